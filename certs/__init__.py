@@ -1,0 +1,1 @@
+"""Certificates: make, keep, renew. Knows nothing of the webhook."""

@@ -1,0 +1,1 @@
+"""The pure core: every decision, and nothing that touches the world outside."""

@@ -1,0 +1,1 @@
+"""Translation between Kubernetes objects and the core; the only place that knows field names."""

@@ -1,0 +1,1 @@
+"""Policy files: YAML in, core.Policy or a list of problems out."""

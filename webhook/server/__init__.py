@@ -1,0 +1,1 @@
+"""The HTTPS server: handlers, probes, settings and the composition root."""
