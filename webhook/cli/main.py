@@ -1,0 +1,35 @@
+"""The `fairgate` command: one group, each subcommand imported only when it is called."""
+
+import importlib
+from typing import Final
+
+import click
+
+from webhook import __version__
+
+COMMANDS: Final = {
+    "demo": "webhook.cli.demo:demo",
+    "manifests": "webhook.cli.manifests:manifests",
+    "policy": "webhook.cli.policy:policy",
+    "serve": "webhook.cli.serve:serve",
+}
+
+
+class _LazyGroup(click.Group):
+    """Finds subcommands by name without importing the others: `policy check` must not pay for the API client."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="fairgate")
+def main() -> None:
+    """Fair GPU sharing at the admission door, with the stock scheduler."""

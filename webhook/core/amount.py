@@ -1,0 +1,60 @@
+"""How much GPU: exact integers, never floats.
+
+The unit is 1/840,000 of a GPU, so that a thousandth (milli-GPU, what policies and people write) and every share from
+a half to an eighth (MIG compute and memory slices) are whole numbers: seven `1g` slices are one GPU exactly, not 0.994
+or 1.001 of one. 840 is the least common multiple of 1 to 8.
+"""
+
+from enum import Enum
+from fractions import Fraction
+from typing import Final
+
+ONE_GPU: Final = 840_000
+
+
+class Unlimited(Enum):
+    """The limit that nothing exceeds."""
+
+    UNLIMITED = "unlimited"
+
+
+UNLIMITED: Final = Unlimited.UNLIMITED
+Limit = int | Unlimited
+"""A hard cap in GPU units, or UNLIMITED."""
+
+
+def parse_gpus(text: str | float) -> int:
+    """Read whole GPUs, a decimal ("2.5") or a fraction ("1/7") as GPU units.
+
+    Raises ValueError for negative, non-numeric or not exactly countable amounts (finer than 1/840,000).
+    """
+    try:
+        exact = Fraction(str(text).strip())
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"expected GPUs such as 8, 2.5 or 1/7, got {text!r}") from None
+    if exact < 0:
+        raise ValueError(f"a number of GPUs cannot be negative, got {text}")
+    units = exact * ONE_GPU
+    if units.denominator != 1:
+        raise ValueError(f"{text} GPUs cannot be counted exactly; use thousandths or shares from 1/2 to 1/8")
+    return int(units)
+
+
+def format_gpus(units: int) -> str:
+    """Write GPU units the way people read them: 8, 2.5, 0.125, 3/7."""
+    whole, rest = divmod(units, ONE_GPU)
+    if not rest:
+        return str(whole)
+    if rest % (ONE_GPU // 1000) == 0:
+        return f"{whole}.{rest * 1000 // ONE_GPU:03d}".rstrip("0")
+    return str(Fraction(units, ONE_GPU))
+
+
+def format_limit(limit: Limit) -> str:
+    """Write a limit: GPUs, or the word unlimited."""
+    return limit.value if isinstance(limit, Unlimited) else format_gpus(limit)
+
+
+def exceeds(amount: int, limit: Limit) -> bool:
+    """Tell whether amount is more than the limit allows."""
+    return not isinstance(limit, Unlimited) and amount > limit

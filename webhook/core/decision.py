@@ -1,0 +1,80 @@
+"""What Fairgate says of a pod: a closed union, matched with assert_never."""
+
+from dataclasses import dataclass
+
+from webhook.core.demand import Demand
+from webhook.core.names import GpuModel, NodeName, PoolName, TeamName, User
+from webhook.core.pod import PriorityTriple
+from webhook.core.policy import Mode
+from webhook.core.reason import Reason
+from webhook.core.selector import Requirement, Toleration
+from webhook.core.tier import Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """Where to send a pod, ready to be written into its spec.
+
+    `node_selector` and `tolerations` are added. `pool_terms`: the pod must meet one of these besides its own terms
+    (none: no such condition; several: pools that would all do while no node has room). `nodes`, best first, are the choice,
+    written as `mode` says: REQUIRE one named node, AUTO the listed nodes plus a preference by rank, PREFER the
+    preference only, OFF nothing.
+    """
+
+    mode: Mode
+    nodes: tuple[NodeName, ...] = ()
+    pool: PoolName | None = None
+    node_selector: tuple[tuple[str, str], ...] = ()
+    pool_terms: tuple[tuple[Requirement, ...], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What a pod puts on its team's ledger."""
+
+    team: TeamName
+    tier: Tier
+    gpus: int
+    model: GpuModel | None = None  # None where the team has no shares per model
+    user: User | None = None  # None where nobody can be named
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """The pod may enter: on these terms, sent there."""
+
+    charge: Charge
+    demand: Demand
+    steering: Steering
+    reason: Reason
+    policy_hash: str
+    priority: PriorityTriple | None = None
+    warnings: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """The pod may not enter, for every one of these reasons."""
+
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Not decided: something changed meanwhile. Clients ask again by themselves after so many seconds."""
+
+    reason: Reason
+    after_seconds: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NotApplicable:
+    """Not ours to decide or to patch; `charge` is what it counts all the same, None where it takes no GPU."""
+
+    reason: Reason
+    charge: Charge | None = None
+    warnings: tuple[Reason, ...] = ()
+
+
+Decision = Admit | Deny | Retry | NotApplicable

@@ -1,0 +1,90 @@
+"""What a pod needs, by Kubernetes' own formula, in exact integers.
+
+Source of the formula: k8s.io/component-helpers/resource/helpers.go (PodRequests, AggregateContainerRequests):
+max(sum of app containers + sum of restartable init containers,
+    max over init containers of (its own + restartable ones before it)) + overhead.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from webhook.core.names import ResourceName
+
+Amounts = Mapping[ResourceName, int]
+"""Resource amounts: cpu in milli-cores, memory in bytes, everything else in pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """The requests of one container; a restartable init container (sidecar) keeps them while the pod runs."""
+
+    requests: Amounts
+    is_restartable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a pod takes.
+
+    `gpus` is its charge in GPU units (see amount.py); `devices` are the GPU resources behind it, by name in pieces,
+    sorted; `requests` is everything it asks of its node, sorted, those devices included. Hashable on purpose.
+    """
+
+    gpus: int
+    devices: tuple[tuple[ResourceName, int], ...]
+    requests: tuple[tuple[ResourceName, int], ...]
+
+
+def pod_requests(
+    containers: Sequence[Container],
+    *,
+    init: Sequence[Container] = (),
+    overhead: Amounts | None = None,
+    pod_level: Amounts | None = None,
+) -> dict[ResourceName, int]:
+    """Add up what a pod asks of its node.
+
+    Pod-level requests, where given, replace the containers' sum for the resources they name (cpu, memory, hugepages);
+    the overhead comes on top.
+    """
+    running: dict[ResourceName, int] = {}
+    for container in containers:
+        _add(running, container.requests)
+    sidecars: dict[ResourceName, int] = {}
+    peak: dict[ResourceName, int] = {}
+    for container in init:
+        if container.is_restartable:
+            _add(running, container.requests)
+            _add(sidecars, container.requests)
+            _raise(peak, sidecars)
+        else:
+            at_once = dict(sidecars)
+            _add(at_once, container.requests)
+            _raise(peak, at_once)
+    _raise(running, peak)
+    if pod_level:
+        running.update(pod_level)
+    if overhead:
+        _add(running, overhead)
+    return running
+
+
+def demand_of(requests: Amounts, weights: Amounts) -> Demand:
+    """Weigh requests: `weights` maps each GPU resource name to the GPU units that one piece of it counts."""
+    devices = tuple(sorted((name, amount) for name, amount in requests.items() if amount and name in weights))
+    return Demand(
+        gpus=sum(amount * weights[name] for name, amount in devices),
+        devices=devices,
+        requests=tuple(sorted((name, amount) for name, amount in requests.items() if amount)),
+    )
+
+
+def _add(total: dict[ResourceName, int], more: Amounts) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _raise(total: dict[ResourceName, int], floor: Amounts) -> None:
+    for name, amount in floor.items():
+        if total.get(name, 0) < amount:
+            total[name] = amount

@@ -1,0 +1,18 @@
+"""Names that could be swapped by mistake, each with a type of its own."""
+
+from typing import NewType
+
+TeamName = NewType("TeamName", str)
+PoolName = NewType("PoolName", str)
+NodeName = NewType("NodeName", str)
+Namespace = NewType("Namespace", str)
+Uid = NewType("Uid", str)
+User = NewType("User", str)
+ResourceName = NewType("ResourceName", str)
+GpuModel = NewType("GpuModel", str)
+
+CPU = ResourceName("cpu")
+MEMORY = ResourceName("memory")
+PODS = ResourceName("pods")
+UNASSIGNED = TeamName("unassigned")
+"""The team of namespaces nobody claimed, under `unknownTeam: preemptible`."""

@@ -1,0 +1,31 @@
+"""A node, as far as placing GPU pods depends on it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from webhook.core.names import GpuModel, NodeName, ResourceName
+from webhook.core.selector import Taint
+
+NO_MODEL = GpuModel("")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What a node offers. Amounts are integers: cpu in milli-cores, memory in bytes, all else in pieces.
+
+    `model` is the GPU model by the node's labels, "" where none says; `model_label` is the label that said it.
+    """
+
+    name: NodeName
+    allocatable: Mapping[ResourceName, int]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    model: GpuModel = NO_MODEL
+    model_label: str = ""
+    is_ready: bool = True
+    is_cordoned: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether new pods may go there at all."""
+        return self.is_ready and not self.is_cordoned

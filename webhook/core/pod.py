@@ -1,0 +1,119 @@
+"""A pod, as far as a decision depends on it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from webhook.core.demand import Demand
+from webhook.core.names import Namespace, NodeName, Uid
+from webhook.core.selector import NO_CONSTRAINTS, Constraints
+from webhook.core.tier import Tier
+
+NO_UID = Uid("")
+TIERS = {tier.value: tier for tier in Tier}
+
+
+class Handling(StrEnum):
+    """Who places the pod: us, or somebody whose pods we charge but never patch."""
+
+    MANAGED = "managed"
+    DAEMON_SET = "DaemonSet"
+    MIRROR = "mirror"
+    NODE_NAME = "nodeName"
+    FOREIGN_SCHEDULER = "foreignScheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The controller that made a pod."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityTriple:
+    """priorityClassName, priority and preemptionPolicy belong together: kube-apiserver refuses a mixed set."""
+
+    name: str
+    value: int
+    preemption_policy: str = "PreemptLowerPriority"
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """What a decision reads of a pod.
+
+    `name` and `uid` are empty while mutating. `has_open_constraints` says that it carries conditions we do not
+    evaluate (inter-pod affinity, topology spread, bound volumes, host ports, claims), so its nodes can only be advice.
+    `mark` is the decision annotation as found, `team_label` and `tier_label` the labels as found.
+    """
+
+    namespace: Namespace
+    demand: Demand
+    name: str = ""
+    uid: Uid = NO_UID
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    owner: Owner | None = None
+    constraints: Constraints = NO_CONSTRAINTS
+    has_open_constraints: bool = False
+    handling: Handling = Handling.MANAGED
+    node_name: NodeName | None = None
+    requires: frozenset[str] = frozenset()
+    pool: str | None = None
+    team_label: str | None = None
+    tier_label: str | None = None
+    mark: str | None = None
+    priority_class: str = ""
+
+    @property
+    def asked_tier(self) -> Tier | None:
+        """Read the tier the user asked for; None where the label is absent or unknown."""
+        return TIERS.get(self.tier_label or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """Who asked the API server: name and whether it is a service account (a controller acts through one)."""
+
+    username: str
+
+    @property
+    def is_service_account(self) -> bool:
+        """Tell whether a controller or a workload asked, not a person."""
+        return self.username.startswith("system:serviceaccount:")
+
+    @property
+    def is_kubelet(self) -> bool:
+        """Tell whether a node asked: only nodes report mirror pods."""
+        return self.username.startswith("system:node:")
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceFacts:
+    """What a decision reads of a namespace."""
+
+    name: Namespace
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A GPU pod that exists in the cluster, as the world holds it (many thousands: keep it small).
+
+    `node` is None while it waits for the scheduler; `team_label` and `tier_label` are what the gate wrote on it, None
+    on pods that never passed the gate.
+    """
+
+    uid: Uid
+    namespace: Namespace
+    name: str
+    demand: Demand
+    node: NodeName | None
+    owner: Owner | None
+    team_label: str | None
+    tier_label: str | None
+    user: str | None = None
+    is_terminating: bool = False

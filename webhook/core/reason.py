@@ -1,0 +1,67 @@
+"""Why: stable codes with numbers and advice. Every code is listed in policies/README.md with cause and remedy."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Code(StrEnum):
+    """The stable names of all outcomes, warnings included."""
+
+    # limits: text starts with "exceeded quota:", on which Argo, Flyte and others retry
+    TEAM_LIMIT_EXCEEDED = "TeamLimitExceeded"
+    MODEL_LIMIT_EXCEEDED = "ModelLimitExceeded"
+    POD_LIMIT_EXCEEDED = "PodLimitExceeded"
+    USER_LIMIT_EXCEEDED = "UserLimitExceeded"
+    GUARANTEED_SHARE_USED = "GuaranteedShareUsed"
+    # other refusals
+    UNKNOWN_TEAM = "UnknownTeam"
+    INVALID_REQUEST = "InvalidRequest"
+    NO_POOL_ALLOWED = "NoPoolAllowed"
+    UNKNOWN_POOL = "UnknownPool"
+    POOL_FULL = "PoolFull"
+    PROTECTED_KEY_CHANGED = "ProtectedKeyChanged"
+    MUTATION_ALTERED = "MutationAltered"
+    # asked again by the API server's clients, without a word to the user
+    MUTATION_MISSING = "MutationMissing"
+    RACE_LOST = "RaceLost"
+    PRIORITY_CLASS_UNKNOWN = "PriorityClassUnknown"
+    # admitted
+    WITHIN_SHARE = "WithinShare"
+    BORROWS = "Borrows"
+    BORROWS_BY_CHOICE = "BorrowsByChoice"
+    # not ours to decide
+    NO_GPU = "NoGpu"
+    EXEMPT = "Exempt"
+    COUNTED_ONLY = "CountedOnly"
+    NOT_A_CREATE = "NotACreate"
+    # warnings
+    NO_ROOM_NOW = "NoRoomNow"
+    NEVER_FITS = "NeverFits"
+    UNKNOWN_USER = "UnknownUser"
+
+
+LIMIT_CODES = frozenset(
+    {
+        Code.TEAM_LIMIT_EXCEEDED,
+        Code.MODEL_LIMIT_EXCEEDED,
+        Code.POD_LIMIT_EXCEEDED,
+        Code.USER_LIMIT_EXCEEDED,
+        Code.GUARANTEED_SHARE_USED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One cause, told in three parts: what was asked, what allows how much and what is used, what to do next."""
+
+    code: Code
+    text: str
+
+
+def refusal_text(reasons: tuple[Reason, ...]) -> str:
+    """Join the reasons of a refusal; limits come first, under the words that retrying controllers look for."""
+    limits = [r for r in reasons if r.code in LIMIT_CODES]
+    others = [r for r in reasons if r.code not in LIMIT_CODES]
+    told = "; ".join(f"{r.text} ({r.code})" for r in limits + others)
+    return f"exceeded quota: {told}" if limits else told

@@ -1,0 +1,121 @@
+"""Which nodes a pod or a pool may use: selectors, terms, taints and tolerations, with kube-scheduler's meaning."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Operator(StrEnum):
+    """Operators of a nodeSelectorTerm requirement."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+class Effect(StrEnum):
+    """What a taint does to pods that do not tolerate it."""
+
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One expression on a label or field. Gt and Lt compare integers; a value that is none matches nothing."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether these labels meet the requirement (a missing key meets NotIn and DoesNotExist)."""
+        value = labels.get(self.key)
+        match self.operator:
+            case Operator.IN:
+                return value is not None and value in self.values
+            case Operator.NOT_IN:
+                return value is None or value not in self.values
+            case Operator.EXISTS:
+                return value is not None
+            case Operator.DOES_NOT_EXIST:
+                return value is None
+            case Operator.GT | Operator.LT:
+                return value is not None and self._compares(value)
+
+    def _compares(self, value: str) -> bool:
+        try:
+            have, want = int(value), int(self.values[0])
+        except (ValueError, IndexError):
+            return False
+        return have > want if self.operator is Operator.GT else have < want
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTerm:
+    """One nodeSelectorTerm: all of its label and field requirements hold. An empty term matches no node."""
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether the node with this name and these labels meets the term."""
+        if not self.labels and not self.fields:
+            return False
+        return all(r.matches(labels) for r in self.labels) and all(
+            r.matches({"metadata.name": name}) for r in self.fields
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a node."""
+
+    key: str
+    effect: Effect
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A toleration: an empty key tolerates every key, an empty effect every effect."""
+
+    key: str = ""
+    exists: bool = False
+    value: str = ""
+    effect: Effect | None = None
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Tell whether the taint is tolerated."""
+        if self.effect is not None and self.effect is not taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        return self.exists or (bool(self.key) and self.value == taint.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """What a pod itself demands of its node. Hashable: pods from one template share the same constraints."""
+
+    node_selector: tuple[tuple[str, str], ...] = ()
+    terms: tuple[NodeTerm, ...] | None = None  # None: no required node affinity
+    tolerations: tuple[Toleration, ...] = ()
+
+    def admits(self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> bool:
+        """Tell whether a node meets selector, required affinity and taints."""
+        if any(labels.get(key) != value for key, value in self.node_selector):
+            return False
+        if self.terms is not None and not any(term.matches(name, labels) for term in self.terms):
+            return False
+        return all(
+            taint.effect is Effect.PREFER_NO_SCHEDULE or any(t.tolerates(taint) for t in self.tolerations)
+            for taint in taints
+        )
+
+
+NO_CONSTRAINTS = Constraints()
