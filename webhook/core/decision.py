@@ -16,9 +16,9 @@ class Steering:
     """Where to send a pod, ready to be written into its spec.
 
     `node_selector` and `tolerations` are added. `pool_terms`: the pod must meet one of these besides its own terms
-    (none: no such condition; several: pools that would all do while no node has room). `nodes`, best first, are the choice,
-    written as `mode` says: REQUIRE one named node, AUTO the listed nodes plus a preference by rank, PREFER the
-    preference only, OFF nothing.
+    (none: no such condition; several: pools that would all do while no node has room). `nodes`, best first, are the
+    choice, written as `mode` says: REQUIRE one named node, AUTO the listed nodes plus a preference by rank, PREFER
+    the preference only, OFF nothing.
     """
 
     mode: Mode
