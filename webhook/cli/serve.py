@@ -20,16 +20,11 @@ from webhook.server.settings import (
 )
 
 
-class _AddressType(click.ParamType):
-    name = "HOST:PORT"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Address:
-        if isinstance(value, Address):
-            return value
-        try:
-            return parse_address(str(value))
-        except ValueError as exc:
-            self.fail(str(exc), param, ctx)
+def _address(_ctx: click.Context, _param: click.Parameter, value: str) -> Address:
+    try:
+        return parse_address(value)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc)) from exc
 
 
 @click.command()
@@ -47,7 +42,11 @@ class _AddressType(click.ParamType):
     help="The cluster to watch. Without --world and --kubeconfig: the cluster this pod runs in.",
 )
 @click.option(
-    "--listen", required=True, type=_AddressType(), help="Where to serve HTTPS: 127.0.0.1:8443, [::1]:8443 or :8443."
+    "--listen",
+    required=True,
+    callback=_address,
+    metavar="HOST:PORT",
+    help="Where to serve HTTPS: 127.0.0.1:8443, [::1]:8443 or :8443; port 0 lets the system choose one.",
 )
 @click.option(
     "--certs",

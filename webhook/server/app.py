@@ -68,19 +68,25 @@ class App:
         target = parse_target(request.raw_path)
         route = self._routes.get(target.path)
         try:
-            if route is None:
-                raise RefusedError(404, "NotFound", f"no such path; there are {', '.join(self._routes)}")
-            if request.method not in route.methods:
-                raise RefusedError(405, "MethodNotAllowed", f"{target.path} takes {' and '.join(route.methods)} only")
-            response = await route.handle(request, target)
+            if route is None or request.method not in route.methods:
+                response = self._misdirected(request, target, route)
+            else:
+                response = await route.handle(request, target)
         except RefusedError as refused:
             response = self._handlers.refuse(request, refused)
-            if route is not None and refused.status == web.HTTPMethodNotAllowed.status_code:
-                response.headers["Allow"] = ", ".join(route.methods)
-        except Exception as exc:
+        except Exception as exc:  # the last line of defence: a bug must reach the log, not the caller
             response = self._handlers.bug(request, exc)
         if self._is_draining:
             response.force_close()
+        return response
+
+    def _misdirected(self, request: web.BaseRequest, target: Target, route: _Route | None) -> web.Response:
+        if route is None:
+            text = f"no such path; there are {', '.join(self._routes)}"
+            return self._handlers.refuse(request, RefusedError(404, "NotFound", text))
+        text = f"{target.path} takes {' and '.join(route.methods)} only"
+        response = self._handlers.refuse(request, RefusedError(405, "MethodNotAllowed", text))
+        response.headers["Allow"] = ", ".join(route.methods)
         return response
 
     def _why_not_serving(self) -> str | None:
