@@ -33,7 +33,7 @@ from webhook.server.settings import (
 )
 from webhook.server.target import Target, parse_target
 
-LINGERING_SECONDS: Final = 3.0
+LINGERING_SECONDS: Final = 1.0
 """How long to go on reading a body that was refused, so that its sender gets to see the answer."""
 
 
