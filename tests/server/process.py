@@ -19,7 +19,12 @@ async def main(folder: Path, drain_seconds: float) -> None:
     settings = settings_for(folder, drain_seconds=drain_seconds)
     logs = open_logs(LogFormat.JSON)
     reviewer = FakeReviewer()
-    reviewer.work = lambda: asyncio.sleep(0.5)
+
+    async def work() -> None:
+        logs.event.info("reviewing")
+        await asyncio.sleep(0.3)
+
+    reviewer.work = work
     with stop_signals(logs) as stop:
         context = Reloader(CertFolder(settings.certs)).context
         await serve(build_app(reviewer, Readiness(), Metrics(), logs), settings, context, stop=stop)

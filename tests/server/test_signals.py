@@ -37,12 +37,12 @@ async def test_the_first_signal_finishes_what_is_in_flight_and_exits_with_succes
         tls = ssl.create_default_context(cafile=tmp_path / "certs" / "ca.crt")
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls)) as session:
             asked = asyncio.create_task(session.post(f"{url}/mutate", data=b"{}", headers=REVIEW_HEADERS))
-            await asyncio.sleep(0.25)  # the review itself takes half a second
+            assert json.loads(await child.stderr.readline())["event"] == "reviewing"
             child.send_signal(number)
             async with await asked as response:
                 assert (response.status, await response.json()) == (200, {"length": 2})
         log = (await child.stderr.read()).decode()
-        assert await child.wait() == 0
+        assert await child.wait() == 0, log
         events = [json.loads(line)["event"] for line in log.splitlines()]
         assert sorted(events) == ["decision", "draining", "stopped"]
 
