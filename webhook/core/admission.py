@@ -32,10 +32,11 @@ def admit(pod: Pod, requester: Requester, world: World) -> Decision:
     if not isinstance(found, Standing):
         return found
     pools = allowed_pools(pod, found.team.name, world.policy)
-    reasons = found.broken + _asked_in_vain(pod, found) + (() if pools.refusal is None else (pools.refusal,))
-    choice = choose(pod, pools.allowed, found.team, found.book, world) if pools.allowed else ()
+    reasons = found.broken + (() if pools.refusal is None else (pools.refusal,))
+    choice = choose(pod, pools.allowed, found, world) if pools.allowed else ()
     if not isinstance(choice, Choice):
-        return Deny(reasons + choice)
+        return Deny(reasons + _asked_in_vain(pod, found, None) + choice)
+    reasons += _asked_in_vain(pod, found, choice.model)
     if pod.pool is not None and not choice.steering.nodes:
         reasons += tuple(_pool_full(pod, note) for note in choice.notes)
     if reasons:
@@ -79,7 +80,7 @@ def _told(terms: Code, found: Standing) -> Reason:
             return Reason(terms, "borrows idle GPUs, as its label asks")
 
 
-def _asked_in_vain(pod: Pod, found: Standing) -> tuple[Reason, ...]:
+def _asked_in_vain(pod: Pod, found: Standing, model: GpuModel | None) -> tuple[Reason, ...]:
     """Refuse a tier label that cannot be met: an unknown word, or "never borrow" with no share left."""
     if pod.tier_label is None:
         return ()
@@ -88,8 +89,8 @@ def _asked_in_vain(pod: Pod, found: Standing) -> tuple[Reason, ...]:
             f"label fairgate.dev/tier is {pod.tier_label!r}; write guaranteed (never borrow), preemptible, or leave it"
         )
         return (Reason(Code.INVALID_REQUEST, text),)
-    if pod.asked_tier is Tier.GUARANTEED and not has_guaranteed_room(pod.demand.gpus, found.team, found.book, None):
-        return (guaranteed_violation(pod.demand.gpus, found.team, found.book),)
+    if pod.asked_tier is Tier.GUARANTEED and not has_guaranteed_room(pod.demand.gpus, found.team, found.book, model):
+        return (guaranteed_violation(pod.demand.gpus, found.team, found.book, model),)
     return ()
 
 

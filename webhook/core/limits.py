@@ -43,10 +43,12 @@ def model_violation(gpus: int, team: Team, book: Book, model: GpuModel) -> Reaso
     return _violation(bar, gpus, room, book)
 
 
-def guaranteed_violation(gpus: int, team: Team, book: Book) -> Reason:
+def guaranteed_violation(gpus: int, team: Team, book: Book, model: GpuModel | None) -> Reason:
     """Say why a pod that asked never to borrow cannot have its GPUs from the guaranteed share."""
-    bar = _Bar(Code.GUARANTEED_SHARE_USED, f"team {team.name}, guaranteed share", team.gpus.guaranteed, book.guaranteed)
-    return _violation(bar, gpus, team.gpus.guaranteed - book.guaranteed, book)
+    subject, share, taken = f"team {team.name}, guaranteed share", team.gpus.guaranteed, book.guaranteed
+    if model in team.models and model is not None and taken + gpus <= share:
+        subject, share, taken = f"{subject} of {model}", team.models[model].guaranteed, book.guaranteed_model(model)
+    return _violation(_Bar(Code.GUARANTEED_SHARE_USED, subject, share, taken), gpus, share - taken, book)
 
 
 def has_guaranteed_room(gpus: int, team: Team, book: Book, model: GpuModel | None) -> bool:

@@ -4,14 +4,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.core.decision import Steering
-from webhook.core.ledger import Book
 from webhook.core.limits import model_violation
 from webhook.core.names import GpuModel, NodeName
+from webhook.core.node import NO_MODEL
 from webhook.core.placement import best_nodes
 from webhook.core.pod import Pod
 from webhook.core.policy import Mode, Pool, Team
 from webhook.core.reason import Code, Reason
 from webhook.core.selector import Operator, Requirement
+from webhook.core.standing import Standing
 from webhook.core.world import World
 
 LISTED_NODES: Final = 8
@@ -40,15 +41,14 @@ class _Site:
     requirements: tuple[Requirement, ...] = ()
 
 
-def choose(
-    pod: Pod, pools: tuple[Pool, ...], team: Team | None, book: Book, world: World
-) -> Choice | tuple[Reason, ...]:
+def choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> Choice | tuple[Reason, ...]:
     """Find the best nodes for a pod in these pools; the reasons where no pool or model may take it at all."""
+    team = found.team
     sites = [site for pool in pools for site in _sites(pod, pool, team, world)]
     if not sites:
-        return Choice(_towards(pod, pools, world, ()), None, (_never(pod, world),))
-    if team is not None and team.models:
-        refusals = [model_violation(pod.demand.gpus, team, book, site.model or GpuModel("")) for site in sites]
+        return Choice(_towards(pod, pools, world), None, (_never(pod, world),))
+    if team.models:
+        refusals = [model_violation(pod.demand.gpus, team, found.book, site.model or NO_MODEL) for site in sites]
         allowed = [site for site, refusal in zip(sites, refusals, strict=True) if refusal is None]
         if not allowed:
             return tuple({refusal: None for refusal in refusals if refusal is not None})
@@ -58,17 +58,17 @@ def choose(
         site, nodes = placed[0] if len(placed) == 1 else _best(pod, placed, world)
         return Choice(_steering(pod, site, nodes, world), site.model)
     waits = _no_room(pod, sites, world)
-    if team is not None and team.models:
+    if team.models:
         site = sites[0]
         return Choice(_steering(pod, site, (), world), site.model, (waits,))
-    return Choice(_towards(pod, tuple(dict.fromkeys(site.pool for site in sites)), world, ()), None, (waits,))
+    return Choice(_towards(pod, tuple(dict.fromkeys(site.pool for site in sites)), world), None, (waits,))
 
 
-def _sites(pod: Pod, pool: Pool, team: Team | None, world: World) -> list[_Site]:
+def _sites(pod: Pod, pool: Pool, team: Team, world: World) -> list[_Site]:
     slots = world.fleet.matching(world.joined(pod.constraints, pool))
     if not slots:
         return []
-    if team is None or not team.models:
+    if not team.models:
         return [_Site(pool, slots)]
     return [
         _Site(pool, slots & members, model, () if not label else (Requirement(label, Operator.IN, (model,)),))
@@ -100,9 +100,10 @@ def _best(
 
 def _steering(pod: Pod, site: _Site, nodes: tuple[NodeName, ...], world: World) -> Steering:
     terms = site.pool.affinity + site.requirements
+    mode = _mode(pod, world)
     return Steering(
-        mode=_mode(pod, world),
-        nodes=nodes,
+        mode=mode,
+        nodes=() if mode is Mode.OFF else nodes,
         pool=site.pool.name or None,
         node_selector=site.pool.node_selector,
         pool_terms=(terms,) if terms else (),
@@ -110,10 +111,10 @@ def _steering(pod: Pod, site: _Site, nodes: tuple[NodeName, ...], world: World) 
     )
 
 
-def _towards(pod: Pod, pools: tuple[Pool, ...], world: World, nodes: tuple[NodeName, ...]) -> Steering:
-    """Steer to several pools at once: each is one alternative of a node affinity, since nodeSelectors cannot be ORed."""
+def _towards(pod: Pod, pools: tuple[Pool, ...], world: World) -> Steering:
+    """Steer to several pools at once, each an alternative of the node affinity: nodeSelectors cannot be ORed."""
     if len(pools) == 1:
-        return _steering(pod, _Site(pools[0], 0), nodes, world)
+        return _steering(pod, _Site(pools[0], 0), (), world)
     alternatives = tuple(
         tuple(Requirement(key, Operator.IN, (value,)) for key, value in pool.node_selector) + pool.affinity
         for pool in pools
@@ -135,11 +136,12 @@ def _no_room(pod: Pod, sites: list[_Site], world: World) -> Reason:
     slots = 0
     for site in sites:
         slots |= site.slots
-    if not world.fleet.with_capacity(pod.demand, slots):
+    able = world.fleet.with_capacity(pod.demand, slots).bit_count()
+    if not able:
         return _never(pod, world)
     return Reason(
         Code.NO_ROOM_NOW,
-        f"no node has {_asked(pod)} free now: the pod waits ({slots.bit_count()} nodes would do when free)",
+        f"no node has {_asked(pod)} free now: the pod waits for one of {able} nodes",
     )
 
 

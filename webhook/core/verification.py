@@ -21,6 +21,8 @@ from webhook.core.standing import Standing, standing
 from webhook.core.tier import TIERS, Tier
 from webhook.core.world import World
 
+_MODES = frozenset(mode.value for mode in Mode)
+
 
 def verify(pod: Pod, requester: Requester, world: World) -> Decision:
     """Judge the final object; an Admit says what to charge and, first of its nodes, whose room to take."""
@@ -83,7 +85,7 @@ def _alterations(pod: Pod, mark: Mark, found: Standing, world: World) -> Iterato
         yield _altered(f"label fairgate.dev/tier is {pod.tier_label!r}, not guaranteed or preemptible")
     if mark.demand != pod.demand.devices:
         yield _altered("its GPU request is not the one that was decided on")
-    if mark.mode not in Mode or mark.code not in (Code.WITHIN_SHARE, Code.BORROWS, Code.BORROWS_BY_CHOICE):
+    if mark.mode not in _MODES or mark.code not in (Code.WITHIN_SHARE, Code.BORROWS, Code.BORROWS_BY_CHOICE):
         yield _altered("annotation fairgate.dev/decision names an unknown mode or code")
         return
     yield from _pool_alterations(pod, mark, found, world)
