@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.core.demand import Demand
-from webhook.core.index import AmountIndex, ClassIndex, slots_of
+from webhook.core.index import AmountIndex, ClassIndex
 from webhook.core.names import GpuModel, NodeName, ResourceName
 from webhook.core.node import Node
 from webhook.core.selector import Constraints
@@ -35,6 +35,7 @@ class Fleet:
     def __init__(self) -> None:
         self._slots: dict[NodeName, int] = {}
         self._nodes: list[Node | None] = []
+        self._names: list[NodeName] = []
         self._vacant: list[int] = []
         self._taken: dict[NodeName, dict[ResourceName, int]] = {}  # also of nodes that are not (yet, any more) known
         self._free: dict[ResourceName, AmountIndex] = {}
@@ -60,13 +61,6 @@ class Fleet:
         slot = self._slots.get(name)
         return None if slot is None else self._nodes[slot]
 
-    def at(self, slot: int) -> Node:
-        """Give the node in a slot that a bitmap named."""
-        node = self._nodes[slot]
-        if node is None:
-            raise LookupError(f"slot {slot} is vacant")
-        return node
-
     def set(self, node: Node) -> None:
         """Add a node, or take in what changed of it (capacity cut below use included: free is then negative)."""
         slot = self._slots.get(node.name)
@@ -74,6 +68,8 @@ class Fleet:
             slot = self._vacant.pop() if self._vacant else len(self._nodes)
             if slot == len(self._nodes):
                 self._nodes.append(None)
+                self._names.append(node.name)
+            self._names[slot] = node.name
             self._slots[node.name] = slot
         before = self._nodes[slot]
         if before == node:
@@ -92,10 +88,10 @@ class Fleet:
 
     def remove(self, name: NodeName) -> None:
         """Drop a node; what pods hold there is remembered until they end."""
-        slot = self._slots.pop(name, None)
-        if slot is None:
+        node = self.get(name)
+        if node is None:
             return
-        node = self.at(slot)
+        slot = self._slots.pop(name)
         self._nodes[slot] = None
         self._vacant.append(slot)
         self.open_bits &= ~(1 << slot)
@@ -107,18 +103,16 @@ class Fleet:
 
     def take(self, name: NodeName, demand: Demand, *, sign: int = 1) -> None:
         """Put a pod's requests on a node (sign -1: off it again)."""
-        taken = self._taken.setdefault(name, {})
+        taken = self._taken.get(name)
+        if taken is None:
+            taken = self._taken[name] = {}
+        for resource, amount in demand.requests:
+            taken[resource] = taken.get(resource, 0) + sign * amount
         slot = self._slots.get(name)
         node = None if slot is None else self._nodes[slot]
-        for resource, amount in demand.requests:
-            held = taken.get(resource, 0) + sign * amount
-            if held:
-                taken[resource] = held
-            else:
-                taken.pop(resource, None)
-            if node is not None and slot is not None:
-                self._settle(slot, node, resource)
-        if not taken:
+        if node is not None and slot is not None:
+            self._settle_requests(slot, node, taken, demand)
+        if sign < 0 and not any(taken.values()):
             del self._taken[name]
 
     def free(self, name: NodeName, resource: ResourceName) -> int:
@@ -154,10 +148,13 @@ class Fleet:
         """List the slots of each GPU model and the label that names it."""
         return self._by_model
 
-    def classes(self, resource: ResourceName) -> dict[tuple[int, int], int]:
-        """List the slots of each (free, capacity) of a GPU resource."""
-        index = self._devices.get(resource)
-        return {} if index is None else index.classes
+    def classes(self, resource: ResourceName) -> ClassIndex:
+        """Give the classes of a GPU resource that policy counts."""
+        return self._devices[resource]
+
+    def names(self, slots: list[int]) -> list[NodeName]:
+        """Name the nodes in slots that a bitmap listed."""
+        return [self._names[slot] for slot in slots]
 
     def matching(self, constraints: Constraints) -> int:
         """List the slots whose labels, taints and name meet the constraints."""
@@ -179,8 +176,8 @@ class Fleet:
         if resource in self._devices:
             return
         index = self._devices[resource] = ClassIndex()
-        for slot in slots_of(self._occupied()):
-            node = self.at(slot)
+        for node in self.nodes():
+            slot = self._slots[node.name]
             capacity = node.allocatable.get(resource, 0)
             index.change(slot, capacity - self._taken.get(node.name, {}).get(resource, 0), capacity)
 
@@ -208,15 +205,20 @@ class Fleet:
             self._masks.clear()
         self._changed.append(slot)
 
-    def _occupied(self) -> int:
-        bits = 0
-        for slot in self._slots.values():
-            bits |= 1 << slot
-        return bits
-
     def _meets(self, slot: int, constraints: Constraints) -> bool:
         node = self._nodes[slot]
         return node is not None and constraints.admits(node.name, node.labels, node.taints)
+
+    def _settle_requests(self, slot: int, node: Node, taken: dict[ResourceName, int], demand: Demand) -> None:
+        """Bring up to date what a pod's coming or going changes, and nothing else: this is on every decision's path."""
+        for resource, _ in demand.requests:
+            capacity = node.allocatable.get(resource, 0)
+            if capacity:
+                self._free[resource].change(slot, capacity - taken[resource])
+        for resource, _ in demand.devices:
+            capacity = node.allocatable.get(resource, 0)
+            if capacity:
+                self._devices[resource].change(slot, capacity - taken[resource], capacity)
 
     def _settle(self, slot: int, node: Node, resource: ResourceName) -> None:
         """Bring the indexes of one resource of one slot up to date."""

@@ -6,19 +6,30 @@ have this much cpu, memory and pods free, and, class by class, that have so many
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
 from typing import Final
+
+_WINDOW: Final = (1 << 64) - 1
+NodeClass = tuple[int, bool, int]
 
 _KEPT_AMOUNTS: Final = 64
 """Request sizes remembered per resource: a fleet's templates ask for a few dozen sizes; one more costs one pass."""
 
 
-def slots_of(bits: int) -> Iterator[int]:
-    """List the slots in a bitmap, lowest first."""
-    while bits:
-        low = bits & -bits
-        yield low.bit_length() - 1
-        bits ^= low
+def lowest_slots(bits: int, count: int) -> list[int]:
+    """List up to `count` slots of a bitmap, lowest first.
+
+    Works through windows of 64 bits: picking bits off a small integer does not copy the whole bitmap each time.
+    """
+    slots: list[int] = []
+    while bits and len(slots) < count:
+        base = (bits & -bits).bit_length() - 1
+        window = (bits >> base) & _WINDOW
+        bits = bits >> (base + 64) << (base + 64)
+        while window and len(slots) < count:
+            low = window & -window
+            slots.append(base + low.bit_length() - 1)
+            window ^= low
+    return slots
 
 
 class AmountIndex:
@@ -51,9 +62,9 @@ class AmountIndex:
         held[slot] = amount
         amounts = self._amounts
         first, last = (before, amount) if before < amount else (amount, before)
-        bit = 1 << slot
-        for crossed in amounts[bisect_right(amounts, first) : bisect_right(amounts, last)]:
-            self._bits[crossed] ^= bit
+        start = bisect_right(amounts, first)
+        for crossed in amounts[start : bisect_right(amounts, last, start)]:
+            self._bits[crossed] ^= 1 << slot
 
     def _learn(self, amount: int) -> int:
         if len(self._bits) >= _KEPT_AMOUNTS:
@@ -71,27 +82,45 @@ class AmountIndex:
 
 
 class ClassIndex:
-    """One GPU resource: slots by (free, capacity). Classes are few: a fleet has a few node sizes."""
+    """One GPU resource: slots by class (free, is wholly free, capacity), classes in the order of that key.
 
-    __slots__ = ("_of_slot", "classes")
+    Classes are few: a fleet has a few node sizes. One that empties is dropped.
+    """
+
+    __slots__ = ("_of_slot", "_slots", "order", "whole")
 
     def __init__(self) -> None:
-        self.classes: dict[tuple[int, int], int] = {}
-        self._of_slot: dict[int, tuple[int, int]] = {}
+        self.order: list[NodeClass] = []
+        self.whole = 0  # slots with all of their GPUs free
+        self._slots: dict[NodeClass, int] = {}
+        self._of_slot: dict[int, NodeClass] = {}
+
+    def members(self, node_class: NodeClass) -> int:
+        """List the slots of a class."""
+        return self._slots[node_class]
 
     def change(self, slot: int, free: int, capacity: int) -> None:
         """Move a slot into its class; a node without this resource is in none."""
         bit = 1 << slot
-        before = self._of_slot.get(slot)
+        before = self._of_slot.pop(slot, None)
         if before is not None:
-            left = self.classes[before] ^ bit
+            left = self._slots[before] ^ bit
             if left:
-                self.classes[before] = left
+                self._slots[before] = left
             else:
-                del self.classes[before]
+                del self._slots[before]
+                del self.order[bisect_left(self.order, before)]
+            if before[1]:
+                self.whole ^= bit
         if capacity <= 0:
-            self._of_slot.pop(slot, None)
             return
-        now = (free, capacity)
+        now = (free, free == capacity, capacity)
         self._of_slot[slot] = now
-        self.classes[now] = self.classes.get(now, 0) | bit
+        members = self._slots.get(now)
+        if members is None:
+            self._slots[now] = bit
+            insort(self.order, now)
+        else:
+            self._slots[now] = members | bit
+        if now[1]:
+            self.whole |= bit

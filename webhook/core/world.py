@@ -140,10 +140,7 @@ class World:
         if before is not None:
             if pod.user is None and before.pod.user is not None:
                 pod = replace(pod, user=before.pod.user)
-            if node is None and before.forget_at is not None:
-                node = before.node  # still waiting for the scheduler: keep the room it was promised
-            elif node is None and before.pod.node is None:
-                node = before.node
+            node = node or before.node  # still waiting for the scheduler: keep the room it was promised
             if before.pod == pod and before.node == node and before.forget_at is None:
                 return
         self._drop(pod.uid)
