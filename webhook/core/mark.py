@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from webhook.core.amount import format_gpus
 from webhook.core.decision import Admit
-from webhook.core.names import GpuModel, NodeName, PoolName, ResourceName
+from webhook.core.names import GpuModel, NodeName, PoolName, ResourceName, User
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class Mark:
     nodes: tuple[NodeName, ...]
     pool: PoolName | None
     model: GpuModel | None
+    user: User | None
     code: str
     policy: str
     at: str
@@ -32,6 +33,7 @@ def mark_of(admit: Admit, *, at: str) -> Mark:
         nodes=admit.steering.nodes,
         pool=admit.steering.pool,
         model=admit.charge.model,
+        user=admit.charge.user,
         code=admit.reason.code,
         policy=admit.policy_hash,
         at=at,
@@ -53,6 +55,8 @@ def write(mark: Mark) -> str:
         told["pool"] = mark.pool
     if mark.model is not None:
         told["model"] = mark.model
+    if mark.user is not None:
+        told["user"] = mark.user
     return json.dumps(told, separators=(",", ":"))
 
 
@@ -67,6 +71,7 @@ def read(text: str) -> Mark | None:
             nodes=tuple(NodeName(str(name)) for name in told["nodes"]),
             pool=PoolName(str(told["pool"])) if "pool" in told else None,
             model=GpuModel(str(told["model"])) if "model" in told else None,
+            user=User(str(told["user"])) if "user" in told else None,
             code=str(told["code"]),
             policy=str(told["policy"]),
             at=str(told["at"]),

@@ -83,6 +83,8 @@ def _alterations(pod: Pod, mark: Mark, found: Standing, world: World) -> Iterato
         yield _altered(f"label fairgate.dev/team is {pod.team_label!r}, the pod's team is {found.team.name}")
     if pod.tier_label not in TIERS:
         yield _altered(f"label fairgate.dev/tier is {pod.tier_label!r}, not guaranteed or preemptible")
+    if mark.user != found.user:
+        yield _altered(f"its decision names user {mark.user}, the pod's user is {found.user}")
     if mark.demand != pod.demand.devices:
         yield _altered("its GPU request is not the one that was decided on")
     if mark.mode not in _MODES or mark.code not in (Code.WITHIN_SHARE, Code.BORROWS, Code.BORROWS_BY_CHOICE):
