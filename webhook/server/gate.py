@@ -12,7 +12,7 @@ from webhook.core.admission import admit
 from webhook.core.amount import format_gpus
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.guard import ProtectedKeys, guard
-from webhook.core.names import NodeName
+from webhook.core.names import NodeName, Uid
 from webhook.core.pod import Pod, Requester, Resident
 from webhook.core.reason import Code, Reason, refusal_text
 from webhook.core.verification import verify
@@ -101,7 +101,9 @@ class Gate:
         pod = to_pod(found, namespace=review.namespace, weights=self.world.policy.resources)
         if isinstance(pod, InvalidPod):
             return Deny(tuple(Reason(Code.INVALID_REQUEST, problem) for problem in pod.problems))
-        return pod if pod.name else replace(pod, name=review.name)
+        name = pod.name or review.name
+        uid = pod.uid or Uid(f"{review.namespace}/{name}" if name else review.uid)
+        return replace(pod, name=name, uid=uid) if (name, uid) != (pod.name, pod.uid) else pod
 
     def _answer(
         self, review: Review, pod: Pod | None, decision: Decision, *, patch: list[dict[str, object]] | None = None
