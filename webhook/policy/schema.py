@@ -1,58 +1,47 @@
 """The policy file format, field by field: what editors complete, what is checked on its own, without other files.
 
 Class docstrings and descriptions end up in policies/schema.json, which editors show; keep them in step with
-policies/README.md. Checks that need a second field of another part, or another file, are in validate.py.
+policies/README.md. Checks that need another part or another file are in validate.py.
 """
 
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
-    PlainSerializer,
-    PlainValidator,
     Strict,
     Tag,
     ValidationInfo,
-    WithJsonSchema,
     field_validator,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
 
-from webhook.core.amount import UNLIMITED, Limit, exceeds, format_gpus, format_limit
+from webhook.core.amount import UNLIMITED, exceeds, format_gpus, format_limit
 from webhook.core.policy import Mode, OnLimit, UnknownTeam, UserSource
 from webhook.core.selector import Effect, Operator
-from webhook.policy import values as leaf
+from webhook.policy.leaves import (
+    ClassName,
+    GpuLimit,
+    Gpus,
+    Key,
+    LabelValue,
+    Name,
+    NamespaceGlob,
+    ResourceKey,
+    Seconds,
+    TeamRef,
+    Text,
+)
 from webhook.policy.problems import described
+from webhook.policy.values import any_label_value, is_integer, not_queue
 
 API_VERSION: Final = "fairgate.dev/v1alpha1"
 KIND: Final = "Policy"
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-
-
-Text = Annotated[str, Strict()]
-_AMOUNT_SCHEMA: Final[dict[str, Any]] = {
-    "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": f"^{leaf.AMOUNT}$"}]
-}
-_LIMIT_SCHEMA: Final[dict[str, Any]] = {"anyOf": [*_AMOUNT_SCHEMA["anyOf"], {"const": UNLIMITED.value}]}
-_DURATION_SCHEMA: Final[dict[str, Any]] = {
-    "anyOf": [{"type": "string", "pattern": f"^({leaf.DURATION})$"}, {"const": 0}]
-}
-Gpus = Annotated[int, PlainValidator(leaf.gpus), WithJsonSchema(_AMOUNT_SCHEMA)]
-GpuLimit = Annotated[Limit, PlainValidator(leaf.limit), PlainSerializer(format_limit), WithJsonSchema(_LIMIT_SCHEMA)]
-Seconds = Annotated[int, PlainValidator(leaf.seconds), WithJsonSchema(_DURATION_SCHEMA)]
-TeamRef = Annotated[str, Strict(), AfterValidator(leaf.team_name)]
-Name = Annotated[str, Strict(), AfterValidator(leaf.label_value)]
-Key = Annotated[str, Strict(), AfterValidator(leaf.label_key)]
-LabelValue = Annotated[str, Strict(), AfterValidator(leaf.any_label_value)]
-NamespaceGlob = Annotated[str, Strict(), AfterValidator(leaf.namespace_glob)]
-ResourceKey = Annotated[str, Strict(), AfterValidator(leaf.resource_name)]
-ClassName = Annotated[str, Strict(), AfterValidator(leaf.object_name)]
 
 
 class _Spec(BaseModel):
@@ -103,12 +92,12 @@ class Expression(_Spec):
                 if not self.values:
                     raise ValueError(f"operator {self.operator} needs at least one value")
                 for value in self.values:
-                    leaf.any_label_value(value)
+                    any_label_value(value)
             case Operator.EXISTS | Operator.DOES_NOT_EXIST:
                 if self.values:
                     raise ValueError(f"operator {self.operator} takes no values; use In to compare values")
             case Operator.GT | Operator.LT:
-                if len(self.values) != 1 or not leaf.is_integer(self.values[0]):
+                if len(self.values) != 1 or not is_integer(self.values[0]):
                     raise ValueError(f'operator {self.operator} needs exactly one integer value, such as ["75000"]')
         return self
 
@@ -141,11 +130,11 @@ class Team(_Spec):
     """A team: whose namespaces it owns and what share of the GPUs it has."""
 
     name: TeamRef = Field(description="Unique name; becomes the label fairgate.dev/team of the team's pods.")
-    namespaces: list[NamespaceGlob] = Field(
-        default=[], description="Namespaces of the team: names, or globs (* and ?)."
-    )
     namespace_selector: Selector | None = Field(
-        default=None, validate_default=True, description="Namespaces of the team by their labels, besides those named."
+        default=None, description="Namespaces of the team by their labels, besides those named."
+    )
+    namespaces: list[NamespaceGlob] = Field(
+        default=[], validate_default=True, description="Namespaces of the team: names, or globs (* and ?)."
     )
     gpus: Share = Field(default=Share(), description="The team's share of all GPUs.")
     models: dict[Name, Share] = Field(
@@ -153,18 +142,18 @@ class Team(_Spec):
     )
     per_pod: Cap | None = Field(default=None, description="The most that one pod may ask for.")
     per_user: Cap | None = Field(default=None, description="The most that one user may hold in this team.")
-    on_limit: Annotated[OnLimit, BeforeValidator(leaf.not_queue)] = Field(
+    on_limit: Annotated[OnLimit, BeforeValidator(not_queue)] = Field(
         default=OnLimit.REJECT, description="What happens to a pod over a limit. Only reject in this version."
     )
 
     # Checks of fields, not of the model: pydantic skips the latter when any field is bad, and hides a problem until
     # the next run. `info.data` holds the fields above that are good.
-    @field_validator("namespace_selector")
+    @field_validator("namespaces")
     @classmethod
-    def _owns_namespaces(cls, selector: Selector | None, info: ValidationInfo) -> Selector | None:
-        if selector is None and info.data.get("namespaces") == []:
+    def _owns_namespaces(cls, namespaces: list[str], info: ValidationInfo) -> list[str]:
+        if not namespaces and info.data.get("namespace_selector", "bad") is None:
             raise ValueError("a team needs namespaces or a namespaceSelector, or no pod can ever be its own")
-        return selector
+        return namespaces
 
     @field_validator("models")
     @classmethod

@@ -43,7 +43,8 @@ class Draft:
     resources: dict[str, Placed[schema.Resource]] = field(default_factory=dict)
     sections: dict[str, Placed[Any]] = field(default_factory=dict)
     exempt: list[Placed[str]] = field(default_factory=list)
-    named_teams: set[str] = field(default_factory=set)  # those with a problem too: references to them are no second one
+    names: dict[str, list[Placed[str]]] = field(default_factory=lambda: {"teams": [], "pools": []})
+    """All teams and pools that are named, those with a problem too: a reference to one is no second problem."""
     problems: list[Problem] = field(default_factory=list)
 
     def section(self, name: str, default: M) -> M:
@@ -60,10 +61,9 @@ def draft(documents: Iterable[Document], *, is_complete: bool) -> Draft:
     made = Draft()
     for document in documents:
         _read(document, made)
-    made.problems += _repeated((team, team.value.name, "name") for team in made.teams)
-    made.problems += _repeated((pool, pool.value.name, "name") for pool in made.pools)
+    for named in (*made.names.values(), made.exempt):
+        made.problems += _repeated(named)
     made.problems += _claimed_twice(made.teams)
-    made.problems += _repeated((name, name.value, None) for name in made.exempt)
     if is_complete:
         made.problems += _unknown_teams(made)
     return made
@@ -71,7 +71,9 @@ def draft(documents: Iterable[Document], *, is_complete: bool) -> Draft:
 
 def _read(document: Document, made: Draft) -> None:
     if not isinstance(document.value, dict):
-        made.problems.append(document.problem((), f"expected a mapping with apiVersion and kind, got {_a(document)}"))
+        made.problems.append(
+            document.problem((), f"expected a mapping with apiVersion and kind, got {described(document.value)}")
+        )
         return
     _check_header(document, document.value, made)
     for name, value in document.value.items():
@@ -81,7 +83,6 @@ def _read(document: Document, made: Draft) -> None:
             case _ if value is None and name in _KNOWN:
                 pass  # a section whose content is commented out
             case "teams":
-                made.named_teams |= _names(value)
                 made.teams += _items(document, name, value, schema.Team, made)
             case "pools":
                 made.pools += _items(document, name, value, schema.Pool, made)
@@ -124,6 +125,8 @@ def _items(document: Document, name: str, value: object, model: type[M], made: D
         made.problems.append(document.problem((name,), f"expected a list, got {described(value)}"))
         return
     for index, item in enumerate(value):
+        if isinstance(item, dict) and isinstance(item.get("name"), str):
+            made.names[name].append(Placed(item["name"], document, (name, index, "name")))
         checked = _checked(document, (name, index), item, model, made)
         if checked is not None:
             yield checked
@@ -165,13 +168,13 @@ def _read_section(document: Document, name: str, value: object, made: Draft) -> 
         made.sections[name] = checked
 
 
-def _repeated(named: Iterable[tuple[Placed[Any], str, str | None]]) -> Iterator[Problem]:
-    first: dict[str, Placed[Any]] = {}
-    for placed, name, below in named:
-        if name in first:
-            yield placed.problem(_twice(name, first[name].place), *([below] if below else []))
+def _repeated(named: Iterable[Placed[str]]) -> Iterator[Problem]:
+    first: dict[str, Placed[str]] = {}
+    for name in named:
+        if name.value in first:
+            yield name.problem(_twice(name.value, first[name.value].place))
         else:
-            first[name] = placed
+            first[name.value] = name
 
 
 def _claimed_twice(teams: list[Placed[schema.Team]]) -> Iterator[Problem]:
@@ -188,23 +191,13 @@ def _claimed_twice(teams: list[Placed[schema.Team]]) -> Iterator[Problem]:
 
 
 def _unknown_teams(made: Draft) -> Iterator[Problem]:
-    known = sorted(made.named_teams)
+    known = sorted({name.value for name in made.names["teams"]})
     for pool in made.pools:
         for index, name in enumerate(pool.value.teams or ()):
-            if name not in made.named_teams:
+            if name not in known:
                 told = choice(name, known) if known else "no team is declared"
                 yield pool.problem(f"unknown team: {told}", "teams", index)
 
 
-def _names(teams: object) -> set[str]:
-    if not isinstance(teams, list):
-        return set()
-    return {team["name"] for team in teams if isinstance(team, dict) and isinstance(team.get("name"), str)}
-
-
 def _twice(name: str, place: str) -> str:
     return f'"{name}" is already declared at {place}; keep one'
-
-
-def _a(document: Document) -> str:
-    return described(document.value)
