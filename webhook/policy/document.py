@@ -127,7 +127,8 @@ def _check_depth(text: str) -> None:
 def _syntax_problem(file: str, text: str, error: yaml.YAMLError) -> Problem:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         context = f" {error.context}" if error.context else ""
-        return Problem(file, error.problem_mark.line + 1, "", f"not valid YAML: {error.problem}{context}")
+        line = min(error.problem_mark.line + 1, len(text.splitlines()))  # libyaml puts the end of a file a line below
+        return Problem(file, line, "", f"not valid YAML: {error.problem}{context}")
     position = getattr(error, "position", 0)  # of a ReaderError, in bytes with libyaml, in characters without
     line = text.encode().count(b"\n", 0, position) + 1
     return Problem(file, line, "", f"not valid YAML: {getattr(error, 'reason', error)}")

@@ -133,11 +133,28 @@ def _items(document: Document, name: str, value: object, model: type[M], made: D
 
 
 def _checked(document: Document, path: Path, value: object, model: type[M], made: Draft) -> Placed[M] | None:
+    # `teams:` left empty would open a pool to every team, `limit:` lift a limit: likely a slip, so never a default.
+    empty = frozenset(_empty_fields(value))
+    made.problems += (document.problem((*path, *e), "has no value; write one, or leave the field out") for e in empty)
     try:
-        return Placed(model.model_validate(value), document, path)
+        checked = model.model_validate(value)
     except ValidationError as error:
-        made.problems += (document.problem((*path, *below), text) for below, text in explained(error, model))
+        found = ((below, text) for below, text in explained(error, model) if below not in empty)
+        made.problems += (document.problem((*path, *below), text) for below, text in found)
         return None
+    return Placed(checked, document, path)
+
+
+def _empty_fields(value: object) -> Iterator[Path]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            if item is None:
+                yield (name,)
+            else:
+                yield from ((name, *below) for below in _empty_fields(item))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from ((index, *below) for below in _empty_fields(item))
 
 
 def _read_resources(document: Document, value: object, made: Draft) -> None:
