@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from webhook.cli.main import main
-from webhook.policy.schema import DIALECT
+from webhook.policy.jsonschema import DIALECT
 
 HEADER = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
 

@@ -9,6 +9,7 @@ import pytest
 from webhook.core.amount import ONE_GPU
 from webhook.core.reason import Code
 from webhook.policy import schema
+from webhook.policy.jsonschema import json_schema
 from webhook.policy.load import load
 
 POLICIES = Path(__file__).parents[2] / "policies"
@@ -33,7 +34,13 @@ def test_all_examples_are_found():
 
 
 def test_committed_schema_is_up_to_date():
-    assert json.loads((POLICIES / "schema.json").read_text()) == schema.json_schema(), "run `make schema`"
+    assert json.loads((POLICIES / "schema.json").read_text()) == json_schema(), "run `make schema`"
+
+
+def test_schema_offers_no_empty_fields_and_speaks_camel_case():
+    text = (POLICIES / "schema.json").read_text()
+    assert "null" not in text
+    assert re.findall(r'"[a-z]+_[a-z]+":', text) == []
 
 
 def specs(base=schema._Spec):

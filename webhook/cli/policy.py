@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from webhook.core.policy import Policy
+from webhook.policy.jsonschema import json_schema
 from webhook.policy.load import load
 from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
-from webhook.policy.schema import json_schema
 
 
 @click.group()

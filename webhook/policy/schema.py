@@ -4,7 +4,7 @@ Class docstrings and descriptions end up in policies/schema.json, which editors 
 policies/README.md. Checks that need another part or another file are in validate.py.
 """
 
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -41,7 +41,6 @@ from webhook.policy.values import any_label_value, is_integer, not_queue
 
 API_VERSION: Final = "fairgate.dev/v1alpha1"
 KIND: Final = "Policy"
-DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 class _Spec(BaseModel):
@@ -168,6 +167,8 @@ class Team(_Spec):
 
 class UserKey(_Spec):
     """One place where the user behind a controller's pod is read: exactly one of these."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
     namespace_annotation: Key | None = Field(default=None, description="An annotation of the pod's namespace.")
     namespace_label: Key | None = Field(default=None, description="A label of the pod's namespace.")
@@ -307,8 +308,3 @@ class PolicyFile(_Spec):
     )
     priority_classes: PriorityClasses = Field(default=PriorityClasses(), description="Priority classes by tier.")
     exempt: Exempt = Field(default=Exempt(), description="What Fairgate leaves alone, but counts.")
-
-
-def json_schema() -> dict[str, Any]:
-    """Describe the file format for editors, as JSON Schema draft 2020-12."""
-    return {"$schema": DIALECT, **PolicyFile.model_json_schema(by_alias=True, mode="validation")}
