@@ -8,6 +8,7 @@ import asyncio
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -24,11 +25,12 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 class Credentials:
     """One loaded set: the server, how TLS checks it, the way there, and the token as it is now.
 
-    `tls_name` is the name expected in the server's certificate, None for the host's own; `proxy` None for no proxy.
+    `tls` is True (aiohttp's default) for plain HTTP, such as kubectl proxy speaks. `tls_name` is the name expected in
+    the server's certificate, None for the host's own; `proxy` None for no proxy.
     """
 
     server: str
-    tls: ssl.SSLContext
+    tls: ssl.SSLContext | Literal[True]
     tls_name: str | None
     proxy: str | None
     configuration: Configuration
@@ -92,8 +94,10 @@ async def _load_file(configuration: Configuration, kubeconfig: Path) -> None:
     await load_kube_config(str(kubeconfig), client_configuration=configuration, persist_config=False)
 
 
-def _tls(configuration: Configuration) -> ssl.SSLContext:
-    """Build the TLS context. Reads files (and all system CAs where none is named): not for the event loop."""
+def _tls(configuration: Configuration) -> ssl.SSLContext | Literal[True]:
+    """Build the TLS context. Reads files, and all system CAs (0.1 s) where none is named: not for the event loop."""
+    if not str(configuration.host).startswith("https:"):
+        return True
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     # Python 3.13 made this flag a default. Cluster CAs often lack the extensions it asks for (EKS's do), and no
     # other Kubernetes client asks for them.

@@ -34,13 +34,13 @@ class Object(Protocol):
         """Who it is."""
 
 
-O = TypeVar("O", bound=Object)  # noqa: E741
+ObjectT = TypeVar("ObjectT", bound=Object)
 
 
-def node_kind(sink: Sink, item: type[O], to_node: Callable[[O], Node]) -> Kind[O]:
+def node_kind(sink: Sink, item: type[ObjectT], to_node: Callable[[ObjectT], Node]) -> Kind[ObjectT]:
     """Feed nodes, by name."""
 
-    def apply(node: O) -> bool:
+    def apply(node: ObjectT) -> bool:
         sink.set_node(to_node(node))
         return True
 
@@ -55,10 +55,10 @@ def node_kind(sink: Sink, item: type[O], to_node: Callable[[O], Node]) -> Kind[O
     )
 
 
-def pod_kind(sink: Sink, item: type[O], to_resident: Callable[[O], Resident | None]) -> Kind[O]:
+def pod_kind(sink: Sink, item: type[ObjectT], to_resident: Callable[[ObjectT], Resident | None]) -> Kind[ObjectT]:
     """Feed pods, by UID. `to_resident` gives None for pods that hold nothing: their earlier state is removed."""
 
-    def apply(pod: O) -> bool:
+    def apply(pod: ObjectT) -> bool:
         resident = to_resident(pod)
         if resident is not None:
             sink.set_pod(resident)
@@ -77,10 +77,10 @@ def pod_kind(sink: Sink, item: type[O], to_resident: Callable[[O], Resident | No
     )
 
 
-def namespace_kind(sink: Sink, item: type[O], to_facts: Callable[[O], NamespaceFacts]) -> Kind[O]:
+def namespace_kind(sink: Sink, item: type[ObjectT], to_facts: Callable[[ObjectT], NamespaceFacts]) -> Kind[ObjectT]:
     """Feed namespaces, by name."""
 
-    def apply(namespace: O) -> bool:
+    def apply(namespace: ObjectT) -> bool:
         sink.set_namespace(to_facts(namespace))
         return True
 
@@ -95,10 +95,10 @@ def namespace_kind(sink: Sink, item: type[O], to_facts: Callable[[O], NamespaceF
     )
 
 
-def priority_class_kind(sink: Sink, item: type[O], to_triple: Callable[[O], PriorityTriple]) -> Kind[O]:
+def priority_class_kind(sink: Sink, item: type[ObjectT], to_triple: Callable[[ObjectT], PriorityTriple]) -> Kind[ObjectT]:
     """Feed priority classes, by name."""
 
-    def apply(priority_class: O) -> bool:
+    def apply(priority_class: ObjectT) -> bool:
         sink.set_priority_class(to_triple(priority_class))
         return True
 
