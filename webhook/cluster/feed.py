@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.kind import Kind
-from webhook.cluster.pace import Pace
+from webhook.cluster.pace import DEFAULT_PACE, Pace
 from webhook.cluster.watch import Watch
 from webhook.core.names import Namespace, NodeName, Uid
 from webhook.core.node import Node
@@ -47,8 +47,16 @@ class Sink(Protocol):
 class Feed:
     """Runs one watch per kind. Start `run` as a task."""
 
-    def __init__(self, connection: ApiConnection, kinds: Sequence[Kind[Any]], *, pace: Pace | None = None) -> None:
-        self.watches = tuple(Watch(connection, kind, pace=pace or Pace()) for kind in kinds)
+    def __init__(
+        self,
+        connection: ApiConnection,
+        kinds: Sequence[Kind[Any]],
+        *,
+        pace: Pace = DEFAULT_PACE,
+        stale_seconds: float = STALE_SECONDS,
+    ) -> None:
+        self.watches = tuple(Watch(connection, kind, pace=pace) for kind in kinds)
+        self._stale_seconds = stale_seconds
 
     async def run(self) -> None:
         """Feed until cancelled. Failures of the cluster never end it; a bug in a translation does, as a group."""
@@ -59,15 +67,15 @@ class Feed:
     def readiness(self) -> str | None:
         """Tell why decisions must not be made on this state; None when every kind is listed and fresh."""
         now = asyncio.get_running_loop().time()
-        reasons = (_distrust(watch, now) for watch in self.watches)
+        reasons = (_distrust(watch, now, self._stale_seconds) for watch in self.watches)
         return "; ".join(reason for reason in reasons if reason) or None
 
 
-def _distrust(watch: Watch[Any], now: float) -> str | None:
+def _distrust(watch: Watch[Any], now: float, stale_seconds: float) -> str | None:
     name = watch.kind.name
     if watch.synced and watch.last_contact is not None:
         silence = now - watch.last_contact
-        if silence <= STALE_SECONDS:
+        if silence <= stale_seconds:
             return None
         state = f"{name}: nothing heard from the API server for {silence:.0f} s"
     else:

@@ -95,7 +95,9 @@ def namespace_kind(sink: Sink, item: type[ObjectT], to_facts: Callable[[ObjectT]
     )
 
 
-def priority_class_kind(sink: Sink, item: type[ObjectT], to_triple: Callable[[ObjectT], PriorityTriple]) -> Kind[ObjectT]:
+def priority_class_kind(
+    sink: Sink, item: type[ObjectT], to_triple: Callable[[ObjectT], PriorityTriple]
+) -> Kind[ObjectT]:
     """Feed priority classes, by name."""
 
     def apply(priority_class: ObjectT) -> bool:

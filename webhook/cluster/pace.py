@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,3 +47,7 @@ class Pace:
     def lifetime(self) -> int:
         """Draw how long the server may keep the next watch open."""
         return max(1, round(self.uniform(self.watch_min, self.watch_max)))
+
+
+DEFAULT_PACE: Final = Pace()
+"""The pace of production."""
