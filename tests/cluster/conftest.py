@@ -16,7 +16,7 @@ async def no_leftover_tasks():
 
 
 @pytest.fixture
-async def api(no_leftover_tasks):
+async def api():
     async with FakeApi().serving() as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""A small API server over real HTTP: lists in pages of a snapshot, watches from history, bookmarks, faults on demand."""
+"""A small API server over real HTTP: snapshots in pages, watches from history, bookmarks, and faults on demand."""
 
 import asyncio
 import contextlib
@@ -60,7 +60,12 @@ class End:
     """End the watch politely."""
 
 
-Fault = Answer | Body | Slow | ErrorEvent | CutMidLine | Silent | End
+@dataclass(frozen=True)
+class Brief:
+    """End the watch politely after a bookmark with a new version."""
+
+
+Fault = Answer | Body | Slow | ErrorEvent | CutMidLine | Silent | End | Brief
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ class Asked:
 
 @dataclass
 class FakeApi:
-    """The server and its truth. `faults` are met once each, in order, by requests of their verb; `always` every time."""
+    """The server and its truth. Requests of a verb meet its `faults` once each, in order, and `always` every time."""
 
     bookmark_seconds: float = 0.03
     tokens: set[str] = field(default_factory=lambda: {"good"})
@@ -209,6 +214,15 @@ class FakeApi:
             self.watchers.remove(queue)
         return response
 
+    def _last_words(self, fault: ErrorEvent | End | Brief) -> bytes:
+        match fault:
+            case ErrorEvent():
+                return _line("ERROR", {"kind": "Status", "code": fault.code, "message": GONE})
+            case Brief():
+                self.version += 1
+                return _bookmark(self.version)
+        return b""
+
     async def _stream(
         self,
         request: web.Request,
@@ -228,21 +242,16 @@ class FakeApi:
                     sent = thing.version
                     if thing.path != request.path or (line := _event(thing, shown)) is None:
                         continue
-                case ErrorEvent():
-                    status = {"kind": "Status", "code": thing.code, "message": GONE}
-                    await response.write(_line("ERROR", status))
-                    return
                 case CutMidLine():
                     is_cut = True
                     continue
                 case Silent():
                     await asyncio.Event().wait()
-                case End():
+                case ErrorEvent() | End() | Brief():
+                    await response.write(self._last_words(thing))
                     return
                 case _:
-                    version = str(max(sent, self.version))
-                    # What the real one sends: a typed object with its required fields set to null.
-                    line = _line("BOOKMARK", {"metadata": {"resourceVersion": version}, "spec": {"gpus": None}})
+                    line = _bookmark(max(sent, self.version))
             if is_cut:
                 await response.write(line[: len(line) // 2])
                 assert request.transport is not None
@@ -270,6 +279,11 @@ def _event(change: Change, shown: Callable[[Obj], bool]) -> bytes | None:
         case True, False:
             return _line("DELETED", obj)
     return None
+
+
+def _bookmark(version: int) -> bytes:
+    # The real one sends a typed object too, with its required fields set to null.
+    return _line("BOOKMARK", {"metadata": {"resourceVersion": str(version)}, "spec": {"gpus": None}})
 
 
 def _line(kind: str, obj: Obj) -> bytes:

@@ -220,7 +220,7 @@ async def test_a_pod_uses_its_service_account_and_notices_new_tokens(authority, 
     assert [asked.authorization for asked in api.asked] == ["Bearer good", "Bearer good", "Bearer better"]
 
 
-async def test_a_new_cluster_ca_is_read_again(authority, pod, monkeypatch, tmp_path):
+async def test_a_new_cluster_ca_is_read_again(pod, monkeypatch, tmp_path):
     successor = Authority(tmp_path, "successor-ca")
     async with FakeApi().serving(successor.server()) as api:
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", api.url.rsplit(":", 1)[1])

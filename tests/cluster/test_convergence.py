@@ -1,4 +1,4 @@
-"""Any history of the cluster, through any faults, ends with the book equal to the truth. On uvloop, as in production."""
+"""Any history, through any faults, ends with the book equal to the truth. On uvloop, as in production."""
 
 import asyncio
 import tempfile

@@ -162,7 +162,8 @@ async def test_not_ready_when_a_watch_fell_silent(cluster, connection, sink):
         await until(lambda: feed.readiness() is None)
 
 
-async def test_a_bug_in_one_translation_ends_the_feed_aloud(cluster, connection, sink):
+@pytest.mark.usefixtures("cluster")
+async def test_a_bug_in_one_translation_ends_the_feed_aloud(connection, sink):
     def broken(_node):
         raise KeyError("a bug")
 

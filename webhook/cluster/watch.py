@@ -63,7 +63,6 @@ class Watch(Generic[T]):
             except ClusterError as error:
                 if isinstance(error, ApiError) and error.is_missing and self.kind.is_optional:
                     await self._withdraw()
-                    failures = 0
                     await asyncio.sleep(self._pace.absent_rest)
                     continue
                 asked = self._note(error)
