@@ -8,6 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
@@ -291,6 +292,8 @@ def _line(kind: str, obj: Obj) -> bytes:
 
 
 def _refusal(answer: Answer) -> web.Response:
-    headers = {"Retry-After": answer.retry_after} if answer.retry_after else None
+    headers = {"Retry-After": answer.retry_after} if answer.retry_after else {}
+    if answer.status == HTTPStatus.FOUND:
+        headers["Location"] = "/elsewhere"
     status = {"kind": "Status", "code": answer.status, "message": f"told to answer {answer.status}"}
     return web.json_response(status, status=answer.status, headers=headers)
