@@ -91,7 +91,7 @@ class ControlPlane:
         self.processes.close()
 
     def start(self, name: str, *extra: str) -> None:
-        """Start a component that is not running and wait until it serves; flags in `extra` hold until its next start."""
+        """Start a component that does not run and wait until it serves; flags in `extra` hold until its next start."""
         self.processes.start(name, [*self._commands[name], *self._extra_args.get(name, ()), *extra])
         if name == ETCD:
             self._until(name, functools.partial(_answers, self.ports.etcd), "does not serve")

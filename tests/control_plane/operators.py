@@ -1,6 +1,6 @@
 """Runs real controllers against the control plane, so that tests meet pods that nobody here wrote.
 
-Both are controller-runtime managers, which read their serving certificate from $TMPDIR/k8s-webhook-server/serving-certs;
+Both are controller-runtime managers: their serving certificate lies in $TMPDIR/k8s-webhook-server/serving-certs;
 each gets a folder of its own as $TMPDIR. Their custom resource definitions stay installed when they end.
 """
 

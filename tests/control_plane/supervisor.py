@@ -16,10 +16,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
@@ -27,6 +27,21 @@ def die_with_parent() -> None:
     """Run in the child before exec: have the kernel kill it when the supervisor dies."""
     if LIBC is not None:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what our children leave behind, so that it can be found and killed."""
+    if LIBC is not None:
+        LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def kill_orphans() -> None:
+    """Kill adopted processes until there are none; their own children come to us in turn."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    while children.exists() and (orphans := children.read_text().split()):
+        for orphan in map(int, orphans):
+            os.kill(orphan, signal.SIGKILL)
+            os.waitpid(orphan, 0)
 
 
 class Supervisor:
@@ -52,7 +67,9 @@ class Supervisor:
                     preexec_fn=die_with_parent,  # noqa: PLW1509  this process has one thread
                 )
             except OSError as error:
-                return {"error": f"{argv[0]} cannot be run: {error.strerror}"}
+                return {
+                    "error": f"{name}: {argv[0]} cannot be run ({error.strerror}); remove it to have it built again"
+                }
         self.processes.pop(name, None)  # the newest are killed first
         self.processes[name] = process
         return {"pid": process.pid}
@@ -78,11 +95,8 @@ class Supervisor:
             process.kill()
         for process in self.processes.values():
             process.wait()
-        for _ in range(20):  # a process that an operator left behind may still be writing
-            shutil.rmtree(self.folder, ignore_errors=True)
-            if not self.folder.exists():
-                return
-            time.sleep(0.1)
+        kill_orphans()
+        shutil.rmtree(self.folder)
 
 
 def stop_serving(_number: int, _frame: object) -> None:
@@ -96,6 +110,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGTERM, stop_serving)
+    adopt_orphans()
     supervisor = Supervisor(Path(tempfile.mkdtemp(prefix="fairgate-control-plane-")))
     try:
         for name in ("logs", "tmp"):

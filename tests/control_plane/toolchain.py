@@ -32,7 +32,7 @@ def is_new_enough(version_text: str) -> bool:
 
 
 def go_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of every call of Go: what a developer's shell sets for other projects must not change the build."""
+    """The environment of every call of Go; what a shell sets for other projects must not change the build."""
     theirs = {name: value for name, value in environ.items() if name not in {"GOOS", "GOARCH", "GOFLAGS", "GOWORK"}}
     return theirs | {
         "CGO_ENABLED": "0",  # needs no C compiler

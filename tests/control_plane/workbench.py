@@ -151,7 +151,7 @@ def describe(control_plane: ControlPlane) -> str:
     dead = [control_plane.processes.describe(name, "is not running") for name in COMPONENTS if name not in running]
     try:
         pods = control_plane.api.list("/api/v1/pods")
-    except Exception as error:  # noqa: BLE001  it only decorates a failure that is being raised
+    except Exception as error:  # it only decorates a failure that is being raised
         return "\n".join([*dead, f"pods: {error!r}"])
     lines = (
         f"  {pod['metadata']['namespace']}/{pod['metadata']['name']}: {pod['status'].get('phase')}"
