@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.control_plane import commands
 from tests.control_plane.api import Api, ApiError
-from tests.control_plane.assets import find_binary
 from tests.control_plane.build import binary_path
 from tests.control_plane.commands import API_SERVER, COMPONENTS, CONTROLLER_MANAGER, ETCD, Ports
 from tests.control_plane.kubeconfig import kubeconfig
@@ -29,15 +28,18 @@ from tests.control_plane.versions import CONTROL_PLANE
 START_SECONDS = 120  # 4 are enough on an idle machine; ten builds may run beside us
 POLL_SECONDS = 0.05
 
-AUDIT_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Request"}]}
+AUDIT_POLICY = {
+    "rules": [{"level": "Request"}],
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+}
 
 
 def find_binaries() -> dict[str, Path]:
     """The path of every binary of the control plane; a BuildError tells how to build one that is missing."""
     return {
-        program.binary: find_binary(recipe, program.binary) or binary_path(recipe, program.binary)
-        for recipe in CONTROL_PLANE
-        for program in recipe.programs
+        program.binary: binary_path(recipe, program.binary) for recipe in CONTROL_PLANE for program in recipe.programs
     }
 
 
@@ -56,27 +58,23 @@ class ControlPlane:
     ):
         binaries = binaries or find_binaries()
         self.processes = Processes()
+        self.folder = self.processes.folder
+        self.ports = Ports(*free_ports(3))
+        self.server = f"https://127.0.0.1:{self.ports.api_server}"
+        self.authority = make_authority()
+        self.token = secrets.token_hex(16)
+        self.kubeconfig = self.folder / "kubeconfig"
+        self.api = Api(port=self.ports.api_server, ca_pem=self.authority.pem, token=self.token)
+        self.kubectl = Kubectl(
+            binaries["kubectl"], kubeconfig=self.kubeconfig, environment=self.processes.environment()
+        )
+        self._commands = commands.component_commands(binaries, folder=self.folder, ports=self.ports, audit=audit)
+        self._extra_args = {name: tuple(arguments) for name, arguments in (extra_args or {}).items()}
         try:
-            self.folder = self.processes.folder
-            self.ports = Ports(*free_ports(3))
-            self.server = f"https://127.0.0.1:{self.ports.api_server}"
-            self.authority = make_authority()
-            self.token = secrets.token_hex(16)
-            self.kubeconfig = self.folder / "kubeconfig"
             self._write_files()
-            self.api = Api(port=self.ports.api_server, ca_pem=self.authority.pem, token=self.token)
-            self.kubectl = Kubectl(
-                binaries["kubectl"], kubeconfig=self.kubeconfig, environment=self.processes.environment()
-            )
-            self._commands = commands.component_commands(binaries, folder=self.folder, ports=self.ports, audit=audit)
-            self._extra_args = {name: tuple(arguments) for name, arguments in (extra_args or {}).items()}
-            for name in COMPONENTS:
-                self.start(name)
-            self._until(CONTROLLER_MANAGER, self._has_default_service_account, "has not made a service account")
-            for name in COMPONENTS:
-                self.processes.check_running(name)
+            self._start_all()
         except BaseException:
-            self.processes.close()
+            self.close()
             raise
 
     def __enter__(self) -> Self:
@@ -141,6 +139,13 @@ class ControlPlane:
     def audit_events(self) -> list[dict]:
         """What the audit log holds so far; needs `audit=True`."""
         return [json.loads(line) for line in commands.audit_log(self.folder).read_text().splitlines()]
+
+    def _start_all(self) -> None:
+        for name in COMPONENTS:
+            self.start(name)
+        self._until(CONTROLLER_MANAGER, self._has_default_service_account, "has not made a service account")
+        for name in COMPONENTS:
+            self.processes.check_running(name)
 
     def _store_kubeconfig(self, **details: object) -> Path:
         path = self.folder / f"kubeconfig-{secrets.token_hex(4)}"

@@ -55,19 +55,14 @@ class Kubectl:
 
     def apply(self, objects: Mapping[str, Any] | Iterable[Mapping[str, Any]], *options: str) -> str:
         """`kubectl apply` one object or several."""
-        items = [objects] if isinstance(objects, Mapping) else list(objects)
-        return self("apply", *options, "-f", "-", stdin=as_list(items))
-
-    def create(self, objects: Mapping[str, Any] | Iterable[Mapping[str, Any]], *options: str) -> str:
-        """`kubectl create` one object or several."""
-        items = [objects] if isinstance(objects, Mapping) else list(objects)
-        return self("create", *options, "-f", "-", stdin=as_list(items))
+        return self("apply", *options, "-f", "-", stdin=manifest(objects))
 
     def with_kubeconfig(self, kubeconfig: Path) -> Kubectl:
         """The same kubectl as another user."""
         return Kubectl(self._binary, kubeconfig=kubeconfig, environment=self._environment)
 
 
-def as_list(items: Iterable[Mapping[str, Any]]) -> str:
-    """Several objects as one manifest."""
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)})
+def manifest(objects: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> str:
+    """One object or several as the text of a manifest, for `-f -`."""
+    items = [objects] if isinstance(objects, Mapping) else list(objects)
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})

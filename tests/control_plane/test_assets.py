@@ -125,3 +125,7 @@ def test_only_what_assets_and_cache_lack_is_missing(tmp_path, monkeypatch):
     put_binary(recipe_folder(KUBERNETES, root=tmp_path) / "kubectl")
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
     assert missing_binaries(KUBERNETES, root=tmp_path) == ("kube-controller-manager", "kube-scheduler")
+
+
+def test_kubernetes_is_stamped_with_its_version():
+    assert KUBERNETES.ldflags.count(f"gitVersion=v{KUBERNETES.version}") == 2

@@ -36,7 +36,7 @@ def processes_with(text: str) -> list[str]:
 
 
 @pytest.fixture
-def hanging_run(built_control_plane, tmp_path):
+def hanging_run(tmp_path):
     test = tmp_path / "test_hangs.py"
     test.write_text(TEST_THAT_HANGS)
     command = [sys.executable, "-m", "pytest", "-p", "tests.control_plane.fixtures", "-p", "no:cacheprovider"]
@@ -56,6 +56,7 @@ def hanging_run(built_control_plane, tmp_path):
         run.kill()
 
 
+@pytest.mark.usefixtures("built_control_plane")
 @pytest.mark.parametrize(
     ("number", "to_group"),
     [

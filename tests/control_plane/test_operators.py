@@ -22,7 +22,8 @@ def replicas(count, **spec):
     return {"replicas": count, "restartPolicy": "OnFailure", "template": {"spec": template}}
 
 
-def test_a_pytorchjob_gets_its_master_and_workers(training_operator, cluster, namespace):
+@pytest.mark.usefixtures("training_operator")
+def test_a_pytorchjob_gets_its_master_and_workers(cluster, namespace):
     make_nodes(cluster, 2)
     cluster.kubectl.apply(
         {
@@ -37,7 +38,8 @@ def test_a_pytorchjob_gets_its_master_and_workers(training_operator, cluster, na
     assert sum(gpus_by_node(cluster).values()) == 7
 
 
-def test_a_jobset_gets_its_pods(jobset, cluster, namespace):
+@pytest.mark.usefixtures("jobset")
+def test_a_jobset_gets_its_pods(cluster, namespace):
     make_nodes(cluster, 2)
     template = {"spec": pod_spec(gpus=2, restartPolicy="Never")}
     job = {"spec": {"parallelism": 2, "completions": 2, "template": template}}
@@ -54,7 +56,8 @@ def test_a_jobset_gets_its_pods(jobset, cluster, namespace):
     assert all(name.startswith("sweep-trial-") for name in running_pods(cluster, namespace))
 
 
-def test_the_webhooks_of_jobset_are_called(jobset, cluster, namespace):
+@pytest.mark.usefixtures("jobset")
+def test_the_webhooks_of_jobset_are_called(cluster, namespace):
     refused = cluster.kubectl.run(
         "create", "-f", "-", "--dry-run=server", stdin=INVALID_JOBSET.format(namespace=namespace)
     )

@@ -125,5 +125,5 @@ def test_what_a_test_made_is_gone_after_it(control_plane):
     assert control_plane.api.list("/api/v1/pods") == []
     assert control_plane.api.list("/api/v1/nodes") == []
     assert not control_plane.api.exists("/apis/scheduling.k8s.io/v1/priorityclasses/precious")
-    with pytest.raises(ApiError, match="being terminated|not found"):
+    with pytest.raises(ApiError, match=r"being terminated|not found"):
         create_pod(control_plane, namespace, pod("late"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import itertools
 import secrets
 from collections.abc import Callable, Iterable, Mapping
@@ -137,12 +136,6 @@ def gpus_by_node(control_plane: ControlPlane) -> dict[str, int]:
             limits = (container["resources"].get("limits", {}) for container in pod["spec"]["containers"])
             used[name] += sum(int(limit.get(objects.GPU, 0)) for limit in limits)
     return used
-
-
-def in_parallel(calls: Iterable[Callable[[], T]], *, workers: int = 8) -> list[T]:
-    """Run calls in threads and return their results in order; use an `Api` of its own in each for real concurrency."""
-    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
 def describe(control_plane: ControlPlane) -> str:
