@@ -10,8 +10,11 @@ import base64
 import contextlib
 import http.client
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
+
+import yaml
 
 from tests.control_plane.assets import recipe_folder
 from tests.control_plane.build import binary_path
@@ -24,6 +27,8 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 SECRET = "/api/v1/namespaces/kubeflow/secrets/training-operator-webhook-cert"
 VALIDATOR = f"{ADMISSION}/validatingwebhookconfigurations/validator.training-operator.kubeflow.org"
 START_SECONDS = 90
+
+T = TypeVar("T")
 
 
 @contextlib.contextmanager
@@ -76,23 +81,22 @@ def jobset(control_plane: ControlPlane) -> Iterator[None]:
     settings_file = _folder(control_plane, JOBSET) / "config.yaml"
     settings_file.write_text(json.dumps(settings))
     arguments = (f"-kubeconfig={control_plane.kubeconfig}", f"-config={settings_file}")
-    with _running(control_plane, JOBSET, arguments):
-        _wait(control_plane, JOBSET, lambda: _is_ready(health), "ready")
-        configurations = _local_webhooks(control_plane, config / "webhook", port=webhook)
-        control_plane.kubectl.apply(configurations)
-        try:
+    # Before the start, which takes seconds: until then the API server has surely noticed its webhooks.
+    configurations = _local_webhooks(control_plane, config / "webhook", port=webhook)
+    control_plane.kubectl.apply(configurations)
+    try:
+        with _running(control_plane, JOBSET, arguments):
+            _wait(control_plane, JOBSET, lambda: _is_ready(health), "ready")
             yield
-        finally:
-            for configuration in configurations:
-                kind = configuration["kind"].lower()
-                control_plane.kubectl("delete", kind, configuration["metadata"]["name"])
+    finally:
+        for configuration in configurations:
+            control_plane.kubectl("delete", configuration["kind"], configuration["metadata"]["name"])
 
 
 def _local_webhooks(control_plane: ControlPlane, kustomization: Path, *, port: int) -> list[dict]:
     """The webhook configurations of a kustomization, calling 127.0.0.1 instead of a Service."""
-    rendered = control_plane.kubectl("kustomize", kustomization)
-    listed = control_plane.kubectl("create", "--dry-run=client", "-o", "json", "-f", "-", stdin=rendered)
-    configurations = [item for item in json.loads(listed)["items"] if "webhooks" in item]
+    rendered = yaml.safe_load_all(control_plane.kubectl("kustomize", kustomization))
+    configurations = [item for item in rendered if "webhooks" in item]
     bundle = base64.b64encode(control_plane.authority.pem).decode()
     for configuration in configurations:
         configuration["metadata"] = {"name": f"jobset-{configuration['metadata']['name']}"}
@@ -124,8 +128,8 @@ def _certificate_folder(control_plane: ControlPlane, recipe: Recipe) -> Path:
     return folder
 
 
-def _wait(control_plane, recipe, predicate, what):
-    def check() -> object:
+def _wait(control_plane: ControlPlane, recipe: Recipe, predicate: Callable[[], T], what: str) -> T:
+    def check() -> T:
         control_plane.processes.check_running(recipe.name)
         return predicate()
 

@@ -62,7 +62,7 @@ def test_the_webhooks_of_jobset_are_called(cluster, namespace):
         "create", "-f", "-", "--dry-run=server", stdin=INVALID_JOBSET.format(namespace=namespace)
     )
     assert refused.returncode != 0
-    assert 'admission webhook "vjobset.kb.io" denied the request' in refused.stderr
+    assert "'nobody' does not appear in .spec.ReplicatedJobs" in refused.stderr
 
 
 # Only JobSet itself knows that a success policy must name one of its jobs.

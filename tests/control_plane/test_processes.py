@@ -135,7 +135,8 @@ import sys, time
 from tests.control_plane.processes import Processes
 processes = Processes()
 print(processes.folder, processes.start("a", ["sleep", "600"]), flush=True)
-time.sleep(600)
+while True:  # a signal that comes just before one long sleep would be noticed after it
+    time.sleep(0.1)
 """
 
 
