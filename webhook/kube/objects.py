@@ -1,0 +1,184 @@
+"""The fields of Kubernetes objects that Fairgate reads, as msgspec structs; all other fields are skipped unread.
+
+Parts that the pods of one template share (selectors, affinity, tolerations, resources) stay raw JSON here, so that
+constraints.py and demands.py can look them up by their bytes and parse each template once. A raw part is a view into
+the body it came from: keep bytes(raw), never the Raw itself, beyond the request.
+
+gc=False: nothing here can form a cycle, and 50,000 pods must not slow the collector down.
+"""
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from webhook.kube.quantity import Quantity
+
+_T = TypeVar("_T")
+
+NULL: Final = msgspec.Raw(b"null")
+NOTHING: Final = msgspec.Raw()
+"""A raw part that is absent."""
+
+
+class _Object(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Common settings."""
+
+
+class OwnerReference(_Object):
+    """Who made an object; `controller` marks the one that manages it."""
+
+    kind: str
+    name: str
+    api_version: str = ""
+    controller: bool | None = None
+
+
+class ObjectMeta(_Object):
+    """Metadata of any object."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+    deletion_timestamp: str | None = None
+
+
+class ContainerPort(_Object):
+    """A port; one on the host admits a single pod per node."""
+
+    host_port: int = 0
+
+
+class Container(_Object):
+    """A container or init container."""
+
+    name: str
+    resources: msgspec.Raw = NOTHING
+    ports: list[ContainerPort] | None = None
+    restart_policy: str | None = None
+
+
+class Volume(_Object):
+    """A volume, as far as it may tie the pod to a zone or node."""
+
+    persistent_volume_claim: msgspec.Raw = NOTHING
+    ephemeral: msgspec.Raw = NOTHING
+
+
+class PodSpec(_Object):
+    """A pod's spec."""
+
+    containers: list[Container]
+    init_containers: list[Container] | None = None
+    volumes: list[Volume] | None = None
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority_class_name: str = ""
+    priority: int | None = None
+    preemption_policy: str | None = None
+    node_selector: msgspec.Raw = NOTHING
+    affinity: msgspec.Raw = NOTHING
+    tolerations: msgspec.Raw = NOTHING
+    topology_spread_constraints: msgspec.Raw = NOTHING
+    overhead: msgspec.Raw = NOTHING
+    resources: msgspec.Raw = NOTHING
+    resource_claims: msgspec.Raw = NOTHING
+
+
+class PodStatus(_Object):
+    """A pod's status."""
+
+    phase: str = ""
+
+
+class Pod(_Object):
+    """A pod."""
+
+    metadata: ObjectMeta
+    spec: PodSpec
+    status: PodStatus | None = None
+    api_version: str = ""
+    kind: str = ""
+
+
+class PodMetadata(_Object):
+    """A pod of which only the metadata matters: the old object of an update."""
+
+    metadata: ObjectMeta
+
+
+class Taint(_Object):
+    """A node's taint."""
+
+    key: str
+    effect: str
+    value: str | None = None
+
+
+class NodeSpec(_Object):
+    """A node's spec."""
+
+    unschedulable: bool | None = None
+    taints: list[Taint] | None = None
+
+
+class NodeCondition(_Object):
+    """A node's condition."""
+
+    type: str
+    status: str
+
+
+class NodeStatus(_Object):
+    """A node's status."""
+
+    allocatable: dict[str, Quantity] | None = None
+    capacity: dict[str, Quantity] | None = None
+    conditions: list[NodeCondition] | None = None
+
+
+class Node(_Object):
+    """A node."""
+
+    metadata: ObjectMeta
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+
+class Namespace(_Object):
+    """A namespace."""
+
+    metadata: ObjectMeta
+
+
+class PriorityClass(_Object):
+    """A priority class."""
+
+    metadata: ObjectMeta
+    value: int
+    preemption_policy: str | None = None
+
+
+def describe(error: Exception, *, under: str = "") -> str:
+    """Say where and what was wrong with a value: `spec.containers[0].name: expected str, got int`."""
+    what, _, path = str(error).partition(" - at `$")
+    where = (under + path.rstrip("`")).replace("[...]", "[]").strip(".")
+    what = what.replace("`", "")
+    what = f"{what[:1].lower()}{what[1:]}"
+    return f"{where}: {what}" if where else what
+
+
+def read_part(decoder: "msgspec.json.Decoder[_T]", raw: bytes, *, where: str) -> _T | None:
+    """Decode a raw part; None where it is absent or null.
+
+    Raises ValueError, naming the place, where it is not what Kubernetes defines there.
+    """
+    if not raw or raw == b"null":
+        return None
+    try:
+        return decoder.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(describe(error, under=where)) from error
