@@ -24,13 +24,16 @@ CPU_PER_POD = "6"
 MEMORY_PER_POD = "48Gi"
 
 
-def container(name="train", *, gpus: int | str | None = 1, resource=GPU, cpu=CPU_PER_POD, memory=MEMORY_PER_POD) -> Json:
+def container(
+    name="train", *, gpus: int | str | None = 1, resource=GPU, cpu=CPU_PER_POD, memory=MEMORY_PER_POD
+) -> Json:
     """A container with `gpus` in requests and limits; None leaves GPUs out."""
     requests: Json = {"cpu": cpu, "memory": memory}
     limits: Json = {}
     if gpus is not None:
         requests[resource] = limits[resource] = str(gpus)
-    return {"name": name, "image": "registry.test/train:1", "resources": {"requests": requests, "limits": limits}}
+    resources = {"requests": requests, "limits": limits}
+    return {"name": name, "image": "registry.test/train:1", "resources": resources, **more}
 
 
 def pod(
@@ -294,7 +297,12 @@ def realistic_pod(*, gpus: int = 2, index: int = 0, namespace="vision") -> Json:
             "securityContext": {"fsGroup": 1000, "runAsUser": 1000, "runAsNonRoot": True},
             "schedulerName": "default-scheduler",
             "tolerations": [
-                {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+                {
+                    "key": f"node.kubernetes.io/{key}",
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": 300,
+                }
                 for key in ("not-ready", "unreachable")
             ],
             "priority": 0,

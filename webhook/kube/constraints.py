@@ -44,6 +44,9 @@ class _NodeSelector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 class _NodeAffinity(msgspec.Struct, frozen=True, gc=False):
     required: _NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: list[msgspec.Raw] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
 
 
 class _PodAffinity(msgspec.Struct, frozen=True, gc=False):

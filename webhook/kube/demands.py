@@ -159,9 +159,7 @@ def _gpu_problem(resource: str, request: Quantity | None, limit: Quantity | None
             if problem is not None:
                 return problem
         if request is not None and limit is None:
-            return (
-                f"{resource} request {request} has no limit; GPUs cannot be overcommitted: set the limit to {request} too"
-            )
+            return f"{resource} request {request} has no limit; GPUs cannot be overcommitted: set the limit to {request} too"
         if request is not None and limit is not None and quantity.exact(request) != quantity.exact(limit):
             return (
                 f"{resource} request {request} and limit {limit} differ; GPUs cannot be overcommitted: "

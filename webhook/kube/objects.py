@@ -15,16 +15,13 @@ from webhook.kube.quantity import Quantity
 
 _T = TypeVar("_T")
 
-NULL: Final = msgspec.Raw(b"null")
+ABSENT: Final = frozenset({b"", b"null"})
+"""The bytes of a raw part that is not there."""
 NOTHING: Final = msgspec.Raw()
 """A raw part that is absent."""
 
 
-class _Object(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Common settings."""
-
-
-class OwnerReference(_Object):
+class OwnerReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Who made an object; `controller` marks the one that manages it."""
 
     kind: str
@@ -33,7 +30,7 @@ class OwnerReference(_Object):
     controller: bool | None = None
 
 
-class ObjectMeta(_Object):
+class ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Metadata of any object."""
 
     name: str = ""
@@ -46,13 +43,13 @@ class ObjectMeta(_Object):
     deletion_timestamp: str | None = None
 
 
-class ContainerPort(_Object):
+class ContainerPort(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A port; one on the host admits a single pod per node."""
 
     host_port: int = 0
 
 
-class Container(_Object):
+class Container(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A container or init container."""
 
     name: str
@@ -61,14 +58,14 @@ class Container(_Object):
     restart_policy: str | None = None
 
 
-class Volume(_Object):
+class Volume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A volume, as far as it may tie the pod to a zone or node."""
 
     persistent_volume_claim: msgspec.Raw = NOTHING
     ephemeral: msgspec.Raw = NOTHING
 
 
-class PodSpec(_Object):
+class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A pod's spec."""
 
     containers: list[Container]
@@ -88,13 +85,13 @@ class PodSpec(_Object):
     resource_claims: msgspec.Raw = NOTHING
 
 
-class PodStatus(_Object):
+class PodStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A pod's status."""
 
     phase: str = ""
 
 
-class Pod(_Object):
+class Pod(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A pod."""
 
     metadata: ObjectMeta
@@ -104,13 +101,13 @@ class Pod(_Object):
     kind: str = ""
 
 
-class PodMetadata(_Object):
+class PodMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A pod of which only the metadata matters: the old object of an update."""
 
     metadata: ObjectMeta
 
 
-class Taint(_Object):
+class Taint(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A node's taint."""
 
     key: str
@@ -118,21 +115,21 @@ class Taint(_Object):
     value: str | None = None
 
 
-class NodeSpec(_Object):
+class NodeSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A node's spec."""
 
     unschedulable: bool | None = None
     taints: list[Taint] | None = None
 
 
-class NodeCondition(_Object):
+class NodeCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A node's condition."""
 
     type: str
     status: str
 
 
-class NodeStatus(_Object):
+class NodeStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A node's status."""
 
     allocatable: dict[str, Quantity] | None = None
@@ -140,7 +137,7 @@ class NodeStatus(_Object):
     conditions: list[NodeCondition] | None = None
 
 
-class Node(_Object):
+class Node(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A node."""
 
     metadata: ObjectMeta
@@ -148,13 +145,13 @@ class Node(_Object):
     status: NodeStatus | None = None
 
 
-class Namespace(_Object):
+class Namespace(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A namespace."""
 
     metadata: ObjectMeta
 
 
-class PriorityClass(_Object):
+class PriorityClass(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A priority class."""
 
     metadata: ObjectMeta

@@ -131,7 +131,7 @@ def _ties_itself(spec: objects.PodSpec) -> bool:
 
 
 def _is_set(raw: msgspec.Raw) -> bool:
-    return raw != objects.NOTHING and raw != objects.NULL
+    return bytes(raw) not in objects.ABSENT
 
 
 def _listed(text: str) -> frozenset[str]:

@@ -103,8 +103,6 @@ _pod_decoder: Final = msgspec.json.Decoder(_PodReview)
 _foreign_decoder: Final = msgspec.json.Decoder(_ForeignReview)
 _NOBODY: Final = _UserInfo()
 _NO_METADATA: Final = objects.ObjectMeta()
-_WITH_OBJECT: Final = frozenset({Operation.CREATE, Operation.UPDATE})
-_WITH_OLD_OBJECT: Final = frozenset({Operation.UPDATE, Operation.DELETE})
 
 
 def decode(body: bytes) -> Review:
@@ -120,9 +118,9 @@ def decode(body: bytes) -> Review:
     operation, pod, old_pod = request.operation, request.object, request.old_object
     if pod is not None:
         _check_is_pod(pod)
-    elif operation in _WITH_OBJECT:
+    elif operation is Operation.CREATE or operation is Operation.UPDATE:
         raise ReviewError(f"request.object is missing: a review of {operation} carries the pod")
-    if old_pod is None and operation in _WITH_OLD_OBJECT:
+    if old_pod is None and (operation is Operation.UPDATE or operation is Operation.DELETE):
         raise ReviewError(f"request.oldObject is missing: a review of {operation} carries the pod as it was")
     metadata = pod.metadata if pod is not None else old_pod.metadata if old_pod is not None else _NO_METADATA
     namespace = request.namespace or metadata.namespace
