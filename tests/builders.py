@@ -25,7 +25,7 @@ MEMORY_PER_POD = "48Gi"
 
 
 def container(
-    name="train", *, gpus: int | str | None = 1, resource=GPU, cpu=CPU_PER_POD, memory=MEMORY_PER_POD
+    name="train", *, gpus: int | str | None = 1, resource=GPU, cpu=CPU_PER_POD, memory=MEMORY_PER_POD, **more: Any
 ) -> Json:
     """A container with `gpus` in requests and limits; None leaves GPUs out."""
     requests: Json = {"cpu": cpu, "memory": memory}
@@ -325,13 +325,33 @@ def realistic_review(*, gpus: int = 2, index: int = 0, namespace="vision", dry_r
 
 
 def _managed_fields(labels: Mapping[str, str], env: Mapping[str, str]) -> Json:
-    per_container = {
+    common = {
         ".": {},
-        "f:name": {},
         "f:image": {},
         "f:imagePullPolicy": {},
+        "f:name": {},
+        "f:terminationMessagePath": {},
+        "f:terminationMessagePolicy": {},
+    }
+    trainer = {
+        **common,
+        "f:args": {},
+        "f:command": {},
         "f:env": {".": {}, **{f'k:{{"name":"{key}"}}': {".": {}, "f:name": {}, "f:value": {}} for key in env}},
-        "f:resources": {".": {}, "f:limits": {".": {}, f"f:{GPU}": {}}, "f:requests": {".": {}, f"f:{GPU}": {}}},
+        "f:ports": {
+            ".": {},
+            'k:{"containerPort":23456,"protocol":"TCP"}': {
+                ".": {},
+                "f:containerPort": {},
+                "f:name": {},
+                "f:protocol": {},
+            },
+        },
+        "f:resources": {
+            ".": {},
+            "f:limits": {".": {}, "f:cpu": {}, "f:memory": {}, f"f:{GPU}": {}},
+            "f:requests": {".": {}, "f:cpu": {}, "f:memory": {}, f"f:{GPU}": {}},
+        },
         "f:volumeMounts": {
             ".": {},
             **{
@@ -339,6 +359,19 @@ def _managed_fields(labels: Mapping[str, str], env: Mapping[str, str]) -> Json:
                 for path in ("/data", "/checkpoints", "/dev/shm", "/etc/training")
             },
         },
+    }
+    exporter = {
+        **common,
+        "f:env": {".": {}, 'k:{"name":"SCRAPE_INTERVAL"}': {".": {}, "f:name": {}, "f:value": {}}},
+        "f:livenessProbe": {
+            ".": {},
+            "f:failureThreshold": {},
+            "f:httpGet": {".": {}, "f:path": {}, "f:port": {}, "f:scheme": {}},
+            "f:periodSeconds": {},
+            "f:successThreshold": {},
+            "f:timeoutSeconds": {},
+        },
+        "f:resources": {".": {}, "f:limits": {".": {}, "f:cpu": {}, "f:memory": {}}, "f:requests": {".": {}}},
     }
     return {
         "manager": "training-operator",
@@ -348,20 +381,39 @@ def _managed_fields(labels: Mapping[str, str], env: Mapping[str, str]) -> Json:
         "fieldsType": "FieldsV1",
         "fieldsV1": {
             "f:metadata": {
+                "f:annotations": {".": {}, "f:prometheus.io/port": {}, "f:prometheus.io/scrape": {}},
                 "f:labels": {".": {}, **{f"f:{key}": {} for key in labels}},
                 "f:ownerReferences": {".": {}, 'k:{"uid":"f2f1b4f6-6d1c-4b3a-9e7b-4a0a6f6e7c11"}': {}},
             },
             "f:spec": {
-                "f:containers": {
-                    'k:{"name":"pytorch"}': per_container,
-                    'k:{"name":"metrics-exporter"}': {".": {}, "f:name": {}, "f:image": {}},
-                },
+                "f:containers": {'k:{"name":"pytorch"}': trainer, 'k:{"name":"metrics-exporter"}': exporter},
                 "f:dnsPolicy": {},
+                "f:enableServiceLinks": {},
+                "f:initContainers": {
+                    ".": {},
+                    'k:{"name":"init-pytorch"}': {
+                        **common,
+                        "f:command": {},
+                        "f:resources": {
+                            ".": {},
+                            "f:limits": {".": {}, "f:cpu": {}, "f:memory": {}},
+                            "f:requests": {".": {}, "f:cpu": {}, "f:memory": {}},
+                        },
+                    },
+                },
                 "f:restartPolicy": {},
                 "f:schedulerName": {},
-                "f:securityContext": {},
+                "f:securityContext": {".": {}, "f:fsGroup": {}, "f:runAsNonRoot": {}, "f:runAsUser": {}},
+                "f:serviceAccount": {},
                 "f:serviceAccountName": {},
-                "f:volumes": {".": {}},
+                "f:terminationGracePeriodSeconds": {},
+                "f:volumes": {
+                    ".": {},
+                    'k:{"name":"checkpoints"}': {".": {}, "f:name": {}, "f:persistentVolumeClaim": {"f:claimName": {}}},
+                    'k:{"name":"config"}': {".": {}, "f:configMap": {"f:defaultMode": {}}, "f:name": {}},
+                    'k:{"name":"dataset"}': {".": {}, "f:name": {}, "f:persistentVolumeClaim": {"f:claimName": {}}},
+                    'k:{"name":"shm"}': {".": {}, "f:emptyDir": {"f:medium": {}, "f:sizeLimit": {}}, "f:name": {}},
+                },
             },
         },
     }

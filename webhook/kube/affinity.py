@@ -6,6 +6,8 @@ JSON, encoded once per node, since building it as objects costs more than the re
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain, repeat
 from typing import Any, Final
 
 import msgspec
@@ -17,14 +19,21 @@ from webhook.kube import keys, objects
 from webhook.kube.pointer import Operation, add, put
 
 MOST_TERMS: Final = 512
-"""Terms are multiplied until there are about so many, then nodes are left out from the end: objects have a size limit."""
+"""Where terms would multiply to more, nodes are left out from the end: the API server limits an object's size."""
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _PATH: Final = "/spec/affinity/nodeAffinity"
 _FRAGMENTS_KEPT: Final = 32_768
+_CHOICES_KEPT: Final = 512
+
+# on Python 3.11 each `Mode.X` costs 0.1 us
+_AUTO: Final = Mode.AUTO
+_REQUIRE: Final = Mode.REQUIRE
+_PREFER: Final = Mode.PREFER
 
 _Json = dict[str, Any]
+_Names = tuple[str, ...]
 _Terms = tuple[tuple[Requirement, ...], ...]
 
 _encoder: Final = msgspec.json.Encoder()
@@ -44,6 +53,15 @@ class _Fragments(dict[str, bytes]):
 _FRAGMENTS: Final = _Fragments()
 
 
+def _weight(rank: int) -> int:
+    """Weigh the best node with 100, the most that the API takes, and each next one 10 less."""
+    return max(1, 100 - 10 * rank)
+
+
+_WEIGHED: Final = [b'{"weight":%d,"preference":{' % _weight(rank) for rank in range(10)]
+_LEAST: Final = repeat(b'{"weight":%d,"preference":{' % _weight(10))
+
+
 def affinity_operations(present: bytes, steering: Steering) -> list[Operation]:
     """Write the choice into a pod whose spec.affinity is this raw JSON (empty where it has none).
 
@@ -51,68 +69,60 @@ def affinity_operations(present: bytes, steering: Steering) -> list[Operation]:
     """
     required, preferred = _split(steering)
     if present in objects.ABSENT:
-        changes = _changes(_fresh_terms(steering.pool_terms, required), _fresh_preferences(preferred))
-        return [add("/spec/affinity", {"nodeAffinity": changes})] if changes else []
+        fresh = _fresh(steering.pool_terms, required, preferred)
+        return [] if fresh is None else [add("/spec/affinity", {"nodeAffinity": fresh})]
     affinity = objects.read_part(_affinity_decoder, present, where="spec.affinity") or {}
     node_affinity = affinity.get("nodeAffinity")
     if node_affinity is None:
-        changes = _changes(_fresh_terms(steering.pool_terms, required), _fresh_preferences(preferred))
-        return [add(_PATH, changes)] if changes else []
+        fresh = _fresh(steering.pool_terms, required, preferred)
+        return [] if fresh is None else [add(_PATH, fresh)]
     return [
         *_required_operations(node_affinity, steering.pool_terms, required),
         *_preferred_operations(node_affinity, preferred),
     ]
 
 
-def _split(steering: Steering) -> tuple[Sequence[str], Sequence[str]]:
+def _split(steering: Steering) -> tuple[_Names, _Names]:
     """Say which nodes are required and which are preferred."""
-    match steering.mode:
-        case Mode.AUTO:
-            return steering.nodes, steering.nodes
-        case Mode.REQUIRE:
-            return steering.nodes[:1], ()
-        case Mode.PREFER:
-            return (), steering.nodes
-        case Mode.OFF:
-            return (), ()
+    mode = steering.mode
+    if mode is _AUTO:
+        return steering.nodes, steering.nodes
+    if mode is _REQUIRE:
+        return steering.nodes[:1], ()
+    return (), steering.nodes if mode is _PREFER else ()
 
 
-def _changes(terms: msgspec.Raw | None, preferences: msgspec.Raw | None) -> _Json:
+@lru_cache(maxsize=_CHOICES_KEPT)
+def _fresh(pool_terms: _Terms, required: _Names, preferred: _Names) -> msgspec.Raw | None:
+    """Encode the node affinity of a pod that brought none; pods placed in a row often get the same choice."""
     changes: _Json = {}
+    terms = _fresh_terms(pool_terms, required)
     if terms is not None:
         changes[_REQUIRED] = {"nodeSelectorTerms": terms}
-    if preferences is not None:
-        changes[_PREFERRED] = preferences
-    return changes
+    if preferred:
+        changes[_PREFERRED] = _fresh_preferences(preferred)
+    return msgspec.Raw(_encoder.encode(changes)) if changes else None
 
 
-def _fresh_terms(pool_terms: _Terms, nodes: Sequence[str]) -> msgspec.Raw | None:
+def _fresh_terms(pool_terms: _Terms, nodes: _Names) -> msgspec.Raw | None:
     """Encode the terms of a pod that brought none."""
-    pools = [pool_term for pool_term in pool_terms if pool_term]
-    if len(pools) < len(pool_terms):
-        pools = []  # a pool without conditions: every node meets one of the terms
-    if not pools and not nodes:
-        return None
+    if not pool_terms or () in pool_terms:  # a pool without conditions: every node meets one of the terms
+        if not nodes:
+            return None
+        return msgspec.Raw(b"[{" + b",{".join([_FRAGMENTS[node] for node in nodes[:MOST_TERMS]]) + b"]")
     if not nodes:
-        return msgspec.Raw(_encoder.encode([{"matchExpressions": _expressions(p)} for p in pools]))
-    fragments = [_FRAGMENTS[node] for node in nodes[: _room(len(pools))]]
-    if not pools:
-        return msgspec.Raw(b"[{" + b",{".join(fragments) + b"]")
-    heads = [_encoder.encode({"matchExpressions": _expressions(pool)})[:-1] + b"," for pool in pools]
+        return msgspec.Raw(_encoder.encode([{"matchExpressions": _expressions(pool)} for pool in pool_terms]))
+    fragments = [_FRAGMENTS[node] for node in nodes[: _room(len(pool_terms))]]
+    heads = [_encoder.encode({"matchExpressions": _expressions(pool)})[:-1] + b"," for pool in pool_terms]
     return msgspec.Raw(b"[" + b",".join([head + fragment for head in heads for fragment in fragments]) + b"]")
 
 
-_WEIGHED: Final = [b'{"weight":%d,"preference":{' % max(1, 100 - 10 * rank) for rank in range(11)]
+def _fresh_preferences(nodes: _Names) -> msgspec.Raw:
+    weighed = [weight + _FRAGMENTS[node] for weight, node in zip(chain(_WEIGHED, _LEAST), nodes, strict=False)]
+    return msgspec.Raw(b"[" + b"},".join(weighed) + b"}]")
 
 
-def _fresh_preferences(nodes: Sequence[str]) -> msgspec.Raw | None:
-    if not nodes:
-        return None
-    encoded = [_WEIGHED[min(rank, 10)] + _FRAGMENTS[node] for rank, node in enumerate(nodes)]
-    return msgspec.Raw(b"[" + b"},".join(encoded) + b"}]")
-
-
-def _required_operations(node_affinity: _Json, pool_terms: _Terms, nodes: Sequence[str]) -> Iterator[Operation]:
+def _required_operations(node_affinity: _Json, pool_terms: _Terms, nodes: _Names) -> Iterator[Operation]:
     present = node_affinity.get(_REQUIRED)
     if present is None:
         fresh = _fresh_terms(pool_terms, nodes)
@@ -125,20 +135,19 @@ def _required_operations(node_affinity: _Json, pool_terms: _Terms, nodes: Sequen
         yield put(f"{_PATH}/{_REQUIRED}/nodeSelectorTerms", terms, exists=True)
 
 
-def _preferred_operations(node_affinity: _Json, nodes: Sequence[str]) -> Iterator[Operation]:
+def _preferred_operations(node_affinity: _Json, nodes: _Names) -> Iterator[Operation]:
     present = node_affinity.get(_PREFERRED)
     if present is None:
         if nodes:
-            value = _fresh_preferences(nodes)
-            yield put(f"{_PATH}/{_PREFERRED}", value, exists=_PREFERRED in node_affinity)
+            yield put(f"{_PATH}/{_PREFERRED}", _fresh_preferences(nodes), exists=_PREFERRED in node_affinity)
         return
     for rank, node in enumerate(nodes):
-        preference = {"weight": max(1, 100 - 10 * rank), "preference": {"matchFields": [_named(node)]}}
+        preference = {"weight": _weight(rank), "preference": {"matchFields": [_named(node)]}}
         if preference not in present:
             yield add(f"{_PATH}/{_PREFERRED}/-", preference)
 
 
-def _multiplied(written: list[_Json], pool_terms: _Terms, nodes: Sequence[str]) -> list[_Json]:
+def _multiplied(written: list[_Json], pool_terms: _Terms, nodes: _Names) -> list[_Json]:
     """AND the pool's terms and the nodes into each of the user's terms.
 
     Empty terms match no node and stay as they are. Where nothing would be left to match, the user's terms stay too:
@@ -167,7 +176,7 @@ def _in_pools(term: _Json, pool_terms: _Terms) -> list[_Json]:
     return [{**term, "matchExpressions": [*written, *more]} for more in missing] or [term]
 
 
-def _on_nodes(term: _Json, nodes: Sequence[str], room: int) -> list[_Json]:
+def _on_nodes(term: _Json, nodes: _Names, room: int) -> list[_Json]:
     """AND each node's name into a copy of the term, without those that the term rules out by name."""
     if not nodes or not _is_set(term):
         return [term]

@@ -89,18 +89,27 @@ def read_placement(spec: objects.PodSpec) -> Placement:
     return _cached(selector, affinity, tolerations, spread)
 
 
+def read_tolerations(raw: bytes) -> tuple[Toleration, ...]:
+    """Read tolerations alone. Raises ValueError where they are none."""
+    return _cached_tolerations(raw) if len(raw) <= _CACHED_BYTES else _tolerations(raw)
+
+
 def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -> Placement:
     problems: list[str] = []
+    tolerated: tuple[Toleration, ...] = ()
+    try:
+        tolerated = _tolerations(tolerations)
+    except ValueError as error:
+        problems.append(str(error))
     labels = _part(_selector_decoder, selector, "spec.nodeSelector", problems)
     wanted = _part(_affinity_decoder, affinity, "spec.affinity", problems)
-    tolerated = _part(_tolerations_decoder, tolerations, "spec.tolerations", problems)
     spreads = _part(_spread_decoder, spread, "spec.topologySpreadConstraints", problems)
     if problems:
         return Placement(problems=tuple(problems))
     constraints = Constraints(
         node_selector=tuple((labels or {}).items()),
         terms=None if wanted is None else _terms(wanted.node_affinity),
-        tolerations=tuple(t for t in map(_toleration, tolerated or ()) if t is not None),
+        tolerations=tolerated,
     )
     is_open = any(s.when_unsatisfiable == "DoNotSchedule" for s in spreads or ()) or (
         wanted is not None and (_is_required(wanted.pod_affinity) or _is_required(wanted.pod_anti_affinity))
@@ -108,7 +117,13 @@ def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -
     return Placement(NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else constraints, is_open)
 
 
+def _tolerations(raw: bytes) -> tuple[Toleration, ...]:
+    found = objects.read_part(_tolerations_decoder, raw, where="spec.tolerations")
+    return tuple(t for t in map(_toleration, found or ()) if t is not None)
+
+
 _cached = lru_cache(maxsize=_CACHED)(_read)
+_cached_tolerations = lru_cache(maxsize=_CACHED)(_tolerations)
 
 
 def _terms(affinity: _NodeAffinity | None) -> tuple[NodeTerm, ...] | None:

@@ -5,7 +5,6 @@ Pods of one template carry the same resources byte for byte, so a whole pod's re
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
 from typing import Final, TypeVar
 
 import msgspec
@@ -71,40 +70,39 @@ def read_demand(spec: objects.PodSpec, weights: Amounts) -> Reading:
         bytes(spec.overhead),
         bytes(spec.resources),
     )
-    reader = _READERS.get(id(weights))
-    if reader is None or reader.weights is not weights:
-        reader = _remember(weights)
-    return reader.read(source)
+    known = _READINGS.get(id(weights))
+    if known is None or known.weights is not weights:
+        known = _start(weights)
+    reading = known.by_source.get(source)
+    return _read_new(known, source) if reading is None else reading
 
 
-class _Reader:
-    """Readings under one policy's weights."""
+@dataclass(frozen=True, slots=True)
+class _Readings:
+    """What was read under one policy's weights, which are kept alive so that their id stays theirs."""
 
-    __slots__ = ("_cached", "weights")
-
-    def __init__(self, weights: Amounts) -> None:
-        self.weights = weights
-        self._cached = lru_cache(maxsize=_CACHED)(partial(_read, weights))
-
-    def read(self, source: _Source) -> Reading:
-        app, init, overhead, pod_level = source
-        size = len(overhead) + len(pod_level)
-        for container in app:
-            size += len(container[1])
-        for container in init:
-            size += len(container[1])
-        return self._cached(source) if size <= _CACHED_BYTES else _read(self.weights, source)
+    weights: Amounts
+    by_source: dict[_Source, Reading] = field(default_factory=dict)
 
 
-_READERS: Final[dict[int, _Reader]] = {}
+_READINGS: Final[dict[int, _Readings]] = {}
 
 
-def _remember(weights: Amounts) -> _Reader:
-    # a reader keeps its weights alive, so an id in the table cannot come to mean another mapping
-    if len(_READERS) >= _POLICIES:
-        _READERS.clear()
-    reader = _READERS[id(weights)] = _Reader(weights)
-    return reader
+def _start(weights: Amounts) -> _Readings:
+    if len(_READINGS) >= _POLICIES:
+        _READINGS.clear()
+    started = _READINGS[id(weights)] = _Readings(weights)
+    return started
+
+
+def _read_new(known: _Readings, source: _Source) -> Reading:
+    app, init, overhead, pod_level = source
+    reading = _read(known.weights, source)
+    if len(overhead) + len(pod_level) + sum(len(raw) for _, raw, _ in (*app, *init)) <= _CACHED_BYTES:
+        if len(known.by_source) >= _CACHED:
+            known.by_source.clear()
+        known.by_source[source] = reading
+    return reading
 
 
 def _read(weights: Amounts, source: _Source) -> Reading:
@@ -159,7 +157,8 @@ def _gpu_problem(resource: str, request: Quantity | None, limit: Quantity | None
             if problem is not None:
                 return problem
         if request is not None and limit is None:
-            return f"{resource} request {request} has no limit; GPUs cannot be overcommitted: set the limit to {request} too"
+            problem = "has no limit; GPUs cannot be overcommitted: set the limit to the same number"
+            return f"{resource} request {request} {problem}"
         if request is not None and limit is not None and quantity.exact(request) != quantity.exact(limit):
             return (
                 f"{resource} request {request} and limit {limit} differ; GPUs cannot be overcommitted: "

@@ -4,6 +4,8 @@ Parts that the pods of one template share (selectors, affinity, tolerations, res
 constraints.py and demands.py can look them up by their bytes and parse each template once. A raw part is a view into
 the body it came from: keep bytes(raw), never the Raw itself, beyond the request.
 
+Names carry the core's types from here on: calling a NewType costs 0.1 us each time.
+
 gc=False: nothing here can form a cycle, and 50,000 pods must not slow the collector down.
 """
 
@@ -11,6 +13,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from webhook.core.names import Namespace, NodeName, Uid
+from webhook.core.pod import NO_UID
 from webhook.kube.quantity import Quantity
 
 _T = TypeVar("_T")
@@ -35,8 +39,8 @@ class ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     name: str = ""
     generate_name: str = ""
-    namespace: str = ""
-    uid: str = ""
+    namespace: Namespace = Namespace("")
+    uid: Uid = NO_UID
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
@@ -71,7 +75,7 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     containers: list[Container]
     init_containers: list[Container] | None = None
     volumes: list[Volume] | None = None
-    node_name: str = ""
+    node_name: NodeName = NodeName("")
     scheduler_name: str = ""
     priority_class_name: str = ""
     priority: int | None = None
@@ -145,7 +149,7 @@ class Node(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     status: NodeStatus | None = None
 
 
-class Namespace(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class NamespaceObject(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A namespace."""
 
     metadata: ObjectMeta

@@ -16,7 +16,7 @@ from webhook.core.pod import PriorityTriple
 from webhook.core.selector import Toleration
 from webhook.kube import keys, objects
 from webhook.kube.affinity import affinity_operations
-from webhook.kube.constraints import read_placement
+from webhook.kube.constraints import read_tolerations
 from webhook.kube.pointer import Operation, add, escape, put
 
 
@@ -116,24 +116,24 @@ def _write_selector(found: list[Operation], spec: objects.PodSpec, wanted: tuple
 
 
 def _write_tolerations(found: list[Operation], spec: objects.PodSpec, wanted: tuple[Toleration, ...]) -> None:
-    present = read_placement(spec).constraints.tolerations
-    missing = [_toleration(toleration) for toleration in dict.fromkeys(wanted) if toleration not in present]
-    if not missing:
+    raw = bytes(spec.tolerations)
+    if raw in objects.ABSENT:
+        found.append(add("/spec/tolerations", [_toleration(toleration) for toleration in wanted]))
         return
-    if bytes(spec.tolerations) in objects.ABSENT:
-        found.append(add("/spec/tolerations", missing))
-    else:
-        found += [add("/spec/tolerations/-", toleration) for toleration in missing]
+    present = read_tolerations(raw)
+    for toleration in wanted:
+        key = toleration.key  # comparing whole dataclasses costs more than all else here
+        if not any(other.key == key and other == toleration for other in present):
+            found.append(add("/spec/tolerations/-", _toleration(toleration)))
 
 
 def _toleration(toleration: Toleration) -> dict[str, str]:
-    written = {
-        "key": toleration.key,
-        "operator": "Exists" if toleration.exists else "Equal",
-        "value": toleration.value,
-        "effect": "" if toleration.effect is None else str(toleration.effect),
-    }
-    return {name: value for name, value in written.items() if value}
+    written = {"operator": "Exists"} if toleration.exists else {"operator": "Equal", "value": toleration.value}
+    if toleration.key:
+        written["key"] = toleration.key
+    if toleration.effect is not None:
+        written["effect"] = str(toleration.effect)
+    return written
 
 
 def _write_priority(found: list[Operation], spec: objects.PodSpec, wanted: PriorityTriple) -> None:

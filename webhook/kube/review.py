@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from webhook.core.names import Namespace
 from webhook.core.reason import Reason
 from webhook.kube import keys, objects
 
@@ -33,6 +34,12 @@ class Operation(StrEnum):
     CONNECT = "CONNECT"
 
 
+# on Python 3.11 each `Operation.X` costs 0.1 us
+_CREATE: Final = Operation.CREATE
+_UPDATE: Final = Operation.UPDATE
+_DELETE: Final = Operation.DELETE
+
+
 class Review(msgspec.Struct, frozen=True, gc=False):
     """One question of the API server.
 
@@ -42,7 +49,7 @@ class Review(msgspec.Struct, frozen=True, gc=False):
 
     uid: str
     operation: Operation
-    namespace: str
+    namespace: Namespace
     name: str
     dry_run: bool
     username: str
@@ -69,7 +76,7 @@ class _Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     uid: str = ""
     resource: _Resource | None = None
     sub_resource: str = ""
-    namespace: str = ""
+    namespace: Namespace = Namespace("")
     name: str = ""
     dry_run: bool | None = None
     user_info: _UserInfo | None = None
@@ -118,9 +125,9 @@ def decode(body: bytes) -> Review:
     operation, pod, old_pod = request.operation, request.object, request.old_object
     if pod is not None:
         _check_is_pod(pod)
-    elif operation is Operation.CREATE or operation is Operation.UPDATE:
+    elif operation is _CREATE or operation is _UPDATE:
         raise ReviewError(f"request.object is missing: a review of {operation} carries the pod")
-    if old_pod is None and (operation is Operation.UPDATE or operation is Operation.DELETE):
+    if old_pod is None and (operation is _UPDATE or operation is _DELETE):
         raise ReviewError(f"request.oldObject is missing: a review of {operation} carries the pod as it was")
     metadata = pod.metadata if pod is not None else old_pod.metadata if old_pod is not None else _NO_METADATA
     namespace = request.namespace or metadata.namespace
