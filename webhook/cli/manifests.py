@@ -37,7 +37,8 @@ def manifests(folder: Path, url: str | None, service: ServiceReference | None, c
     They send exactly those pods that the policy is about: print and apply them again when its resource names change.
     Give one of --url and --service.
     """
-    from webhook.policy.load import PolicyError, PolicyUnreadable, load  # noqa: PLC0415 - pydantic is slow to import
+    from webhook.policy.load import load  # noqa: PLC0415 - pydantic is slow to import, and --help needs none of it
+    from webhook.policy.problems import PolicyError, PolicyUnreadable  # noqa: PLC0415
 
     if (url is None) == (service is None):
         raise click.UsageError("give --url or --service, one of them")
