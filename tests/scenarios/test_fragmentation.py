@@ -7,6 +7,7 @@ same nodes, in the same test, so that only Fairgate makes the difference.
 import json
 
 import pytest
+
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import (
     create_pod,
@@ -19,7 +20,6 @@ from tests.control_plane.workbench import (
     wait_phase,
     wait_unschedulable,
 )
-
 from tests.scenarios.gate import DECISION, gate
 
 pytestmark = pytest.mark.cluster

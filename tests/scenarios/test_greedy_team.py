@@ -4,10 +4,10 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
 from tests.control_plane.api import ApiError
 from tests.control_plane.objects import job, pod, pod_spec
 from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_for
-
 from tests.scenarios.gate import gate
 
 pytestmark = pytest.mark.cluster

@@ -1,10 +1,10 @@
 """GPUs that would idle are lent: inside the share pods are guaranteed, beyond it they are preemptible."""
 
 import pytest
+
 from tests.control_plane.api import ApiError
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_phase
-
 from tests.scenarios.gate import DECISION, TEAM, TIER, gate
 
 pytestmark = pytest.mark.cluster

@@ -1,11 +1,11 @@
-"""Pods of every controller pass unchanged, but for Fairgate's own keys and the node affinity; dry runs charge nothing."""
+"""Pods of every controller pass unchanged but for our own keys and the node affinity; dry runs charge nothing."""
 
 import json
 
 import pytest
+
 from tests.control_plane.objects import job, pod, pod_spec
 from tests.control_plane.workbench import get_pod, list_pods, make_namespace, make_nodes, wait_for
-
 from tests.scenarios.gate import DECISION, TEAM, TIER, gate
 
 pytestmark = pytest.mark.cluster

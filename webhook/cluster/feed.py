@@ -64,6 +64,16 @@ class Feed:
             for watch in self.watches:
                 group.create_task(watch.run(), name=f"watch {watch.kind.name}")
 
+    def why_cold(self) -> str | None:
+        """Tell which kinds were never listed whole: until then nothing can be decided at all."""
+        names = [watch.kind.name for watch in self.watches if not watch.synced]
+        return f"not listed yet: {', '.join(names)}" if names else None
+
+    async def wait_warm(self) -> None:
+        """Wait until every kind was listed whole once."""
+        for watch in self.watches:
+            await watch.listed.wait()
+
     def readiness(self) -> str | None:
         """Tell why decisions must not be made on this state; None when every kind is listed and fresh."""
         now = asyncio.get_running_loop().time()

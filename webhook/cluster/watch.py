@@ -28,14 +28,14 @@ _log: Any = structlog.get_logger("fairgate.watch")
 class Watch(Generic[T]):
     """The list-watch of one kind. Start `run` as a task; everything public is to be read only.
 
-    `synced`: a first full list was applied. `last_contact`: loop time of the last page, event or bookmark. `relists`
-    counts full lists after the first, `events` what the watch brought, `rejected` objects that could not be read.
+    `listed` is set once a first full list was applied. `last_contact`: loop time of the last page, event or bookmark.
+    `relists` counts full lists after the first, `events` what the watch brought, `rejected` objects that could not be read.
     `problem` is the failure that lasts, None while all is well.
     """
 
     def __init__(self, connection: ApiConnection, kind: Kind[T], *, pace: Pace) -> None:
         self.kind = kind
-        self.synced = False
+        self.listed = asyncio.Event()
         self.last_contact: float | None = None
         self.relists = 0
         self.events = 0
@@ -47,6 +47,11 @@ class Watch(Generic[T]):
         self._known: dict[str, str] = {}  # key → handle, of what the keeper holds
         self._version = ""  # where the next watch starts; "" asks for a list
         self._opened: float | None = None  # when the server took the current watch
+
+    @property
+    def synced(self) -> bool:
+        """Tell whether a first full list was applied."""
+        return self.listed.is_set()
 
     async def run(self) -> NoReturn:
         """Keep the keeper equal to the server until cancelled."""
@@ -109,7 +114,7 @@ class Watch(Generic[T]):
             raise ClusterError(f"cannot list {self.kind.name}: the answer has no resourceVersion")
         self._version = version
         self.relists += self.synced
-        self.synced = True
+        self.listed.set()
         self.problem = None
 
     async def _page(self, token: str) -> Page:
@@ -223,7 +228,7 @@ class Watch(Generic[T]):
         """Take note that the server has no such API: that is a complete list of nothing."""
         await self._forget_all(await self._all_known())
         self._version = ""
-        self.synced = True
+        self.listed.set()
         self.problem = None
         self._contact()
 

@@ -25,10 +25,12 @@ class _Mark(msgspec.Struct, gc=False, omit_defaults=True):
 
     demand: dict[str, str]
     gpus: str
+    mode: str
     nodes: Sequence[str]
     code: str
     policy: str
     pool: str | None = None
+    model: str | None = None
     user: str | None = None
 
 
@@ -94,10 +96,12 @@ def _mark(admit: Admit) -> str:
     mark = _Mark(
         demand={name: str(amount) for name, amount in demand.devices},
         gpus=format_gpus(demand.gpus),
+        mode=steering.mode,
         nodes=steering.nodes,
         code=admit.reason.code,
         policy=admit.policy_hash,
         pool=steering.pool,
+        model=admit.charge.model,
         user=admit.charge.user,
     )
     return _encoder.encode(mark)[:-1].decode()

@@ -4,7 +4,7 @@ Between reading the world, deciding and taking the result into the ledger nothin
 request in: on one event loop that is the lock, so concurrent requests never pass a limit together.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
 
@@ -20,6 +20,7 @@ from webhook.core.world import World
 from webhook.kube import keys, objects
 from webhook.kube.patch import operations
 from webhook.kube.pods import InvalidPod, to_pod
+from webhook.kube.pointer import Operation as Change
 from webhook.kube.review import Operation, Refusal, Review, Status, decode, encode_response
 from webhook.server.answer import Answer, Record
 
@@ -105,14 +106,12 @@ class Gate:
         uid = pod.uid or Uid(f"{review.namespace}/{name}" if name else review.uid)
         return replace(pod, name=name, uid=uid) if (name, uid) != (pod.name, pod.uid) else pod
 
-    def _answer(
-        self, review: Review, pod: Pod | None, decision: Decision, *, patch: list[dict[str, object]] | None = None
-    ) -> Answer:
+    def _answer(self, review: Review, pod: Pod | None, decision: Decision, *, patch: Sequence[Change] = ()) -> Answer:
         told = _tell(decision)
         body = encode_response(
             review.uid,
             refusal=told.refusal,
-            patch=patch or (),
+            patch=patch,
             warnings=told.warnings,
             audit_annotations=told.audit,
         )

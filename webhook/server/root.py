@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from certs.folder import CertFolder
@@ -22,21 +23,20 @@ from webhook.kube.pods import to_resident
 from webhook.kube.worldfile import WorldFileError, read_world
 from webhook.observe.logs import Logs, open_logs
 from webhook.observe.metrics import Charged, Metrics
-from webhook.policy.load import PolicyError, PolicyUnreadable
-from webhook.policy.problems import Problem
+from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.watch import PolicyHolder
 from webhook.server.app import build_app, serve, stop_signals
 from webhook.server.gate import Gate
 from webhook.server.ledger import MemoryLedger
 from webhook.server.probes import Readiness
-from webhook.server.settings import Address, LiveCluster, Settings, StartupError, WorldFile
+from webhook.server.settings import LiveCluster, Settings, StartupError, WorldFile
 
 _REAP_SECONDS: Final = 5.0
 """How often reservations of pods that never came are looked for: well inside the 90 s after which they must be gone."""
 
 
-async def run(settings: Settings, *, on_listening: Callable[[Address], None] | None = None) -> None:
-    """Serve until SIGTERM or SIGINT; `on_listening` is told the real address.
+async def run(settings: Settings, *, on_listening: Callable[[str], None] | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; `on_listening` is told the URL to call.
 
     Raises StartupError where a part cannot be had.
     """
@@ -50,7 +50,7 @@ async def run(settings: Settings, *, on_listening: Callable[[Address], None] | N
     readiness.set_ok("policy", remark=f"policy {world.policy.hash}")
     readiness.watch("certificate", reloader.why_unusable)
     metrics.policy_reload(is_success=True)
-    metrics.watch_certificate(lambda: reloader.not_after.timestamp())
+    metrics.watch_certificate(lambda: reloader.not_after.timestamp())  # noqa: PLW0108 - not_after changes
     metrics.watch_charges(lambda: _charges(world))
     ledger = MemoryLedger(world, loop.time, is_embedded=isinstance(settings.world, WorldFile))
     gate = Gate(world, ledger, trusted=frozenset(settings.trusted_users), now_text=_now_text)
@@ -66,7 +66,7 @@ async def run(settings: Settings, *, on_listening: Callable[[Address], None] | N
         why_cold: Callable[[], str | None] = _never_cold
         match settings.world:
             case WorldFile(path=path):
-                _read_world_file(str(path), world)
+                _read_world_file(path, world)
             case LiveCluster(kubeconfig=kubeconfig):
                 try:
                     connection = await stack.enter_async_context(await connect(kubeconfig))
@@ -131,25 +131,23 @@ def _refuse_policy(
 
 def _report_certificate(outcome: Outcome, logs: Logs) -> None:
     if isinstance(outcome, Reloaded):
-        logs.event.info(
-            "certificate loaded", expires=outcome.not_after.isoformat(), renewed_by_us=outcome.is_renewed
-        )
+        logs.event.info("certificate loaded", expires=outcome.not_after.isoformat(), renewed_by_us=outcome.is_renewed)
     else:
         logs.event.error("certificate kept", why=outcome.why)
 
 
-def _read_world_file(path: str, world: World) -> None:
+def _read_world_file(path: Path, world: World) -> None:
     try:
-        found = read_world(path, world.policy.resources)
+        found = read_world(path, weights=world.policy.resources)
     except WorldFileError as exc:
         raise StartupError(str(exc)) from exc
     for facts in found.namespaces:
         world.set_namespace(facts)
-    for triple in found.priority_classes:
+    for triple in found.priorities:
         world.set_priority_class(triple)
     for node in found.nodes:
         world.set_node(node)
-    for pod in found.pods:
+    for pod in found.residents:
         world.set_pod(pod)
     world.arrange()
 
@@ -159,7 +157,7 @@ def _feed(connection: ApiConnection, world: World) -> Feed:
         connection,
         (
             node_kind(world, objects.Node, to_node),
-            namespace_kind(world, objects.Namespace, to_namespace),
+            namespace_kind(world, objects.NamespaceObject, to_namespace),
             priority_class_kind(world, objects.PriorityClass, to_priority),
             pod_kind(world, objects.Pod, lambda pod: to_resident(pod, world.policy.resources)),
         ),
@@ -168,8 +166,7 @@ def _feed(connection: ApiConnection, world: World) -> Feed:
 
 async def _settle_slots(feed: Feed, world: World) -> None:
     """Order the nodes by name once the first lists are in."""
-    while feed.readiness() is not None:
-        await asyncio.sleep(0.05)
+    await feed.wait_warm()
     world.arrange()
 
 
@@ -188,9 +185,7 @@ def _charges(world: World) -> Iterable[Charged]:
 
 def _age(feed: Feed, now: float) -> float:
     """Tell for how long the quietest watch has been silent; infinity before it was heard."""
-    return max(
-        now - watch.last_contact if watch.last_contact is not None else float("inf") for watch in feed.watches
-    )
+    return max(now - watch.last_contact if watch.last_contact is not None else float("inf") for watch in feed.watches)
 
 
 def _now_text() -> str:
