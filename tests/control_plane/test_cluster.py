@@ -20,7 +20,6 @@ from tests.control_plane.pki import make_authority
 from tests.control_plane.processes import ComponentError
 from tests.control_plane.workbench import create_pod, make_namespace, make_nodes, wait_for
 
-pytest_plugins = ["tests.control_plane.fixtures"]
 pytestmark = pytest.mark.cluster
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["tests.control_plane.fixtures"]
 pytestmark = pytest.mark.cluster
 
 REPOSITORY = Path(__file__).parents[2]

@@ -5,7 +5,6 @@ import pytest
 from tests.control_plane.objects import pod_spec
 from tests.control_plane.workbench import gpus_by_node, list_pods, make_nodes, wait_for
 
-pytest_plugins = ["tests.control_plane.fixtures"]
 pytestmark = pytest.mark.cluster
 
 

@@ -20,7 +20,6 @@ from tests.control_plane.workbench import (
     wait_unschedulable,
 )
 
-pytest_plugins = ["tests.control_plane.fixtures"]
 pytestmark = pytest.mark.cluster
 
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}

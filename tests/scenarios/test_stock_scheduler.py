@@ -8,7 +8,6 @@ import pytest
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, gpus_by_node, make_nodes, wait_bound, wait_unschedulable
 
-pytest_plugins = ["tests.control_plane.fixtures"]
 pytestmark = pytest.mark.cluster
 
 

@@ -54,8 +54,6 @@ WORKLOADS = [
     pytest.param([replicated("StatefulSet", "db", serviceName="db")], 2, id="StatefulSet"),
     pytest.param([job("train", pods=3, gpus=1, **SIZE)], 3, id="Job"),
     pytest.param([cron_job("nightly")], 1, id="CronJob"),
-    pytest.param([pytorch_job("bert")], 4, id="PyTorchJob", marks=pytest.mark.usefixtures("training_operator")),
-    pytest.param([job_set("sweep")], 4, id="JobSet", marks=pytest.mark.usefixtures("jobset")),
 ]
 
 
@@ -98,6 +96,20 @@ def essence(found, namespace):
 
 @pytest.mark.parametrize(("workload", "count"), WORKLOADS)
 def test_a_controllers_pods_run_placed_and_otherwise_unchanged(cluster, workload, count):
+    assert_placed_and_otherwise_unchanged(cluster, workload, count)
+
+
+@pytest.mark.usefixtures("training_operator")
+def test_the_pods_of_a_pytorchjob_too(cluster):
+    assert_placed_and_otherwise_unchanged(cluster, [pytorch_job("bert")], 4)
+
+
+@pytest.mark.usefixtures("jobset")
+def test_the_pods_of_a_jobset_too(cluster):
+    assert_placed_and_otherwise_unchanged(cluster, [job_set("sweep")], 4)
+
+
+def assert_placed_and_otherwise_unchanged(cluster, workload, count):
     make_nodes(cluster, 2)
     with gate(cluster) as fairgate:
         exempt = make_namespace(cluster, labels={"fairgate.dev/exempt": "true"})

@@ -29,7 +29,7 @@ class Watch(Generic[T]):
     """The list-watch of one kind. Start `run` as a task; everything public is to be read only.
 
     `listed` is set once a first full list was applied. `last_contact`: loop time of the last page, event or bookmark.
-    `relists` counts full lists after the first, `events` what the watch brought, `rejected` objects that could not be read.
+    `relists` counts full lists after the first, `events` what the watch brought, `rejected` what could not be read.
     `problem` is the failure that lasts, None while all is well.
     """
 
