@@ -27,7 +27,9 @@ async def main(folder: Path, drain_seconds: float) -> None:
     reviewer.work = work
     with stop_signals(logs) as stop:
         context = Reloader(CertFolder(settings.certs)).context
-        await serve(build_app(reviewer, Readiness(), Metrics(), logs), settings, context, stop=stop)
+        await serve(
+            build_app(reviewer, Readiness(), Metrics(), logs, why_cold=lambda: None), settings, context, stop=stop
+        )
 
 
 if __name__ == "__main__":

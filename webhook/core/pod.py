@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from webhook.core.demand import Demand
-from webhook.core.names import Namespace, NodeName, Uid
+from webhook.core.names import Namespace, NodeName, Uid, User
 from webhook.core.selector import NO_CONSTRAINTS, Constraints
-from webhook.core.tier import Tier
+from webhook.core.tier import TIERS, Tier
 
 NO_UID = Uid("")
-TIERS = {tier.value: tier for tier in Tier}
 
 
 class Handling(StrEnum):
@@ -115,5 +114,5 @@ class Resident:
     owner: Owner | None
     team_label: str | None
     tier_label: str | None
-    user: str | None = None
+    user: User | None = None
     is_terminating: bool = False

@@ -34,6 +34,7 @@ class Code(StrEnum):
     EXEMPT = "Exempt"
     COUNTED_ONLY = "CountedOnly"
     NOT_A_CREATE = "NotACreate"
+    ALREADY_DECIDED = "AlreadyDecided"
     # warnings
     NO_ROOM_NOW = "NoRoomNow"
     NEVER_FITS = "NeverFits"

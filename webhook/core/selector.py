@@ -1,7 +1,7 @@
 """Which nodes a pod or a pool may use: selectors, terms, taints and tolerations, with kube-scheduler's meaning."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -100,11 +100,39 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What a pod itself demands of its node. Hashable: pods from one template share the same constraints."""
+    """What a pod itself demands of its node. Hashable: pods from one template share the same constraints.
+
+    The hash is kept: it is the key of every look-up of a decision, and nested dataclasses hash slowly.
+    """
 
     node_selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[NodeTerm, ...] | None = None  # None: no required node affinity
     tolerations: tuple[Toleration, ...] = ()
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.node_selector, self.terms, self.tolerations)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def joined(
+        self,
+        *,
+        node_selector: tuple[tuple[str, str], ...] = (),
+        requirements: tuple[Requirement, ...] = (),
+        tolerations: tuple[Toleration, ...] = (),
+    ) -> "Constraints":
+        """Add a pool's conditions: its selector and requirements hold too, its tolerations are had too."""
+        selector = tuple(dict.fromkeys(self.node_selector + node_selector))
+        terms = self.terms
+        if requirements:
+            terms = tuple(
+                NodeTerm(term.labels + requirements, term.fields) for term in self.terms or () if term != NodeTerm()
+            )
+            if self.terms is None:
+                terms = (NodeTerm(requirements),)
+        return Constraints(selector, terms, tuple(dict.fromkeys(self.tolerations + tolerations)))
 
     def admits(self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> bool:
         """Tell whether a node meets selector, required affinity and taints."""

@@ -93,17 +93,29 @@ class App:
         return "draining: the server was asked to stop" if self._is_draining else None
 
 
-def build_app(reviewer: Reviewer, readiness: Readiness, metrics: Metrics, logs: Logs) -> App:
-    """Put the endpoints together around a reviewer; needs a running event loop."""
-    handlers = Handlers(reviewer, readiness=readiness, metrics=metrics, logs=logs)
+def build_app(
+    reviewer: Reviewer, readiness: Readiness, metrics: Metrics, logs: Logs, *, why_cold: Callable[[], str | None]
+) -> App:
+    """Put the endpoints together around a reviewer; needs a running event loop.
+
+    `why_cold` tells why nothing can be decided yet, None from when it can: reviews are put off until then.
+    """
+    handlers = Handlers(reviewer, readiness=readiness, metrics=metrics, logs=logs, why_cold=why_cold)
     return App(handlers, readiness=readiness, logs=logs)
 
 
-async def serve(app: App, settings: Settings, ssl_context: ssl.SSLContext, *, stop: asyncio.Event) -> None:
+async def serve(
+    app: App,
+    settings: Settings,
+    ssl_context: ssl.SSLContext,
+    *,
+    stop: asyncio.Event,
+    on_listening: Callable[[str], None] | None = None,
+) -> None:
     """Listen and serve until `stop`, then drain: unready at once, every answer closes its connection, finish, return.
 
     New connections are taken during the drain, too: Services and API servers use a terminating pod for some seconds.
-    Raises StartupError if the address cannot be had.
+    `on_listening` is told the URL to call. Raises StartupError if the address cannot be had.
     """
     loop = asyncio.get_running_loop()
     server = web.Server(
@@ -121,7 +133,10 @@ async def serve(app: App, settings: Settings, ssl_context: ssl.SSLContext, *, st
         for sock in sockets
     ]
     bound = [Address(*sock.getsockname()[:2]) for sock in sockets]
-    app.logs.event.info("listening", url=_url(settings.listen, bound[0].port), addresses=[str(a) for a in bound])
+    url = _url(settings.listen, bound[0].port)
+    app.logs.event.info("listening", url=url, addresses=[str(a) for a in bound])
+    if on_listening is not None:
+        on_listening(url)
     try:
         await stop.wait()
         app.drain()

@@ -28,23 +28,36 @@ _UNREMARKABLE: Final = frozenset({404, 405})
 
 
 class RefusedError(Exception):
-    """A request that is answered with an HTTP error; `code` names it for programs, `text` for people."""
+    """A request that is answered with an HTTP error; `code` names it for programs, `text` for people.
 
-    def __init__(self, status: int, code: str, text: str) -> None:
+    With `retry_after_seconds` the API server asks again by itself, within its own time.
+    """
+
+    def __init__(self, status: int, code: str, text: str, *, retry_after_seconds: int = 0) -> None:
         super().__init__(text)
         self.status = status
         self.code = code
         self.text = text
+        self.retry_after_seconds = retry_after_seconds
 
 
 class Handlers:
     """The endpoints of one server."""
 
-    def __init__(self, reviewer: Reviewer, *, readiness: Readiness, metrics: Metrics, logs: Logs) -> None:
+    def __init__(
+        self,
+        reviewer: Reviewer,
+        *,
+        readiness: Readiness,
+        metrics: Metrics,
+        logs: Logs,
+        why_cold: Callable[[], str | None],
+    ) -> None:
         self._reviewer = reviewer
         self._readiness = readiness
         self._metrics = metrics
         self._logs = logs
+        self._why_cold = why_cold
         self._clock = asyncio.get_running_loop().time
 
     async def mutate(self, request: web.BaseRequest, target: Target) -> web.Response:
@@ -83,7 +96,10 @@ class Handlers:
                 path=request.raw_path,
                 remote=request.remote,
             )
-        return _error(refused.status, {"error": refused.text, "code": refused.code})
+        response = _error(refused.status, {"error": refused.text, "code": refused.code})
+        if refused.retry_after_seconds:
+            response.headers["Retry-After"] = str(refused.retry_after_seconds)
+        return response
 
     def bug(self, request: web.BaseRequest, exc: Exception) -> web.Response:
         """Log a bug in full under an id, and tell the caller the id alone."""
@@ -101,6 +117,8 @@ class Handlers:
         review: "Callable[..., Awaitable[Answer]]",
     ) -> web.Response:
         arrived = self._clock()
+        if (why := self._why_cold()) is not None:
+            raise RefusedError(503, "NotReady", why, retry_after_seconds=1)
         if target.trouble:
             raise RefusedError(400, "InvalidTimeout", target.trouble)
         _check_headers(request)

@@ -1,0 +1,476 @@
+"""Builders with defaults: a test states only what matters to it.
+
+`pod`, `node`, `review` and `realistic_review` make what Kubernetes sends, as plain dicts and bytes; `core_pod` and
+`core_node` make what the core decides on.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.core.amount import ONE_GPU
+from webhook.core.demand import Demand, demand_of
+from webhook.core.names import GpuModel, Namespace, NodeName, ResourceName, Uid
+from webhook.core.node import Node
+from webhook.core.pod import Pod
+from webhook.core.policy import BUILT_IN_RESOURCES
+from webhook.core.selector import NO_CONSTRAINTS, Constraints, Taint
+
+Json = dict[str, Any]
+
+GPU = "nvidia.com/gpu"
+A100 = "NVIDIA-A100-SXM4-80GB"
+CPU_PER_POD = "6"
+MEMORY_PER_POD = "48Gi"
+
+
+def container(
+    name="train", *, gpus: int | str | None = 1, resource=GPU, cpu=CPU_PER_POD, memory=MEMORY_PER_POD, **more: Any
+) -> Json:
+    """A container with `gpus` in requests and limits; None leaves GPUs out."""
+    requests: Json = {"cpu": cpu, "memory": memory}
+    limits: Json = {}
+    if gpus is not None:
+        requests[resource] = limits[resource] = str(gpus)
+    resources = {"requests": requests, "limits": limits}
+    return {"name": name, "image": "registry.test/train:1", "resources": resources, **more}
+
+
+def pod(
+    name="train-0",
+    *,
+    namespace="vision",
+    uid: str | None = None,
+    gpus: int | str | None = 1,
+    resource=GPU,
+    node: str | None = None,
+    phase: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    controller: tuple[str, str] | None = None,
+    containers: list[Json] | None = None,
+    **spec: Any,
+) -> Json:
+    """A pod dict. `controller` is (kind, name); further keywords go into the spec as they are."""
+    metadata: Json = {"name": name, "namespace": namespace}
+    if uid is not None:
+        metadata["uid"] = uid
+    if labels is not None:
+        metadata["labels"] = dict(labels)
+    if annotations is not None:
+        metadata["annotations"] = dict(annotations)
+    if controller is not None:
+        kind, owner = controller
+        api = "batch/v1" if kind == "Job" else "apps/v1"
+        metadata["ownerReferences"] = [
+            {"apiVersion": api, "kind": kind, "name": owner, "uid": f"uid-of-{owner}", "controller": True}
+        ]
+    made: Json = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": containers or [container(gpus=gpus, resource=resource)], **spec},
+    }
+    if node is not None:
+        made["spec"]["nodeName"] = node
+    if phase is not None:
+        made["status"] = {"phase": phase}
+    return made
+
+
+def node(
+    name="node-1",
+    *,
+    gpus: int | None = 10,
+    resource=GPU,
+    cpu="64",
+    memory="512Gi",
+    pods="110",
+    model: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    taints: list[Json] | None = None,
+    is_ready: bool = True,
+    is_cordoned: bool = False,
+) -> Json:
+    """A node dict with ten GPUs, 64 cores and 512 GiB."""
+    allocatable: Json = {"cpu": cpu, "memory": memory, "pods": pods}
+    if gpus is not None:
+        allocatable[resource] = str(gpus)
+    spec: Json = {}
+    if taints is not None:
+        spec["taints"] = taints
+    if is_cordoned:
+        spec["unschedulable"] = True
+    own = {"kubernetes.io/hostname": name, **({"nvidia.com/gpu.product": model} if model else {}), **(labels or {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": own},
+        "spec": spec,
+        "status": {
+            "allocatable": allocatable,
+            "conditions": [{"type": "Ready", "status": "True" if is_ready else "False"}],
+        },
+    }
+
+
+def review(
+    of: Json | None = None,
+    *,
+    old: Json | None = None,
+    operation="CREATE",
+    uid="705ab4f5-6393-11e8-b7cc-42010a800002",
+    namespace="vision",
+    username="alice@example.com",
+    groups=("system:authenticated",),
+    dry_run: bool | None = False,
+    **request: Any,
+) -> bytes:
+    """The body of an AdmissionReview of a pod (the default pod, unless given); further keywords go into the request."""
+    subject = of if of is not None or operation == "DELETE" else pod(namespace=namespace)
+    asked: Json = {
+        "uid": uid,
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
+        "requestResource": {"group": "", "version": "v1", "resource": "pods"},
+        "name": ((subject or old or {}).get("metadata") or {}).get("name", ""),
+        "namespace": namespace,
+        "operation": operation,
+        "userInfo": {"username": username, "groups": list(groups)},
+        "object": subject,
+        "oldObject": old,
+        "dryRun": dry_run,
+        "options": {"kind": f"{operation.capitalize()}Options", "apiVersion": "meta.k8s.io/v1"},
+        **request,
+    }
+    return encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked})
+
+
+def encode(value: object) -> bytes:
+    """Compact JSON, as the API server writes it."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def realistic_pod(*, gpus: int = 2, index: int = 0, namespace="vision") -> Json:
+    """A PyTorchJob worker as the API server hands it to a mutating webhook: managedFields, mounts, tolerations."""
+    name = f"resnet50-imagenet-worker-{index}"
+    labels = {
+        "training.kubeflow.org/job-name": "resnet50-imagenet",
+        "training.kubeflow.org/operator-name": "pytorchjob-controller",
+        "training.kubeflow.org/replica-index": str(index),
+        "training.kubeflow.org/replica-type": "worker",
+        "app.kubernetes.io/part-of": "vision-research",
+        "sidecar.istio.io/inject": "false",
+    }
+    token = f"kube-api-access-{index:05d}"
+    mounts = [
+        {"name": "dataset", "mountPath": "/data", "readOnly": True},
+        {"name": "checkpoints", "mountPath": "/checkpoints"},
+        {"name": "shm", "mountPath": "/dev/shm"},
+        {"name": "config", "mountPath": "/etc/training"},
+        {"name": token, "readOnly": True, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"},
+    ]
+    settings = {
+        "MASTER_ADDR": "resnet50-imagenet-master-0",
+        "MASTER_PORT": "23456",
+        "WORLD_SIZE": "16",
+        "RANK": str(index + 1),
+        "PYTHONUNBUFFERED": "1",
+        "NCCL_DEBUG": "INFO",
+        "NCCL_SOCKET_IFNAME": "eth0",
+        "NCCL_IB_DISABLE": "0",
+        "OMP_NUM_THREADS": "6",
+        "DATA_DIR": "/data/imagenet/train",
+        "CHECKPOINT_DIR": "/checkpoints/resnet50-imagenet",
+        "BATCH_SIZE": "256",
+        "LEARNING_RATE": "0.1",
+        "EPOCHS": "90",
+        "MLFLOW_TRACKING_URI": "http://mlflow.mlops.svc:5000",
+    }
+    env: list[Json] = [{"name": key, "value": value} for key, value in settings.items()]
+    env += [
+        {"name": field, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+        for field, path in (("POD_NAME", "metadata.name"), ("NODE_NAME", "spec.nodeName"))
+    ]
+    common = {
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+        "imagePullPolicy": "IfNotPresent",
+    }
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "creationTimestamp": None,
+            "labels": labels,
+            "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "9400"},
+            "ownerReferences": [
+                {
+                    "apiVersion": "kubeflow.org/v1",
+                    "kind": "PyTorchJob",
+                    "name": "resnet50-imagenet",
+                    "uid": "f2f1b4f6-6d1c-4b3a-9e7b-4a0a6f6e7c11",
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+            "managedFields": [_managed_fields(labels, settings)],
+        },
+        "spec": {
+            "volumes": [
+                {"name": "dataset", "persistentVolumeClaim": {"claimName": "imagenet", "readOnly": True}},
+                {"name": "checkpoints", "persistentVolumeClaim": {"claimName": "vision-checkpoints"}},
+                {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}},
+                {"name": "config", "configMap": {"name": "resnet50-config", "defaultMode": 420}},
+                {
+                    "name": token,
+                    "projected": {
+                        "sources": [
+                            {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+                            {
+                                "configMap": {
+                                    "name": "kube-root-ca.crt",
+                                    "items": [{"key": "ca.crt", "path": "ca.crt"}],
+                                }
+                            },
+                        ],
+                        "defaultMode": 420,
+                    },
+                },
+            ],
+            "initContainers": [
+                {
+                    "name": "init-pytorch",
+                    "image": "alpine:3.20",
+                    "command": ["sh", "-c", "until nslookup $MASTER_ADDR; do echo waiting for master; sleep 2; done;"],
+                    "resources": {
+                        "limits": {"cpu": "100m", "memory": "20Mi"},
+                        "requests": {"cpu": "50m", "memory": "10Mi"},
+                    },
+                    "volumeMounts": [mounts[-1]],
+                    **common,
+                }
+            ],
+            "containers": [
+                {
+                    "name": "pytorch",
+                    "image": "registry.example.com/vision/resnet50-trainer@sha256:" + "9f" * 32,
+                    "command": ["torchrun"],
+                    "args": ["--nnodes=8", f"--nproc_per_node={gpus}", "--rdzv_backend=c10d", "train.py", "--amp"],
+                    "ports": [{"name": "pytorchjob-port", "containerPort": 23456, "protocol": "TCP"}],
+                    "env": env,
+                    "resources": {
+                        "limits": {"cpu": "12", "memory": "96Gi", GPU: str(gpus)},
+                        "requests": {"cpu": CPU_PER_POD, "memory": MEMORY_PER_POD, GPU: str(gpus)},
+                    },
+                    "volumeMounts": mounts,
+                    **common,
+                },
+                {
+                    "name": "metrics-exporter",
+                    "image": "registry.example.com/mlops/training-metrics:2.4.1",
+                    "ports": [{"name": "metrics", "containerPort": 9400, "protocol": "TCP"}],
+                    "env": [{"name": "SCRAPE_INTERVAL", "value": "15s"}],
+                    "resources": {
+                        "limits": {"cpu": "200m", "memory": "128Mi"},
+                        "requests": {"cpu": "50m", "memory": "64Mi"},
+                    },
+                    "livenessProbe": {
+                        "httpGet": {"path": "/healthz", "port": 9400, "scheme": "HTTP"},
+                        "timeoutSeconds": 1,
+                        "periodSeconds": 10,
+                        "successThreshold": 1,
+                        "failureThreshold": 3,
+                    },
+                    "volumeMounts": mounts[3:],
+                    **common,
+                },
+            ],
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 30,
+            "dnsPolicy": "ClusterFirst",
+            "serviceAccountName": "training",
+            "serviceAccount": "training",
+            "securityContext": {"fsGroup": 1000, "runAsUser": 1000, "runAsNonRoot": True},
+            "schedulerName": "default-scheduler",
+            "tolerations": [
+                {
+                    "key": f"node.kubernetes.io/{key}",
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": 300,
+                }
+                for key in ("not-ready", "unreachable")
+            ],
+            "priority": 0,
+            "enableServiceLinks": True,
+            "preemptionPolicy": "PreemptLowerPriority",
+        },
+        "status": {},
+    }
+
+
+def realistic_review(*, gpus: int = 2, index: int = 0, namespace="vision", dry_run: bool = False) -> bytes:
+    """A 9.5 KB AdmissionReview: one realistic worker's creation by its operator."""
+    return review(
+        realistic_pod(gpus=gpus, index=index, namespace=namespace),
+        namespace=namespace,
+        dry_run=dry_run,
+        username="system:serviceaccount:kubeflow:training-operator",
+        groups=("system:serviceaccounts", "system:serviceaccounts:kubeflow", "system:authenticated"),
+    )
+
+
+def _managed_fields(labels: Mapping[str, str], env: Mapping[str, str]) -> Json:
+    common = {
+        ".": {},
+        "f:image": {},
+        "f:imagePullPolicy": {},
+        "f:name": {},
+        "f:terminationMessagePath": {},
+        "f:terminationMessagePolicy": {},
+    }
+    trainer = {
+        **common,
+        "f:args": {},
+        "f:command": {},
+        "f:env": {".": {}, **{f'k:{{"name":"{key}"}}': {".": {}, "f:name": {}, "f:value": {}} for key in env}},
+        "f:ports": {
+            ".": {},
+            'k:{"containerPort":23456,"protocol":"TCP"}': {
+                ".": {},
+                "f:containerPort": {},
+                "f:name": {},
+                "f:protocol": {},
+            },
+        },
+        "f:resources": {
+            ".": {},
+            "f:limits": {".": {}, "f:cpu": {}, "f:memory": {}, f"f:{GPU}": {}},
+            "f:requests": {".": {}, "f:cpu": {}, "f:memory": {}, f"f:{GPU}": {}},
+        },
+        "f:volumeMounts": {
+            ".": {},
+            **{
+                f'k:{{"mountPath":"{path}"}}': {".": {}, "f:mountPath": {}, "f:name": {}}
+                for path in ("/data", "/checkpoints", "/dev/shm", "/etc/training")
+            },
+        },
+    }
+    exporter = {
+        **common,
+        "f:env": {".": {}, 'k:{"name":"SCRAPE_INTERVAL"}': {".": {}, "f:name": {}, "f:value": {}}},
+        "f:livenessProbe": {
+            ".": {},
+            "f:failureThreshold": {},
+            "f:httpGet": {".": {}, "f:path": {}, "f:port": {}, "f:scheme": {}},
+            "f:periodSeconds": {},
+            "f:successThreshold": {},
+            "f:timeoutSeconds": {},
+        },
+        "f:resources": {".": {}, "f:limits": {".": {}, "f:cpu": {}, "f:memory": {}}, "f:requests": {".": {}}},
+    }
+    return {
+        "manager": "training-operator",
+        "operation": "Update",
+        "apiVersion": "v1",
+        "time": "2026-03-01T10:00:00Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {
+            "f:metadata": {
+                "f:annotations": {".": {}, "f:prometheus.io/port": {}, "f:prometheus.io/scrape": {}},
+                "f:labels": {".": {}, **{f"f:{key}": {} for key in labels}},
+                "f:ownerReferences": {".": {}, 'k:{"uid":"f2f1b4f6-6d1c-4b3a-9e7b-4a0a6f6e7c11"}': {}},
+            },
+            "f:spec": {
+                "f:containers": {'k:{"name":"pytorch"}': trainer, 'k:{"name":"metrics-exporter"}': exporter},
+                "f:dnsPolicy": {},
+                "f:enableServiceLinks": {},
+                "f:initContainers": {
+                    ".": {},
+                    'k:{"name":"init-pytorch"}': {
+                        **common,
+                        "f:command": {},
+                        "f:resources": {
+                            ".": {},
+                            "f:limits": {".": {}, "f:cpu": {}, "f:memory": {}},
+                            "f:requests": {".": {}, "f:cpu": {}, "f:memory": {}},
+                        },
+                    },
+                },
+                "f:restartPolicy": {},
+                "f:schedulerName": {},
+                "f:securityContext": {".": {}, "f:fsGroup": {}, "f:runAsNonRoot": {}, "f:runAsUser": {}},
+                "f:serviceAccount": {},
+                "f:serviceAccountName": {},
+                "f:terminationGracePeriodSeconds": {},
+                "f:volumes": {
+                    ".": {},
+                    'k:{"name":"checkpoints"}': {".": {}, "f:name": {}, "f:persistentVolumeClaim": {"f:claimName": {}}},
+                    'k:{"name":"config"}': {".": {}, "f:configMap": {"f:defaultMode": {}}, "f:name": {}},
+                    'k:{"name":"dataset"}': {".": {}, "f:name": {}, "f:persistentVolumeClaim": {"f:claimName": {}}},
+                    'k:{"name":"shm"}': {".": {}, "f:emptyDir": {"f:medium": {}, "f:sizeLimit": {}}, "f:name": {}},
+                },
+            },
+        },
+    }
+
+
+def demand(gpus: int = 1, *, resource=GPU, cpu_milli: int = 6000, memory_bytes: int = 48 * 2**30) -> Demand:
+    """A demand of whole GPUs with the usual cpu and memory, and the one pod that every pod is."""
+    requests = {"cpu": cpu_milli, "memory": memory_bytes, "pods": 1, resource: gpus}
+    weights = {**BUILT_IN_RESOURCES, ResourceName(resource): ONE_GPU}
+    return demand_of({ResourceName(name): amount for name, amount in requests.items()}, weights)
+
+
+def core_pod(
+    name="train-0",
+    *,
+    namespace="vision",
+    uid="uid-of-train-0",
+    gpus: int = 1,
+    constraints: Constraints = NO_CONSTRAINTS,
+    **fields: Any,
+) -> Pod:
+    """A core Pod; further keywords are its fields."""
+    return Pod(
+        namespace=Namespace(namespace),
+        demand=demand(gpus),
+        name=name,
+        uid=Uid(uid),
+        constraints=constraints,
+        **fields,
+    )
+
+
+def core_node(
+    name="node-1",
+    *,
+    gpus: int = 10,
+    resource=GPU,
+    model="",
+    labels: Mapping[str, str] | None = None,
+    taints: tuple[Taint, ...] = (),
+    is_ready: bool = True,
+    is_cordoned: bool = False,
+) -> Node:
+    """A core Node with ten GPUs, 64 cores and 512 GiB."""
+    model_label = "nvidia.com/gpu.product" if model else ""
+    return Node(
+        name=NodeName(name),
+        allocatable={
+            ResourceName("cpu"): 64_000,
+            ResourceName("memory"): 512 * 2**30,
+            ResourceName("pods"): 110,
+            ResourceName(resource): gpus,
+        },
+        labels={"kubernetes.io/hostname": name, **({model_label: model} if model else {}), **(labels or {})},
+        taints=taints,
+        model=GpuModel(model),
+        model_label=model_label,
+        is_ready=is_ready,
+        is_cordoned=is_cordoned,
+    )

@@ -1,0 +1,41 @@
+"""GPU amounts: exact in, exact out."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.core.amount import ONE_GPU, UNLIMITED, exceeds, format_gpus, format_limit, parse_gpus
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("8", 8),
+        ("2.5", Fraction(5, 2)),
+        (0.125, Fraction(1, 8)),
+        ("1/7", Fraction(1, 7)),
+        (0, 0),
+        ("0.001", Fraction(1, 1000)),
+    ],
+)
+def test_reads_what_people_write(text, want):
+    assert Fraction(parse_gpus(text), ONE_GPU) == want
+
+
+@pytest.mark.parametrize("text", ["-1", "1/0", "NaN", "inf", "eight", "", "1/9", "0.0000001"])
+def test_refuses_what_cannot_be_counted(text):
+    with pytest.raises(ValueError, match=r"GPUs|counted"):
+        parse_gpus(text)
+
+
+@given(st.integers(0, 10**9))
+def test_what_is_written_reads_back_the_same(units):
+    assert parse_gpus(format_gpus(units)) == units
+
+
+def test_unlimited_is_a_word_and_nothing_exceeds_it():
+    assert format_limit(UNLIMITED) == "unlimited"
+    assert not exceeds(10**12, UNLIMITED)
+    assert exceeds(3, 2)

@@ -1,0 +1,137 @@
+"""The books and the room: whatever the order of events, what is left is what the pods that are left hold."""
+
+from dataclasses import replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from tests.core.make import GPU, JOB, demand, gpus, node, policy, resident, team, world
+from webhook.core.decision import Charge
+from webhook.core.names import GpuModel, NodeName, TeamName, Uid
+from webhook.core.policy import Share
+from webhook.core.tier import Tier
+
+A = TeamName("team-a")
+UIDS = [f"u{i}" for i in range(8)]
+NODES = ["n0", "n1", None]
+
+
+class WorldMachine(RuleBasedStateMachine):
+    """Random admissions, watch events, losses and policy edits against a plain dictionary of what should be left."""
+
+    def __init__(self):
+        super().__init__()
+        self.place = world(nodes=[node("n0"), node("n1")])
+        self.want: dict[str, tuple[str, int, str | None]] = {}  # uid -> namespace, GPUs, node whose room it takes
+        self.unseen: set[str] = set()
+
+    @rule(uid=st.sampled_from(UIDS), count=st.integers(1, 4), at=st.sampled_from(NODES))
+    def assume(self, uid, count, at):
+        made = resident(count, uid=uid)
+        charge = Charge(A, Tier.GUARANTEED, made.demand.gpus)
+        self.place.assume(made, charge, node=at, forget_at=90.0)
+        if uid not in self.want:
+            self.want[uid] = ("team-a", count, at)
+            self.unseen.add(uid)
+
+    @rule(
+        uid=st.sampled_from(UIDS),
+        count=st.integers(1, 4),
+        at=st.sampled_from(NODES),
+        namespace=st.sampled_from(["team-a", "team-b"]),
+    )
+    def see(self, uid, count, at, namespace):
+        if uid in self.want:
+            namespace, count, promised = self.want[uid]
+            at = at or promised  # a pod that was bound, or promised a node, keeps it until told otherwise
+            self.want[uid] = (namespace, count, at)
+        else:
+            self.want[uid] = (namespace, count, at)
+        self.place.set_pod(resident(count, uid=uid, namespace=namespace, node=at))
+        self.unseen.discard(uid)
+
+    @rule(uid=st.sampled_from(UIDS))
+    def end(self, uid):
+        self.place.remove_pod(Uid(uid))
+        self.want.pop(uid, None)
+        self.unseen.discard(uid)
+
+    @rule()
+    def forget(self):
+        gone = {pod.uid for pod in self.place.forget_unseen(90.0)}
+        assert gone == self.unseen
+        for uid in self.unseen:
+            del self.want[uid]
+        self.unseen.clear()
+
+    @rule(guaranteed=st.integers(0, 20))
+    def edit_policy(self, guaranteed):
+        self.place.set_policy(policy(team(guaranteed=guaranteed), team("team-b")))
+
+    @rule()
+    def arrange(self):
+        self.place.arrange()
+
+    @invariant()
+    def books_and_room_are_what_is_left(self):
+        for name in ("team-a", "team-b"):
+            book = self.place.book(TeamName(name))
+            mine = {uid: count for uid, (namespace, count, _) in self.want.items() if namespace == name}
+            assert book.total == gpus(sum(mine.values()))
+            assert book.reserved == gpus(sum(mine[uid] for uid in self.unseen if uid in mine))
+            assert len(book) == len(mine)
+        for name in ("n0", "n1"):
+            taken = sum(count for _, count, at in self.want.values() if at == name)
+            assert self.place.fleet.free(NodeName(name), GPU) == 10 - taken
+
+
+TestWorld = WorldMachine.TestCase
+TestWorld.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+
+
+def test_nothing_is_forgotten_before_its_time():
+    place = world()
+    place.assume(resident(1, uid="u"), Charge(A, Tier.GUARANTEED, gpus(1)), node=NodeName("n0"), forget_at=90.0)
+    assert place.forget_unseen(89.9) == ()
+    assert place.book(A).reserved == gpus(1)
+
+
+def test_a_pod_of_a_removed_node_stays_charged_and_comes_back_with_it():
+    place = world(residents=[resident(4, node="n0", uid="u")])
+    place.remove_node(NodeName("n0"))
+    assert place.book(A).total == gpus(4)
+    place.set_node(node("n0"))
+    assert place.fleet.free(NodeName("n0"), GPU) == 6
+
+
+def test_unlabelled_pods_count_against_the_guaranteed_share():
+    place = world(residents=[resident(3, tier=None), resident(2, tier="preemptible")])
+    assert (place.book(A).guaranteed, place.book(A).preemptible) == (gpus(3), gpus(2))
+
+
+def test_holders_are_named_by_their_controller_largest_first():
+    pods = [resident(2, owner=JOB), resident(3, name="bare"), resident(4, owner=JOB)]
+    holders = world(residents=pods).book(A).largest_holders()
+    assert holders == [
+        ("team-a/Job/train", gpus(6)),
+        ("team-a/Pod/bare", gpus(3)),
+    ]
+
+
+def test_a_model_share_follows_the_node_a_pod_runs_on():
+
+    share = {GpuModel("A100"): Share(gpus(2), gpus(4))}
+    place = world(policy(team(models=share)), nodes=[node("n0")], residents=[resident(3, node="n0")])
+    assert place.book(A).model(GpuModel("A100")) == 0
+    place.set_node(node("n0", model=GpuModel("A100")))
+    assert place.book(A).model(GpuModel("A100")) == gpus(3)
+
+
+def test_other_weights_charge_the_same_pods_anew():
+    name = "example.com/half-gpu"
+    made = replace(resident(1), demand=demand(1, **{name: 2}))
+    place = world(residents=[made])
+    before = place.policy
+    place.set_policy(replace(before, resources={**before.resources, name: gpus(0.5)}, hash="p2"))
+    assert place.book(A).total == gpus(2)

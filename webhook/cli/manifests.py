@@ -1,0 +1,84 @@
+"""`fairgate manifests`: print the webhook configurations of a policy, ready for `kubectl apply -f -`."""
+
+import re
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import click
+import yaml
+
+from webhook.kube.registration import ServiceReference, webhook_configurations
+
+_SERVICE: Final = re.compile(r"(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)(?::(?P<port>[0-9]{1,5}))?")
+_PORTS: Final = range(1, 65_536)
+
+
+@click.command()
+@click.option("--policy", "folder", required=True, type=click.Path(path_type=Path), help="Folder of policy files.")
+@click.option(
+    "--url", metavar="https://HOST:PORT", callback=lambda *args: _url(args[2]), help="Where Fairgate listens."
+)
+@click.option(
+    "--service",
+    metavar="NAMESPACE/NAME[:PORT]",
+    callback=lambda *args: _service(args[2]),
+    help="The Service in front of Fairgate's pods.",
+)
+@click.option(
+    "--ca",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="CA certificate (PEM) that signed Fairgate's certificate.",
+)
+def manifests(folder: Path, url: str | None, service: ServiceReference | None, ca: Path) -> None:
+    """Print the webhook configurations for a policy as YAML.
+
+    They send exactly those pods that the policy is about: print and apply them again when its resource names change.
+    Give one of --url and --service.
+    """
+    from webhook.policy.load import load  # noqa: PLC0415 - pydantic is slow to import, and --help needs none of it
+    from webhook.policy.problems import PolicyError, PolicyUnreadable  # noqa: PLC0415
+
+    if (url is None) == (service is None):
+        raise click.UsageError("give --url or --service, one of them")
+    pem = ca.read_bytes()
+    if b"-----BEGIN CERTIFICATE-----" not in pem:
+        raise click.BadParameter(f"{ca} holds no PEM certificate; give the ca.crt of Fairgate's --certs folder")
+    try:
+        policy = load(folder)
+    except PolicyError as error:
+        for problem in error.problems:
+            click.echo(str(problem), err=True)
+        raise click.exceptions.Exit(1) from error
+    except PolicyUnreadable as error:
+        click.echo(str(error), err=True)
+        raise click.exceptions.Exit(2) from error
+    made = webhook_configurations(policy, ca_bundle_pem=pem, url=url, service=service)
+    click.echo(yaml.dump_all(made, Dumper=_Dumper, sort_keys=False, width=2**16), nl=False)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes repeated parts out: aliases are legal YAML, but nobody reads them gladly."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+
+def _url(given: str | None) -> str | None:
+    if given is None:
+        return None
+    parts = urlsplit(given)
+    if parts.scheme != "https" or not parts.hostname or parts.path.strip("/") or parts.query or parts.fragment:
+        raise click.BadParameter(f"expected https://HOST:PORT without a path, got {given}")
+    return given
+
+
+def _service(given: str | None) -> ServiceReference | None:
+    if given is None:
+        return None
+    found = _SERVICE.fullmatch(given)
+    port = int(found["port"] or 443) if found else 0
+    if found is None or port not in _PORTS:
+        raise click.BadParameter(f"expected NAMESPACE/NAME or NAMESPACE/NAME:PORT, got {given}")
+    return ServiceReference(found["namespace"], found["name"], port)

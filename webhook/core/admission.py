@@ -1,0 +1,98 @@
+"""The mutating step: what terms and which nodes a pod would get now.
+
+Order: demand, exempt?, team, limits, pools, tier, place. Pure advice: the same pod, world and policy give the same
+decision, nothing is charged, and a pod that carries an intact decision already is left as it is.
+"""
+
+from dataclasses import replace
+
+from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
+from webhook.core.limits import guaranteed_violation, has_guaranteed_room
+from webhook.core.names import GpuModel
+from webhook.core.pod import Pod, Requester
+from webhook.core.pools import allowed_pools
+from webhook.core.reason import Code, Reason
+from webhook.core.standing import Standing, standing
+from webhook.core.steer import Choice, choose
+from webhook.core.tier import Tier
+from webhook.core.verification import verify
+from webhook.core.world import World
+
+_SETTLED = Reason(Code.ALREADY_DECIDED, "the pod carries an intact decision")
+
+
+def admit(pod: Pod, requester: Requester, world: World) -> Decision:
+    """Decide on what terms and where a new pod may run."""
+    if pod.mark is not None:
+        settled = verify(pod, requester, world)
+        if isinstance(settled, Admit):
+            return NotApplicable(_SETTLED, settled.charge)
+        pod = replace(pod, mark=None, tier_label=None)
+    found = standing(pod, requester, world)
+    if not isinstance(found, Standing):
+        return found
+    pools = allowed_pools(pod, found.team.name, world.policy)
+    reasons = found.broken + (() if pools.refusal is None else (pools.refusal,))
+    choice = choose(pod, pools.allowed, found, world) if pools.allowed else ()
+    if not isinstance(choice, Choice):
+        return Deny(reasons + _asked_in_vain(pod, found, None) + choice)
+    reasons += _asked_in_vain(pod, found, choice.model)
+    if pod.pool is not None and not choice.steering.nodes:
+        reasons += tuple(_pool_full(pod, note) for note in choice.notes)
+    if reasons:
+        return Deny(reasons)
+    return _admitted(pod, found, choice, world)
+
+
+def _admitted(pod: Pod, found: Standing, choice: Choice, world: World) -> Admit | Retry:
+    terms = _terms(pod, found, choice.model)
+    tier = Tier.GUARANTEED if terms is Code.WITHIN_SHARE else Tier.PREEMPTIBLE
+    class_name = world.policy.priority_classes.get(tier)
+    triple = world.priority_classes.get(class_name) if class_name and not pod.priority_class else None
+    if class_name and not pod.priority_class and triple is None:
+        return Retry(Reason(Code.PRIORITY_CLASS_UNKNOWN, f"PriorityClass {class_name} of tier {tier} is not known yet"))
+    return Admit(
+        charge=Charge(found.team.name, tier, pod.demand.gpus, model=choice.model, user=found.user),
+        demand=pod.demand,
+        steering=choice.steering,
+        reason=_told(terms, found),
+        policy_hash=world.policy.hash,
+        priority=triple,
+        warnings=found.warnings + choice.notes,
+    )
+
+
+def _terms(pod: Pod, found: Standing, model: GpuModel | None) -> Code:
+    if pod.asked_tier is Tier.PREEMPTIBLE:
+        return Code.BORROWS_BY_CHOICE
+    fits = has_guaranteed_room(pod.demand.gpus, found.team, found.book, model)
+    return Code.WITHIN_SHARE if fits else Code.BORROWS
+
+
+def _told(terms: Code, found: Standing) -> Reason:
+    team = found.team.name
+    match terms:
+        case Code.WITHIN_SHARE:
+            return Reason(terms, f"inside team {team}'s guaranteed share")
+        case Code.BORROWS:
+            return Reason(terms, f"borrows idle GPUs: team {team}'s guaranteed share has no room for it")
+        case _:
+            return Reason(terms, "borrows idle GPUs, as its label asks")
+
+
+def _asked_in_vain(pod: Pod, found: Standing, model: GpuModel | None) -> tuple[Reason, ...]:
+    """Refuse a tier label that cannot be met: an unknown word, or "never borrow" with no share left."""
+    if pod.tier_label is None:
+        return ()
+    if pod.asked_tier is None:
+        text = (
+            f"label fairgate.dev/tier is {pod.tier_label!r}; write guaranteed (never borrow), preemptible, or leave it"
+        )
+        return (Reason(Code.INVALID_REQUEST, text),)
+    if pod.asked_tier is Tier.GUARANTEED and not has_guaranteed_room(pod.demand.gpus, found.team, found.book, model):
+        return (guaranteed_violation(pod.demand.gpus, found.team, found.book, model),)
+    return ()
+
+
+def _pool_full(pod: Pod, note: Reason) -> Reason:
+    return Reason(Code.POOL_FULL, f"the pod is pinned to pool {pod.pool}: {note.text.partition(':')[0]}")

@@ -1,0 +1,246 @@
+"""The nodes of the world: what each has free, and which of them meet a pod's constraints.
+
+Slots follow names at the time of the last `arrange`; a node that joins later takes the next slot. Ties in placement
+go to the lowest slot, so the same events give the same choices.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from webhook.core.demand import Demand
+from webhook.core.index import AmountIndex, ClassIndex
+from webhook.core.names import GpuModel, NodeName, ResourceName
+from webhook.core.node import Node
+from webhook.core.selector import Constraints
+
+_KEPT_MASKS: Final = 512
+"""Constraint sets remembered: one per pod template and pool in use; an unused one costs nothing but memory."""
+
+_KEPT_CHANGES: Final = 10_000
+"""Length of the log of changed nodes after which masks are made anew instead of brought up to date."""
+
+
+@dataclass(slots=True)
+class _Mask:
+    """The slots that meet one set of constraints, true up to a position in the log of changed nodes."""
+
+    bits: int
+    position: int
+
+
+class Fleet:
+    """Nodes by name and slot, their free resources and the indexes over them."""
+
+    def __init__(self) -> None:
+        self._slots: dict[NodeName, int] = {}
+        self._nodes: list[Node | None] = []
+        self._names: list[NodeName] = []
+        self._vacant: list[int] = []
+        self._taken: dict[NodeName, dict[ResourceName, int]] = {}  # also of nodes that are not (yet, any more) known
+        self._free: dict[ResourceName, AmountIndex] = {}
+        self._capacity: dict[ResourceName, AmountIndex] = {}
+        self._devices: dict[ResourceName, ClassIndex] = {}
+        self._by_model: dict[tuple[GpuModel, str], int] = {}
+        self._masks: dict[Constraints, _Mask] = {}
+        self._changed: list[int] = []  # slots whose name, labels or taints changed, in order
+        self.open_bits = 0
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __contains__(self, name: NodeName) -> bool:
+        return name in self._slots
+
+    def nodes(self) -> Iterable[Node]:
+        """List all nodes, in slot order."""
+        return (node for node in self._nodes if node is not None)
+
+    def get(self, name: NodeName) -> Node | None:
+        """Find a node by name."""
+        slot = self._slots.get(name)
+        return None if slot is None else self._nodes[slot]
+
+    def set(self, node: Node) -> None:
+        """Add a node, or take in what changed of it (capacity cut below use included: free is then negative)."""
+        slot = self._slots.get(node.name)
+        if slot is None:
+            slot = self._vacant.pop() if self._vacant else len(self._nodes)
+            if slot == len(self._nodes):
+                self._nodes.append(None)
+                self._names.append(node.name)
+            self._names[slot] = node.name
+            self._slots[node.name] = slot
+        before = self._nodes[slot]
+        if before == node:
+            return
+        self._nodes[slot] = node
+        bit = 1 << slot
+        if before is not None:
+            self._leave_model(before, bit)
+        model = (node.model, node.model_label)
+        self._by_model[model] = self._by_model.get(model, 0) | bit
+        self.open_bits = self.open_bits | bit if node.is_open else self.open_bits & ~bit
+        if before is None or before.labels != node.labels or before.taints != node.taints:
+            self._note_change(slot)
+        for name in node.allocatable.keys() | (before.allocatable.keys() if before else frozenset()):
+            self._settle(slot, node, name)
+
+    def remove(self, name: NodeName) -> None:
+        """Drop a node; what pods hold there is remembered until they end."""
+        node = self.get(name)
+        if node is None:
+            return
+        slot = self._slots.pop(name)
+        self._nodes[slot] = None
+        self._vacant.append(slot)
+        self.open_bits &= ~(1 << slot)
+        self._leave_model(node, 1 << slot)
+        self._note_change(slot)
+        gone = Node(name=name, allocatable={})
+        for resource in node.allocatable:
+            self._settle(slot, gone, resource)
+
+    def take(self, name: NodeName, demand: Demand, *, sign: int = 1) -> None:
+        """Put a pod's requests on a node (sign -1: off it again)."""
+        taken = self._taken.get(name)
+        if taken is None:
+            taken = self._taken[name] = {}
+        for resource, amount in demand.requests:
+            taken[resource] = taken.get(resource, 0) + sign * amount
+        slot = self._slots.get(name)
+        node = None if slot is None else self._nodes[slot]
+        if node is not None and slot is not None:
+            self._settle_requests(slot, node, taken, demand)
+        if sign < 0 and not any(taken.values()):
+            del self._taken[name]
+
+    def free(self, name: NodeName, resource: ResourceName) -> int:
+        """Tell how much of a resource a node has left; negative where more is used than it now offers."""
+        slot = self._slots.get(name)
+        index = self._free.get(resource)
+        return 0 if slot is None or index is None else index.held(slot)
+
+    def fits(self, name: NodeName, demand: Demand) -> bool:
+        """Tell whether a node is open and has room for all that is asked."""
+        slot = self._slots.get(name)
+        if slot is None or not self.open_bits >> slot & 1:
+            return False
+        return all(
+            (index := self._free.get(resource)) is not None and index.held(slot) >= amount
+            for resource, amount in demand.requests
+        )
+
+    def with_room(self, demand: Demand, among: int) -> int:
+        """Narrow a set of slots to those that have room for all that is asked now."""
+        return _hold(self._free, demand, among)
+
+    def with_capacity(self, demand: Demand, among: int) -> int:
+        """Narrow a set of slots to those that would have room if they were empty."""
+        return _hold(self._capacity, demand, among)
+
+    def bit(self, name: NodeName) -> int:
+        """Give the bitmap of one node; 0 where it is unknown."""
+        slot = self._slots.get(name)
+        return 0 if slot is None else 1 << slot
+
+    def by_model(self) -> dict[tuple[GpuModel, str], int]:
+        """List the slots of each GPU model and the label that names it."""
+        return self._by_model
+
+    def classes(self, resource: ResourceName) -> ClassIndex:
+        """Give the classes of a GPU resource that policy counts."""
+        return self._devices[resource]
+
+    def names(self, slots: list[int]) -> list[NodeName]:
+        """Name the nodes in slots that a bitmap listed."""
+        return [self._names[slot] for slot in slots]
+
+    def matching(self, constraints: Constraints) -> int:
+        """List the slots whose labels, taints and name meet the constraints."""
+        mask = self._masks.get(constraints)
+        if mask is None:
+            if len(self._masks) >= _KEPT_MASKS:
+                del self._masks[next(iter(self._masks))]
+            mask = self._masks[constraints] = _Mask(0, len(self._changed))
+            for slot in self._slots.values():
+                mask.bits |= self._meets(slot, constraints) << slot
+        elif mask.position < len(self._changed):
+            for slot in set(self._changed[mask.position :]):
+                mask.bits = mask.bits & ~(1 << slot) | self._meets(slot, constraints) << slot
+            mask.position = len(self._changed)
+        return mask.bits
+
+    def track(self, resource: ResourceName) -> None:
+        """Keep classes of a GPU resource from now on."""
+        if resource in self._devices:
+            return
+        index = self._devices[resource] = ClassIndex()
+        for node in self.nodes():
+            slot = self._slots[node.name]
+            capacity = node.allocatable.get(resource, 0)
+            index.change(slot, capacity - self._taken.get(node.name, {}).get(resource, 0), capacity)
+
+    def arranged(self) -> "Fleet":
+        """Copy the fleet with slots in the order of names, once many nodes have come at once (a list, a world file)."""
+        copy = Fleet()
+        copy._taken = self._taken
+        for resource in self._devices:
+            copy.track(resource)
+        for node in sorted(self.nodes(), key=lambda node: node.name):
+            copy.set(node)
+        return copy
+
+    def _leave_model(self, node: Node, bit: int) -> None:
+        model = (node.model, node.model_label)
+        left = self._by_model[model] & ~bit
+        if left:
+            self._by_model[model] = left
+        else:
+            del self._by_model[model]
+
+    def _note_change(self, slot: int) -> None:
+        if len(self._changed) >= _KEPT_CHANGES:
+            self._changed.clear()
+            self._masks.clear()
+        self._changed.append(slot)
+
+    def _meets(self, slot: int, constraints: Constraints) -> bool:
+        node = self._nodes[slot]
+        return node is not None and constraints.admits(node.name, node.labels, node.taints)
+
+    def _settle_requests(self, slot: int, node: Node, taken: dict[ResourceName, int], demand: Demand) -> None:
+        """Bring up to date what a pod's coming or going changes, and nothing else: this is on every decision's path."""
+        for resource, _ in demand.requests:
+            capacity = node.allocatable.get(resource, 0)
+            if capacity:
+                self._free[resource].change(slot, capacity - taken[resource])
+        for resource, _ in demand.devices:
+            capacity = node.allocatable.get(resource, 0)
+            if capacity:
+                self._devices[resource].change(slot, capacity - taken[resource], capacity)
+
+    def _settle(self, slot: int, node: Node, resource: ResourceName) -> None:
+        """Bring the indexes of one resource of one slot up to date."""
+        capacity = node.allocatable.get(resource, 0)
+        free = capacity - self._taken.get(node.name, {}).get(resource, 0) if capacity else 0
+        index = self._free.get(resource)
+        if index is None:
+            index = self._free[resource] = AmountIndex()
+        index.change(slot, free)
+        whole = self._capacity.get(resource)
+        if whole is None:
+            whole = self._capacity[resource] = AmountIndex()
+        whole.change(slot, capacity)
+        devices = self._devices.get(resource)
+        if devices is not None:
+            devices.change(slot, free, capacity)
+
+
+def _hold(indexes: dict[ResourceName, AmountIndex], demand: Demand, among: int) -> int:
+    for resource, amount in demand.requests:
+        index = indexes.get(resource)
+        if index is None or not among:
+            return 0
+        among &= index.at_least(amount)
+    return among

@@ -1,0 +1,126 @@
+"""Nodes by what they have free, kept by events, so that no decision scans nodes.
+
+Sets of nodes are bitmaps: Python integers with one bit a node ("slot"), whose AND, OR and lowest bit cost well under a
+microsecond at 20,000 nodes. A query is a handful of ANDs: nodes that meet the pod's constraints, that are open, that
+have this much cpu, memory and pods free, and, class by class, that have so many of its GPUs free.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from typing import Final
+
+_WINDOW: Final = (1 << 64) - 1
+NodeClass = tuple[int, bool, int]
+
+_KEPT_AMOUNTS: Final = 64
+"""Request sizes remembered per resource: a fleet's templates ask for a few dozen sizes; one more costs one pass."""
+
+
+def lowest_slots(bits: int, count: int) -> list[int]:
+    """List up to `count` slots of a bitmap, lowest first.
+
+    Works through windows of 64 bits: picking bits off a small integer does not copy the whole bitmap each time.
+    """
+    slots: list[int] = []
+    while bits and len(slots) < count:
+        base = (bits & -bits).bit_length() - 1
+        window = (bits >> base) & _WINDOW
+        bits = bits >> (base + 64) << (base + 64)
+        while window and len(slots) < count:
+            low = window & -window
+            slots.append(base + low.bit_length() - 1)
+            window ^= low
+    return slots
+
+
+class AmountIndex:
+    """One resource: which slots have at least so much of it."""
+
+    __slots__ = ("_amounts", "_bits", "_held")
+
+    def __init__(self) -> None:
+        self._held: list[int] = []
+        self._amounts: list[int] = []  # sorted keys of _bits
+        self._bits: dict[int, int] = {}  # amount asked -> slots holding at least that
+
+    def held(self, slot: int) -> int:
+        """Tell how much one slot holds."""
+        return self._held[slot] if slot < len(self._held) else 0
+
+    def at_least(self, amount: int) -> int:
+        """List the slots that hold at least this amount (which is more than nothing)."""
+        bits = self._bits.get(amount)
+        return self._learn(amount) if bits is None else bits
+
+    def change(self, slot: int, amount: int) -> None:
+        """Set what a slot holds; only the remembered sizes between the old and the new amount are touched."""
+        held = self._held
+        if slot >= len(held):
+            held.extend([0] * (slot + 1 - len(held)))
+        before = held[slot]
+        if before == amount:
+            return
+        held[slot] = amount
+        amounts = self._amounts
+        first, last = (before, amount) if before < amount else (amount, before)
+        start = bisect_right(amounts, first)
+        for crossed in amounts[start : bisect_right(amounts, last, start)]:
+            self._bits[crossed] ^= 1 << slot
+
+    def _learn(self, amount: int) -> int:
+        if len(self._bits) >= _KEPT_AMOUNTS:
+            oldest = next(iter(self._bits))
+            del self._bits[oldest]
+            del self._amounts[bisect_left(self._amounts, oldest)]
+        mask = bytearray((len(self._held) >> 3) + 1)
+        for slot, held in enumerate(self._held):
+            if held >= amount:
+                mask[slot >> 3] |= 1 << (slot & 7)
+        bits = int.from_bytes(mask, "little")
+        self._bits[amount] = bits
+        insort(self._amounts, amount)
+        return bits
+
+
+class ClassIndex:
+    """One GPU resource: slots by class (free, is wholly free, capacity), classes in the order of that key.
+
+    Classes are few: a fleet has a few node sizes. One that empties is dropped.
+    """
+
+    __slots__ = ("_of_slot", "_slots", "order", "whole")
+
+    def __init__(self) -> None:
+        self.order: list[NodeClass] = []
+        self.whole = 0  # slots with all of their GPUs free
+        self._slots: dict[NodeClass, int] = {}
+        self._of_slot: dict[int, NodeClass] = {}
+
+    def members(self, node_class: NodeClass) -> int:
+        """List the slots of a class."""
+        return self._slots[node_class]
+
+    def change(self, slot: int, free: int, capacity: int) -> None:
+        """Move a slot into its class; a node without this resource is in none."""
+        bit = 1 << slot
+        before = self._of_slot.pop(slot, None)
+        if before is not None:
+            left = self._slots[before] ^ bit
+            if left:
+                self._slots[before] = left
+            else:
+                del self._slots[before]
+                del self.order[bisect_left(self.order, before)]
+            if before[1]:
+                self.whole ^= bit
+        if capacity <= 0:
+            return
+        now = (free, free == capacity, capacity)
+        self._of_slot[slot] = now
+        members = self._slots.get(now)
+        if members is None:
+            self._slots[now] = bit
+            insort(self.order, now)
+        else:
+            self._slots[now] = members | bit
+        if now[1]:
+            self.whole |= bit

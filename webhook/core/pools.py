@@ -1,0 +1,65 @@
+"""Which pools a pod may enter, and why not the others."""
+
+from dataclasses import dataclass
+
+from webhook.core.names import PoolName, TeamName
+from webhook.core.pod import Pod
+from webhook.core.policy import Policy, Pool
+from webhook.core.reason import Code, Reason
+
+WHOLE_CLUSTER = Pool(PoolName(""))
+"""Stands for all nodes, where policy names no pools."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """The pools a pod may enter, or the reason why there is none."""
+
+    allowed: tuple[Pool, ...]
+    refusal: Reason | None = None
+
+
+def allowed_pools(pod: Pod, team: TeamName, policy: Policy) -> Pools:
+    """Find the pools a pod may enter: by its pin, by a pool's `match`, by team, by capabilities asked."""
+    if pod.pool is not None:
+        return _pinned(pod, pod.pool, team, policy)
+    if not policy.pools:
+        return _capable(pod, (WHOLE_CLUSTER,))
+    matched = tuple(pool for pool in policy.pools if pool.match is not None and pool.match.matches(pod.labels))
+    open_to_all = matched or tuple(pool for pool in policy.pools if pool.match is None)
+    mine = tuple(pool for pool in open_to_all if _admits(pool, team))
+    if not mine:
+        names = ", ".join(pool.name for pool in open_to_all) or "none"
+        return Pools((), Reason(Code.NO_POOL_ALLOWED, f"team {team} may enter none of the pools for this pod: {names}"))
+    return _capable(pod, mine)
+
+
+def _pinned(pod: Pod, pin: str, team: TeamName, policy: Policy) -> Pools:
+    pool = next((pool for pool in policy.pools if pool.name == pin), None)
+    if pool is None:
+        known = ", ".join(pool.name for pool in policy.pools) or "none"
+        return Pools(
+            (), Reason(Code.UNKNOWN_POOL, f"the pod is pinned to pool {pin}, which does not exist; pools: {known}")
+        )
+    if not _admits(pool, team):
+        return Pools(
+            (), Reason(Code.NO_POOL_ALLOWED, f"the pod is pinned to pool {pin}, which team {team} may not enter")
+        )
+    if pool.match is not None and not pool.match.matches(pod.labels):
+        return Pools((), Reason(Code.NO_POOL_ALLOWED, f"the pod is pinned to pool {pin}, which takes other pods only"))
+    return _capable(pod, (pool,))
+
+
+def _capable(pod: Pod, pools: tuple[Pool, ...]) -> Pools:
+    able = tuple(pool for pool in pools if pod.requires <= pool.capabilities)
+    if able:
+        return Pools(able)
+    wanted = ", ".join(sorted(pod.requires))
+    offers = "; ".join(
+        f"{pool.name or 'the cluster'}: {', '.join(sorted(pool.capabilities)) or 'none'}" for pool in pools
+    )
+    return Pools((), Reason(Code.NO_POOL_ALLOWED, f"no pool open to the pod offers {wanted}; they offer {offers}"))
+
+
+def _admits(pool: Pool, team: TeamName) -> bool:
+    return pool.teams is None or team in pool.teams

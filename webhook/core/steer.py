@@ -1,0 +1,153 @@
+"""Choose pool, model and nodes for a pod, and say it as a Steering."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from webhook.core.decision import Steering
+from webhook.core.limits import model_violation
+from webhook.core.names import GpuModel, NodeName
+from webhook.core.node import NO_MODEL
+from webhook.core.placement import best_nodes
+from webhook.core.pod import Pod
+from webhook.core.policy import Mode, Pool, Team
+from webhook.core.reason import Code, Reason
+from webhook.core.selector import Operator, Requirement
+from webhook.core.standing import Standing
+from webhook.core.world import World
+
+LISTED_NODES: Final = 8
+"""Nodes a pod may go to: the first is bound every time, the others are the way out when it fills up meanwhile."""
+
+LISTED_NODES_BARE: Final = 16
+"""The same for a bare pod, which nobody makes again if all of its nodes are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Where a pod goes: the steering, the model charged, and what there is to say about it."""
+
+    steering: Steering
+    model: GpuModel | None
+    notes: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """One way to place the pod: a pool, narrowed to one model where the team has shares per model."""
+
+    pool: Pool
+    slots: int
+    model: GpuModel | None = None
+    requirements: tuple[Requirement, ...] = ()
+
+
+def choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> Choice | tuple[Reason, ...]:
+    """Find the best nodes for a pod in these pools; the reasons where no pool or model may take it at all."""
+    team = found.team
+    sites = [site for pool in pools for site in _sites(pod, pool, team, world)]
+    if not sites:
+        return Choice(_towards(pod, pools, world), None, (_never(pod, world),))
+    if team.models:
+        refusals = [model_violation(pod.demand.gpus, team, found.book, site.model or NO_MODEL) for site in sites]
+        allowed = [site for site, refusal in zip(sites, refusals, strict=True) if refusal is None]
+        if not allowed:
+            return tuple({refusal: None for refusal in refusals if refusal is not None})
+        sites = allowed
+    placed = [(site, nodes) for site in sites if (nodes := _place(pod, site, world))]
+    if placed:
+        site, nodes = placed[0] if len(placed) == 1 else _best(pod, placed, world)
+        return Choice(_steering(pod, site, nodes, world), site.model)
+    waits = _no_room(pod, sites, world)
+    if team.models:
+        site = sites[0]
+        return Choice(_steering(pod, site, (), world), site.model, (waits,))
+    return Choice(_towards(pod, tuple(dict.fromkeys(site.pool for site in sites)), world), None, (waits,))
+
+
+def _sites(pod: Pod, pool: Pool, team: Team, world: World) -> list[_Site]:
+    slots = world.fleet.matching(world.joined(pod.constraints, pool))
+    if not slots:
+        return []
+    if not team.models:
+        return [_Site(pool, slots)]
+    return [
+        _Site(pool, slots & members, model, () if not label else (Requirement(label, Operator.IN, (model,)),))
+        for (model, label), members in world.fleet.by_model().items()
+        if slots & members
+    ]
+
+
+def _place(pod: Pod, site: _Site, world: World) -> tuple[NodeName, ...]:
+    return best_nodes(
+        world.fleet,
+        pod.demand,
+        site.slots,
+        count=LISTED_NODES if pod.owner is not None else LISTED_NODES_BARE,
+        keep_whole=world.policy.placement.keep_whole,
+    )
+
+
+def _best(
+    pod: Pod, placed: list[tuple[_Site, tuple[NodeName, ...]]], world: World
+) -> tuple[_Site, tuple[NodeName, ...]]:
+    """Compare the best node of each site in one ranking; its own site wins."""
+    firsts = 0
+    for _, nodes in placed:
+        firsts |= world.fleet.bit(nodes[0])
+    winner = best_nodes(world.fleet, pod.demand, firsts, count=1, keep_whole=0)
+    return next((site, nodes) for site, nodes in placed if nodes[0] in winner)
+
+
+def _steering(pod: Pod, site: _Site, nodes: tuple[NodeName, ...], world: World) -> Steering:
+    terms = site.pool.affinity + site.requirements
+    mode = _mode(pod, world)
+    return Steering(
+        mode=mode,
+        nodes=() if mode is Mode.OFF else nodes,
+        pool=site.pool.name or None,
+        node_selector=site.pool.node_selector,
+        pool_terms=(terms,) if terms else (),
+        tolerations=site.pool.tolerations,
+    )
+
+
+def _towards(pod: Pod, pools: tuple[Pool, ...], world: World) -> Steering:
+    """Steer to several pools at once, each an alternative of the node affinity: nodeSelectors cannot be ORed."""
+    if len(pools) == 1:
+        return _steering(pod, _Site(pools[0], 0), (), world)
+    alternatives = tuple(
+        tuple(Requirement(key, Operator.IN, (value,)) for key, value in pool.node_selector) + pool.affinity
+        for pool in pools
+    )
+    return Steering(
+        mode=_mode(pod, world),
+        pool_terms=alternatives if all(alternatives) else (),
+        tolerations=tuple(dict.fromkeys(t for pool in pools for t in pool.tolerations)),
+    )
+
+
+def _mode(pod: Pod, world: World) -> Mode:
+    """Soften the mode for pods with conditions that we do not evaluate: a firm list could leave them no node at all."""
+    mode = world.policy.placement.mode
+    return Mode.PREFER if pod.has_open_constraints and mode in {Mode.AUTO, Mode.REQUIRE} else mode
+
+
+def _no_room(pod: Pod, sites: list[_Site], world: World) -> Reason:
+    slots = 0
+    for site in sites:
+        slots |= site.slots
+    able = world.fleet.with_capacity(pod.demand, slots).bit_count()
+    if not able:
+        return _never(pod, world)
+    return Reason(
+        Code.NO_ROOM_NOW,
+        f"no node has {_asked(pod)} free now: the pod waits for one of {able} nodes",
+    )
+
+
+def _never(pod: Pod, world: World) -> Reason:
+    return Reason(Code.NEVER_FITS, f"none of the {len(world.fleet)} nodes could hold {_asked(pod)}, even when empty")
+
+
+def _asked(pod: Pod) -> str:
+    return ", ".join(f"{name} {amount}" for name, amount in pod.demand.devices)

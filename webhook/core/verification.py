@@ -1,0 +1,132 @@
+"""The validating step, the commit point: judge the final object again, and check that our mutation is intact.
+
+It must not assume that the mutating step ran: a webhook may have been skipped, another one may have changed the pod
+after us, the world may have moved on. What a lost race explains is a Retry, which clients repeat by themselves; what
+somebody changed is refused.
+"""
+
+from collections.abc import Iterator
+
+from webhook.core import mark as marks
+from webhook.core.decision import Admit, Charge, Decision, Deny, Retry, Steering
+from webhook.core.limits import has_guaranteed_room, model_violation
+from webhook.core.mark import Mark
+from webhook.core.names import GpuModel, NodeName
+from webhook.core.pod import Pod, Requester
+from webhook.core.policy import Mode, Pool
+from webhook.core.pools import WHOLE_CLUSTER, allowed_pools
+from webhook.core.reason import Code, Reason
+from webhook.core.selector import Operator
+from webhook.core.standing import Standing, standing
+from webhook.core.tier import TIERS, Tier
+from webhook.core.world import World
+
+_MODES = frozenset(mode.value for mode in Mode)
+
+
+def verify(pod: Pod, requester: Requester, world: World) -> Decision:
+    """Judge the final object; an Admit says what to charge and, first of its nodes, whose room to take."""
+    found = standing(pod, requester, world)
+    if not isinstance(found, Standing):
+        return found
+    if found.broken:
+        return Deny(found.broken)
+    if pod.mark is None and pod.team_label is None:
+        return Retry(Reason(Code.MUTATION_MISSING, "the pod did not pass Fairgate's mutating webhook: try again"))
+    mark = marks.read(pod.mark or "")
+    if mark is None:
+        return Deny((_altered("annotation fairgate.dev/decision is not what Fairgate wrote"),))
+    if mark.policy != world.policy.hash:
+        return Retry(Reason(Code.RACE_LOST, "the policy changed while the pod was being created: try again"))
+    if altered := tuple(_alterations(pod, mark, found, world)):
+        return Deny(altered)
+    return _commit(pod, mark, found, world)
+
+
+def _commit(pod: Pod, mark: Mark, found: Standing, world: World) -> Admit | Deny | Retry:
+    node = next((name for name in mark.nodes if world.fleet.fits(name, pod.demand)), None)
+    if node is None and _is_firm(mark):
+        return Retry(
+            Reason(Code.RACE_LOST, f"the chosen nodes filled up meanwhile ({', '.join(mark.nodes)}): try again")
+        )
+    model = _model(mark, node, found, world)
+    if model is not None and (refusal := model_violation(pod.demand.gpus, found.team, found.book, model)):
+        return Deny((refusal,))
+    tier = TIERS[pod.tier_label or ""]
+    if tier is Tier.GUARANTEED and not has_guaranteed_room(pod.demand.gpus, found.team, found.book, model):
+        text = f"the last of team {found.team.name}'s guaranteed share went to another pod meanwhile: try again"
+        return Retry(Reason(Code.RACE_LOST, text))
+    return Admit(
+        charge=Charge(found.team.name, tier, pod.demand.gpus, model=model, user=found.user),
+        demand=pod.demand,
+        steering=Steering(Mode(mark.mode), (node,) if node is not None else (), mark.pool),
+        reason=Reason(Code(mark.code), f"charged to team {found.team.name}"),
+        policy_hash=mark.policy,
+        warnings=found.warnings,
+    )
+
+
+def _model(mark: Mark, node: NodeName | None, found: Standing, world: World) -> GpuModel | None:
+    if not found.team.models:
+        return None
+    known = world.fleet.get(node) if node is not None else None
+    return known.model if known is not None else mark.model
+
+
+def _is_firm(mark: Mark) -> bool:
+    return bool(mark.nodes) and mark.mode in {Mode.AUTO, Mode.REQUIRE}
+
+
+def _alterations(pod: Pod, mark: Mark, found: Standing, world: World) -> Iterator[Reason]:
+    """Find what was changed after the mutating step, or never came from it."""
+    if pod.team_label != found.team.name:
+        yield _altered(f"label fairgate.dev/team is {pod.team_label!r}, the pod's team is {found.team.name}")
+    if pod.tier_label not in TIERS:
+        yield _altered(f"label fairgate.dev/tier is {pod.tier_label!r}, not guaranteed or preemptible")
+    if mark.user != found.user:
+        yield _altered(f"its decision names user {mark.user}, the pod's user is {found.user}")
+    if mark.demand != pod.demand.devices:
+        yield _altered("its GPU request is not the one that was decided on")
+    if mark.mode not in _MODES or mark.code not in (Code.WITHIN_SHARE, Code.BORROWS, Code.BORROWS_BY_CHOICE):
+        yield _altered("annotation fairgate.dev/decision names an unknown mode or code")
+        return
+    yield from _pool_alterations(pod, mark, found, world)
+    if _is_firm(mark) and not _is_bound_to(pod, mark):
+        yield _altered("its node affinity no longer names the nodes that were decided on")
+
+
+def _pool_alterations(pod: Pod, mark: Mark, found: Standing, world: World) -> Iterator[Reason]:
+    allowed = allowed_pools(pod, found.team.name, world.policy)
+    if allowed.refusal is not None:
+        yield allowed.refusal
+        return
+    if mark.pool is None:
+        if WHOLE_CLUSTER not in allowed.allowed and len(allowed.allowed) == 1:
+            yield _altered(f"its decision names no pool, but pool {allowed.allowed[0].name} is the only one open to it")
+        return
+    pool = next((pool for pool in allowed.allowed if pool.name == mark.pool), None)
+    if pool is None:
+        yield _altered(f"its decision names pool {mark.pool}, which is not open to it")
+    elif not _carries(pod, pool):
+        yield _altered(f"the node selector or tolerations of pool {pool.name} were taken off")
+
+
+def _carries(pod: Pod, pool: Pool) -> bool:
+    return set(pool.node_selector) <= set(pod.constraints.node_selector) and set(pool.tolerations) <= set(
+        pod.constraints.tolerations
+    )
+
+
+def _is_bound_to(pod: Pod, mark: Mark) -> bool:
+    """Tell whether every alternative of the node affinity names one of the decided nodes."""
+    return bool(pod.constraints.terms) and all(
+        any(
+            r.key == "metadata.name" and r.operator is Operator.IN and r.values and set(r.values) <= set(mark.nodes)
+            for r in term.fields
+        )
+        for term in pod.constraints.terms or ()
+    )
+
+
+def _altered(text: str) -> Reason:
+    return Reason(Code.MUTATION_ALTERED, f"{text}: something changed the pod after Fairgate's mutating webhook")

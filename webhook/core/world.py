@@ -1,0 +1,280 @@
+"""The world: nodes, GPU pods and usage that a decision is made from, kept by events.
+
+Between two events it does not change, and no decision awaits anything: on one event loop that is the lock. A pod that
+was admitted is *assumed* at once (its charge reserved, its room taken on the first node that the gate chose), then
+*confirmed* when the watch shows it, or *forgotten* when it never comes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from webhook.core.decision import Charge
+from webhook.core.demand import demand_of
+from webhook.core.fleet import Fleet
+from webhook.core.ledger import EMPTY_BOOK, Book, Entry
+from webhook.core.names import UNASSIGNED, GpuModel, Namespace, NodeName, PoolName, TeamName, Uid
+from webhook.core.node import Node
+from webhook.core.pod import NamespaceFacts, Owner, PriorityTriple, Resident
+from webhook.core.policy import Policy, Pool, Team
+from webhook.core.selector import Constraints
+from webhook.core.team import is_exempt, team_of, unknown_namespace
+from webhook.core.tier import TIERS, Tier
+
+ASSUMED_SECONDS: Final = 90.0
+"""How long an admitted pod may stay unseen: kube-apiserver gives up a request after 34 s, a watch may lag."""
+
+_KEPT_JOINS: Final = 1024
+"""Pairs of pod constraints and pool remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenancy:
+    """Whose a namespace is under the current policy."""
+
+    facts: NamespaceFacts
+    team: Team | None
+    is_exempt: bool
+
+    @property
+    def team_name(self) -> TeamName:
+        """Name the team that is charged; UNASSIGNED where nobody claimed the namespace."""
+        return UNASSIGNED if self.team is None else self.team.name
+
+
+@dataclass(slots=True)
+class _Held:
+    """What one pod holds: its record, its book, the node whose room it takes, and until when it may stay unseen."""
+
+    pod: Resident
+    team: TeamName
+    node: NodeName | None
+    forget_at: float | None = None
+
+
+class World:
+    """Nodes, pods, namespaces and the books of all teams, under one policy."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.fleet = Fleet()
+        self.priority_classes: dict[str, PriorityTriple] = {}
+        self._namespaces: dict[Namespace, NamespaceFacts] = {}
+        self._tenancies: dict[Namespace, Tenancy] = {}
+        self._held: dict[Uid, _Held] = {}
+        self._assumed: dict[Uid, _Held] = {}
+        self._by_namespace: dict[Namespace, dict[Uid, None]] = {}
+        self._by_node: dict[NodeName, dict[Uid, None]] = {}
+        self._books: dict[TeamName, Book] = {}
+        self._joined: dict[tuple[Constraints, PoolName], Constraints] = {}
+        self._track()
+
+    # -- what decisions read
+
+    def tenancy(self, name: Namespace) -> Tenancy:
+        """Tell whose a namespace is; an unseen one is judged by its name alone."""
+        known = self._tenancies.get(name)
+        if known is None:
+            facts = self._namespaces.get(name) or unknown_namespace(name)
+            known = Tenancy(facts, team_of(facts, self.policy), is_exempt(facts, self.policy))
+            self._tenancies[name] = known
+        return known
+
+    def book(self, team: TeamName) -> Book:
+        """Give a team's book, to read."""
+        return self._books.get(team, EMPTY_BOOK)
+
+    def books(self) -> Mapping[TeamName, Book]:
+        """Give all books that have been written to."""
+        return self._books
+
+    def __contains__(self, uid: Uid) -> bool:
+        return uid in self._held
+
+    def pods(self) -> Iterable[Resident]:
+        """List the pods that hold something, assumed ones included."""
+        return (held.pod for held in self._held.values())
+
+    def joined(self, constraints: Constraints, pool: Pool) -> Constraints:
+        """Add a pool's conditions to a pod's own; remembered, since pods of one template ask again and again."""
+        if not (pool.node_selector or pool.affinity or pool.tolerations):
+            return constraints
+        key = (constraints, pool.name)
+        known = self._joined.get(key)
+        if known is None:
+            if len(self._joined) >= _KEPT_JOINS:
+                self._joined.clear()
+            known = self._joined[key] = constraints.joined(
+                node_selector=pool.node_selector, requirements=pool.affinity, tolerations=pool.tolerations
+            )
+        return known
+
+    # -- events
+
+    def set_policy(self, policy: Policy) -> None:
+        """Judge from now on by another policy; every pod is weighed and charged anew."""
+        self.policy = policy
+        self._tenancies.clear()
+        self._joined.clear()
+        self._books = {}
+        self._track()
+        for held in self._held.values():
+            held.pod = replace(held.pod, demand=demand_of(dict(held.pod.demand.requests), policy.resources))
+            self._charge(held)
+
+    def set_node(self, node: Node) -> None:
+        """Add a node or take in what changed of it."""
+        before = self.fleet.get(node.name)
+        self.fleet.set(node)
+        if before is None or before.model != node.model:
+            self._recharge(self._by_node.get(node.name, ()))
+
+    def remove_node(self, name: NodeName) -> None:
+        """Drop a node; its pods stay charged until they are seen to end."""
+        self.fleet.remove(name)
+
+    def set_pod(self, pod: Resident) -> None:
+        """Take in what the cluster says of a pod: this confirms an assumed one."""
+        before = self._held.get(pod.uid)
+        node = pod.node
+        if before is not None:
+            if pod.user is None and before.pod.user is not None:
+                pod = replace(pod, user=before.pod.user)
+            node = node or before.node  # still waiting for the scheduler: keep the room it was promised
+            if before.pod == pod and before.node == node and before.forget_at is None:
+                return
+        self._drop(pod.uid)
+        self._hold(_Held(pod, self.tenancy(pod.namespace).team_name, node))
+
+    def remove_pod(self, uid: Uid) -> None:
+        """Take a pod off: it was seen deleted or terminal."""
+        self._drop(uid)
+
+    def set_namespace(self, facts: NamespaceFacts) -> None:
+        """Take in a namespace; its pods move if it belongs to another team now."""
+        if self._namespaces.get(facts.name) != facts:
+            self._namespaces[facts.name] = facts
+            self._revise(facts.name)
+
+    def remove_namespace(self, name: Namespace) -> None:
+        """Forget a namespace."""
+        if self._namespaces.pop(name, None) is not None:
+            self._revise(name)
+
+    def set_priority_class(self, triple: PriorityTriple) -> None:
+        """Take in a PriorityClass."""
+        self.priority_classes[triple.name] = triple
+
+    def remove_priority_class(self, name: str) -> None:
+        """Forget a PriorityClass."""
+        self.priority_classes.pop(name, None)
+
+    def arrange(self) -> None:
+        """Order nodes by name, after a first list or a world file brought many at once."""
+        self.fleet = self.fleet.arranged()
+
+    # -- the life of a reservation
+
+    def assume(self, pod: Resident, charge: Charge, *, node: NodeName | None, forget_at: float | None) -> None:
+        """Charge a pod that was just admitted and take its room, until it is seen; the same UID again changes nothing.
+
+        `forget_at` is the time after which it may be forgotten if it is still unseen; None: it exists from now on.
+        """
+        if pod.uid in self._held:
+            return
+        held = _Held(replace(pod, node=node) if forget_at is None else pod, charge.team, node, forget_at)
+        self._hold(held, charge)
+
+    def forget_unseen(self, now: float) -> tuple[Resident, ...]:
+        """Take back what was assumed and never seen in time; tells which."""
+        late = [held for held in self._assumed.values() if held.forget_at is not None and held.forget_at <= now]
+        for held in late:
+            self._drop(held.pod.uid)
+        return tuple(held.pod for held in late)
+
+    # -- bookkeeping
+
+    def _track(self) -> None:
+        for resource in self.policy.resources:
+            self.fleet.track(resource)
+
+    def _hold(self, held: _Held, charge: Charge | None = None) -> None:
+        uid = held.pod.uid
+        self._held[uid] = held
+        self._by_namespace.setdefault(held.pod.namespace, {})[uid] = None
+        if held.forget_at is not None:
+            self._assumed[uid] = held
+        if held.node is not None:
+            self._by_node.setdefault(held.node, {})[uid] = None
+            self.fleet.take(held.node, held.pod.demand)
+        self._charge(held, charge)
+
+    def _drop(self, uid: Uid) -> None:
+        held = self._held.pop(uid, None)
+        if held is None:
+            return
+        self._assumed.pop(uid, None)
+        _unlist(self._by_namespace, held.pod.namespace, uid)
+        if held.node is not None:
+            _unlist(self._by_node, held.node, uid)
+            self.fleet.take(held.node, held.pod.demand, sign=-1)
+        if (book := self._books.get(held.team)) is not None:
+            book.release(uid)
+
+    def _charge(self, held: _Held, charge: Charge | None = None) -> None:
+        if not held.pod.demand.gpus:
+            return
+        if charge is None:
+            charge = self._charge_of(held)
+        held.team = charge.team
+        entry = Entry(
+            charge,
+            holder=holder_of(held.pod.namespace, held.pod.name, held.pod.owner),
+            is_reserved=held.forget_at is not None,
+            is_unlabelled=held.forget_at is None and held.pod.tier_label not in TIERS,
+        )
+        self._books.setdefault(charge.team, Book()).charge(held.pod.uid, entry)
+
+    def _charge_of(self, held: _Held) -> Charge:
+        pod = held.pod
+        tenancy = self.tenancy(pod.namespace)
+        return Charge(
+            team=tenancy.team_name,
+            tier=TIERS.get(pod.tier_label or "", Tier.PREEMPTIBLE),
+            gpus=pod.demand.gpus,
+            model=self._model_of(held, tenancy.team),
+            user=pod.user,
+        )
+
+    def _model_of(self, held: _Held, team: Team | None) -> GpuModel | None:
+        if team is None or not team.models or held.node is None:
+            return None
+        node = self.fleet.get(held.node)
+        return node.model if node is not None else None
+
+    def _recharge(self, several: Iterable[Uid]) -> None:
+        for uid in several:
+            if (held := self._held[uid]).forget_at is None:
+                if (book := self._books.get(held.team)) is not None:
+                    book.release(held.pod.uid)
+                self._charge(held)
+
+    def _revise(self, namespace: Namespace) -> None:
+        before = self._tenancies.pop(namespace, None)
+        if before is None or before.team_name != self.tenancy(namespace).team_name:
+            self._recharge(self._by_namespace.get(namespace, ()))
+
+
+def holder_of(namespace: Namespace, name: str, owner: Owner | None) -> str:
+    """Name who a person would look for: the controller of a pod, or the bare pod."""
+    return f"{namespace}/{owner.kind}/{owner.name}" if owner is not None else f"{namespace}/Pod/{name}"
+
+
+_Place = TypeVar("_Place", Namespace, NodeName)
+
+
+def _unlist(places: dict[_Place, dict[Uid, None]], place: _Place, uid: Uid) -> None:
+    members = places[place]
+    del members[uid]
+    if not members:
+        del places[place]

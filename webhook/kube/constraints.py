@@ -1,0 +1,165 @@
+"""Where a pod lets itself be placed: from raw selectors, affinity and tolerations to core Constraints.
+
+Pods of one template carry these parts byte for byte alike, so the reading is cached by those bytes.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, TypeVar
+
+import msgspec
+
+from webhook.core.selector import NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
+from webhook.kube import objects
+
+_T = TypeVar("_T")
+
+_CACHED: Final = 4096
+_CACHED_BYTES: Final = 16_384  # longer readings are made again each time: no caller may fill the memory with them
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A pod's own conditions; `is_open` says that it has some between pods, which only kube-scheduler judges."""
+
+    constraints: Constraints = NO_CONSTRAINTS
+    is_open: bool = False
+    problems: tuple[str, ...] = ()
+
+
+class _Requirement(msgspec.Struct, frozen=True, gc=False):
+    key: str
+    operator: Operator
+    values: tuple[str, ...] | None = None
+
+
+class _Term(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    match_expressions: tuple[_Requirement, ...] | None = None
+    match_fields: tuple[_Requirement, ...] | None = None
+
+
+class _NodeSelector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    node_selector_terms: tuple[_Term, ...] | None = None
+
+
+class _NodeAffinity(msgspec.Struct, frozen=True, gc=False):
+    required: _NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: list[msgspec.Raw] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class _PodAffinity(msgspec.Struct, frozen=True, gc=False):
+    required: list[msgspec.Raw] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class _Affinity(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    node_affinity: _NodeAffinity | None = None
+    pod_affinity: _PodAffinity | None = None
+    pod_anti_affinity: _PodAffinity | None = None
+
+
+class _Toleration(msgspec.Struct, frozen=True, gc=False):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class _Spread(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    when_unsatisfiable: str = "DoNotSchedule"
+
+
+_selector_decoder: Final = msgspec.json.Decoder(dict[str, str])
+_affinity_decoder: Final = msgspec.json.Decoder(_Affinity)
+_tolerations_decoder: Final = msgspec.json.Decoder(list[_Toleration])
+_spread_decoder: Final = msgspec.json.Decoder(list[_Spread])
+
+_EFFECTS: Final = {effect.value: effect for effect in Effect}
+
+
+def read_placement(spec: objects.PodSpec) -> Placement:
+    """Read where a pod may go by its own word."""
+    selector, affinity = bytes(spec.node_selector), bytes(spec.affinity)
+    tolerations, spread = bytes(spec.tolerations), bytes(spec.topology_spread_constraints)
+    if len(selector) + len(affinity) + len(tolerations) + len(spread) > _CACHED_BYTES:
+        return _read(selector, affinity, tolerations, spread)
+    return _cached(selector, affinity, tolerations, spread)
+
+
+def read_tolerations(raw: bytes) -> tuple[Toleration, ...]:
+    """Read tolerations alone. Raises ValueError where they are none."""
+    return _cached_tolerations(raw) if len(raw) <= _CACHED_BYTES else _tolerations(raw)
+
+
+def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -> Placement:
+    problems: list[str] = []
+    tolerated: tuple[Toleration, ...] = ()
+    try:
+        tolerated = _tolerations(tolerations)
+    except ValueError as error:
+        problems.append(str(error))
+    labels = _part(_selector_decoder, selector, "spec.nodeSelector", problems)
+    wanted = _part(_affinity_decoder, affinity, "spec.affinity", problems)
+    spreads = _part(_spread_decoder, spread, "spec.topologySpreadConstraints", problems)
+    if problems:
+        return Placement(problems=tuple(problems))
+    constraints = Constraints(
+        node_selector=tuple((labels or {}).items()),
+        terms=None if wanted is None else _terms(wanted.node_affinity),
+        tolerations=tolerated,
+    )
+    is_open = any(s.when_unsatisfiable == "DoNotSchedule" for s in spreads or ()) or (
+        wanted is not None and (_is_required(wanted.pod_affinity) or _is_required(wanted.pod_anti_affinity))
+    )
+    return Placement(NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else constraints, is_open)
+
+
+def _tolerations(raw: bytes) -> tuple[Toleration, ...]:
+    found = objects.read_part(_tolerations_decoder, raw, where="spec.tolerations")
+    return tuple(t for t in map(_toleration, found or ()) if t is not None)
+
+
+_cached = lru_cache(maxsize=_CACHED)(_read)
+_cached_tolerations = lru_cache(maxsize=_CACHED)(_tolerations)
+
+
+def _terms(affinity: _NodeAffinity | None) -> tuple[NodeTerm, ...] | None:
+    if affinity is None or affinity.required is None:
+        return None
+    return tuple(
+        NodeTerm(labels=_requirements(term.match_expressions), fields=_requirements(term.match_fields))
+        for term in affinity.required.node_selector_terms or ()
+    )
+
+
+def _requirements(listed: tuple[_Requirement, ...] | None) -> tuple[Requirement, ...]:
+    return tuple(Requirement(r.key, r.operator, r.values or ()) for r in listed or ())
+
+
+def _toleration(found: _Toleration) -> Toleration | None:
+    """Translate a toleration; None for operators and effects that came after us: such a pod tolerates less, to us."""
+    if found.operator not in (None, "", "Equal", "Exists"):
+        return None
+    if found.effect and found.effect not in _EFFECTS:
+        return None
+    return Toleration(
+        key=found.key or "",
+        exists=found.operator == "Exists",
+        value=found.value or "",
+        effect=_EFFECTS[found.effect] if found.effect else None,
+    )
+
+
+def _is_required(affinity: _PodAffinity | None) -> bool:
+    return affinity is not None and bool(affinity.required)
+
+
+def _part(decoder: "msgspec.json.Decoder[_T]", raw: bytes, where: str, problems: list[str]) -> _T | None:
+    try:
+        return objects.read_part(decoder, raw, where=where)
+    except ValueError as error:
+        problems.append(str(error))
+        return None

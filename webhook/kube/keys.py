@@ -1,0 +1,50 @@
+"""Every key, name and apiVersion that Fairgate reads or writes on Kubernetes objects. Nothing but constants."""
+
+from typing import Final
+
+TEAM: Final = "fairgate.dev/team"
+"""Pod label: the team charged. Written by Fairgate only."""
+TIER: Final = "fairgate.dev/tier"
+"""Pod label: asked for by the user, then overwritten with the outcome."""
+DECISION: Final = "fairgate.dev/decision"
+"""Pod annotation: the decision as compact JSON. Written by Fairgate only."""
+REQUIRES: Final = "fairgate.dev/requires"
+"""Pod annotation: capabilities, comma separated; any pool that offers all of them will do."""
+POOL: Final = "fairgate.dev/pool"
+"""Pod annotation: the one pool to use."""
+CHECKPOINTED_AT: Final = "fairgate.dev/checkpointed-at"
+"""Pod annotation: RFC 3339 time of the workload's last checkpoint. Written by the workload."""
+EXEMPT: Final = "fairgate.dev/exempt"
+"""Namespace label: Fairgate leaves its pods alone, but still counts their GPUs."""
+
+GUARDED_LABELS: Final = (TEAM, TIER)
+GUARDED_ANNOTATIONS: Final = (DECISION,)
+
+MIRROR: Final = "kubernetes.io/config.mirror"
+NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+NODE_NAME_FIELD: Final = "metadata.name"
+"""The only field that node affinity's matchFields knows."""
+
+CORE_API: Final = "v1"
+ADMISSION_API: Final = "admission.k8s.io/v1"
+REGISTRATION_API: Final = "admissionregistration.k8s.io/v1"
+PRIORITY_API: Final = "scheduling.k8s.io/v1"
+
+OWN_NAMESPACE: Final = "fairgate-system"
+SYSTEM_NAMESPACE: Final = "kube-system"
+
+GPU_MODEL_LABELS: Final = (
+    "nvidia.com/gpu.product",
+    "cloud.google.com/gke-accelerator",
+    "amd.com/gpu.product-name",
+    "beta.amd.com/gpu.product-name",
+    "k8s.amazonaws.com/accelerator",
+    "karpenter.k8s.aws/instance-gpu-name",
+    "karpenter.k8s.aws/instance-accelerator-name",
+    "aliyun.accelerator/nvidia_name",
+    "cloud.tencent.com/tke-accelerator",
+    "node.koordinator.sh/gpu-model",
+    "cloud.google.com/gke-tpu-accelerator",
+)
+"""Labels that name a node's GPU model; the first one present speaks: the device's own discovery before the cloud's."""

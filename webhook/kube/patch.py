@@ -1,0 +1,150 @@
+"""JSON Patch operations, built from the decision and from what the pod already says. The only writer of pods.
+
+Nothing of the user's is removed or overridden; only our own two labels and our annotation are replaced. The same
+decision on a pod that carries it already gives no operations.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import jsonpatch
+import msgspec
+
+from webhook.core.amount import format_gpus
+from webhook.core.decision import Admit
+from webhook.core.pod import PriorityTriple
+from webhook.core.selector import Toleration
+from webhook.kube import keys, objects
+from webhook.kube.affinity import affinity_operations
+from webhook.kube.constraints import read_tolerations
+from webhook.kube.pointer import Operation, add, escape, put
+
+
+class _Mark(msgspec.Struct, gc=False, omit_defaults=True):
+    """The decision annotation, without its time."""
+
+    demand: dict[str, str]
+    gpus: str
+    mode: str
+    nodes: Sequence[str]
+    code: str
+    policy: str
+    pool: str | None = None
+    model: str | None = None
+    user: str | None = None
+
+
+_encoder: Final = msgspec.json.Encoder()
+_selector_decoder: Final = msgspec.json.Decoder(dict[str, str])
+_TEAM_PATH: Final = f"/metadata/labels/{escape(keys.TEAM)}"
+_TIER_PATH: Final = f"/metadata/labels/{escape(keys.TIER)}"
+_DECISION_PATH: Final = f"/metadata/annotations/{escape(keys.DECISION)}"
+
+
+def operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list[Operation]:
+    """Write down what must change for the pod to be what was decided.
+
+    Values may hold pre-encoded JSON (msgspec.Raw): encode_response and `apply` know what to do with it. Raises
+    ValueError where the pod's own affinity or nodeSelector is not what Kubernetes defines (to_pod has told before).
+    """
+    found: list[Operation] = []
+    spec, steering = pod.spec, admit.steering
+    _write_labels(found, pod.metadata, admit)
+    _write_mark(found, pod.metadata, admit, now_text)
+    if steering.node_selector:
+        _write_selector(found, spec, steering.node_selector)
+    if steering.tolerations:
+        _write_tolerations(found, spec, steering.tolerations)
+    if steering.pool_terms or steering.nodes:
+        found += affinity_operations(bytes(spec.affinity), steering)
+    if admit.priority is not None:
+        _write_priority(found, spec, admit.priority)
+    return found
+
+
+def apply(pod: Mapping[str, Any], patch: Sequence[Operation]) -> dict[str, Any]:
+    """Make the pod that the API server will make of this patch; the given one stays as it is."""
+    patched: dict[str, Any] = jsonpatch.apply_patch(pod, msgspec.json.decode(_encoder.encode(patch)))
+    return patched
+
+
+def _write_labels(found: list[Operation], metadata: objects.ObjectMeta, admit: Admit) -> None:
+    labels, team, tier = metadata.labels, str(admit.charge.team), str(admit.charge.tier)
+    if labels is None:
+        found.append(add("/metadata/labels", {keys.TEAM: team, keys.TIER: tier}))
+        return
+    if labels.get(keys.TEAM) != team:
+        found.append(put(_TEAM_PATH, team, exists=keys.TEAM in labels))
+    if labels.get(keys.TIER) != tier:
+        found.append(put(_TIER_PATH, tier, exists=keys.TIER in labels))
+
+
+def _write_mark(found: list[Operation], metadata: objects.ObjectMeta, admit: Admit, now_text: str) -> None:
+    body = _mark(admit)
+    annotations = metadata.annotations
+    if annotations is None:
+        found.append(add("/metadata/annotations", {keys.DECISION: _dated(body, now_text)}))
+        return
+    present = annotations.get(keys.DECISION)
+    # `at` is written last, so that a repeat of the same decision is seen by comparing what stands before it
+    if present is None or present.rpartition(',"at":')[0] != body:
+        found.append(put(_DECISION_PATH, _dated(body, now_text), exists=present is not None))
+
+
+def _mark(admit: Admit) -> str:
+    demand, steering = admit.demand, admit.steering
+    mark = _Mark(
+        demand={name: str(amount) for name, amount in demand.devices},
+        gpus=format_gpus(demand.gpus),
+        mode=steering.mode,
+        nodes=steering.nodes,
+        code=admit.reason.code,
+        policy=admit.policy_hash,
+        pool=steering.pool,
+        model=admit.charge.model,
+        user=admit.charge.user,
+    )
+    return _encoder.encode(mark)[:-1].decode()
+
+
+def _dated(body: str, now_text: str) -> str:
+    return f'{body},"at":"{now_text}"}}'
+
+
+def _write_selector(found: list[Operation], spec: objects.PodSpec, wanted: tuple[tuple[str, str], ...]) -> None:
+    present = objects.read_part(_selector_decoder, bytes(spec.node_selector), where="spec.nodeSelector")
+    if present is None:
+        found.append(add("/spec/nodeSelector", dict(wanted)))
+        return
+    found += [add(f"/spec/nodeSelector/{escape(key)}", value) for key, value in wanted if key not in present]
+
+
+def _write_tolerations(found: list[Operation], spec: objects.PodSpec, wanted: tuple[Toleration, ...]) -> None:
+    raw = bytes(spec.tolerations)
+    if raw in objects.ABSENT:
+        found.append(add("/spec/tolerations", [_toleration(toleration) for toleration in wanted]))
+        return
+    present = read_tolerations(raw)
+    for toleration in wanted:
+        key = toleration.key  # comparing whole dataclasses costs more than all else here
+        if not any(other.key == key and other == toleration for other in present):
+            found.append(add("/spec/tolerations/-", _toleration(toleration)))
+
+
+def _toleration(toleration: Toleration) -> dict[str, str]:
+    written = {"operator": "Exists"} if toleration.exists else {"operator": "Equal", "value": toleration.value}
+    if toleration.key:
+        written["key"] = toleration.key
+    if toleration.effect is not None:
+        written["effect"] = str(toleration.effect)
+    return written
+
+
+def _write_priority(found: list[Operation], spec: objects.PodSpec, wanted: PriorityTriple) -> None:
+    """Write the three fields as one: kube-apiserver's priority plugin refuses a class with another class's value."""
+    if spec.priority_class_name != wanted.name:
+        found.append(put("/spec/priorityClassName", wanted.name, exists=bool(spec.priority_class_name)))
+    if spec.priority != wanted.value:
+        found.append(put("/spec/priority", wanted.value, exists=spec.priority is not None))
+    if spec.preemption_policy != wanted.preemption_policy:
+        found.append(put("/spec/preemptionPolicy", wanted.preemption_policy, exists=spec.preemption_policy is not None))

@@ -1,0 +1,26 @@
+"""JSON Patch operations and the JSON Pointers in them. No knowledge of any object."""
+
+from typing import TypedDict
+
+
+class Operation(TypedDict):
+    """One operation of a JSON Patch (RFC 6902)."""
+
+    op: str
+    path: str
+    value: object
+
+
+def escape(key: str) -> str:
+    """Write a key as one step of a JSON Pointer: `~` and `/` have a meaning there."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def add(path: str, value: object) -> Operation:
+    """Add a member, or an element at the end of a list (`…/-`)."""
+    return {"op": "add", "path": path, "value": value}
+
+
+def put(path: str, value: object, *, exists: bool) -> Operation:
+    """Set a member to this value, whether it `exists` or not."""
+    return {"op": "replace" if exists else "add", "path": path, "value": value}

@@ -1,0 +1,175 @@
+"""The webhook configurations that send pods to us: who is asked, when, and what happens when we do not answer."""
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from webhook.core.policy import LabelSelector, Policy
+from webhook.core.selector import Operator, Requirement
+from webhook.kube import keys
+
+MUTATE_PATH: Final = "/mutate"
+VALIDATE_PATH: Final = "/validate"
+MUTATE_NAME: Final = "mutate.fairgate.dev"
+VALIDATE_NAME: Final = "validate.fairgate.dev"
+GUARD_NAME: Final = "guard.fairgate.dev"
+
+# Mutating configurations run in the order of their names: a late one sees what the others made of the pod.
+_MUTATING: Final = "zz-fairgate"
+_VALIDATING: Final = "fairgate"
+_MUTATE_SECONDS: Final = 3
+_VALIDATE_SECONDS: Final = 5
+_LABELS: Final = {"app.kubernetes.io/name": "fairgate"}
+_GLOB: Final = frozenset("*?[")
+_ABSENT: Final = "!absent"  # no label has this value; an annotation with it says nothing to us
+
+_Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceReference:
+    """The Service in front of Fairgate's pods."""
+
+    namespace: str
+    name: str
+    port: int = 443
+
+
+def webhook_configurations(
+    policy: Policy, *, ca_bundle_pem: bytes, url: str | None = None, service: ServiceReference | None = None
+) -> list[_Json]:
+    """Make the mutating and the validating configuration for a policy.
+
+    Fairgate is reached at `url` (`https://HOST:PORT`, no path) or through `service`, exactly one of them. Raises
+    ValueError otherwise.
+    """
+    if (url is None) == (service is None):
+        raise ValueError("say how the API server reaches Fairgate: by url or by service, one of them")
+
+    def client(path: str) -> _Json:
+        where: _Json = {"caBundle": b64encode(ca_bundle_pem).decode()}
+        if service is not None:
+            reference = {"namespace": service.namespace, "name": service.name, "port": service.port, "path": path}
+            return {"service": reference, **where}
+        return {"url": f"{(url or '').rstrip('/')}{path}", **where}
+
+    selector = _namespace_selector(policy)
+    concerns_us = [{"name": "concerns-fairgate", "expression": concerns_expression(policy)}]
+    changes_ours = [{"name": "changes-fairgate-keys", "expression": guard_expression()}]
+    mutate = {
+        # Ignore: a pod that slips by unmutated is refused by the validating step with a silent retry, so failing here
+        # as well would buy nothing and turn a lost advice into an outage.
+        **_webhook(MUTATE_NAME, "CREATE", failure="Ignore", seconds=_MUTATE_SECONDS, conditions=concerns_us),
+        "clientConfig": client(MUTATE_PATH),
+        "namespaceSelector": selector,
+        "sideEffects": "None",
+        "reinvocationPolicy": "IfNeeded",
+    }
+    validate = {
+        # Fail: a hard limit is hard. The conditions keep pods that ask for no GPU out of our outages.
+        **_webhook(VALIDATE_NAME, "CREATE", failure="Fail", seconds=_VALIDATE_SECONDS, conditions=concerns_us),
+        "clientConfig": client(VALIDATE_PATH),
+        "namespaceSelector": selector,
+        "sideEffects": "NoneOnDryRun",
+    }
+    guard = {
+        # Fail: whoever may edit labels could otherwise wait for an outage to change the team that pays.
+        **_webhook(GUARD_NAME, "UPDATE", failure="Fail", seconds=_VALIDATE_SECONDS, conditions=changes_ours),
+        "clientConfig": client(VALIDATE_PATH),
+        "namespaceSelector": selector,
+        "sideEffects": "None",
+    }
+    return [
+        _configuration("MutatingWebhookConfiguration", _MUTATING, [mutate]),
+        _configuration("ValidatingWebhookConfiguration", _VALIDATING, [validate, guard]),
+    ]
+
+
+def concerns_expression(policy: Policy) -> str:
+    """Write in CEL: the pod asks for a resource that policy counts, or a pool's `match` selects it."""
+    names = ", ".join(_quoted(name) for name in sorted(policy.resources))
+    asks = " || ".join(
+        f"(has(c.resources.{side}) && c.resources.{side}.exists(k, k in [{names}]))" for side in ("limits", "requests")
+    )
+    containers = "(object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : []))"
+    concerns = [f"{containers}.exists(c, has(c.resources) && ({asks}))"] if names else []
+    concerns += [_selected(pool.match) for pool in policy.pools if pool.match is not None]
+    return " || ".join(concerns) or "false"
+
+
+def guard_expression() -> str:
+    """Write in CEL: one of our labels, or our annotation, is not what it was before the update."""
+    guarded = [("labels", key) for key in keys.GUARDED_LABELS] + [
+        ("annotations", key) for key in keys.GUARDED_ANNOTATIONS
+    ]
+    return " || ".join(f"{_value('object', at, key)} != {_value('oldObject', at, key)}" for at, key in guarded)
+
+
+def _value(root: str, at: str, key: str) -> str:
+    found = f"{root}.metadata.{at}"
+    return f"(has({found}) && {_quoted(key)} in {found} ? {found}[{_quoted(key)}] : {_quoted(_ABSENT)})"
+
+
+def _selected(selector: LabelSelector) -> str:
+    return "(" + (" && ".join(_label_condition(r) for r in selector.requirements) or "true") + ")"
+
+
+def _label_condition(requirement: Requirement) -> str:
+    labels, key = "object.metadata.labels", _quoted(requirement.key)
+    has_key = f"(has({labels}) && {key} in {labels})"
+    values = ", ".join(_quoted(value) for value in requirement.values)
+    match requirement.operator:
+        case Operator.IN:
+            return f"({has_key} && {labels}[{key}] in [{values}])"
+        case Operator.NOT_IN:
+            return f"!({has_key} && {labels}[{key}] in [{values}])"
+        case Operator.DOES_NOT_EXIST:
+            return f"!{has_key}"
+        case Operator.EXISTS | Operator.GT | Operator.LT:
+            return has_key  # a pod too many on the wire is judged there; one too few would pass unjudged
+
+
+def _quoted(text: str) -> str:
+    """Quote for CEL, whose strings know JSON's escapes."""
+    return json.dumps(text)
+
+
+def _namespace_selector(policy: Policy) -> _Json:
+    """Keep out the namespaces that must never wait for us; the watch counts the pods of exempt ones all the same."""
+    exact = {name for name in policy.exempt_namespaces if not _GLOB & set(name)}
+    return {"matchExpressions": [_not_in(sorted(exact | {keys.SYSTEM_NAMESPACE, keys.OWN_NAMESPACE}))]}
+
+
+def _not_in(names: Iterable[str]) -> _Json:
+    return {"key": keys.NAMESPACE_NAME, "operator": "NotIn", "values": list(names)}
+
+
+def _webhook(name: str, operation: str, *, failure: str, seconds: int, conditions: list[_Json]) -> _Json:
+    return {
+        "name": name,
+        "admissionReviewVersions": ["v1"],
+        "rules": [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": [operation],
+                "resources": ["pods"],
+                "scope": "Namespaced",
+            }
+        ],
+        "matchPolicy": "Equivalent",
+        "matchConditions": conditions,
+        "failurePolicy": failure,
+        "timeoutSeconds": seconds,
+    }
+
+
+def _configuration(kind: str, name: str, webhooks: list[_Json]) -> _Json:
+    return {
+        "apiVersion": keys.REGISTRATION_API,
+        "kind": kind,
+        "metadata": {"name": name, "labels": dict(_LABELS)},
+        "webhooks": webhooks,
+    }

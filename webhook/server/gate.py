@@ -1,0 +1,213 @@
+"""The gate: a review in, a decision made by the core, an answer out.
+
+Between reading the world, deciding and taking the result into the ledger nothing is awaited that could let another
+request in: on one event loop that is the lock, so concurrent requests never pass a limit together.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, assert_never
+
+from webhook.core.admission import admit
+from webhook.core.amount import format_gpus
+from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
+from webhook.core.guard import ProtectedKeys, guard
+from webhook.core.names import NodeName, Uid
+from webhook.core.pod import Pod, Requester, Resident
+from webhook.core.reason import Code, Reason, refusal_text
+from webhook.core.verification import verify
+from webhook.core.world import World
+from webhook.kube import keys, objects
+from webhook.kube.patch import operations
+from webhook.kube.pods import InvalidPod, to_pod
+from webhook.kube.pointer import Operation as Change
+from webhook.kube.review import Operation, Refusal, Review, Status, decode, encode_response
+from webhook.server.answer import Answer, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What an admitted pod takes: its charge, and the room on a node where one was chosen."""
+
+    pod: Resident
+    charge: Charge
+    node: NodeName | None
+
+
+class Ledger(Protocol):
+    """Keeps what is charged."""
+
+    async def commit(self, claim: Claim, *, deadline: float) -> Retry | None:
+        """Charge a pod by its UID, once however often it is asked; a Retry where a race was lost.
+
+        `deadline`, in the event loop's time, is when the caller stops listening: nothing is charged after it.
+        """
+        ...
+
+    def release(self, review: Review) -> None:
+        """Take in that a pod was deleted, where no watch would tell."""
+        ...
+
+
+class Gate:
+    """Answers admission reviews from one world; implements webhook.server.answer.Reviewer."""
+
+    def __init__(self, world: World, ledger: Ledger, *, trusted: frozenset[str], now_text: Callable[[], str]) -> None:
+        self.world = world
+        self._ledger = ledger
+        self._trusted = trusted
+        self._now_text = now_text
+
+    async def mutate(self, body: bytes, *, deadline: float) -> Answer:
+        """Advise on a pod that is being created: labels, decision and placement as a patch, or a refusal."""
+        del deadline  # advice is given at once
+        review = decode(body)
+        if review.operation is not Operation.CREATE or review.pod is None:
+            return self._answer(review, None, _NOT_A_CREATE)
+        pod = self._read(review, review.pod)
+        if not isinstance(pod, Pod):
+            return self._answer(review, None, pod)
+        decision = admit(pod, Requester(review.username), self.world)
+        if isinstance(decision, Admit):
+            patch = operations(review.pod, decision, now_text=self._now_text())
+            return self._answer(review, pod, decision, patch=patch)
+        return self._answer(review, pod, decision)
+
+    async def validate(self, body: bytes, *, deadline: float) -> Answer:
+        """Commit a pod that is being created, or guard our keys on one that is changed."""
+        review = decode(body)
+        match review.operation:
+            case Operation.CREATE if review.pod is not None:
+                return await self._commit(review, review.pod, deadline)
+            case Operation.UPDATE if review.pod is not None and review.old_pod is not None:
+                old, new = _protected(review.old_pod.metadata), _protected(review.pod.metadata)
+                return self._answer(review, None, guard(old, new, Requester(review.username), trusted=self._trusted))
+            case Operation.DELETE if not review.dry_run:
+                self._ledger.release(review)
+        return self._answer(review, None, _NOT_A_CREATE)
+
+    async def _commit(self, review: Review, found: objects.Pod, deadline: float) -> Answer:
+        pod = self._read(review, found)
+        if not isinstance(pod, Pod):
+            return self._answer(review, None, pod)
+        decision = verify(pod, Requester(review.username), self.world)
+        if isinstance(decision, Admit | NotApplicable) and decision.charge is not None and not review.dry_run:
+            claim = _claim(pod, decision, decision.charge)
+            lost = await self._ledger.commit(claim, deadline=deadline)
+            if lost is not None:
+                return self._answer(review, pod, lost)
+        return self._answer(review, pod, decision)
+
+    def _read(self, review: Review, found: objects.Pod) -> Pod | Deny | NotApplicable:
+        pod = to_pod(found, namespace=review.namespace, weights=self.world.policy.resources)
+        if isinstance(pod, InvalidPod):
+            return Deny(tuple(Reason(Code.INVALID_REQUEST, problem) for problem in pod.problems))
+        name = pod.name or review.name
+        uid = pod.uid or Uid(f"{review.namespace}/{name}" if name else review.uid)
+        return replace(pod, name=name, uid=uid) if (name, uid) != (pod.name, pod.uid) else pod
+
+    def _answer(self, review: Review, pod: Pod | None, decision: Decision, *, patch: Sequence[Change] = ()) -> Answer:
+        told = _tell(decision)
+        body = encode_response(
+            review.uid,
+            refusal=told.refusal,
+            patch=patch,
+            warnings=told.warnings,
+            audit_annotations=told.audit,
+        )
+        charge = told.charge
+        return Answer(
+            body,
+            Record(
+                operation=review.operation,
+                namespace=review.namespace,
+                name=review.name or (review.pod.metadata.generate_name if review.pod is not None else ""),
+                owner=f"{pod.owner.kind}/{pod.owner.name}" if pod is not None and pod.owner is not None else "",
+                uid=review.uid,
+                user=review.username,
+                dry_run=review.dry_run,
+                outcome=told.outcome,
+                code=told.code,
+                team=charge.team if charge is not None else "",
+                tier=charge.tier if charge is not None else "",
+                gpus=format_gpus(charge.gpus) if charge is not None else "",
+                nodes=told.nodes,
+                policy=self.world.policy.hash,
+                message=told.message,
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """One decision in the words of the answer, the log and the audit."""
+
+    outcome: str
+    code: Code
+    message: str
+    refusal: Refusal | None = None
+    charge: Charge | None = None
+    nodes: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def audit(self) -> dict[str, str]:
+        told = {"code": str(self.code)}
+        if self.charge is not None:
+            told |= {"team": self.charge.team, "tier": self.charge.tier, "gpus": format_gpus(self.charge.gpus)}
+        if self.nodes:
+            told["nodes"] = self.nodes
+        return told
+
+
+_NOT_A_CREATE = NotApplicable(Reason(Code.NOT_A_CREATE, "only creations are decided on"))
+
+
+def _tell(decision: Decision) -> _Told:
+    match decision:
+        case Admit():
+            return _Told(
+                "admit",
+                decision.reason.code,
+                decision.reason.text,
+                charge=decision.charge,
+                nodes=",".join(decision.steering.nodes),
+                warnings=tuple(warning.text for warning in decision.warnings),
+            )
+        case NotApplicable():
+            return _Told("skip", decision.reason.code, decision.reason.text, charge=decision.charge)
+        case Deny():
+            text = refusal_text(decision.reasons)
+            refusal = Refusal(Status.FORBIDDEN, text, decision.reasons)
+            return _Told("deny", decision.reasons[0].code, text, refusal=refusal)
+        case Retry():
+            text = f"{decision.reason.text} ({decision.reason.code})"
+            refusal = Refusal(Status.TOO_MANY_REQUESTS, text, (decision.reason,), decision.after_seconds)
+            return _Told("retry", decision.reason.code, text, refusal=refusal)
+        case _ as never:
+            assert_never(never)
+
+
+def _claim(pod: Pod, decision: Admit | NotApplicable, charge: Charge) -> Claim:
+    chosen = decision.steering.nodes if isinstance(decision, Admit) else ()
+    node = pod.node_name or (chosen[0] if chosen else None)
+    return Claim(
+        Resident(
+            uid=pod.uid,
+            namespace=pod.namespace,
+            name=pod.name,
+            demand=pod.demand,
+            node=pod.node_name,
+            owner=pod.owner,
+            team_label=pod.team_label,
+            tier_label=pod.tier_label,
+            user=charge.user,
+        ),
+        charge,
+        node,
+    )
+
+
+def _protected(metadata: objects.ObjectMeta) -> ProtectedKeys:
+    labels, annotations = metadata.labels or {}, metadata.annotations or {}
+    return ProtectedKeys(labels.get(keys.TEAM), labels.get(keys.TIER), annotations.get(keys.DECISION))
