@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from webhook.core.demand import Amounts
-from webhook.core.names import Namespace, NodeName, Uid
+from webhook.core.names import Namespace, NodeName, Uid, User
 from webhook.core.pod import Handling, Owner, Pod, Resident
 from webhook.kube import keys, objects
 from webhook.kube.constraints import read_placement
@@ -27,7 +27,7 @@ class InvalidPod:
 
 
 class _Mark(msgspec.Struct, frozen=True, gc=False):
-    user: str | None = None
+    user: User | None = None
 
 
 _mark_decoder: Final = msgspec.json.Decoder(_Mark)
@@ -151,7 +151,7 @@ def _shared(text: str | None) -> str | None:
     return None if text is None else intern(text)
 
 
-def _marked_user(mark: str | None) -> str | None:
+def _marked_user(mark: str | None) -> User | None:
     """Read back whom the pod was charged to, where the decision on it says so."""
     if mark is None or '"user"' not in mark:
         return None
