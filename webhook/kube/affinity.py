@@ -54,8 +54,12 @@ _FRAGMENTS: Final = _Fragments()
 
 
 def _weight(rank: int) -> int:
-    """Weigh the best node with 100, the most that the API takes, and each next one 10 less."""
-    return max(1, 100 - 10 * rank)
+    """Weigh the best node with 100, the most that the API takes, and the others so that they do not come near it.
+
+    kube-scheduler doubles this score and adds others to it, of which spreading a Deployment's pods alone can reach 200:
+    the first choice needs all the lead it can get.
+    """
+    return max(1, 10 - rank) if rank else 100
 
 
 _WEIGHED: Final = [b'{"weight":%d,"preference":{' % _weight(rank) for rank in range(10)]
@@ -150,11 +154,11 @@ def _preferred_operations(node_affinity: _Json, nodes: _Names) -> Iterator[Opera
 def _multiplied(written: list[_Json], pool_terms: _Terms, nodes: _Names) -> list[_Json]:
     """AND the pool's terms and the nodes into each of the user's terms.
 
-    Empty terms match no node and stay as they are. Where nothing would be left to match, the user's terms stay too:
+    Empty terms match no node and are left out. Where nothing would be left to match, the user's terms stay too:
     the decision does not fit this pod any more, and its own word comes first.
     """
-    variants = [(term, _in_pools(term, pool_terms)) for term in written]
-    room = _room(sum(_is_set(v) and _pinned(v) is None for _, group in variants for v in group))
+    variants = [(term, _in_pools(term, pool_terms)) for term in written if _is_set(term)]
+    room = _room(sum(_pinned(variant) is None for _, group in variants for variant in group))
     result: list[_Json] = []
     made: set[bytes] = set()
     for original, group in variants:
@@ -163,7 +167,7 @@ def _multiplied(written: list[_Json], pool_terms: _Terms, nodes: _Names) -> list
             if term is original or encoded not in made:
                 made.add(encoded)
                 result.append(term)
-    return result if any(map(_is_set, result)) else written
+    return result or written
 
 
 def _in_pools(term: _Json, pool_terms: _Terms) -> list[_Json]:
@@ -171,14 +175,14 @@ def _in_pools(term: _Json, pool_terms: _Terms) -> list[_Json]:
     written = term.get("matchExpressions") or []
     present = {_requirement(r) for r in written}
     missing = [[e for e in _expressions(pool) if _requirement(e) not in present] for pool in pool_terms]
-    if not _is_set(term) or not all(missing):
+    if not all(missing):
         return [term]
     return [{**term, "matchExpressions": [*written, *more]} for more in missing] or [term]
 
 
 def _on_nodes(term: _Json, nodes: _Names, room: int) -> list[_Json]:
     """AND each node's name into a copy of the term, without those that the term rules out by name."""
-    if not nodes or not _is_set(term):
+    if not nodes:
         return [term]
     pinned = _pinned(term)
     if pinned is not None:

@@ -40,7 +40,7 @@ def to_node(node: objects.Node) -> Node:
     )
 
 
-def to_namespace(namespace: objects.NamespaceObject) -> NamespaceFacts:
+def to_namespace(namespace: objects.Namespace) -> NamespaceFacts:
     """Translate a namespace."""
     metadata = namespace.metadata
     return NamespaceFacts(Namespace(metadata.name), metadata.labels or {}, metadata.annotations or {})

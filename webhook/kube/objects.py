@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from webhook.core.names import Namespace, NodeName, Uid
+from webhook.core import names
 from webhook.core.pod import NO_UID
 from webhook.kube.quantity import Quantity
 
@@ -39,8 +39,8 @@ class ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     name: str = ""
     generate_name: str = ""
-    namespace: Namespace = Namespace("")
-    uid: Uid = NO_UID
+    namespace: names.Namespace = names.Namespace("")
+    uid: names.Uid = NO_UID
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
@@ -75,7 +75,7 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     containers: list[Container]
     init_containers: list[Container] | None = None
     volumes: list[Volume] | None = None
-    node_name: NodeName = NodeName("")
+    node_name: names.NodeName = names.NodeName("")
     scheduler_name: str = ""
     priority_class_name: str = ""
     priority: int | None = None
@@ -149,7 +149,7 @@ class Node(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     status: NodeStatus | None = None
 
 
-class NamespaceObject(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class Namespace(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A namespace."""
 
     metadata: ObjectMeta

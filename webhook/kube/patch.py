@@ -21,7 +21,7 @@ from webhook.kube.pointer import Operation, add, escape, put
 
 
 class _Mark(msgspec.Struct, gc=False, omit_defaults=True):
-    """The decision annotation, without its time."""
+    """The decision annotation, without its time: core.mark's Mark, which reads it back; written here for speed."""
 
     demand: dict[str, str]
     gpus: str
@@ -92,17 +92,17 @@ def _write_mark(found: list[Operation], metadata: objects.ObjectMeta, admit: Adm
 
 
 def _mark(admit: Admit) -> str:
-    demand, steering = admit.demand, admit.steering
+    charge, steering = admit.charge, admit.steering
     mark = _Mark(
-        demand={name: str(amount) for name, amount in demand.devices},
-        gpus=format_gpus(demand.gpus),
+        demand={name: str(amount) for name, amount in admit.demand.devices},
+        gpus=format_gpus(charge.gpus),
         mode=steering.mode,
         nodes=steering.nodes,
         code=admit.reason.code,
         policy=admit.policy_hash,
         pool=steering.pool,
-        model=admit.charge.model,
-        user=admit.charge.user,
+        model=charge.model,
+        user=charge.user,
     )
     return _encoder.encode(mark)[:-1].decode()
 

@@ -1,14 +1,7 @@
 """JSON Patch operations and the JSON Pointers in them. No knowledge of any object."""
 
-from typing import TypedDict
-
-
-class Operation(TypedDict):
-    """One operation of a JSON Patch (RFC 6902)."""
-
-    op: str
-    path: str
-    value: object
+Operation = dict[str, object]
+"""One operation of a JSON Patch (RFC 6902): op, path, value."""
 
 
 def escape(key: str) -> str:

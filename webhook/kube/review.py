@@ -108,6 +108,7 @@ _T = TypeVar("_T")
 _R = TypeVar("_R", bound=_Envelope)
 _pod_decoder: Final = msgspec.json.Decoder(_PodReview)
 _foreign_decoder: Final = msgspec.json.Decoder(_ForeignReview)
+_head_decoder: Final = msgspec.json.Decoder(_Typed)
 _NOBODY: Final = _UserInfo()
 _NO_METADATA: Final = objects.ObjectMeta()
 
@@ -121,7 +122,8 @@ def decode(body: bytes) -> Review:
         review = _parse(_pod_decoder, body)
     except msgspec.ValidationError as error:
         raise _explain(body, error) from error
-    request = _checked(review, review.request)
+    _check_is_review(review)
+    request = _checked(review.request)
     operation, pod, old_pod = request.operation, request.object, request.old_object
     if pod is not None:
         _check_is_pod(pod)
@@ -167,8 +169,8 @@ def _parse(decoder: "msgspec.json.Decoder[_T]", body: bytes) -> _T:
 def _explain(body: bytes, error: msgspec.ValidationError) -> ReviewError:
     """Find the most telling cause: a review of something else fails somewhere in its object first."""
     try:
-        review = _parse(_foreign_decoder, body)
-        request = _checked(review, review.request)
+        _check_is_review(_parse(_head_decoder, body))
+        request = _checked(_parse(_foreign_decoder, body).request)
         if request.object is not None:
             _check_is_pod(request.object)
     except ReviewError as better:
@@ -178,10 +180,13 @@ def _explain(body: bytes, error: msgspec.ValidationError) -> ReviewError:
     return ReviewError(f"not a valid AdmissionReview of a pod: {objects.describe(error)}")
 
 
-def _checked(review: _Typed, request: _R | None) -> _R:
+def _check_is_review(review: _Typed) -> None:
     if review.api_version != keys.ADMISSION_API or review.kind != "AdmissionReview":
         got = f"{review.api_version or 'no apiVersion'} {review.kind or 'no kind'}"
         raise ReviewError(f"expected {keys.ADMISSION_API} AdmissionReview, got {got}")
+
+
+def _checked(request: _R | None) -> _R:
     if request is None:
         raise ReviewError("request is missing: only reviews that ask something can be answered")
     if not request.uid:

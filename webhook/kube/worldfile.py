@@ -4,10 +4,10 @@ Reads YAML (several documents too) or JSON; each document is a v1 List or a sing
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import yaml
@@ -15,7 +15,10 @@ import yaml
 from webhook.core.demand import Amounts
 from webhook.core.node import Node
 from webhook.core.pod import NamespaceFacts, PriorityTriple, Resident
-from webhook.kube import keys, nodes, objects, pods
+from webhook.core.world import World
+from webhook.kube import keys, objects
+from webhook.kube.nodes import to_namespace, to_node, to_priority
+from webhook.kube.pods import to_resident
 
 MOST_PROBLEMS: Final = 20
 """A file that is wrong throughout need not say so 50,000 times."""
@@ -36,9 +39,21 @@ class WorldFile:
     """What a file holds. Pods that take nothing (ended, or without GPUs and without a node) are left out."""
 
     nodes: tuple[Node, ...] = ()
-    residents: tuple[Resident, ...] = ()
+    pods: tuple[Resident, ...] = ()
     namespaces: tuple[NamespaceFacts, ...] = ()
-    priorities: tuple[PriorityTriple, ...] = ()
+    priority_classes: tuple[PriorityTriple, ...] = ()
+
+    def fill(self, world: World) -> None:
+        """Put all of it into a world: namespaces first, since the pods are charged to the teams that own them."""
+        for namespace in self.namespaces:
+            world.set_namespace(namespace)
+        for priority_class in self.priority_classes:
+            world.set_priority_class(priority_class)
+        for node in self.nodes:
+            world.set_node(node)
+        for pod in self.pods:
+            world.set_pod(pod)
+        world.arrange()
 
 
 class _Head(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -51,7 +66,7 @@ class _Head(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 _head_decoder: Final = msgspec.json.Decoder(_Head)
 _node_decoder: Final = msgspec.json.Decoder(objects.Node)
 _pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
-_namespace_decoder: Final = msgspec.json.Decoder(objects.NamespaceObject)
+_namespace_decoder: Final = msgspec.json.Decoder(objects.Namespace)
 _priority_decoder: Final = msgspec.json.Decoder(objects.PriorityClass)
 
 _KINDS: Final = {
@@ -68,50 +83,55 @@ class _Found:
 
     weights: Amounts
     nodes: list[Node] = field(default_factory=list)
-    residents: list[Resident] = field(default_factory=list)
+    pods: list[Resident] = field(default_factory=list)
     namespaces: list[NamespaceFacts] = field(default_factory=list)
-    priorities: list[PriorityTriple] = field(default_factory=list)
+    priority_classes: list[PriorityTriple] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def keep(self, kind: str, raw: msgspec.Raw | bytes) -> None:
         """Translate one object. Raises ValueError or MsgspecError where it cannot be."""
         match kind:
             case "Node":
-                self.nodes.append(nodes.to_node(_node_decoder.decode(raw)))
+                self.nodes.append(to_node(_node_decoder.decode(raw)))
             case "Pod":
-                resident = pods.to_resident(_pod_decoder.decode(raw), self.weights)
+                resident = to_resident(_pod_decoder.decode(raw), self.weights)
                 if resident is not None:
-                    self.residents.append(resident)
+                    self.pods.append(resident)
             case "Namespace":
-                self.namespaces.append(nodes.to_namespace(_namespace_decoder.decode(raw)))
+                self.namespaces.append(to_namespace(_namespace_decoder.decode(raw)))
             case _:
-                self.priorities.append(nodes.to_priority(_priority_decoder.decode(raw)))
+                self.priority_classes.append(to_priority(_priority_decoder.decode(raw)))
 
 
-def read_world(path: Path, *, weights: Amounts) -> WorldFile:
+def read_world(path: str | Path, weights: Amounts) -> WorldFile:
     """Read a world file; `weights` maps each GPU resource to the GPU units of one piece.
 
     Raises WorldFileError with every problem (the first twenty) of a file that is not one.
     """
     try:
-        content = path.read_bytes()
+        content = Path(path).read_bytes()
     except OSError as error:
         raise WorldFileError((f"{path}: cannot be read: {error.strerror or error}",)) from error
+    return parse_world(content, weights, name=str(path))
+
+
+def parse_world(content: bytes | str, weights: Amounts, *, name: str) -> WorldFile:
+    """Read a world from text that was read before; `name` is what its problems call it. Raises like read_world."""
     found = _Found(weights)
-    documents = list(_documents(content, path))
+    documents = list(_documents(content.encode() if isinstance(content, str) else content, name))
     if not documents:
-        raise WorldFileError((f"{path}: is empty; expected what `kubectl get nodes,pods -A -o yaml` prints",))
+        raise WorldFileError((f"{name}: is empty; expected what `kubectl get nodes,pods -A -o yaml` prints",))
     for number, document in enumerate(documents, start=1):
-        _read_document(document, str(path) if len(documents) == 1 else f"{path}: document {number}", found)
-    found.problems.extend(_duplicates(found, path))
+        _read_document(document, name if len(documents) == 1 else f"{name}: document {number}", found)
+    found.problems.extend(_duplicates(found, name))
     if found.problems:
         more = len(found.problems) - MOST_PROBLEMS
-        told = found.problems[:MOST_PROBLEMS] + ([f"{path}: and {more} more problems"] if more > 0 else [])
+        told = found.problems[:MOST_PROBLEMS] + ([f"{name}: and {more} more problems"] if more > 0 else [])
         raise WorldFileError(tuple(told))
-    return WorldFile(tuple(found.nodes), tuple(found.residents), tuple(found.namespaces), tuple(found.priorities))
+    return WorldFile(tuple(found.nodes), tuple(found.pods), tuple(found.namespaces), tuple(found.priority_classes))
 
 
-def _documents(content: bytes, path: Path) -> Iterator[bytes]:
+def _documents(content: bytes, name: str) -> Iterator[bytes]:
     """Yield each document as JSON: what is JSON already goes to the decoder without a detour."""
     if content.lstrip()[:1] == b"{":
         yield content
@@ -122,7 +142,7 @@ def _documents(content: bytes, path: Path) -> Iterator[bytes]:
                 yield msgspec.json.encode(document)
     except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
         text = " ".join(str(error).split())
-        raise WorldFileError((f"{path}: not valid YAML: {text}",)) from error
+        raise WorldFileError((f"{name}: not valid YAML: {text}",)) from error
 
 
 def _read_document(document: bytes, where: str, found: _Found) -> None:
@@ -160,14 +180,14 @@ def _read_object(raw: msgspec.Raw | bytes, head: _Head, where: str, found: _Foun
         found.problems.append(f"{where} ({head.kind} {name}): {objects.describe(error)}")
 
 
-def _duplicates(found: _Found, path: Path) -> Iterator[str]:
-    named: Mapping[str, tuple[list[Any], Callable[[Any], str]]] = {
-        "Node": (found.nodes, lambda node: node.name),
-        "Pod": (found.residents, lambda pod: f"{pod.namespace}/{pod.name}"),
-        "Namespace": (found.namespaces, lambda namespace: namespace.name),
-        "PriorityClass": (found.priorities, lambda priority: priority.name),
+def _duplicates(found: _Found, where: str) -> Iterator[str]:
+    named: dict[str, list[str]] = {
+        "Node": [str(node.name) for node in found.nodes],
+        "Pod": [f"{pod.namespace}/{pod.name}" for pod in found.pods],
+        "Namespace": [str(namespace.name) for namespace in found.namespaces],
+        "PriorityClass": [priority_class.name for priority_class in found.priority_classes],
     }
-    for kind, (items, name_of) in named.items():
-        for name, times in Counter(map(name_of, items)).items():
+    for kind, names in named.items():
+        for name, times in Counter(names).items():
             if times > 1:
-                yield f"{path}: {kind} {name} is there {times} times; keep one"
+                yield f"{where}: {kind} {name} is there {times} times; keep one"

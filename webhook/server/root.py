@@ -138,18 +138,9 @@ def _report_certificate(outcome: Outcome, logs: Logs) -> None:
 
 def _read_world_file(path: Path, world: World) -> None:
     try:
-        found = read_world(path, weights=world.policy.resources)
+        read_world(path, world.policy.resources).fill(world)
     except WorldFileError as exc:
         raise StartupError(str(exc)) from exc
-    for facts in found.namespaces:
-        world.set_namespace(facts)
-    for triple in found.priorities:
-        world.set_priority_class(triple)
-    for node in found.nodes:
-        world.set_node(node)
-    for pod in found.residents:
-        world.set_pod(pod)
-    world.arrange()
 
 
 def _feed(connection: ApiConnection, world: World) -> Feed:
@@ -157,7 +148,7 @@ def _feed(connection: ApiConnection, world: World) -> Feed:
         connection,
         (
             node_kind(world, objects.Node, to_node),
-            namespace_kind(world, objects.NamespaceObject, to_namespace),
+            namespace_kind(world, objects.Namespace, to_namespace),
             priority_class_kind(world, objects.PriorityClass, to_priority),
             pod_kind(world, objects.Pod, lambda pod: to_resident(pod, world.policy.resources)),
         ),

@@ -1,0 +1,31 @@
+"""One decision to write down, with defaults."""
+
+import pytest
+from hypothesis import settings
+
+from tests import builders as b
+from webhook.core.amount import ONE_GPU
+from webhook.core.decision import Admit, Charge, Steering
+from webhook.core.policy import Mode
+from webhook.core.reason import Code, Reason
+from webhook.core.tier import Tier
+
+# a shared machine stalls for longer than any deadline that would still tell something
+settings.register_profile("kube", deadline=None)
+settings.load_profile("kube")
+
+
+def admit_of(steering=None, *, team="vision", tier=Tier.GUARANTEED, gpus=2, **fields):
+    return Admit(
+        charge=Charge(team, tier, gpus * ONE_GPU, user="alice@example.com"),
+        demand=b.demand(gpus),
+        steering=steering or Steering(Mode.AUTO, ("node-1", "node-2")),
+        reason=Reason(Code.WITHIN_SHARE, "inside the share"),
+        policy_hash="5eed",
+        **fields,
+    )
+
+
+@pytest.fixture(scope="session")
+def make_admit():
+    return admit_of
