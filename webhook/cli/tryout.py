@@ -139,9 +139,7 @@ def _tell_decision(pod: dict[str, Any], advice: dict[str, Any]) -> None:
     how = {"auto": "the first is bound, the others are the way out", "prefer": "as a preference"}
     mode = how.get(decision["mode"], decision["mode"])
     click.echo(f"  admitted: {labels['fairgate.dev/tier']} ({decision['code']}) for team {labels['fairgate.dev/team']}")
-    click.echo(
-        f"  placed:   {', '.join(decision['nodes']) or 'no node has room now'} ({firm.get(decision['mode'], decision['mode'])})"
-    )
+    click.echo(f"  placed:   {', '.join(decision['nodes']) or 'no node has room now'} ({mode})")
     operations = json.loads(base64.b64decode(advice["patch"]))
     click.echo(f"  patched:  {', '.join(operation['path'].replace('~1', '/') for operation in operations)}")
 
