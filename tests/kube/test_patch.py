@@ -112,7 +112,7 @@ def _steer(spec, steering):
     nodes = dict(affinity_.get("nodeAffinity") or {})
     written = None if nodes.get(REQUIRED) is None else nodes[REQUIRED].get("nodeSelectorTerms") or []
     terms = _terms([{}] if written is None else [t for t in written if t], steering.pool_terms, required)
-    if any(terms):
+    if any(terms) and (steering.pool_terms or required):
         nodes[REQUIRED] = {"nodeSelectorTerms": terms}
     weighed = [
         {"weight": max(1, 100 - 10 * rank), "preference": {"matchFields": [named(node)]}}
@@ -121,7 +121,7 @@ def _steer(spec, steering):
     if weighed:
         there = nodes.get(PREFERRED) or []
         nodes[PREFERRED] = there + [term for term in weighed if term not in there]
-    if any(terms) or weighed:
+    if nodes != (affinity_.get("nodeAffinity") or {}):
         spec["affinity"] = affinity_ | {"nodeAffinity": nodes}
 
 
@@ -143,7 +143,7 @@ def _terms(terms, pools, nodes):
                 continue
             if not names:
                 result["matchFields"] = [*fields, named(node)]
-        if result not in made or result == term and made.count(term) < terms.count(term):
+        if result not in made or (result == term and made.count(term) < terms.count(term)):
             made.append(result)
     return made
 

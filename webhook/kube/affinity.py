@@ -123,6 +123,8 @@ def _fresh_preferences(nodes: _Names) -> msgspec.Raw:
 
 
 def _required_operations(node_affinity: _Json, pool_terms: _Terms, nodes: _Names) -> Iterator[Operation]:
+    if not pool_terms and not nodes:
+        return
     present = node_affinity.get(_REQUIRED)
     if present is None:
         fresh = _fresh_terms(pool_terms, nodes)
