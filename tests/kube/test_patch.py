@@ -115,7 +115,7 @@ def _steer(spec, steering):
     if any(terms) and (steering.pool_terms or required):
         nodes[REQUIRED] = {"nodeSelectorTerms": terms}
     weighed = [
-        {"weight": max(1, 100 - 10 * rank), "preference": {"matchFields": [named(node)]}}
+        {"weight": 100 if rank == 0 else max(1, 10 - rank), "preference": {"matchFields": [named(node)]}}
         for rank, node in enumerate(preferred)
     ]
     if weighed:
@@ -328,7 +328,7 @@ def test_a_bare_pod_gets_everything():
         },
         PREFERRED: [
             {"weight": 100, "preference": {"matchFields": [named("node-1")]}},
-            {"weight": 90, "preference": {"matchFields": [named("node-2")]}},
+            {"weight": 9, "preference": {"matchFields": [named("node-2")]}},
         ],
     }
     assert (pod["spec"]["priorityClassName"], pod["spec"]["priority"], pod["spec"]["preemptionPolicy"]) == (
@@ -403,9 +403,9 @@ def test_several_pools_without_a_node_are_alternatives():
 @pytest.mark.parametrize(
     ("mode", "required", "preferred"),
     [
-        (Mode.AUTO, ["node-1", "node-2"], [100, 90]),
+        (Mode.AUTO, ["node-1", "node-2"], [100, 9]),
         (Mode.REQUIRE, ["node-1"], []),
-        (Mode.PREFER, [], [100, 90]),
+        (Mode.PREFER, [], [100, 9]),
         (Mode.OFF, [], []),
     ],
 )
@@ -421,7 +421,7 @@ def test_weights_fall_by_rank_and_never_below_one():
     nodes = tuple(f"node-{i}" for i in range(13))
     pod = patched(b.pod(), admit_of(Steering(Mode.PREFER, nodes)))
     weights = [term["weight"] for term in node_affinity(pod)[PREFERRED]]
-    assert weights == [100, 90, 80, 70, 60, 50, 40, 30, 20, 10, 1, 1, 1]
+    assert weights == [100, 9, 8, 7, 6, 5, 4, 3, 2, 1, 1, 1, 1]
 
 
 def test_terms_are_not_multiplied_beyond_what_an_object_can_hold():

@@ -54,8 +54,12 @@ _FRAGMENTS: Final = _Fragments()
 
 
 def _weight(rank: int) -> int:
-    """Weigh the best node with 100, the most that the API takes, and each next one 10 less."""
-    return max(1, 100 - 10 * rank)
+    """Weigh the best node with 100, the most that the API takes, and the others so that they do not come near it.
+
+    kube-scheduler doubles this score and adds others to it, of which spreading a Deployment's pods alone can reach 200:
+    the first choice needs all the lead it can get.
+    """
+    return max(1, 10 - rank) if rank else 100
 
 
 _WEIGHED: Final = [b'{"weight":%d,"preference":{' % _weight(rank) for rank in range(10)]

@@ -4,7 +4,7 @@ Between reading the world, deciding and taking the result into the ledger nothin
 request in: on one event loop that is the lock, so concurrent requests never pass a limit together.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
 
@@ -12,7 +12,7 @@ from webhook.core.admission import admit
 from webhook.core.amount import format_gpus
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.guard import ProtectedKeys, guard
-from webhook.core.names import NodeName
+from webhook.core.names import NodeName, Uid
 from webhook.core.pod import Pod, Requester, Resident
 from webhook.core.reason import Code, Reason, refusal_text
 from webhook.core.verification import verify
@@ -20,6 +20,7 @@ from webhook.core.world import World
 from webhook.kube import keys, objects
 from webhook.kube.patch import operations
 from webhook.kube.pods import InvalidPod, to_pod
+from webhook.kube.pointer import Operation as Change
 from webhook.kube.review import Operation, Refusal, Review, Status, decode, encode_response
 from webhook.server.answer import Answer, Record
 
@@ -101,16 +102,16 @@ class Gate:
         pod = to_pod(found, namespace=review.namespace, weights=self.world.policy.resources)
         if isinstance(pod, InvalidPod):
             return Deny(tuple(Reason(Code.INVALID_REQUEST, problem) for problem in pod.problems))
-        return pod if pod.name else replace(pod, name=review.name)
+        name = pod.name or review.name
+        uid = pod.uid or Uid(f"{review.namespace}/{name}" if name else review.uid)
+        return replace(pod, name=name, uid=uid) if (name, uid) != (pod.name, pod.uid) else pod
 
-    def _answer(
-        self, review: Review, pod: Pod | None, decision: Decision, *, patch: list[dict[str, object]] | None = None
-    ) -> Answer:
+    def _answer(self, review: Review, pod: Pod | None, decision: Decision, *, patch: Sequence[Change] = ()) -> Answer:
         told = _tell(decision)
         body = encode_response(
             review.uid,
             refusal=told.refusal,
-            patch=patch or (),
+            patch=patch,
             warnings=told.warnings,
             audit_annotations=told.audit,
         )

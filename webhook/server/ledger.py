@@ -35,7 +35,7 @@ class MemoryLedger:
         return None
 
     def release(self, review: Review) -> None:
-        """Free what a deleted pod held, in embedded mode; with a cluster the watch tells, since a DELETE may yet fail."""
+        """Free what a deleted pod held, in embedded mode; with a cluster the watch tells: a DELETE may yet fail."""
         if self.is_embedded and review.old_pod is not None:
             metadata = review.old_pod.metadata
             self.world.remove_pod(Uid(metadata.uid or f"{review.namespace}/{metadata.name}"))

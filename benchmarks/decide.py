@@ -1,0 +1,199 @@
+"""Time of one decision, bytes in to bytes out, and of placement with reservation alone, by number of nodes.
+
+The decision is a whole call of /mutate without network and event loop: decode, translate, judge, place, patch, encode.
+It stands next to `json.loads` of the same 9.5 KB body, taken in turn with it in the same run, because machines differ
+and drift. Ten pods run on each node; before each decision one pod ends and another comes, so that no answer is
+remembered from the last.
+"""
+
+import argparse
+import gc
+import json
+import platform
+import random
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tests.builders import realistic_review
+from webhook.core.amount import ONE_GPU
+from webhook.core.decision import Charge
+from webhook.core.demand import Demand, demand_of
+from webhook.core.names import CPU, MEMORY, PODS, Namespace, NodeName, PoolName, ResourceName, TeamName, Uid
+from webhook.core.node import Node
+from webhook.core.placement import best_nodes
+from webhook.core.pod import Resident
+from webhook.core.policy import BUILT_IN_RESOURCES, PlacementRules, Policy, Pool, Share, Team
+from webhook.core.selector import NO_CONSTRAINTS
+from webhook.core.tier import Tier
+from webhook.core.world import World
+from webhook.server.gate import Gate
+from webhook.server.ledger import MemoryLedger
+
+GPU = ResourceName("nvidia.com/gpu")
+GIB = 1 << 30
+SHAPES = [(1, 6000, 48), (1, 4000, 16), (2, 12_000, 96), (4, 24_000, 192), (8, 48_000, 384)]
+POD_ON_NODE = (0, 1000, 4)  # most of a node's ten pods are small services; the GPUs are what is fought for
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Nanoseconds of many single calls."""
+
+    samples: list[int]
+
+    @property
+    def p50(self) -> float:
+        return statistics.median(self.samples) / 1000
+
+    @property
+    def p99(self) -> float:
+        return statistics.quantiles(self.samples, n=100)[98] / 1000
+
+
+def shape(gpus: int, cpu: int, memory_gib: int) -> Demand:
+    return demand_of({GPU: gpus, CPU: cpu, MEMORY: memory_gib * GIB, PODS: 1}, BUILT_IN_RESOURCES)
+
+
+def policy() -> Policy:
+    teams = tuple(
+        Team(TeamName(name), (name,), gpus=Share(200_000 * ONE_GPU, 400_000 * ONE_GPU)) for name in ("vision", "nlp")
+    )
+    return Policy(teams, pools=(Pool(PoolName("gpu")),), placement=PlacementRules(keep_whole=1), hash="benchmark")
+
+
+def crowded_world(nodes: int, rng: random.Random) -> World:
+    """Nodes of eight GPUs, ten pods on each, about seventy percent of the GPUs taken."""
+    world = World(policy())
+    numbers = iter(range(10**9))
+
+    def put(node: str, taken: Demand) -> None:
+        uid = Uid(f"r{next(numbers)}")
+        world.set_pod(Resident(uid, Namespace("nlp"), uid, taken, NodeName(node), None, "nlp", Tier.GUARANTEED))
+
+    for i in range(nodes):
+        name = f"node-{i:05}"
+        world.set_node(Node(NodeName(name), {CPU: 96_000, MEMORY: 768 * GIB, GPU: 8, PODS: 110}))
+        free = 8
+        for _ in range(10):
+            wanted = (
+                shape(
+                    *rng.choice(SHAPES[:3]),
+                )
+                if free and rng.random() < 0.6
+                else shape(*POD_ON_NODE)
+            )
+            gpus = wanted.gpus // ONE_GPU
+            wanted = wanted if gpus <= free else shape(*POD_ON_NODE)
+            free -= wanted.gpus // ONE_GPU
+            put(name, wanted)
+    world.arrange()
+    return world
+
+
+def one_call(gate: Gate, body: bytes) -> bytes:
+    """Run a coroutine that never waits, without an event loop."""
+    call = gate.mutate(body, deadline=1e9)
+    try:
+        call.send(None)
+    except StopIteration as done:
+        return done.value.body
+    raise RuntimeError("the mutating step waited for something")
+
+
+def timed(call: Callable[[], object]) -> int:
+    before = time.perf_counter_ns()
+    call()
+    return time.perf_counter_ns() - before
+
+
+def churn(world: World, rng: random.Random, uids: list[Uid], count: int) -> None:
+    """Let one assumed pod end and another come, outside the measured time."""
+    if len(uids) > 200:
+        world.remove_pod(uids.pop(rng.randrange(len(uids))))
+    wanted = shape(*rng.choice(SHAPES))
+    nodes = best_nodes(world.fleet, wanted, world.fleet.matching(NO_CONSTRAINTS), count=1)
+    if nodes:
+        uid = Uid(f"c{count}")
+        pod = Resident(uid, Namespace("vision"), uid, wanted, None, None, "vision", Tier.GUARANTEED)
+        world.assume(pod, Charge(TeamName("vision"), Tier.GUARANTEED, wanted.gpus), node=nodes[0], forget_at=None)
+        uids.append(uid)
+
+
+def decisions(nodes: int, *, calls: int, seed: int) -> tuple[Spread, Spread]:
+    """Time whole decisions and json.loads of the same bodies in turn."""
+    rng = random.Random(seed)
+    world = crowded_world(nodes, rng)
+    ledger = MemoryLedger(world, time.monotonic, is_embedded=True)
+    gate = Gate(world, ledger, trusted=frozenset(), now_text=lambda: "2026-01-01T00:00:00Z")
+    bodies = [realistic_review(gpus=rng.choice((1, 2, 4)), index=i) for i in range(64)]
+    uids: list[Uid] = []
+    decided, loaded = [], []
+    gc.collect()
+    gc.freeze()
+    for i in range(calls + 500):
+        churn(world, rng, uids, i)
+        body = bodies[i % len(bodies)]
+        pair = (timed(lambda: one_call(gate, body)), timed(lambda: json.loads(body)))  # noqa: B023 - called at once
+        if i >= 500:
+            decided.append(pair[0])
+            loaded.append(pair[1])
+    assert b'"patch"' in one_call(gate, bodies[0]), "the benchmark must measure admitted pods"
+    gc.unfreeze()
+    return Spread(decided), Spread(loaded)
+
+
+def placements(nodes: int, *, calls: int, seed: int) -> Spread:
+    """Time the choice of eight nodes and the reservation on the first, over a mix of shapes."""
+    rng = random.Random(seed)
+    fleet = crowded_world(nodes, rng).fleet
+    shapes = [shape(*each) for each in SHAPES]
+    placed: list[tuple[NodeName, Demand]] = []
+    samples = []
+
+    def place(wanted: Demand) -> None:
+        found = best_nodes(fleet, wanted, fleet.matching(NO_CONSTRAINTS), count=8, keep_whole=1)
+        if found:
+            fleet.take(found[0], wanted)
+            placed.append((found[0], wanted))
+
+    gc.collect()
+    gc.freeze()
+    for i in range(calls + 500):
+        if len(placed) > 200:
+            node, held = placed.pop(rng.randrange(len(placed)))
+            fleet.take(node, held, sign=-1)
+        wanted = rng.choices(shapes, weights=(4, 4, 2, 1, 1))[0]
+        taken = timed(lambda: place(wanted))  # noqa: B023 - called at once
+        if i >= 500:
+            samples.append(taken)
+    gc.unfreeze()
+    return Spread(samples)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    print(f"{datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, {platform.machine()}, ")
+    print(f"body {len(realistic_review())} bytes, {options.calls} calls, microseconds\n")
+    print("| nodes | decision p50 | p99 | json.loads p50 | p99 | ratio p50 |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for nodes in (100, 1000, 5000):
+        decided, loaded = decisions(nodes, calls=options.calls, seed=options.seed)
+        ratio = decided.p50 / loaded.p50
+        times = f"{decided.p50:.1f} | {decided.p99:.1f} | {loaded.p50:.1f} | {loaded.p99:.1f}"
+        print(f"| {nodes:,} | {times} | {ratio:.2f} |", flush=True)
+    print("\n| nodes | placement with reservation p50 | p99 |\n| --- | --- | --- |")
+    base = 0.0
+    for nodes in (1000, 5000, 20_000):
+        spread = placements(nodes, calls=options.calls, seed=options.seed)
+        base = base or spread.p50
+        print(f"| {nodes:,} | {spread.p50:.1f} ({spread.p50 / base:.2f} x) | {spread.p99:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Reads PEM files into what a TLS server needs, and says what is wrong with them. Pure."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
+
+from certs.authority import Authority
+
+
+class CertificateError(Exception):
+    """Certificates that cannot be used; the text says which file, why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A serving certificate with the key that belongs to it.
+
+    `pem` holds the chain and the key in one piece: loaded from one file, they can never be of different ages.
+    """
+
+    certificate: x509.Certificate
+    pem: bytes
+
+
+def read_pair(certificate_pem: bytes, key_pem: bytes) -> Pair:
+    """Parse tls.crt (leaf first, intermediates after it) and tls.key, and check that they belong together."""
+    chain = read_certificates(certificate_pem, name="tls.crt")
+    key = _read_private_key(key_pem, name="tls.key")
+    if _spki(key.public_key()) != _spki(chain[0].public_key()):
+        raise CertificateError("tls.key does not belong to tls.crt: their public keys differ")
+    return Pair(certificate=chain[0], pem=certificate_pem.rstrip() + b"\n" + key_pem)
+
+
+def read_certificates(pem: bytes, *, name: str) -> list[x509.Certificate]:
+    """Parse a PEM file of one or more certificates."""
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError as exc:
+        raise CertificateError(f"{name} holds no readable PEM certificate: {exc}") from exc
+
+
+def read_authority(certificate_pem: bytes, key_pem: bytes) -> Authority:
+    """Parse ca.crt and ca.key, and check that they belong together."""
+    certificate = read_certificates(certificate_pem, name="ca.crt")[0]
+    key = read_ec_key(key_pem, name="ca.key")
+    if _spki(key.public_key()) != _spki(certificate.public_key()):
+        raise CertificateError("ca.key does not belong to ca.crt: their public keys differ")
+    return Authority(certificate=certificate, key=key)
+
+
+def read_ec_key(pem: bytes, *, name: str) -> ec.EllipticCurvePrivateKey:
+    """Parse an ECDSA private key: the only kind that Fairgate issues from."""
+    key = _read_private_key(pem, name=name)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise CertificateError(f"{name} is not an ECDSA key; Fairgate renews certificates with ECDSA keys only")
+    return key
+
+
+def why_unusable(certificate: x509.Certificate, now: datetime, *, name: str) -> str | None:
+    """Say why a certificate cannot serve at this moment."""
+    if now >= certificate.not_valid_after_utc:
+        return f"{name} expired at {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+    if now < certificate.not_valid_before_utc:
+        return f"{name} is not valid before {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
+    return None
+
+
+def is_issued_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
+    """Tell whether the CA signed this certificate itself, with no intermediate between them."""
+    try:
+        certificate.verify_directly_issued_by(ca)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def key_to_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """Write a private key as unencrypted PKCS #8."""
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def certificate_to_pem(certificate: x509.Certificate) -> bytes:
+    """Write a certificate as PEM."""
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _read_private_key(pem: bytes, *, name: str) -> PrivateKeyTypes:
+    try:
+        return serialization.load_pem_private_key(pem, password=None)
+    except TypeError as exc:
+        raise CertificateError(f"{name} is encrypted with a passphrase; a server needs it in the clear") from exc
+    except (ValueError, UnsupportedAlgorithm) as exc:
+        raise CertificateError(f"{name} holds no readable PEM private key") from exc
+
+
+def _spki(key: PublicKeyTypes) -> bytes:
+    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)

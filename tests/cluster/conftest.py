@@ -1,0 +1,27 @@
+import asyncio
+
+import pytest
+
+from tests.cluster.book import write_kubeconfig
+from tests.cluster.fake_api import FakeApi
+from webhook.cluster.client import connect
+
+
+@pytest.fixture(autouse=True)
+async def no_leftover_tasks():
+    before = asyncio.all_tasks()
+    yield
+    await asyncio.sleep(0)
+    assert {task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()} == set()
+
+
+@pytest.fixture
+async def api():
+    async with FakeApi().serving() as server:
+        yield server
+
+
+@pytest.fixture
+async def connection(api, tmp_path):
+    async with await connect(write_kubeconfig(tmp_path / "kubeconfig", api.url)) as opened:
+        yield opened

@@ -1,0 +1,299 @@
+"""A small API server over real HTTP: snapshots in pages, watches from history, bookmarks, and faults on demand."""
+
+import asyncio
+import contextlib
+import json
+import ssl
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+
+Obj = dict[str, Any]
+GONE = "The resourceVersion is too old"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Refuse with this HTTP status."""
+
+    status: int
+    retry_after: str = ""
+
+
+@dataclass(frozen=True)
+class Body:
+    """Answer 200 with these bytes, whatever was asked."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Slow:
+    """Wait before answering properly."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ErrorEvent:
+    """End the watch with an ERROR event."""
+
+    code: int
+
+
+@dataclass(frozen=True)
+class CutMidLine:
+    """Send half of the next line, then drop the connection."""
+
+
+@dataclass(frozen=True)
+class Silent:
+    """Keep the connection, and say nothing on it ever again."""
+
+
+@dataclass(frozen=True)
+class End:
+    """End the watch politely."""
+
+
+@dataclass(frozen=True)
+class Brief:
+    """End the watch politely after a bookmark with a new version."""
+
+
+Fault = Answer | Body | Slow | ErrorEvent | CutMidLine | Silent | End | Brief
+
+
+@dataclass(frozen=True)
+class Change:
+    version: int
+    path: str
+    before: Obj | None
+    after: Obj | None
+
+
+@dataclass(frozen=True)
+class Asked:
+    verb: str
+    path: str
+    query: dict[str, str]
+    authorization: str
+
+
+@dataclass
+class FakeApi:
+    """The server and its truth. Requests of a verb meet its `faults` once each, in order, and `always` every time."""
+
+    bookmark_seconds: float = 0.03
+    tokens: set[str] = field(default_factory=lambda: {"good"})
+    faults: dict[str, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))
+    always: dict[str, Fault] = field(default_factory=dict)
+    missing: set[str] = field(default_factory=set)
+    asked: list[Asked] = field(default_factory=list)
+    watchers: list[asyncio.Queue[Change | Fault]] = field(default_factory=list)
+    objects: dict[str, dict[str, Obj]] = field(default_factory=lambda: defaultdict(dict))
+    history: list[Change] = field(default_factory=list)
+    version: int = 100
+    forgotten: int = 0
+    url: str = ""
+    _snapshots: dict[str, tuple[int, list[Obj]]] = field(default_factory=dict)
+
+    # -- what the test does to the cluster
+
+    def put(self, path: str, name: str, *, namespace: str = "", **parts: Any) -> Obj:
+        """Create an object, or change one: its UID stays."""
+        key = f"{namespace}/{name}"
+        before = self.objects[path].get(key)
+        self.version += 1
+        uid = before["metadata"]["uid"] if before else f"uid-{self.version}"
+        meta = {"name": name, "uid": uid, "resourceVersion": str(self.version)}
+        after = {"metadata": meta | ({"namespace": namespace} if namespace else {}), **parts}
+        self.objects[path][key] = after
+        self._publish(Change(self.version, path, before, after))
+        return after
+
+    def delete(self, path: str, name: str, *, namespace: str = "") -> None:
+        before = self.objects[path].pop(f"{namespace}/{name}")
+        self.version += 1
+        self._publish(Change(self.version, path, before, None))
+
+    def forget_history(self) -> None:
+        """Compact: no watch can start from before now, and no list can be continued."""
+        self.forgotten = self.version
+        self.history.clear()
+        self._snapshots.clear()
+
+    def disturb(self, fault: Fault) -> None:
+        """Let every open watch meet a fault now."""
+        for queue in self.watchers:
+            queue.put_nowait(fault)
+
+    def count(self, verb: str) -> int:
+        return sum(asked.verb == verb for asked in self.asked)
+
+    def _publish(self, change: Change) -> None:
+        self.history.append(change)
+        for queue in self.watchers:
+            queue.put_nowait(change)
+
+    # -- HTTP
+
+    @asynccontextmanager
+    async def serving(self, tls: ssl.SSLContext | None = None) -> AsyncIterator["FakeApi"]:
+        app = web.Application()
+        app.router.add_get("/{path:.*}", self._handle)
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01, access_log=None)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+        await site.start()
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+        try:
+            yield self
+        finally:
+            await runner.cleanup()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        query = dict(request.query)
+        verb = "watch" if "watch" in query else "page" if "continue" in query else "list"
+        token = request.headers.get("Authorization", "")
+        self.asked.append(Asked(verb, request.path, query, token))
+        if token.removeprefix("Bearer ") not in self.tokens:
+            return _refusal(Answer(401))
+        if request.path in self.missing:
+            return _refusal(Answer(404))
+        fault = self.faults[verb].popleft() if self.faults[verb] else self.always.get(verb)
+        match fault:
+            case Answer():
+                return _refusal(fault)
+            case Body():
+                return web.Response(body=fault.data)
+            case Slow():
+                await asyncio.sleep(fault.seconds)
+        if verb == "watch":
+            return await self._watch(request, query, fault)
+        return self._list(request.path, query)
+
+    def _list(self, path: str, query: dict[str, str]) -> web.Response:
+        if token := query.get("continue"):
+            if token not in self._snapshots:
+                return _refusal(Answer(410))
+            version, rest = self._snapshots.pop(token)
+        else:
+            shown = _shown(query)
+            version, rest = self.version, [o for _, o in sorted(self.objects[path].items()) if shown(o)]
+        limit = int(query["limit"])
+        page, rest = rest[:limit], rest[limit:]
+        meta = {"resourceVersion": str(version)}
+        if rest:
+            meta["continue"] = f"token-{len(self.asked)}"
+            self._snapshots[meta["continue"]] = (version, rest)
+        return web.json_response({"kind": "List", "apiVersion": "v1", "metadata": meta, "items": page or None})
+
+    async def _watch(self, request: web.Request, query: dict[str, str], fault: Fault | None) -> web.StreamResponse:
+        since = int(query["resourceVersion"])
+        if since < self.forgotten:
+            return _refusal(Answer(410))
+        queue: asyncio.Queue[Change | Fault] = asyncio.Queue()
+        if fault is not None:
+            queue.put_nowait(fault)
+        for change in self.history:
+            if change.version > since:
+                queue.put_nowait(change)
+        self.watchers.append(queue)
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        try:
+            await response.prepare(request)
+            with contextlib.suppress(ConnectionError):
+                await self._stream(request, response, queue, _shown(query))
+        finally:
+            self.watchers.remove(queue)
+        return response
+
+    def _last_words(self, fault: ErrorEvent | End | Brief) -> bytes:
+        match fault:
+            case ErrorEvent():
+                return _line("ERROR", {"kind": "Status", "code": fault.code, "message": GONE})
+            case Brief():
+                self.version += 1
+                return _bookmark(self.version)
+        return b""
+
+    async def _stream(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        queue: "asyncio.Queue[Change | Fault]",
+        shown: Callable[[Obj], bool],
+    ) -> None:
+        is_cut = False
+        sent = 0
+        while True:
+            try:
+                thing = await asyncio.wait_for(queue.get(), self.bookmark_seconds)
+            except TimeoutError:
+                thing = None
+            match thing:
+                case Change():
+                    sent = thing.version
+                    if thing.path != request.path or (line := _event(thing, shown)) is None:
+                        continue
+                case CutMidLine():
+                    is_cut = True
+                    continue
+                case Silent():
+                    await asyncio.Event().wait()
+                case ErrorEvent() | End() | Brief():
+                    await response.write(self._last_words(thing))
+                    return
+                case _:
+                    line = _bookmark(max(sent, self.version))
+            if is_cut:
+                await response.write(line[: len(line) // 2])
+                assert request.transport is not None
+                request.transport.abort()
+                return
+            await response.write(line)
+
+
+def _shown(query: dict[str, str]) -> Callable[[Obj], bool]:
+    hidden = {term.split("!=")[1] for term in query.get("fieldSelector", "").split(",") if term}
+    return lambda obj: obj.get("status", {}).get("phase") not in hidden
+
+
+def _event(change: Change, shown: Callable[[Obj], bool]) -> bytes | None:
+    was = change.before is not None and shown(change.before)
+    now = change.after is not None and shown(change.after)
+    obj = change.after or change.before
+    assert obj is not None
+    obj = obj | {"metadata": obj["metadata"] | {"resourceVersion": str(change.version)}}
+    match was, now:
+        case True, True:
+            return _line("MODIFIED", obj)
+        case False, True:
+            return _line("ADDED", obj)
+        case True, False:
+            return _line("DELETED", obj)
+    return None
+
+
+def _bookmark(version: int) -> bytes:
+    # The real one sends a typed object too, with its required fields set to null.
+    return _line("BOOKMARK", {"metadata": {"resourceVersion": str(version)}, "spec": {"gpus": None}})
+
+
+def _line(kind: str, obj: Obj) -> bytes:
+    return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
+
+
+def _refusal(answer: Answer) -> web.Response:
+    headers = {"Retry-After": answer.retry_after} if answer.retry_after else {}
+    if answer.status == HTTPStatus.FOUND:
+        headers["Location"] = "/elsewhere"
+    status = {"kind": "Status", "code": answer.status, "message": f"told to answer {answer.status}"}
+    return web.json_response(status, status=answer.status, headers=headers)

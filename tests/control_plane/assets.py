@@ -1,0 +1,70 @@
+"""Where each binary is: pure look-ups, no building and no downloading.
+
+A binary of the control plane is taken from $KUBEBUILDER_ASSETS when it is there (the folder that controller-runtime's
+setup-envtest fills), else from a cache folder whose name holds a hash of everything that decides its content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.control_plane.versions import Recipe
+
+GOMOD = Path(__file__).with_name("gomod")
+
+
+def cache_root(environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder of everything that is built for the tests, shared by all clones of one user."""
+    base = environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification: a relative path is to be ignored.
+    root = Path(base) if base.startswith("/") else Path(environ.get("HOME", Path.home())) / ".cache"
+    return root / "fairgate" / "control-plane"
+
+
+def target_platform() -> str:
+    """The GOOS-GOARCH that Go would build for here."""
+    machine = platform.machine().lower()
+    return f"{platform.system().lower()}-{ {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(machine, machine) }"
+
+
+def recipe_key(recipe: Recipe, *, target: str, gomod: Path = GOMOD) -> str:
+    """A short hash of the pins: another version, checksum, flag, target or dependency gives another folder."""
+    digest = hashlib.sha256(f"{recipe.programs}|{recipe.ldflags}|{recipe.upstream}|{target}".encode())
+    if recipe.upstream is None:
+        for name in ("go.mod", "go.sum"):
+            digest.update((gomod / recipe.name / name).read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def recipe_folder(recipe: Recipe, *, root: Path | None = None) -> Path:
+    """Where the binaries of a recipe are kept once they are built."""
+    key = recipe_key(recipe, target=target_platform())
+    return (root or cache_root()) / f"{recipe.name}-{recipe.version}-{key}"
+
+
+def kubebuilder_asset(binary: str, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The binary in $KUBEBUILDER_ASSETS, when that is set and holds it as an executable file."""
+    folder = environ.get("KUBEBUILDER_ASSETS", "")
+    candidate = Path(folder) / binary
+    return candidate if folder and candidate.is_file() and os.access(candidate, os.X_OK) else None
+
+
+def find_binary(
+    recipe: Recipe, binary: str, *, root: Path | None = None, environ: Mapping[str, str] = os.environ
+) -> Path | None:
+    """The path of a binary of the recipe, or None when it is still to be built."""
+    if recipe.upstream is None and (asset := kubebuilder_asset(binary, environ)):
+        return asset
+    cached = recipe_folder(recipe, root=root) / binary
+    return cached if cached.is_file() else None
+
+
+def missing_binaries(recipe: Recipe, *, root: Path | None = None) -> tuple[str, ...]:
+    """The binaries of the recipe that are neither in $KUBEBUILDER_ASSETS nor in the cache."""
+    return tuple(
+        program.binary for program in recipe.programs if find_binary(recipe, program.binary, root=root) is None
+    )

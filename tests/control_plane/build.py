@@ -1,0 +1,196 @@
+"""Builds what is missing of the test control plane into the cache; `python -m tests.control_plane.build` by hand.
+
+Every recipe is built in a staging folder under one lock and renamed into place, so that a build which was cut short
+leaves nothing that looks finished, and two test runs do not build the same thing twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from tests.control_plane.assets import GOMOD, cache_root, find_binary, missing_binaries, recipe_folder
+from tests.control_plane.toolchain import ToolchainError, find_go, go_environment
+from tests.control_plane.versions import CONTROL_PLANE, OPERATORS, Program, Recipe, Upstream
+
+PROGRESS_SECONDS = 20
+LOG_TAIL_LINES = 25
+
+Say = Callable[[str], None]
+
+
+class BuildError(Exception):
+    """A binary of the control plane could not be built; the text says why and what to do."""
+
+
+def say_on_stderr(line: str) -> None:
+    """Show one line of progress at once."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201  this is a command that talks to people
+
+
+def ensure(recipes: Iterable[Recipe], *, say: Say = say_on_stderr, root: Path | None = None) -> None:
+    """Build what is missing; return at once when nothing is."""
+    root = root or cache_root()
+    if not any(missing_binaries(recipe, root=root) for recipe in recipes):
+        return
+    root.mkdir(parents=True, exist_ok=True)
+    with _only_builder(root, say=say):
+        wanted = [recipe for recipe in recipes if missing_binaries(recipe, root=root)]  # someone else may have built
+        if not wanted:
+            return
+        minutes = sum(recipe.typical_minutes for recipe in wanted)
+        names = ", ".join(f"{recipe.name} {recipe.version}" for recipe in wanted)
+        say(f"building {names} into {root}: once, about {minutes:g} minutes on two cores")
+        try:
+            go = find_go(root, say=say)
+        except ToolchainError as error:
+            raise BuildError(str(error)) from error
+        for recipe in wanted:
+            _build(recipe, go=go, root=root, say=say)
+
+
+def binary_path(recipe: Recipe, binary: str) -> Path:
+    """The path of a binary that was built or is an asset; a BuildError says how to get one that is not there."""
+    if path := find_binary(recipe, binary):
+        return path
+    option = "" if recipe in CONTROL_PLANE else " --operators"
+    raise BuildError(
+        f"{binary} is not there: {recipe_folder(recipe) / binary} is missing"
+        f" and $KUBEBUILDER_ASSETS is {os.environ.get('KUBEBUILDER_ASSETS') or 'not set'};"
+        f" build it with: python -m tests.control_plane.build{option}"
+    )
+
+
+@contextlib.contextmanager
+def _only_builder(root: Path, *, say: Say) -> Iterator[None]:
+    with (root / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another build holds {lock.name}: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(recipe: Recipe, *, go: Path, root: Path, say: Say) -> None:
+    started = time.monotonic()
+    staging = root / ".staging"
+    shutil.rmtree(staging, ignore_errors=True)  # of a build that was killed: we hold the lock
+    (staging / "bin").mkdir(parents=True)
+    try:
+        if recipe.upstream is None:
+            missing = missing_binaries(recipe, root=root)
+            programs = [program for program in recipe.programs if program.binary in missing]
+            source = GOMOD / recipe.name
+        else:
+            programs = list(recipe.programs)
+            source = _copy_upstream(recipe, recipe.upstream, go=go, staging=staging)
+        _compile(recipe, programs, go=go, source=source, staging=staging, say=say)
+        _move_into_place(recipe, source=source, staging=staging, folder=recipe_folder(recipe, root=root))
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    say(f"{recipe.name} {recipe.version}: ready after {_elapsed(started)}")
+
+
+def _copy_upstream(recipe: Recipe, upstream: Upstream, *, go: Path, staging: Path) -> Path:
+    """Copy the module out of Go's module cache, which is read-only, and make its edits."""
+    (staging / "empty").mkdir()  # outside of any module, so that no other go.mod has a say
+    done = subprocess.run(
+        [go, "mod", "download", "-json", f"{upstream.module}@v{recipe.version}"],
+        cwd=staging / "empty",
+        env=go_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise BuildError(f"{upstream.module} could not be downloaded:\n{done.stdout}{done.stderr}")
+    facts = json.loads(done.stdout)
+    if facts["Sum"] != upstream.checksum:
+        raise BuildError(f"{upstream.module}: checksum {facts['Sum']}, pinned is {upstream.checksum}")
+    source = staging / "source"
+    shutil.copytree(facts["Dir"], source, copy_function=shutil.copyfile)
+    for folder in [source, *(path for path in source.rglob("*") if path.is_dir())]:
+        folder.chmod(0o755)
+    for edit in upstream.edits:
+        text = (source / edit.path).read_text()
+        if text.count(edit.old) != 1:
+            raise BuildError(f"{upstream.module}: {edit.path} does not hold exactly one {edit.old}")
+        (source / edit.path).write_text(text.replace(edit.old, edit.new))
+    return source
+
+
+def _compile(recipe: Recipe, programs: Sequence[Program], *, go: Path, source: Path, staging: Path, say: Say) -> None:
+    """Compile and link all programs in one call, which shares the work."""
+    # Go names a binary after its package, unless there is one package and one output file.
+    output = f"{staging / 'bin'}{os.sep}" if len(programs) > 1 else staging / "bin" / programs[0].binary
+    packages = [program.package for program in programs]
+    command = [go, "build", "-ldflags", recipe.ldflags, "-o", output, *packages]
+    _run_with_progress(command, cwd=source, log=staging / "log", say=say, name=f"{recipe.name} {recipe.version}")
+
+
+def _run_with_progress(command: Sequence[str | Path], *, cwd: Path, log: Path, say: Say, name: str) -> None:
+    started = time.monotonic()
+    say(f"{name}: building")
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, cwd=cwd, env=go_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(PROGRESS_SECONDS)
+                    break
+                say(f"{name}: still building, {_elapsed(started)}")
+        except BaseException:  # Ctrl-C: go must not go on in the background
+            process.terminate()
+            process.wait()
+            raise
+    if process.returncode != 0:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+        raise BuildError(f"{name} could not be built (go build ended with {process.returncode}):\n{tail}")
+
+
+def _move_into_place(recipe: Recipe, *, source: Path, staging: Path, folder: Path) -> None:
+    """Move the kept files first and the binaries last: a binary that is there says that all is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for kept in recipe.upstream.keep if recipe.upstream else ():
+        shutil.rmtree(folder / kept, ignore_errors=True)
+        os.replace(source / kept, folder / kept)
+    for built in (staging / "bin").iterdir():
+        os.replace(built, folder / built.name)
+
+
+def _elapsed(started: float) -> str:
+    minutes, seconds = divmod(round(time.monotonic() - started), 60)
+    return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.control_plane.build", description=__doc__.splitlines()[0])
+    parser.add_argument("--operators", action="store_true", help="also the training operator and JobSet")
+    options = parser.parse_args(arguments)
+    recipes = (*CONTROL_PLANE, *OPERATORS) if options.operators else CONTROL_PLANE
+    try:
+        ensure(recipes)
+    except BuildError as error:
+        say_on_stderr(f"error: {error}")
+        return 1
+    for recipe in recipes:
+        for program in recipe.programs:
+            print(binary_path(recipe, program.binary))  # noqa: T201  the answer of this command
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""Takes a control plane back to what it was before a test, in a second."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Self
+
+from tests.control_plane.api import ApiError
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.workbench import wait_for
+
+NAMESPACES = "/api/v1/namespaces"
+NODES = "/api/v1/nodes"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+# In this order: a webhook that is gone must not refuse the rest, and a namespace that ends makes no new pods.
+COLLECTIONS = (
+    f"{ADMISSION}/mutatingwebhookconfigurations",
+    f"{ADMISSION}/validatingwebhookconfigurations",
+    f"{ADMISSION}/validatingadmissionpolicybindings",
+    f"{ADMISSION}/validatingadmissionpolicies",
+    NAMESPACES,
+    "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    NODES,
+)
+# The controller-manager keeps making these by itself.
+KEPT_PREFIXES = ("system:", "kube-")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The names of the cluster-wide objects at one moment; custom resource definitions are left alone."""
+
+    names: dict[str, frozenset[str]]
+
+    @classmethod
+    def take(cls, control_plane: ControlPlane) -> Self:
+        """Remember what there is."""
+        return cls({path: _names(control_plane, path) for path in COLLECTIONS})
+
+    def restore(self, control_plane: ControlPlane) -> None:
+        """Delete what came since: webhooks, namespaces with their pods, nodes; waits until pods and nodes are gone.
+
+        Namespaces end in the background, so a test names its own anew (`make_namespace` does).
+        """
+        api = control_plane.api
+        for path in COLLECTIONS:
+            for name in sorted(_names(control_plane, path) - self.names[path]):
+                if not name.startswith(KEPT_PREFIXES):
+                    _delete(control_plane, f"{path}/{name}")
+        # "default" is of the snapshot, so its pods go by themselves.
+        namespaces = {pod["metadata"]["namespace"] for pod in api.list("/api/v1/pods")}
+        leaving = namespaces - (self.names[NAMESPACES] - {"default"})
+        for namespace in sorted(leaving):
+            api.delete(f"{NAMESPACES}/{namespace}/pods", {"gracePeriodSeconds": 0}, gracePeriodSeconds="0")
+
+        def is_clean() -> bool:
+            left = [pod for pod in api.list("/api/v1/pods") if pod["metadata"]["namespace"] in leaving]
+            for pod in left:
+                _drop_finalizers(control_plane, pod)
+            assert not left, f"{len(left)} pods left"
+            nodes = _names(control_plane, NODES) - self.names[NODES]
+            assert not nodes, f"{len(nodes)} nodes left"
+            return True
+
+        wait_for(control_plane, is_clean, what="the test's pods and nodes gone")
+
+
+def _names(control_plane: ControlPlane, path: str) -> frozenset[str]:
+    return frozenset(item["metadata"]["name"] for item in control_plane.api.list(path))
+
+
+def _delete(control_plane: ControlPlane, path: str) -> None:
+    try:
+        control_plane.api.delete(path)
+    except ApiError as error:
+        if error.status not in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:  # gone or going
+            raise
+
+
+def _drop_finalizers(control_plane: ControlPlane, pod: dict[str, Any]) -> None:
+    """Do not wait for the Job controller to take its finalizer off a pod whose Job is going as well."""
+    metadata = pod["metadata"]
+    if metadata.get("finalizers") and metadata.get("deletionTimestamp"):
+        path = f"{NAMESPACES}/{metadata['namespace']}/pods/{metadata['name']}"
+        try:
+            control_plane.api.patch(path, {"metadata": {"finalizers": None}})
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise

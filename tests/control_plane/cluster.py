@@ -1,0 +1,201 @@
+"""A whole control plane as one object: starts it, hands out access to it, stops and restarts its parts."""
+
+from __future__ import annotations
+
+import functools
+import http.client
+import json
+import secrets
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.control_plane import commands
+from tests.control_plane.api import Api, ApiError
+from tests.control_plane.build import binary_path
+from tests.control_plane.commands import API_SERVER, COMPONENTS, CONTROLLER_MANAGER, ETCD, Ports
+from tests.control_plane.kubeconfig import kubeconfig
+from tests.control_plane.kubectl import Kubectl
+from tests.control_plane.pki import make_authority
+from tests.control_plane.processes import ComponentError, Processes, free_ports
+from tests.control_plane.versions import CONTROL_PLANE
+
+START_SECONDS = 120  # 4 are enough on an idle machine; ten builds may run beside us
+POLL_SECONDS = 0.05
+
+AUDIT_POLICY = {
+    "rules": [{"level": "Request"}],
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+}
+
+
+def find_binaries() -> dict[str, Path]:
+    """The path of every binary of the control plane; a BuildError tells how to build one that is missing."""
+    return {
+        program.binary: binary_path(recipe, program.binary) for recipe in CONTROL_PLANE for program in recipe.programs
+    }
+
+
+class ControlPlane:
+    """etcd, kube-apiserver, kube-controller-manager, kube-scheduler and KWOK on free loopback ports.
+
+    Nothing of it outlives the Python process that made it. `extra_args` adds flags to a component's command line.
+    """
+
+    def __init__(
+        self,
+        binaries: Mapping[str, Path] | None = None,
+        *,
+        extra_args: Mapping[str, Sequence[str]] | None = None,
+        audit: bool = False,
+    ):
+        binaries = binaries or find_binaries()
+        self.processes = Processes()
+        self.folder = self.processes.folder
+        self.ports = Ports(*free_ports(3))
+        self.server = f"https://127.0.0.1:{self.ports.api_server}"
+        self.authority = make_authority()
+        self.token = secrets.token_hex(16)
+        self.kubeconfig = self.folder / "kubeconfig"
+        self.api = Api(port=self.ports.api_server, ca_pem=self.authority.pem, token=self.token)
+        self.kubectl = Kubectl(
+            binaries["kubectl"], kubeconfig=self.kubeconfig, environment=self.processes.environment()
+        )
+        self._commands = commands.component_commands(binaries, folder=self.folder, ports=self.ports, audit=audit)
+        self._extra_args = {name: tuple(arguments) for name, arguments in (extra_args or {}).items()}
+        try:
+            self._write_files()
+            self._start_all()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop everything and remove the folder."""
+        self.api.close()
+        self.processes.close()
+
+    def start(self, name: str, *extra: str) -> None:
+        """Start a component that does not run and wait until it serves; flags in `extra` hold until its next start."""
+        self.processes.start(name, [*self._commands[name], *self._extra_args.get(name, ()), *extra])
+        if name == ETCD:
+            self._until(name, functools.partial(_answers, self.ports.etcd), "does not serve")
+        elif name == API_SERVER:
+            self._until(name, self._is_api_ready, "is not ready")
+
+    def stop(self, name: str, number: int = signal.SIGTERM, *, timeout: float = 30) -> None:
+        """End a component with a signal (SIGTERM, SIGKILL) and wait for its end."""
+        self.processes.stop(name, number, timeout=timeout)
+
+    def restart(self, name: str, *extra: str, number: int = signal.SIGKILL) -> None:
+        """Stop and start a component."""
+        self.stop(name, number)
+        self.start(name, *extra)
+
+    def pause(self, name: str) -> None:
+        """Freeze a component with SIGSTOP: its connections stay open and nobody answers."""
+        self.processes.send_signal(name, signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """Let a frozen component go on."""
+        self.processes.send_signal(name, signal.SIGCONT)
+
+    def revive(self) -> None:
+        """Resume or start again whatever a test froze or ended."""
+        for name in COMPONENTS:
+            if self.processes.is_running(name):
+                self.resume(name)
+            else:
+                self.start(name)
+
+    def user_kubeconfig(self, user: str, *, groups: Sequence[str] = (), namespace: str = "default") -> Path:
+        """A kubeconfig that acts as a plain user; what the user may do is up to RBAC."""
+        groups = ["system:authenticated", *groups]
+        return self._store_kubeconfig(token=self.token, namespace=namespace, user=user, groups=groups)
+
+    def service_account_kubeconfig(self, namespace: str, name: str = "default") -> Path:
+        """A kubeconfig with a fresh token of a service account."""
+        return self._store_kubeconfig(token=self.service_account_token(namespace, name), namespace=namespace)
+
+    def service_account_token(self, namespace: str, name: str = "default") -> str:
+        """A token of a service account, good for an hour."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        return self.api.create(path, body)["status"]["token"]
+
+    def audit_events(self) -> list[dict]:
+        """What the audit log holds so far; needs `audit=True`."""
+        return [json.loads(line) for line in commands.audit_log(self.folder).read_text().splitlines()]
+
+    def _start_all(self) -> None:
+        for name in COMPONENTS:
+            self.start(name)
+        self._until(CONTROLLER_MANAGER, self._has_default_service_account, "has not made a service account")
+        for name in COMPONENTS:
+            self.processes.check_running(name)
+
+    def _store_kubeconfig(self, **details: object) -> Path:
+        path = self.folder / f"kubeconfig-{secrets.token_hex(4)}"
+        path.write_text(kubeconfig(server=self.server, ca_pem=self.authority.pem, **details))
+        return path
+
+    def _write_files(self) -> None:
+        pki = self.folder / "pki"
+        pki.mkdir()
+        pair = self.authority.issue("kubernetes", "kubernetes.default", "kubernetes.default.svc")
+        signing_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        files = {
+            "ca.crt": self.authority.pem,
+            "apiserver.crt": pair.certificate,
+            "apiserver.key": pair.key,
+            "service-accounts.key": signing_key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            ),
+            "tokens.csv": f'{self.token},admin,admin,"system:masters"\n'.encode(),
+            "audit.json": json.dumps(AUDIT_POLICY).encode(),
+        }
+        for name, content in files.items():
+            (pki / name).write_bytes(content)
+        self.kubeconfig.write_text(kubeconfig(server=self.server, ca_pem=self.authority.pem, token=self.token))
+
+    def _is_api_ready(self) -> bool:
+        try:
+            return self.api.get("/readyz") == "ok"
+        except (OSError, http.client.HTTPException, ApiError):
+            return False
+
+    def _has_default_service_account(self) -> bool:
+        return self.api.exists("/api/v1/namespaces/default/serviceaccounts/default")
+
+    def _until(self, name: str, is_done: Callable[[], bool], complaint: str) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not is_done():
+            self.processes.check_running(name)
+            if time.monotonic() > deadline:
+                raise ComponentError(self.processes.describe(name, f"{complaint} after {START_SECONDS} s"))
+            time.sleep(POLL_SECONDS)
+
+
+def _answers(port: int) -> bool:
+    """Say whether etcd on this port calls itself healthy."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

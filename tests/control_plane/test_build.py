@@ -1,0 +1,125 @@
+"""The build with a Go that is a shell script: what is cached, what is left behind, what an error says."""
+
+import dataclasses
+import fcntl
+import threading
+import time
+
+import pytest
+
+from tests.control_plane import build
+from tests.control_plane.assets import recipe_folder
+from tests.control_plane.versions import ETCD, KUBERNETES, TRAINING_OPERATOR
+
+# Writes an executable for each package into what -o names: a file, or a folder when that ends with a slash.
+FAKE_GO = """#!/bin/sh
+[ "$1" = env ] && { echo go1.26.8; exit 0; }
+[ "$1" = build ] && {
+  echo "$@" >> "$(dirname "$0")/calls"
+  out="$5"; shift 5
+  case "$out" in
+    */) for package; do echo built > "$out$(basename "$package")"; done;;
+    *) echo built > "$out";;
+  esac
+  exit 0
+}
+echo "unexpected: $*" >&2; exit 1
+"""
+BROKEN_GO = """#!/bin/sh
+[ "$1" = env ] && { echo go1.26.8; exit 0; }
+echo "main.go:1: undefined: everything" >&2; exit 1
+"""
+
+
+@pytest.fixture
+def fake_go(tmp_path, monkeypatch):
+    def install(text: str = FAKE_GO):
+        folder = tmp_path / "bin"
+        folder.mkdir(exist_ok=True)
+        (folder / "go").write_text(text)
+        (folder / "go").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+        return folder / "calls"
+
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    return install
+
+
+def test_all_binaries_of_a_recipe_are_built_in_one_call_and_only_once(fake_go, tmp_path):
+    calls, said = fake_go(), []
+    build.ensure([KUBERNETES], say=said.append, root=tmp_path / "cache")
+    build.ensure([KUBERNETES], say=said.append, root=tmp_path / "cache")
+    folder = recipe_folder(KUBERNETES, root=tmp_path / "cache")
+    assert sorted(path.name for path in folder.iterdir()) == sorted(p.binary for p in KUBERNETES.programs)
+    assert len(calls.read_text().splitlines()) == 1
+    assert any("ready after" in line for line in said)
+
+
+def test_a_package_with_another_name_gets_the_name_of_its_binary(fake_go, tmp_path):
+    fake_go()
+    build.ensure([ETCD], say=[].append, root=tmp_path)
+    assert (recipe_folder(ETCD, root=tmp_path) / "etcd").exists()
+
+
+def test_only_the_missing_binaries_are_built(fake_go, tmp_path):
+    calls = fake_go()
+    folder = recipe_folder(KUBERNETES, root=tmp_path)
+    folder.mkdir(parents=True)
+    for program in KUBERNETES.programs[1:]:
+        (folder / program.binary).touch()
+    build.ensure([KUBERNETES], say=[].append, root=tmp_path)
+    assert calls.read_text().strip().endswith("k8s.io/kubernetes/cmd/kube-apiserver")
+    assert "kubectl" not in calls.read_text()
+
+
+def test_a_failed_build_shows_what_go_said_and_leaves_nothing(fake_go, tmp_path):
+    fake_go(BROKEN_GO)
+    with pytest.raises(build.BuildError, match="undefined: everything"):
+        build.ensure([ETCD], say=[].append, root=tmp_path / "cache")
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [".lock"]
+
+
+def test_a_second_build_waits_for_the_first_and_then_has_nothing_to_do(fake_go, tmp_path):
+    calls, said = fake_go(), []
+    with (tmp_path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = threading.Thread(target=build.ensure, args=([ETCD],), kwargs={"say": said.append, "root": tmp_path})
+        waiting.start()
+        while not said:
+            time.sleep(0.01)
+        folder = recipe_folder(ETCD, root=tmp_path)
+        folder.mkdir()
+        (folder / "etcd").touch()
+    waiting.join(10)
+    assert "another build" in said[0]
+    assert not calls.exists()
+
+
+def test_an_operator_with_another_checksum_is_refused(fake_go, tmp_path):
+    fake_go(FAKE_GO.replace('echo "unexpected', 'echo \'{"Sum": "h1:evil", "Dir": "/"}\'; exit 0; echo "'))
+    with pytest.raises(build.BuildError, match="checksum h1:evil, pinned is h1:"):
+        build.ensure([TRAINING_OPERATOR], say=[].append, root=tmp_path)
+
+
+def test_an_operator_is_built_from_an_edited_copy_and_keeps_its_manifests(fake_go, tmp_path):
+    module = tmp_path / "module"
+    for name, text in {"pkg/cert/cert.go": TRAINING_OPERATOR.upstream.edits[0].old, "manifests/a.yaml": "a"}.items():
+        (module / name).parent.mkdir(parents=True)
+        (module / name).write_text(text)
+        (module / name).chmod(0o444)  # as in Go's module cache
+    answer = f'{{"Sum": "{TRAINING_OPERATOR.upstream.checksum}", "Dir": "{module}"}}'
+    calls = fake_go(FAKE_GO.replace('echo "unexpected', f"echo '{answer}'; exit 0; echo \""))
+    build.ensure([TRAINING_OPERATOR], say=[].append, root=tmp_path / "cache")
+    folder = recipe_folder(TRAINING_OPERATOR, root=tmp_path / "cache")
+    assert (folder / "training-operator").exists()
+    assert (folder / "manifests" / "a.yaml").read_text() == "a"
+    assert "./cmd/training-operator.v1" in calls.read_text()
+    assert (module / "pkg/cert/cert.go").read_text() == TRAINING_OPERATOR.upstream.edits[0].old
+
+
+def test_a_missing_binary_is_an_error_that_says_how_to_build_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    recipe = dataclasses.replace(TRAINING_OPERATOR, version="0")
+    with pytest.raises(build.BuildError, match=r"python -m tests\.control_plane\.build --operators"):
+        build.binary_path(recipe, "training-operator")

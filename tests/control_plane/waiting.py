@@ -1,0 +1,40 @@
+"""Waiting for a cluster to get somewhere, with an error that says how far it got."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from tests.control_plane.api import ApiError
+
+T = TypeVar("T")
+
+POLL_SECONDS = 0.1
+
+
+def wait_for(
+    predicate: Callable[[], T],
+    *,
+    what: str,
+    timeout: float = 60,
+    poll: float = POLL_SECONDS,
+    describe: Callable[[], str] = str,
+) -> T:
+    """Call `predicate` until it returns something true, and return that.
+
+    A failed assertion, a missing key or an answer of the API server that is an error counts as "not yet". When the time
+    is over, the AssertionError says what was waited for, what was seen last, and what `describe` tells of the world.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            seen: object = predicate()
+            if seen:
+                return seen  # type: ignore[return-value]  # it is what the predicate returned
+        except (AssertionError, LookupError, ApiError, OSError, http.client.HTTPException) as error:
+            seen = error
+        if time.monotonic() > deadline:
+            raise AssertionError(f"after {timeout:g} s still not: {what}\nlast seen: {seen!r}\n{describe()}")
+        time.sleep(poll)

@@ -1,0 +1,44 @@
+from webhook.observe.metrics import Metrics, Phase
+
+
+def samples(metrics):
+    text = metrics.expose().body.decode()
+    return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+
+
+def test_decisions_are_counted_by_phase_outcome_and_code():
+    metrics = Metrics()
+    for _ in range(3):
+        metrics.decision(Phase.VALIDATE, outcome="deny", code="TeamLimitExceeded", seconds=0.0002)
+    key = 'fairgate_decisions_total{code="TeamLimitExceeded",outcome="deny",phase="validate"}'
+    assert samples(metrics)[key] == "3.0"
+
+
+def test_text_that_is_no_code_never_becomes_a_label():
+    metrics = Metrics()
+    for number in range(100):
+        metrics.decision(Phase.MUTATE, outcome="deny", code=f"pod-{number}", seconds=0.0)
+    counted = {k: v for k, v in samples(metrics).items() if k.startswith("fairgate_decisions_total")}
+    assert counted == {'fairgate_decisions_total{code="Other",outcome="deny",phase="mutate"}': "100.0"}
+
+
+def test_the_histogram_is_cumulative_and_bounds_are_inclusive():
+    metrics = Metrics()
+    for seconds in (0.0001, 0.00011, 0.02, 60.0):
+        metrics.decision(Phase.MUTATE, outcome="admit", code="Borrows", seconds=seconds)
+    have = samples(metrics)
+    name = "fairgate_decision_duration_seconds"
+    got = [have[f'{name}_bucket{{le="{le}",phase="mutate"}}'] for le in ("0.0001", "0.00025", "0.025", "5.0", "+Inf")]
+    assert got == ["1.0", "2.0", "3.0", "3.0", "4.0"]
+    assert have[f'{name}_count{{phase="mutate"}}'] == "4.0"
+    assert float(have[f'{name}_sum{{phase="mutate"}}']) == 60.02021
+
+
+def test_a_broken_edit_shows_until_a_good_one():
+    metrics = Metrics()
+    name = "fairgate_policy_last_reload_successful"
+    seen = []
+    for is_success in (True, False, True):
+        metrics.policy_reload(is_success=is_success)
+        seen.append(samples(metrics)[name])
+    assert seen == ["1.0", "0.0", "1.0"]

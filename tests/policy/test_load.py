@@ -1,0 +1,172 @@
+"""What a good folder means."""
+
+import os
+
+import pytest
+
+from webhook.core.amount import ONE_GPU, UNLIMITED
+from webhook.core.policy import LabelSelector, Mode, Policy, UnknownTeam, UserKey, UserSource
+from webhook.core.selector import Effect, Operator, Requirement, Toleration
+from webhook.core.tier import Tier
+from webhook.policy.load import load
+from webhook.policy.problems import PolicyError, PolicyUnreadable
+
+FULL = """
+teams:
+  - name: b
+    namespaceSelector: {matchLabels: {x: "1"}, matchExpressions: [{key: y, operator: NotIn, values: [q, p]}]}
+    gpus: {guaranteed: 2.5, limit: "20/8"}
+    models: {A100: {guaranteed: 1}}
+    perPod: {limit: 2}
+    perUser: {limit: unlimited}
+    onLimit: reject
+  - {name: a, namespaces: [z, "a-*"]}
+defaults:
+  unknownTeam: preemptible
+  userFrom: [{podLabel: who}, {namespaceAnnotation: owner}]
+pools:
+  - name: p
+    nodeSelector: {disk: "off"}
+    affinity: [{key: m, operator: Gt, values: ["75000"]}]
+    tolerations: [{operator: Exists}, {key: k, value: v, effect: NoExecute}]
+    capabilities: [nvlink]
+    teams: [a]
+    match: {podSelector: {matchLabels: {app: x}}}
+placement: {mode: off, keepWhole: {nodes: 2}}
+reclaim: {notice: 1m30s, minimumRuntime: 1.5h, protect: [ci, {matchLabels: {a: b}}]}
+resources: {nvidia.com/gpu.shared: {gpus: 1/4}, google.com/tpu: {gpus: 0}}
+priorityClasses: {guaranteed: gpu-high}
+exempt: {namespaces: [kube-system]}
+"""
+
+
+def test_every_field_arrives_in_the_core(folder):
+    policy = load(folder(FULL))
+    a, b = policy.teams
+    assert (a.name, a.namespaces, a.gpus.guaranteed, a.gpus.limit) == ("a", ("a-*", "z"), 0, UNLIMITED)
+    assert b.namespace_selector == LabelSelector(
+        (Requirement("x", Operator.IN, ("1",)), Requirement("y", Operator.NOT_IN, ("p", "q")))
+    )
+    assert b.gpus.guaranteed == b.gpus.limit == ONE_GPU * 5 // 2
+    assert (b.models["A100"].guaranteed, b.models["A100"].limit) == (ONE_GPU, UNLIMITED)
+    assert (b.per_pod, b.per_user) == (2 * ONE_GPU, UNLIMITED)
+    assert policy.defaults.unknown_team is UnknownTeam.PREEMPTIBLE
+    assert policy.defaults.user_from == (
+        UserKey(UserSource.POD_LABEL, "who"),
+        UserKey(UserSource.NAMESPACE_ANNOTATION, "owner"),
+    )
+    (pool,) = policy.pools
+    assert pool.node_selector == (("disk", "off"),)
+    assert pool.affinity == (Requirement("m", Operator.GT, ("75000",)),)
+    assert set(pool.tolerations) == {Toleration(exists=True), Toleration("k", value="v", effect=Effect.NO_EXECUTE)}
+    assert (pool.capabilities, pool.teams) == (frozenset({"nvlink"}), frozenset({"a"}))
+    assert pool.match == LabelSelector((Requirement("app", Operator.IN, ("x",)),))
+    assert (policy.placement.mode, policy.placement.keep_whole) == (Mode.OFF, 2)
+    assert (policy.reclaim.notice_seconds, policy.reclaim.minimum_runtime_seconds) == (90, 5400)
+    assert policy.reclaim.protected_namespaces == ("ci",)
+    assert policy.reclaim.protected_selectors == (LabelSelector((Requirement("a", Operator.IN, ("b",)),)),)
+    assert policy.resources["nvidia.com/gpu.shared"] == ONE_GPU // 4
+    assert policy.resources["nvidia.com/gpu"] == ONE_GPU
+    assert "google.com/tpu" not in policy.resources
+    assert policy.priority_classes == {Tier.GUARANTEED: "gpu-high"}
+    assert policy.exempt_namespaces == ("kube-system",)
+
+
+def test_what_is_left_out_is_as_the_core_has_it(folder):
+    policy = load(folder(""))
+    want = Policy(resources=policy.resources, hash=policy.hash)
+    assert policy == want
+
+
+@pytest.mark.parametrize(
+    ("profile", "want"),
+    [
+        ("1g.5gb", (1, 7)),
+        ("1g.10gb.me", (1, 7)),
+        ("3g.71gb", (3, 7)),
+        ("7g.80gb", (7, 7)),
+        ("1g.6gb", (1, 4)),
+        ("2g.12gb", (2, 4)),
+        ("4g.24gb", (4, 4)),
+    ],
+)
+def test_mig_profile_counts_its_compute_slices(folder, profile, want):
+    share, whole = want
+    assert load(folder("")).resources[f"nvidia.com/mig-{profile}"] * whole == share * ONE_GPU
+
+
+def test_hash_is_of_the_meaning_not_of_the_text(folder):
+    one = load(folder("teams: [{name: a, namespaces: [x, y], gpus: {limit: 2}}, {name: b, namespaces: [z]}]"))
+    two = load(
+        folder(
+            "# a comment\nteams: [{namespaces: [z], name: b}]\n---\n---\n"
+            "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\nplacement:\n",
+            'teams: [{name: a, gpus: {limit: "2.0"}, namespaces: [y, x]}]\ndefaults: {unknownTeam: reject}',
+        )
+    )
+    assert one == two
+    assert len(one.hash) == 12
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('limit: "20/8"', "limit: 3"),
+        ("unknownTeam: preemptible", "unknownTeam: reject"),
+        ("notice: 1m30s", "notice: 1m31s"),
+        ("{podLabel: who}, {namespaceAnnotation: owner}", "{namespaceAnnotation: owner}, {podLabel: who}"),
+        ("gpus: 1/4", "gpus: 1/5"),
+    ],
+    ids=lambda change: change[1],
+)
+def test_hash_tells_different_policies_apart(folder, change):
+    before = load(folder(FULL)).hash
+    assert load(folder(FULL.replace(*change))).hash != before
+
+
+def test_only_visible_yaml_files_of_the_folder_itself_count(folder, tmp_path):
+    path = folder("teams: [{name: a, namespaces: [a]}]")
+    (tmp_path / ".hidden.yaml").write_text("{")
+    (tmp_path / "README.md").write_text("{")
+    (tmp_path / "below.yaml").mkdir()
+    (tmp_path / "below.yaml" / "x.yaml").write_text("{")
+    (tmp_path / "b.yml").write_text("apiVersion: fairgate.dev/v1alpha1\nkind: Policy\nexempt: {namespaces: [x]}")
+    policy = load(path)
+    assert ([team.name for team in policy.teams], policy.exempt_namespaces) == (["a"], ("x",))
+
+
+def test_single_file_is_accepted(folder):
+    assert load(folder("teams: [{name: a, namespaces: [a]}]") / "a.yaml").teams[0].name == "a"
+
+
+@pytest.mark.parametrize(
+    ("content", "want"),
+    [
+        (None, "no policy files: expected at least one *.yaml or *.yml here"),
+        (b"# nothing\n---\n---\n", "no policy in these files: every document is empty"),
+    ],
+    ids=["no file", "only empty documents"],
+)
+def test_folder_that_says_nothing_is_no_policy(tmp_path, content, want):
+    if content is not None:
+        (tmp_path / "a.yaml").write_bytes(content)
+    with pytest.raises(PolicyError) as caught:
+        load(tmp_path)
+    assert [str(problem) for problem in caught.value.problems] == [f"{tmp_path}: {want}"]
+
+
+def test_missing_folder_is_unreadable(tmp_path):
+    with pytest.raises(PolicyUnreadable, match=r"cannot read .*/nowhere: No such file or directory"):
+        load(tmp_path / "nowhere")
+
+
+def test_dangling_symlink_is_unreadable_not_left_out(folder, tmp_path):
+    (tmp_path / "b.yaml").symlink_to("gone")
+    with pytest.raises(PolicyUnreadable, match=r"b\.yaml: No such file"):
+        load(folder(""))
+
+
+def test_fifo_does_not_block_the_reader(folder, tmp_path):
+    os.mkfifo(tmp_path / "b.yaml")
+    with pytest.raises(PolicyUnreadable, match=r"b\.yaml: not a regular file"):
+        load(folder(""))

@@ -1,0 +1,124 @@
+"""Properties: what any valid policy keeps, and what no garbage can do."""
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from webhook.core.amount import UNLIMITED, format_gpus, format_limit
+from webhook.core.policy import Policy
+from webhook.policy.load import parse
+from webhook.policy.problems import PolicyError
+
+names = st.text("abz09", min_size=1, max_size=4)
+thousandths = st.integers(0, 64_000)
+labels = st.dictionaries(names, names, min_size=1, max_size=2)
+
+
+@st.composite
+def shares(draw):
+    guaranteed = draw(thousandths)
+    extra = draw(st.none() | thousandths)
+    limit = "unlimited" if extra is None else str((guaranteed + extra) / 1000)
+    return {"guaranteed": guaranteed / 1000, "limit": limit}
+
+
+@st.composite
+def documents(draw):
+    owned = draw(st.lists(names, min_size=1, max_size=4, unique=True))
+    teams = [{"name": name, "namespaces": [name, f"{name}-*"], "gpus": draw(shares())} for name in owned]
+    pools = [
+        {"name": name, "nodeSelector": draw(labels), "teams": draw(st.lists(st.sampled_from(owned), min_size=1))}
+        for name in draw(st.lists(names, max_size=3, unique=True))
+    ]
+    return {
+        "apiVersion": "fairgate.dev/v1alpha1",
+        "kind": "Policy",
+        "teams": teams,
+        "pools": pools,
+        "placement": {"mode": draw(st.sampled_from(["auto", "require", "prefer", "off"]))},
+        "reclaim": {"notice": f"{draw(st.integers(0, 9999))}s", "protect": [{"matchLabels": draw(labels)}]},
+    }
+
+
+def loaded(document) -> Policy:
+    return parse({"f.yaml": json.dumps(document).encode()}, origin="f")
+
+
+@given(documents())
+@settings(max_examples=60, deadline=None)
+def test_valid_policy_round_trips(document):
+    policy = loaded(document)
+    back = {
+        **document,
+        "teams": [
+            {
+                "name": team.name,
+                "namespaces": list(team.namespaces),
+                "gpus": {"guaranteed": format_gpus(team.gpus.guaranteed), "limit": format_limit(team.gpus.limit)},
+            }
+            for team in policy.teams
+        ],
+        "pools": [
+            {"name": pool.name, "nodeSelector": dict(pool.node_selector), "teams": sorted(pool.teams)}
+            for pool in policy.pools
+        ],
+        "reclaim": {
+            "notice": f"{policy.reclaim.notice_seconds}s",
+            "protect": [{"matchLabels": {r.key: r.values[0] for r in s.requirements}}
+                        for s in policy.reclaim.protected_selectors],
+        },
+        "placement": {"mode": policy.placement.mode.value},
+    }  # fmt: skip
+    assert loaded(back) == policy
+    assert {team["name"]: team["gpus"]["limit"] == "unlimited" for team in document["teams"]} == {
+        team.name: team.gpus.limit is UNLIMITED for team in policy.teams
+    }
+
+
+@given(documents(), st.randoms(use_true_random=False))
+@settings(max_examples=40, deadline=None)
+def test_hash_does_not_depend_on_order_or_split(document, random):
+    shuffled = {key: random.sample(v, len(v)) if isinstance(v, list) else v for key, v in document.items()}
+    header = {key: document[key] for key in ("apiVersion", "kind")}
+    files = {
+        f"{name}.yaml": json.dumps({**header, name: shuffled[name]}).encode()
+        for name in random.sample(["teams", "pools", "placement", "reclaim"], 4)
+    }
+    assert parse(files, origin="f") == loaded(document)
+
+
+def lines(content: bytes) -> list[str]:
+    """Return what is told of a file: nothing if it is a policy."""
+    try:
+        parse({"f.yaml": content}, origin="f")
+    except PolicyError as error:
+        return [str(problem) for problem in error.problems] or [""]
+    return []
+
+
+@given(st.binary(max_size=200) | st.text(alphabet="ab:-[]{}&*!|>'\"%#\n\t <?,.0e~", max_size=80).map(str.encode))
+@settings(max_examples=200, deadline=None)
+def test_garbage_is_refused_never_a_crash(content):
+    assert all(line.startswith("f") and "\n" not in line for line in lines(content))
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12) | names
+FIELDS = """
+    teams pools name namespaces gpus limit guaranteed models perPod defaults userFrom affinity key operator values
+    tolerations effect match podSelector matchLabels placement mode keepWhole nodes reclaim protect resources exempt
+"""
+fields = st.sampled_from(FIELDS.split())
+trees = st.recursive(
+    scalars,
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(fields | names, below, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(fields, trees, max_size=4))
+@settings(max_examples=200, deadline=None)
+def test_anything_below_the_right_header_is_refused_or_a_policy(body):
+    document = {"apiVersion": "fairgate.dev/v1alpha1", "kind": "Policy", **body}
+    told = lines(json.dumps(document).encode())
+    assert all(line.startswith("f.yaml:") and "\n" not in line for line in told)

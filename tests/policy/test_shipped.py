@@ -1,0 +1,66 @@
+"""What ships with Fairgate: default policy, examples, schema and README."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from webhook.core.amount import ONE_GPU
+from webhook.core.reason import Code
+from webhook.policy import schema
+from webhook.policy.jsonschema import json_schema
+from webhook.policy.load import load
+
+POLICIES = Path(__file__).parents[2] / "policies"
+README = (POLICIES / "README.md").read_text()
+EXAMPLES = sorted((POLICIES / "examples").glob("*.yaml"))
+
+
+def test_default_policy_is_two_teams_of_twenty():
+    policy = load(POLICIES / "default")
+    shares = {t.name: (t.gpus.guaranteed // ONE_GPU, t.gpus.limit // ONE_GPU) for t in policy.teams}
+    assert shares == {"team-a": (20, 40), "team-b": (20, 20)}
+    assert policy.exempt_namespaces == ("kube-system",)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_example_is_a_policy(example):
+    assert load(example).teams
+
+
+def test_all_examples_are_found():
+    assert len(EXAMPLES) >= 5
+
+
+def test_committed_schema_is_up_to_date():
+    assert json.loads((POLICIES / "schema.json").read_text()) == json_schema(), "run `make schema`"
+
+
+def test_schema_offers_no_empty_fields_and_speaks_camel_case():
+    text = (POLICIES / "schema.json").read_text()
+    assert "null" not in text
+    assert re.findall(r'"[a-z]+_[a-z]+":', text) == []
+
+
+def specs(base=schema._Spec):
+    for spec in base.__subclasses__():
+        yield spec
+        yield from specs(spec)
+
+
+def test_every_field_is_described_for_editors():
+    bare = [f"{spec.__name__}.{name}" for spec in specs() for name, f in spec.model_fields.items() if not f.description]
+    assert bare == []
+
+
+def test_readme_names_every_field():
+    fields = {f.alias or name for spec in specs() for name, f in spec.model_fields.items()}
+    named = {part for code in re.findall(r"`([A-Za-z.]+)`", README) for part in code.split(".")}
+    assert fields - named == set()
+
+
+def test_readme_lists_every_reason_code_once_with_cause_and_remedy():
+    table = README.partition("## Reason codes")[2]
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \|$", table, flags=re.MULTILINE)
+    assert sorted(code for code, _, _ in rows) == sorted(Code)

@@ -1,0 +1,163 @@
+"""Live reload: edits, broken edits, editors in two steps, and a ConfigMap mount as kubelet swaps it."""
+
+import asyncio
+import os
+import shutil
+import time
+
+import pytest
+
+from webhook.policy.problems import PolicyError
+from webhook.policy.watch import PolicyHolder
+
+HEADER = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
+TEAM_A = f"{HEADER}teams: [{{name: a, namespaces: [a]}}]\n"
+TEAM_B = f"{HEADER}teams: [{{name: b, namespaces: [b]}}]\n"
+BROKEN = f"{HEADER}teams: [{{name: a}}]\n"
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "policy" / "a.yaml"
+    path.parent.mkdir()
+    path.write_text(TEAM_A)
+    return path
+
+
+def teams(holder):
+    return [team.name for team in holder.current.teams]
+
+
+def settle(holder):
+    """Look until nothing is new: an edit counts from the second look on."""
+    return [holder.check() for _ in range(3)]
+
+
+def test_edit_comes_into_force_at_the_second_look(file):
+    holder = PolicyHolder(file.parent)
+    file.write_text(TEAM_B)
+    assert [holder.check() for _ in range(3)] == [False, True, False]
+    assert (teams(holder), holder.problem) == (["b"], None)
+
+
+def test_broken_edit_keeps_the_last_good_policy_until_it_is_mended(file):
+    holder = PolicyHolder(file.parent)
+    file.write_text(BROKEN)
+    assert settle(holder) == [False, False, False]
+    assert teams(holder) == ["a"]
+    assert holder.problem is not None
+    assert "a.yaml:3: teams[0].namespaces: a team needs" in holder.problem
+    file.write_text(TEAM_A)
+    assert settle(holder) == [False, False, False]
+    assert (teams(holder), holder.problem) == (["a"], None)
+    file.write_text(TEAM_B)
+    settle(holder)
+    assert teams(holder) == ["b"]
+
+
+def test_edit_of_a_comment_changes_nothing(file):
+    holder = PolicyHolder(file.parent)
+    before = holder.current
+    file.write_text(f"# hello\n{TEAM_A}")
+    assert settle(holder) == [False, False, False]
+    assert holder.current is before
+
+
+def test_file_emptied_before_it_is_filled_is_not_taken_for_a_policy(file):
+    (file.parent / "b.yaml").write_text(TEAM_B)
+    holder = PolicyHolder(file.parent)
+    file.write_text("")
+    assert not holder.check()
+    file.write_text(TEAM_A.replace("[a]", "[c]"))
+    assert settle(holder) == [False, True, False]
+    assert (teams(holder), holder.current.teams[0].namespaces, holder.problem) == (["a", "b"], ("c",), None)
+
+
+def test_folder_that_vanishes_for_a_moment_is_no_problem(file):
+    holder = PolicyHolder(file.parent)
+    aside = file.parent.with_name("aside")
+    file.parent.rename(aside)
+    assert not holder.check()
+    aside.rename(file.parent)
+    assert settle(holder) == [False, False, False]
+    assert (teams(holder), holder.problem) == (["a"], None)
+
+
+def test_folder_that_stays_away_is_told_and_the_policy_kept(file):
+    holder = PolicyHolder(file.parent)
+    shutil.rmtree(file.parent)
+    settle(holder)
+    assert teams(holder) == ["a"]
+    assert holder.problem is not None
+    assert "No such file or directory" in holder.problem
+
+
+def test_holder_does_not_start_without_a_good_policy(file):
+    file.write_text(BROKEN)
+    with pytest.raises(PolicyError):
+        PolicyHolder(file.parent)
+
+
+def publish(mount, generation, content):
+    """Swap a ConfigMap mount as kubelet's AtomicWriter does: new folder, new link, rename over `..data`."""
+    data = mount / f"..2026_{generation}"
+    data.mkdir()
+    for name, text in content.items():
+        (data / name).write_text(text)
+    old = (mount / "..data").resolve() if (mount / "..data").exists() else None
+    (mount / "..data_tmp").symlink_to(data.name)
+    os.replace(mount / "..data_tmp", mount / "..data")
+    for name in content:
+        if not (mount / name).is_symlink():
+            (mount / name).symlink_to(f"..data/{name}")
+    for entry in mount.iterdir():
+        if not entry.name.startswith("..") and entry.name not in content:
+            entry.unlink()
+    if old is not None:
+        shutil.rmtree(old)
+
+
+async def test_config_map_edit_is_live_within_two_seconds(tmp_path):
+    publish(tmp_path, 1, {"a.yaml": TEAM_A, "x.yaml": HEADER})
+    holder = PolicyHolder(tmp_path)
+    changed, problems = asyncio.Event(), []
+    loop = asyncio.create_task(holder.run(lambda _policy: changed.set(), problems.append))
+    try:
+        await asyncio.sleep(0.1)
+        begun = time.monotonic()
+        publish(tmp_path, 2, {"a.yaml": TEAM_B})
+        await asyncio.wait_for(changed.wait(), timeout=2)
+        assert time.monotonic() - begun < 2
+    finally:
+        loop.cancel()
+    assert (teams(holder), problems) == (["b"], [])
+
+
+async def test_loop_outlives_everything_that_happens_to_the_folder(file):
+    told = asyncio.Queue()
+    holder = PolicyHolder(file.parent)
+
+    async def next_told():
+        return await asyncio.wait_for(told.get(), timeout=5)
+
+    def on_change(policy):
+        told.put_nowait([team.name for team in policy.teams])
+
+    def on_problem(problems):
+        told.put_nowait(problems[0].message.partition(":")[0])
+
+    loop = asyncio.create_task(holder.run(on_change, on_problem, interval=0.02))
+    try:
+        file.write_text(BROKEN)
+        assert await next_told() == "a team needs namespaces or a namespaceSelector, or no pod can ever be its own"
+        shutil.rmtree(file.parent)
+        assert (await next_told()).startswith("cannot read")
+        file.parent.mkdir()
+        assert await next_told() == "no policy files"
+        file.write_text(TEAM_A)
+        assert await next_told() == ["a"]
+        file.write_text(TEAM_B)
+        assert await next_told() == ["b"]
+        assert not loop.done()
+    finally:
+        loop.cancel()

@@ -1,0 +1,37 @@
+"""A server in a process of its own, to be stopped by signals: `python -m tests.server.process FOLDER DRAIN_SECONDS`."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import uvloop
+
+from certs.folder import CertFolder
+from certs.reload import Reloader
+from tests.server.harness import FakeReviewer, settings_for
+from webhook.observe.logs import LogFormat, open_logs
+from webhook.observe.metrics import Metrics
+from webhook.server.app import build_app, serve, stop_signals
+from webhook.server.probes import Readiness
+
+
+async def main(folder: Path, drain_seconds: float) -> None:
+    settings = settings_for(folder, drain_seconds=drain_seconds)
+    logs = open_logs(LogFormat.JSON)
+    reviewer = FakeReviewer()
+
+    async def work() -> None:
+        logs.event.info("reviewing")
+        await asyncio.sleep(0.3)
+
+    reviewer.work = work
+    with stop_signals(logs) as stop:
+        context = Reloader(CertFolder(settings.certs)).context
+        await serve(
+            build_app(reviewer, Readiness(), Metrics(), logs, why_cold=lambda: None), settings, context, stop=stop
+        )
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main(Path(sys.argv[1]), float(sys.argv[2])))

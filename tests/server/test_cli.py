@@ -1,0 +1,81 @@
+"""`fairgate serve`: what its flags mean, and how it says no."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from webhook.cli import serve as command
+from webhook.observe.logs import LogFormat
+from webhook.server.settings import Address, LiveCluster, Settings, StartupError, WorldFile
+
+REQUIRED = ("--policy", "policies", "--listen", ":8443", "--certs", "certs")
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(command.serve, arguments)
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """Take the settings instead of serving."""
+    settings = []
+
+    async def run(given):
+        settings.append(given)
+
+    monkeypatch.setattr(command, "run", run)
+    return settings
+
+
+def test_without_more_flags_the_cluster_of_this_pod_is_served(told):
+    assert invoke(*REQUIRED).exit_code == 0
+    assert told == [
+        Settings(policy=Path("policies"), world=LiveCluster(None), listen=Address("", 8443), certs=Path("certs"))
+    ]
+
+
+def test_every_flag_reaches_the_settings(told):
+    result = invoke(
+        *("--policy", "p", "--world", "w.yaml", "--listen", "[::1]:0", "--certs", "c", "--log-format", "console"),
+        *("--drain-seconds", "0.5", "--trusted-user", "ada", "--trusted-user", "bob", "--cert-host", "a.b.svc"),
+    )
+    assert (result.exit_code, result.output) == (0, "")
+    assert told == [
+        Settings(
+            policy=Path("p"),
+            world=WorldFile(Path("w.yaml")),
+            listen=Address("::1", 0),
+            certs=Path("c"),
+            cert_hosts=("a.b.svc",),
+            log_format=LogFormat.CONSOLE,
+            drain_seconds=0.5,
+            trusted_users=("ada", "bob"),
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        (("--world", "w", "--kubeconfig", "k"), "--world and --kubeconfig exclude each other"),
+        (("--listen", "nowhere"), "expected HOST:PORT such as 127.0.0.1:8443"),
+        (("--drain-seconds", "-1"), "Invalid value for '--drain-seconds'"),
+        (("--log-format", "xml"), "Invalid value for '--log-format'"),
+    ],
+)
+def test_wrong_flags_are_refused_in_words(told, arguments, want):
+    result = invoke(*REQUIRED, *arguments)
+    assert result.exit_code == 2
+    assert want in result.output
+    assert told == []
+
+
+def test_a_server_that_cannot_start_says_why_in_one_line_and_exits_2(monkeypatch):
+    async def run(_settings):
+        raise StartupError("policies: no policy files")
+
+    monkeypatch.setattr(command, "run", run)
+    result = invoke(*REQUIRED)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "fairgate: cannot start: policies: no policy files\n"

@@ -1,0 +1,157 @@
+"""One authenticated connection to the API server: raw answers, every failure told as a ClusterError."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from webhook import __version__
+from webhook.cluster import credentials
+from webhook.cluster.credentials import SERVICE_ACCOUNT, Credentials
+from webhook.cluster.errors import ApiError, ClusterError
+from webhook.cluster.wire import status_of
+
+CONNECT_SECONDS: Final = 10.0
+"""A server that is there takes a connection in milliseconds; one that drops packets must not hold us up."""
+
+_HEADERS: Final = {
+    "Accept": "application/json",
+    # The server would gzip every page above 128 KB: CPU on both sides to save bandwidth inside a datacentre.
+    "Accept-Encoding": "identity",
+    "User-Agent": f"fairgate/{__version__}",
+}
+
+
+async def connect(kubeconfig: Path | None, *, service_account: Path = SERVICE_ACCOUNT) -> "ApiConnection":
+    """Load credentials (None: those of the pod we run in) and open a connection with them.
+
+    Raises ClusterError for a configuration that cannot work. Sends nothing yet: a server that is away is the
+    business of each request, so that a webhook started before its API server waits instead of failing.
+    """
+    loaded = await credentials.load(kubeconfig, service_account=service_account)
+    return ApiConnection(loaded, kubeconfig=kubeconfig, service_account=service_account)
+
+
+class ApiConnection:
+    """Sends requests with credentials that stay fresh. Make one with `connect`; close it, or use it in `async with`."""
+
+    def __init__(self, loaded: Credentials, *, kubeconfig: Path | None, service_account: Path) -> None:
+        self._credentials = loaded
+        self._kubeconfig = kubeconfig
+        self._service_account = service_account
+        self._renewal = asyncio.Lock()
+        self._session = aiohttp.ClientSession(headers=_HEADERS, connector=aiohttp.TCPConnector(limit=0))
+
+    async def __aenter__(self) -> "ApiConnection":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End every connection."""
+        await self._session.close()
+
+    @property
+    def server(self) -> str:
+        """Tell the URL of the API server."""
+        return self._credentials.server
+
+    @asynccontextmanager
+    async def get(
+        self, path: str, params: Mapping[str, str] | None = None, *, action: str, read_seconds: float
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """GET a path and hand out the unread 200 answer; failures while reading it are translated too.
+
+        `action` names the request in errors as verb and resource ("list pods"), as RBAC does; `read_seconds` is how
+        long the server may stay silent. Raises ApiError for any answer but 200, ClusterError for everything else.
+        """
+        limits = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=read_seconds)
+        try:
+            async with await self._send(path, params or {}, limits) as response:
+                if response.status != HTTPStatus.OK:
+                    raise await _refusal(response, action)
+                yield response
+        except (aiohttp.ClientError, TimeoutError) as cause:
+            raise ClusterError(f"cannot {action}: {self._explain(cause, read_seconds)}") from cause
+
+    async def _send(
+        self, path: str, params: Mapping[str, str], limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        """Send once; where the server no longer takes our credentials, or we its certificate, renew and send again.
+
+        That covers every kind of rotation (exec plugins, token files, client certificates, CAs) without knowing when.
+        """
+        used = self._credentials
+        try:
+            response = await self._send_with(used, path, params, limits)
+        except aiohttp.ClientConnectorCertificateError:
+            return await self._send_with(await self._renew(used), path, params, limits)
+        if response.status != HTTPStatus.UNAUTHORIZED:
+            return response
+        response.close()
+        return await self._send_with(await self._renew(used), path, params, limits)
+
+    async def _send_with(
+        self, used: Credentials, path: str, params: Mapping[str, str], limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        return await self._session.get(
+            used.server + path,
+            params=params,
+            headers=await used.headers(),
+            timeout=limits,
+            ssl=used.tls,
+            server_hostname=used.tls_name,
+            proxy=used.proxy,
+            allow_redirects=False,  # a redirect would carry our token to whoever it names
+        )
+
+    async def _renew(self, stale: Credentials) -> Credentials:
+        """Load credentials again, once for all requests that found the same ones stale."""
+        async with self._renewal:
+            if self._credentials is stale:
+                self._credentials = await credentials.load(self._kubeconfig, service_account=self._service_account)
+            return self._credentials
+
+    def _explain(self, cause: Exception, read_seconds: float) -> str:
+        server = self.server
+        match cause:
+            case aiohttp.ClientConnectorCertificateError():
+                return f"the certificate of {server} is not trusted, check the CA: {cause.certificate_error}"
+            case aiohttp.ClientSSLError():
+                return f"no TLS with {server}: {cause}"
+            case aiohttp.ConnectionTimeoutError():
+                return f"{server} did not take a connection within {CONNECT_SECONDS:g} s"
+            case TimeoutError():
+                return f"{server} said nothing for {read_seconds:g} s"
+            case aiohttp.ClientConnectorError():
+                return f"{server} cannot be reached: {cause}"
+            case _:
+                return f"the connection to {server} broke: {str(cause) or type(cause).__name__}"
+
+
+async def _refusal(response: aiohttp.ClientResponse, action: str) -> ApiError:
+    """Tell why the server said no, by its own Status where it sent one."""
+    message = status_of(await response.read()).message
+    verb, _, resource = action.partition(" ")
+    match response.status:
+        case HTTPStatus.UNAUTHORIZED:
+            advice = "; the credentials are invalid or expired"
+        case HTTPStatus.FORBIDDEN:
+            advice = f"; RBAC must grant this user the verb {verb} on {resource}"
+        case _:
+            advice = ""
+    return ApiError(
+        f"cannot {action}: {response.status} {message or response.reason or 'without a reason'}{advice}",
+        status=response.status,
+        retry_after_seconds=_seconds(response.headers.get("Retry-After", "")),
+    )
+
+
+def _seconds(retry_after: str) -> float:
+    # HTTP allows a date as well; the API server only ever sends seconds.
+    return float(retry_after) if retry_after.isdecimal() else 0.0

@@ -1,0 +1,116 @@
+"""Where the API server is and how to prove who we are: the one module that imports kubernetes_asyncio.
+
+Only its configuration loaders are used. Its request layer is not: it decodes everything, has no timeout for a
+connection that went silent, and never renews what a kubeconfig's exec plugin handed out.
+"""
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
+
+from webhook.cluster.errors import ClusterError
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where the kubelet mounts a pod's token and CA; it renews both in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """One loaded set: the server, how TLS checks it, the way there, and the token as it is now.
+
+    `tls` is True (aiohttp's default) for plain HTTP, such as kubectl proxy speaks. `tls_name` is the name expected in
+    the server's certificate, None for the host's own; `proxy` None for no proxy.
+    """
+
+    server: str
+    tls: ssl.SSLContext | Literal[True]
+    tls_name: str | None
+    proxy: str | None
+    configuration: Configuration
+
+    async def headers(self) -> dict[str, str]:
+        """Give the headers of the next request; in a pod this reads the token's file again every minute."""
+        try:
+            token = await self.configuration.get_api_key_with_prefix("BearerToken")
+        except (ConfigException, OSError) as cause:
+            raise ClusterError(f"cannot read the service account's token: {cause}") from cause
+        # A token file may end in a newline, which would split the header.
+        return {"Authorization": token.strip()} if token else {}
+
+
+async def load(kubeconfig: Path | None, *, service_account: Path = SERVICE_ACCOUNT) -> Credentials:
+    """Load credentials from a kubeconfig (its current context), or those of the pod we run in.
+
+    Raises ClusterError when there are none or they cannot be used. Exec plugins are run.
+    """
+    configuration = Configuration()
+    source = f"kubeconfig {kubeconfig}" if kubeconfig else f"service account in {service_account}"
+    try:
+        if kubeconfig is None:
+            _load_pod(configuration, service_account)
+        else:
+            await _load_file(configuration, kubeconfig)
+        tls = await asyncio.to_thread(_tls, configuration)
+    except ClusterError:
+        raise
+    except (ssl.SSLError, OSError) as cause:
+        raise ClusterError(f"{source}: its CA or client certificate cannot be used: {cause}") from cause
+    except Exception as cause:  # a broken file ends in ConfigException, KeyError, TypeError, AssertionError, YAMLError…
+        raise ClusterError(f"{source}: {cause or type(cause).__name__}") from cause
+    server = str(configuration.host).rstrip("/")
+    return Credentials(
+        server=server,
+        tls=tls,
+        tls_name=configuration.tls_server_name,
+        proxy=configuration.proxy or _proxy_of_environment(server),
+        configuration=configuration,
+    )
+
+
+def _load_pod(configuration: Configuration, service_account: Path) -> None:
+    try:
+        load_incluster_config(  # type: ignore[no-untyped-call]
+            configuration,
+            token_filename=str(service_account / "token"),
+            cert_filename=str(service_account / "ca.crt"),
+        )
+    except ConfigException as cause:
+        raise ClusterError(
+            f"not inside a cluster ({str(cause).rstrip('.')}): give a kubeconfig, or run as a service account"
+        ) from cause
+
+
+async def _load_file(configuration: Configuration, kubeconfig: Path) -> None:
+    if not await asyncio.to_thread(kubeconfig.is_file):
+        raise ClusterError(f"kubeconfig {kubeconfig} does not exist or is not a file")
+    # persist_config would write renewed tokens into the user's file.
+    await load_kube_config(str(kubeconfig), client_configuration=configuration, persist_config=False)
+
+
+def _tls(configuration: Configuration) -> ssl.SSLContext | Literal[True]:
+    """Build the TLS context. Reads files, and all system CAs (0.1 s) where none is named: not for the event loop."""
+    if not str(configuration.host).startswith("https:"):
+        return True
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    # Python 3.13 made this flag a default. Cluster CAs often lack the extensions it asks for (EKS's do), and no
+    # other Kubernetes client asks for them.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _proxy_of_environment(server: str) -> str | None:
+    """Find the proxy as kubectl does. aiohttp's trust_env would also take ~/.netrc, and then refuse our token."""
+    url = urlsplit(server)
+    return None if proxy_bypass(url.netloc) else getproxies().get(url.scheme)

@@ -1,0 +1,119 @@
+"""The four kinds that the world is made of, tied to a sink by translations that the caller brings."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from webhook.cluster.feed import Sink
+from webhook.cluster.kind import Kind
+from webhook.core.names import Namespace, NodeName, Uid
+from webhook.core.node import Node
+from webhook.core.pod import NamespaceFacts, PriorityTriple, Resident
+
+
+class Metadata(Protocol):
+    """What tells one object from another. `namespace` is "" where there are none."""
+
+    @property
+    def name(self) -> str:
+        """The object's name, free again once it is deleted."""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace in which that name is unique."""
+
+    @property
+    def uid(self) -> str:
+        """What no other object ever had."""
+
+
+class Object(Protocol):
+    """A decoded object, as far as it must be told from others."""
+
+    @property
+    def metadata(self) -> Metadata:
+        """Who it is."""
+
+
+ObjectT = TypeVar("ObjectT", bound=Object)
+
+
+def node_kind(sink: Sink, item: type[ObjectT], to_node: Callable[[ObjectT], Node]) -> Kind[ObjectT]:
+    """Feed nodes, by name."""
+
+    def apply(node: ObjectT) -> bool:
+        sink.set_node(to_node(node))
+        return True
+
+    return Kind(
+        name="nodes",
+        path="/api/v1/nodes",
+        item=item,
+        key=_name,
+        handle=_name,
+        apply=apply,
+        remove=lambda name: sink.remove_node(NodeName(name)),
+    )
+
+
+def pod_kind(sink: Sink, item: type[ObjectT], to_resident: Callable[[ObjectT], Resident | None]) -> Kind[ObjectT]:
+    """Feed pods, by UID. `to_resident` gives None for pods that hold nothing: their earlier state is removed."""
+
+    def apply(pod: ObjectT) -> bool:
+        resident = to_resident(pod)
+        if resident is not None:
+            sink.set_pod(resident)
+        return resident is not None
+
+    return Kind(
+        name="pods",
+        path="/api/v1/pods",
+        # Finished pods stay for days and hold nothing; the server reports the end of one as DELETED.
+        params={"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
+        item=item,
+        key=lambda pod: f"{pod.metadata.namespace}/{pod.metadata.name}",
+        handle=lambda pod: pod.metadata.uid,
+        apply=apply,
+        remove=lambda uid: sink.remove_pod(Uid(uid)),
+    )
+
+
+def namespace_kind(sink: Sink, item: type[ObjectT], to_facts: Callable[[ObjectT], NamespaceFacts]) -> Kind[ObjectT]:
+    """Feed namespaces, by name."""
+
+    def apply(namespace: ObjectT) -> bool:
+        sink.set_namespace(to_facts(namespace))
+        return True
+
+    return Kind(
+        name="namespaces",
+        path="/api/v1/namespaces",
+        item=item,
+        key=_name,
+        handle=_name,
+        apply=apply,
+        remove=lambda name: sink.remove_namespace(Namespace(name)),
+    )
+
+
+def priority_class_kind(
+    sink: Sink, item: type[ObjectT], to_triple: Callable[[ObjectT], PriorityTriple]
+) -> Kind[ObjectT]:
+    """Feed priority classes, by name."""
+
+    def apply(priority_class: ObjectT) -> bool:
+        sink.set_priority_class(to_triple(priority_class))
+        return True
+
+    return Kind(
+        name="priorityclasses",
+        path="/apis/scheduling.k8s.io/v1/priorityclasses",
+        item=item,
+        key=_name,
+        handle=_name,
+        apply=apply,
+        remove=sink.remove_priority_class,
+    )
+
+
+def _name(thing: Object) -> str:
+    return thing.metadata.name

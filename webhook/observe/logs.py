@@ -1,0 +1,166 @@
+"""Logs: one line per decision and one per event, as JSON or for people; each line is written whole.
+
+Everything goes through one LineWriter, so that lines of decisions, of our own events and of libraries never mix. A
+decision's line skips structlog's machinery, which costs three times the rest of it (15 us against 5 on one machine).
+"""
+
+import asyncio
+import logging
+import os
+import select
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+FLUSH_SECONDS: Final = 0.005
+"""How long a decision's line may wait for others. A write wakes the log's reader: one in 5 ms is enough."""
+
+
+class LogFormat(StrEnum):
+    """How lines look: for machines or for people."""
+
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class LineWriter:
+    """Writes whole lines to a file descriptor, in order. A log that nobody reads any more never stops the server."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._lines: list[bytes] = []
+
+    def write(self, line: bytes) -> None:
+        """Write a line now, after those that wait."""
+        self._lines.append(line)
+        self.flush()
+
+    def write_soon(self, line: bytes) -> None:
+        """Write a line with others of the next milliseconds; needs a running event loop."""
+        if not self._lines:
+            asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
+        self._lines.append(line)
+
+    def flush(self) -> None:
+        """Write all lines that wait."""
+        if not self._lines:
+            return
+        data, self._lines = memoryview(b"".join(self._lines)), []
+        while data:
+            try:
+                data = data[os.write(self._fd, data) :]
+            except BlockingIOError:  # a terminal or pipe that another program made non-blocking
+                select.select([], [self._fd], [])
+            except OSError:
+                return
+
+
+class Logs:
+    """The process's logger: `event` for what happens, `decision` for the canonical line."""
+
+    def __init__(self, writer: LineWriter, *, log_format: LogFormat) -> None:
+        self._writer = writer
+        self._clock = _Clock()
+        self._encode = _encode_json if log_format is LogFormat.JSON else _console_encoder()
+        processors: list[structlog.typing.Processor] = [
+            structlog.processors.add_log_level,
+            self._stamp,
+            _traceback_text,
+            self._render,
+        ]
+        self.event: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
+            _Lines(writer), processors=processors, wrapper_class=structlog.make_filtering_bound_logger(logging.INFO)
+        )
+
+    def decision(self, fields: Mapping[str, object]) -> None:
+        """Write the canonical line of one decision."""
+        line = {"time": self._clock.now(), "level": "info", "event": "decision", **fields}
+        self._writer.write_soon(self._encode(line))
+
+    def flush(self) -> None:
+        """Write what waits; for the moment before the process ends."""
+        self._writer.flush()
+
+    def capture_libraries(self) -> None:
+        """Send what libraries log (warnings and worse) and uncaught warnings the same way."""
+        root = logging.getLogger()
+        root.handlers[:] = [_LibraryHandler(self.event)]
+        root.setLevel(logging.WARNING)
+        logging.captureWarnings(capture=True)
+
+    def _stamp(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        return {"time": self._clock.now(), "level": event.pop("level"), "event": event.pop("event"), **event}
+
+    def _render(self, _logger: WrappedLogger, _method: str, event: EventDict) -> bytes:
+        return self._encode(event)
+
+
+def open_logs(log_format: LogFormat, *, fd: int | None = None) -> Logs:
+    """Log to a file descriptor; by default standard error, which leaves standard output to commands' results."""
+    return Logs(LineWriter(sys.stderr.fileno() if fd is None else fd), log_format=log_format)
+
+
+class _Lines:
+    """What structlog calls with a rendered line, whatever its level."""
+
+    def __init__(self, writer: LineWriter) -> None:
+        self.debug = self.info = self.warning = self.error = self.critical = writer.write
+
+
+class _LibraryHandler(logging.Handler):
+    def __init__(self, event: structlog.typing.FilteringBoundLogger) -> None:
+        super().__init__()
+        self._event = event
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._event.log(
+            record.levelno, "library", logger=record.name, message=record.getMessage(), exc_info=record.exc_info
+        )
+
+
+class _Clock:
+    """RFC 3339 in UTC with milliseconds; the text of a second is made once (2 us saved on each line)."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._text = ""
+
+    def now(self) -> str:
+        milliseconds = time.time_ns() // 1_000_000
+        second, rest = divmod(milliseconds, 1000)
+        if second != self._second:
+            self._second, self._text = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return f"{self._text}.{rest:03d}Z"
+
+
+def _encode_json(event: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode(event, enc_hook=str) + b"\n"
+
+
+def _console_encoder() -> Callable[[Mapping[str, Any]], bytes]:
+    render = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), timestamp_key="time", sort_keys=False)
+
+    def encode(event: Mapping[str, Any]) -> bytes:
+        text = render(None, "", dict(event))
+        return text.encode(errors="backslashreplace") + b"\n"
+
+    return encode
+
+
+def _traceback_text(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Replace exc_info by the traceback's text."""
+    info = event.pop("exc_info", None)
+    if info is True:
+        info = sys.exc_info()
+    if isinstance(info, BaseException):
+        info = (type(info), info, info.__traceback__)
+    if info and info[0] is not None:
+        event["traceback"] = "".join(traceback.format_exception(*info)).rstrip()
+    return event

@@ -1,0 +1,39 @@
+"""GPU resources that need no word in a policy: whole GPUs, and NVIDIA's MIG profiles by their compute slices.
+
+Profiles: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html; the resource name writes
+`+me` as `.me`. A profile counts its compute slices, not its memory, so 1g.10gb is 1/7 on an A100 of 40 GB as well.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from webhook.core.amount import ONE_GPU
+from webhook.core.names import ResourceName
+from webhook.core.policy import BUILT_IN_RESOURCES
+
+# A name says nothing of the GPU behind it: 1g.24gb is 1/7 on an H100 NVL or GH200 and 1/4 on an RTX PRO 6000, whose
+# admins override it in `resources`.
+_PROFILES: Final = (
+    (7, "1g.5gb 1g.5gb.me 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb"),  # A100 40 GB
+    (7, "1g.10gb 1g.10gb.me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb"),  # A100, H100 80 GB
+    (7, "1g.12gb 1g.12gb.me 1g.24gb 2g.24gb 3g.47gb 4g.47gb 7g.94gb"),  # H100 94 GB
+    (7, "3g.48gb 4g.48gb 7g.96gb"),  # GH200, H20
+    (7, "1g.18gb 1g.18gb.me 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb"),  # H200
+    (7, "1g.23gb 1g.23gb.me 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb"),  # B200
+    (7, "1g.47gb 2g.47gb 3g.93gb 4g.93gb 7g.186gb"),  # GB200
+    (7, "1g.34gb 1g.34gb.me 1g.67gb 2g.67gb 3g.135gb 4g.135gb 7g.269gb"),  # B300
+    (4, "1g.6gb 1g.6gb.me 2g.12gb 2g.12gb.me 4g.24gb"),  # A30
+    (4, "2g.48gb 4g.96gb"),  # RTX PRO 6000
+)
+
+
+def _mig() -> dict[ResourceName, int]:
+    return {
+        ResourceName(f"nvidia.com/mig-{profile}"): int(profile[0]) * ONE_GPU // slices
+        for slices, profiles in _PROFILES
+        for profile in profiles.split()
+    }
+
+
+BUILT_IN: Final[Mapping[ResourceName, int]] = {**BUILT_IN_RESOURCES, **_mig()}
+"""GPU units that one piece of each built-in resource counts."""

@@ -1,0 +1,27 @@
+"""The leaves of the schema as types: a parser of values.py each, with what JSON Schema can say of it."""
+
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, PlainSerializer, PlainValidator, Strict, WithJsonSchema
+
+from webhook.core.amount import UNLIMITED, Limit, format_limit
+from webhook.policy import values
+
+Text = Annotated[str, Strict()]
+_AMOUNT_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": f"^{values.AMOUNT}$"}]
+}
+_LIMIT_SCHEMA: Final[dict[str, Any]] = {"anyOf": [*_AMOUNT_SCHEMA["anyOf"], {"const": UNLIMITED.value}]}
+_DURATION_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [{"type": "string", "pattern": f"^({values.DURATION})$"}, {"const": 0}]
+}
+Gpus = Annotated[int, PlainValidator(values.gpus), WithJsonSchema(_AMOUNT_SCHEMA)]
+GpuLimit = Annotated[Limit, PlainValidator(values.limit), PlainSerializer(format_limit), WithJsonSchema(_LIMIT_SCHEMA)]
+Seconds = Annotated[int, PlainValidator(values.seconds), WithJsonSchema(_DURATION_SCHEMA)]
+TeamRef = Annotated[str, Strict(), AfterValidator(values.team_name)]
+Name = Annotated[str, Strict(), AfterValidator(values.label_value)]
+Key = Annotated[str, Strict(), AfterValidator(values.label_key)]
+LabelValue = Annotated[str, Strict(), AfterValidator(values.any_label_value)]
+NamespaceGlob = Annotated[str, Strict(), AfterValidator(values.namespace_glob)]
+ResourceKey = Annotated[str, Strict(), AfterValidator(values.resource_name)]
+ClassName = Annotated[str, Strict(), AfterValidator(values.object_name)]

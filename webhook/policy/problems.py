@@ -1,0 +1,69 @@
+"""What is wrong with policy files, and where: the one shape in which every check reports."""
+
+import re
+from dataclasses import dataclass
+
+Path = tuple[str | int, ...]
+"""A field's place in its document: field names and list indexes."""
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing to correct. `line` counts from 1 and is 0 where no line is meant; `path` is "" for a whole file."""
+
+    file: str
+    line: int
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return ": ".join(part for part in (place, self.path, self.message) if part)
+
+
+class PolicyError(Exception):
+    """The policy can be read but does not hold; carries every problem found."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+class PolicyUnreadable(Exception):  # noqa: N818 - says what happened; "Error" would add nothing
+    """The policy cannot be read at all: missing, not permitted, or vanished meanwhile."""
+
+
+def path_text(path: Path) -> str:
+    """Write a path the way the Kubernetes API does: `pools[0].nodeSelector[nvidia.com/gpu.product]`."""
+    text = ""
+    for part in path:
+        if isinstance(part, str) and _PLAIN_KEY.fullmatch(part):
+            text += f".{part}" if text else part
+        else:
+            text += f"[{part}]"
+    return text
+
+
+def described(value: object) -> str:
+    """Name a value found in a file, briefly."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return f"the word {str(value).lower()}"
+        case int() | float():
+            return f"the number {shortened(str(value))}"
+        case str():
+            return f'"{shortened(value)}"'
+        case dict():
+            return "a mapping"
+        case _:
+            return "a list"
+
+
+def shortened(text: str, longest: int = 60) -> str:
+    """Cut a text that somebody wrote to a length that fits a message of one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[: longest - 3] + "..."

@@ -1,0 +1,310 @@
+"""The policy file format, field by field: what editors complete, what is checked on its own, without other files.
+
+Class docstrings and descriptions end up in policies/schema.json, which editors show; keep them in step with
+policies/README.md. Checks that need another part or another file are in validate.py.
+"""
+
+from typing import Annotated, ClassVar, Final, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Strict,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+from webhook.core.amount import UNLIMITED, exceeds, format_gpus, format_limit
+from webhook.core.policy import Mode, OnLimit, UnknownTeam, UserSource
+from webhook.core.selector import Effect, Operator
+from webhook.policy.leaves import (
+    ClassName,
+    GpuLimit,
+    Gpus,
+    Key,
+    LabelValue,
+    Name,
+    NamespaceGlob,
+    ResourceKey,
+    Seconds,
+    TeamRef,
+    Text,
+)
+from webhook.policy.problems import described
+from webhook.policy.values import any_label_value, is_integer, not_queue
+
+API_VERSION: Final = "fairgate.dev/v1alpha1"
+KIND: Final = "Policy"
+
+
+class _Spec(BaseModel):
+    """What all parts share: camelCase in files, nothing unknown, nothing changed later."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
+
+
+class Share(_Spec):
+    """A share of GPUs: whole GPUs, decimals or fractions."""
+
+    guaranteed: Gpus = Field(default=0, description="GPUs the team always gets back from borrowers.")
+    limit: GpuLimit = Field(default=UNLIMITED, description="Hard cap, borrowing included; or the word unlimited.")
+
+    @model_validator(mode="after")
+    def _is_ordered(self) -> Self:
+        if exceeds(self.guaranteed, self.limit):
+            told = f"guaranteed {format_gpus(self.guaranteed)} is more than limit {format_limit(self.limit)}"
+            raise ValueError(f"{told}; raise the limit or lower the guaranteed share")
+        return self
+
+
+class Cap(_Spec):
+    """A hard cap."""
+
+    limit: GpuLimit = Field(description="At most so many GPUs; or the word unlimited.")
+
+
+class Expression(_Spec):
+    """One condition on a label."""
+
+    allowed: ClassVar[tuple[Operator, ...]] = tuple(Operator)
+
+    key: Key = Field(description="The label's key.")
+    operator: Operator = Field(description="How the label's value is compared.")
+    values: list[Text] = Field(
+        default=[],
+        description="In, NotIn: at least one value. Gt, Lt: one integer, quoted. Exists, DoesNotExist: none.",
+    )
+
+    @model_validator(mode="after")
+    def _has_fitting_values(self) -> Self:
+        if self.operator not in self.allowed:
+            known = ", ".join(self.allowed)
+            raise ValueError(f"operator {self.operator} is for node affinity only; a label selector knows {known}")
+        match self.operator:
+            case Operator.IN | Operator.NOT_IN:
+                if not self.values:
+                    raise ValueError(f"operator {self.operator} needs at least one value")
+                for value in self.values:
+                    any_label_value(value)
+            case Operator.EXISTS | Operator.DOES_NOT_EXIST:
+                if self.values:
+                    raise ValueError(f"operator {self.operator} takes no values; use In to compare values")
+            case Operator.GT | Operator.LT:
+                if len(self.values) != 1 or not is_integer(self.values[0]):
+                    raise ValueError(f'operator {self.operator} needs exactly one integer value, such as ["75000"]')
+        return self
+
+
+class SelectorExpression(Expression):
+    """One condition on a label of a label selector, which knows no Gt and Lt."""
+
+    allowed: ClassVar[tuple[Operator, ...]] = (
+        Operator.IN,
+        Operator.NOT_IN,
+        Operator.EXISTS,
+        Operator.DOES_NOT_EXIST,
+    )
+
+
+class Selector(_Spec):
+    """A Kubernetes label selector: everything named must hold."""
+
+    match_labels: dict[Key, LabelValue] = Field(default={}, description="Labels with exactly these values.")
+    match_expressions: list[SelectorExpression] = Field(default=[], description="Further conditions on labels.")
+
+    @model_validator(mode="after")
+    def _selects_something(self) -> Self:
+        if not self.match_labels and not self.match_expressions:
+            raise ValueError("an empty selector would select everything; name at least one label")
+        return self
+
+
+class Team(_Spec):
+    """A team: whose namespaces it owns and what share of the GPUs it has."""
+
+    name: TeamRef = Field(description="Unique name; becomes the label fairgate.dev/team of the team's pods.")
+    namespace_selector: Selector | None = Field(
+        default=None, description="Namespaces of the team by their labels, besides those named."
+    )
+    namespaces: list[NamespaceGlob] = Field(
+        default=[], validate_default=True, description="Namespaces of the team: names, or globs (* and ?)."
+    )
+    gpus: Share = Field(default=Share(), description="The team's share of all GPUs.")
+    models: dict[Name, Share] = Field(
+        default={}, description="Shares per GPU model, by the value of the node label that names it."
+    )
+    per_pod: Cap | None = Field(default=None, description="The most that one pod may ask for.")
+    per_user: Cap | None = Field(default=None, description="The most that one user may hold in this team.")
+    on_limit: Annotated[OnLimit, BeforeValidator(not_queue)] = Field(
+        default=OnLimit.REJECT, description="What happens to a pod over a limit. Only reject in this version."
+    )
+
+    # Checks of fields, not of the model: pydantic skips the latter when any field is bad, and hides a problem until
+    # the next run. `info.data` holds the fields above that are good.
+    @field_validator("namespaces")
+    @classmethod
+    def _owns_namespaces(cls, namespaces: list[str], info: ValidationInfo) -> list[str]:
+        if not namespaces and info.data.get("namespace_selector", "bad") is None:
+            raise ValueError("a team needs namespaces or a namespaceSelector, or no pod can ever be its own")
+        return namespaces
+
+    @field_validator("models")
+    @classmethod
+    def _promises_what_fits(cls, models: dict[str, Share], info: ValidationInfo) -> dict[str, Share]:
+        whole: Share | None = info.data.get("gpus")
+        promised = sum(share.guaranteed for share in models.values())
+        if whole is not None and exceeds(promised, whole.limit):
+            told = f"models guarantee {format_gpus(promised)} together, but the team's limit is"
+            raise ValueError(f"{told} {format_limit(whole.limit)}; such a promise cannot be kept")
+        return models
+
+
+class UserKey(_Spec):
+    """One place where the user behind a controller's pod is read: exactly one of these."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    namespace_annotation: Key | None = Field(default=None, description="An annotation of the pod's namespace.")
+    namespace_label: Key | None = Field(default=None, description="A label of the pod's namespace.")
+    pod_annotation: Key | None = Field(default=None, description="An annotation of the pod.")
+    pod_label: Key | None = Field(default=None, description="A label of the pod.")
+
+    @model_validator(mode="after")
+    def _names_one_place(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            raise ValueError(f"expected exactly one of {', '.join(UserSource)}; make each its own list item")
+        return self
+
+    def place(self) -> tuple[UserSource, str]:
+        """Return the one place that is named."""
+        (name,) = self.model_fields_set
+        return UserSource(to_camel(name)), str(getattr(self, name))
+
+
+class Defaults(_Spec):
+    """What holds where a team says nothing."""
+
+    unknown_team: UnknownTeam = Field(
+        default=UnknownTeam.REJECT,
+        description="Namespaces that no team claims: reject, or preemptible (may borrow, guaranteed nothing).",
+    )
+    user_from: list[UserKey] = Field(
+        default=[UserKey(namespaceAnnotation="owner")],
+        description="Where the user behind a controller's pod is read; the first that is there counts.",
+    )
+
+
+class Toleration(_Spec):
+    """A Kubernetes toleration."""
+
+    key: Key | None = Field(default=None, description="The taint's key; left out (with Exists): every taint.")
+    operator: Literal["Equal", "Exists"] = Field(default="Equal", description="Compare the value, or take any.")
+    value: LabelValue = Field(default="", description="The taint's value, for Equal.")
+    effect: Effect | None = Field(default=None, description="The taint's effect; left out: every effect.")
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if self.operator == "Exists" and self.value:
+            raise ValueError(f"operator Exists takes no value; drop value {described(self.value)} or use Equal")
+        if self.operator == "Equal" and self.key is None:
+            raise ValueError("operator Equal needs a key; use Exists to tolerate every taint")
+        return self
+
+
+class Match(_Spec):
+    """Which pods belong in a pool and nowhere else."""
+
+    pod_selector: Selector = Field(description="Pods by their labels.")
+
+
+class Pool(_Spec):
+    """A set of nodes that belong together."""
+
+    name: Name = Field(description="Unique name; users pin to it with the annotation fairgate.dev/pool.")
+    node_selector: dict[Key, LabelValue] = Field(default={}, description="Labels that the pool's nodes carry.")
+    affinity: list[Expression] = Field(default=[], description="Further conditions on node labels; all must hold.")
+    tolerations: list[Toleration] = Field(default=[], description="Added to pods that are sent to the pool.")
+    capabilities: list[Name] = Field(
+        default=[], description="What the pool offers to pods that ask with the annotation fairgate.dev/requires."
+    )
+    teams: Annotated[list[TeamRef], Field(min_length=1)] | None = Field(
+        default=None, description="Teams that may enter; left out: every team."
+    )
+    match: Match | None = Field(default=None, description="Pods that go here and nowhere else; others stay out.")
+
+
+class KeepWhole(_Spec):
+    """Whole nodes kept free of small pods."""
+
+    nodes: Annotated[int, Strict(), Field(ge=0, le=100_000)] = Field(
+        description="Wholly free nodes to keep while there is a choice."
+    )
+
+
+class Placement(_Spec):
+    """How pods are sent to nodes."""
+
+    mode: Mode = Field(
+        default=Mode.AUTO,
+        description="auto: the best few nodes by name; require: the best one; prefer: soft; off: no choice.",
+    )
+    keep_whole: KeepWhole = Field(default=KeepWhole(nodes=0), description="Whole nodes kept free of small pods.")
+
+
+Protected = Annotated[
+    Annotated[NamespaceGlob, Tag("a namespace")] | Annotated[Selector, Tag("a selector")],
+    Discriminator(lambda value: "a selector" if isinstance(value, dict | Selector) else "a namespace"),
+]
+UNION_TAGS: Final = frozenset({"a namespace", "a selector"})
+
+
+class Reclaim(_Spec):
+    """When and how borrowed GPUs are taken back."""
+
+    notice: Seconds = Field(default=0, description="Warning before an eviction, for a checkpoint: 30s, 10m, 1h30m.")
+    minimum_runtime: Seconds = Field(default=0, description="Borrowing pods run at least this long.")
+    protect: list[Protected] = Field(
+        default=[], description="Never victims: namespaces (names or globs), or selectors of pods by their labels."
+    )
+
+
+class Resource(_Spec):
+    """What one piece of a resource counts."""
+
+    gpus: Gpus = Field(description='GPUs that one piece counts, such as 1 or "1/7"; 0 takes a built-in one out.')
+
+
+class PriorityClasses(_Spec):
+    """Priority classes to set by tier. Left out: priorities are not touched."""
+
+    guaranteed: ClassName | None = Field(default=None, description="PriorityClass of guaranteed pods.")
+    preemptible: ClassName | None = Field(default=None, description="PriorityClass of preemptible pods.")
+
+
+class Exempt(_Spec):
+    """What Fairgate leaves alone, but counts."""
+
+    namespaces: list[NamespaceGlob] = Field(default=[], description="Namespaces: names, or globs (* and ?).")
+
+
+class PolicyFile(_Spec):
+    """A Fairgate policy file. Any section may be in any file; the folder is merged."""
+
+    api_version: Literal["fairgate.dev/v1alpha1"] = Field(description="The version of this format.")
+    kind: Literal["Policy"] = Field(description="Always Policy.")
+    teams: list[Team] = Field(default=[], description="The teams and their shares.")
+    defaults: Defaults = Field(default=Defaults(), description="What holds where a team says nothing.")
+    pools: list[Pool] = Field(default=[], description="Sets of nodes; none: all nodes are one pool.")
+    placement: Placement = Field(default=Placement(), description="How pods are sent to nodes.")
+    reclaim: Reclaim = Field(default=Reclaim(), description="When and how borrowed GPUs are taken back.")
+    resources: dict[ResourceKey, Resource] = Field(
+        default={}, description="What counts as how much GPU, besides the built-in resources."
+    )
+    priority_classes: PriorityClasses = Field(default=PriorityClasses(), description="Priority classes by tier.")
+    exempt: Exempt = Field(default=Exempt(), description="What Fairgate leaves alone, but counts.")

@@ -1,0 +1,126 @@
+"""The leaves of a policy: how amounts, durations, names and keys are written. Each parser says what would be right."""
+
+import re
+from fractions import Fraction
+from typing import Final
+
+from webhook.core.amount import UNLIMITED, Limit, parse_gpus
+from webhook.core.names import UNASSIGNED
+from webhook.policy.problems import described
+
+MOST_GPUS: Final = 1_000_000_000  # keeps every sum of GPU units inside 64 bits
+
+AMOUNT: Final = r"(0|[1-9][0-9]*)(\.[0-9]+|/[1-9][0-9]*)?"
+DURATION: Final = r"([0-9]+(\.[0-9]+)?(h|m|s))+|0"
+LABEL_VALUE: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+DNS_SUBDOMAIN: Final = rf"{DNS_LABEL}(\.{DNS_LABEL})*"
+NAMESPACE_GLOB: Final = r"[-a-z0-9*?]+"
+
+_LONGEST = 40  # characters of a number
+_NAME = 63  # longest label value, namespace name and name part of a key
+_SUBDOMAIN = 253
+_SECONDS = {"h": 3600, "m": 60, "s": 1}
+
+
+def gpus(value: object) -> int:
+    """Read an amount of GPUs as GPU units."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        # a ValueError, not a TypeError: pydantic reports only the former
+        raise ValueError(f'expected GPUs such as 8, "2.5" or "1/7", got {described(value)}')  # noqa: TRY004
+    text = str(value)
+    # The pattern comes first: Fraction would also take "1e999999999", and count its zeros for hours.
+    if len(text) > _LONGEST or not re.fullmatch(rf"-?{AMOUNT}", text):
+        raise ValueError(f'expected GPUs such as 8, "2.5" or "1/7", got {described(value)}')
+    units = parse_gpus(text)
+    if units > parse_gpus(MOST_GPUS):
+        raise ValueError(f"more than {MOST_GPUS:,} GPUs; write unlimited for no limit")
+    return units
+
+
+def limit(value: object) -> Limit:
+    """Read a limit: GPUs, or the word unlimited."""
+    if value == UNLIMITED.value:
+        return UNLIMITED
+    try:
+        return gpus(value)
+    except ValueError as error:
+        raise ValueError(str(error).replace("expected GPUs", "expected unlimited or GPUs")) from None
+
+
+def seconds(value: object) -> int:
+    """Read a Go-style duration of whole seconds: 30s, 10m, 1h30m."""
+    if value == 0 and not isinstance(value, bool):
+        return 0
+    if not isinstance(value, str) or len(value) > _LONGEST or not re.fullmatch(DURATION, value):
+        raise ValueError(f"expected a duration such as 30s, 10m or 1h30m, got {described(value)}")
+    parts = re.findall(r"([0-9.]+)([hms])", value)
+    total = sum((Fraction(number) * _SECONDS[unit] for number, unit in parts), Fraction(0))
+    if total.denominator != 1:
+        raise ValueError(f"expected whole seconds, got {described(value)}")
+    return int(total)
+
+
+def is_integer(text: str) -> bool:
+    """Tell whether Gt and Lt can compare with it."""
+    return re.fullmatch(r"-?[0-9]{1,18}", text) is not None
+
+
+def not_queue(value: object) -> object:
+    """Refuse `onLimit: queue` honestly: the word is known, what it asks for is not there."""
+    if value == "queue":
+        raise ValueError("queue is not available in this version; use reject")
+    return value
+
+
+def team_name(value: str) -> str:
+    """Check a team's name: it becomes the value of a label."""
+    if value == UNASSIGNED:
+        raise ValueError(f'"{UNASSIGNED}" is reserved for namespaces that no team claims; choose another name')
+    return label_value(value)
+
+
+def label_value(value: str) -> str:
+    """Check a name that is, or becomes, the value of a label."""
+    return _named(value, LABEL_VALUE, _NAME, "letters, digits, -, _ and ., with a letter or digit at both ends")
+
+
+def any_label_value(value: str) -> str:
+    """Check a label's value, which may be empty."""
+    return value and label_value(value)
+
+
+def label_key(value: str) -> str:
+    """Check the key of a label, annotation or taint: NAME or PREFIX/NAME."""
+    prefix, slash, name = value.rpartition("/")
+    if slash and (len(prefix) > _SUBDOMAIN or not re.fullmatch(DNS_SUBDOMAIN, prefix)):
+        raise ValueError(f"expected a key such as nvidia.com/gpu.product, got {described(value)}: bad prefix")
+    if len(name) > _NAME or not re.fullmatch(LABEL_VALUE, name):
+        raise ValueError(f"expected a key such as nvidia.com/gpu.product, got {described(value)}: bad name")
+    return value
+
+
+def resource_name(value: str) -> str:
+    """Check the name of an extended resource, the only kind that can be a GPU."""
+    prefix, slash, _ = value.partition("/")
+    if not slash or prefix == "kubernetes.io" or prefix.endswith(".kubernetes.io"):
+        raise ValueError(f"expected an extended resource such as nvidia.com/gpu, got {described(value)}")
+    return label_key(value)
+
+
+def namespace_glob(value: str) -> str:
+    """Check a namespace's name, or a glob in which * stands for any text and ? for one character."""
+    if "*" in value or "?" in value:
+        return _named(value, NAMESPACE_GLOB, _SUBDOMAIN, "lower-case letters, digits, -, * and ?")
+    return _named(value, DNS_LABEL, _NAME, "lower-case letters, digits and -, with a letter or digit at both ends")
+
+
+def object_name(value: str) -> str:
+    """Check the name of a cluster-wide object."""
+    return _named(value, DNS_SUBDOMAIN, _SUBDOMAIN, "lower-case letters, digits, - and .")
+
+
+def _named(value: str, pattern: str, longest: int, alphabet: str) -> str:
+    if len(value) > longest or not re.fullmatch(pattern, value):
+        raise ValueError(f"expected at most {longest} {alphabet}; got {described(value)}")
+    return value

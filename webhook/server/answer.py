@@ -1,0 +1,50 @@
+"""What the HTTP shell asks of the gate, and what it gets back."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the canonical log line and the metrics tell of one decision. `outcome`: admit, deny, retry or skip."""
+
+    operation: str
+    namespace: str
+    name: str
+    owner: str
+    uid: str
+    user: str
+    dry_run: bool
+    outcome: str
+    code: str
+    team: str
+    tier: str
+    gpus: str
+    nodes: str
+    policy: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole AdmissionReview to send back, and what to remember of it."""
+
+    body: bytes
+    record: Record
+
+
+class Reviewer(Protocol):
+    """Answers admission reviews. Bytes in, bytes out.
+
+    `deadline`, in the event loop's time, is when work must stop, so that nothing is charged after the caller left: the
+    shell never cancels a review that has begun. Raises webhook.kube.review.ReviewError for a malformed review; any
+    other exception is a bug.
+    """
+
+    async def mutate(self, body: bytes, *, deadline: float) -> Answer:
+        """Answer a call of the mutating webhook."""
+        ...
+
+    async def validate(self, body: bytes, *, deadline: float) -> Answer:
+        """Answer a call of the validating webhook."""
+        ...

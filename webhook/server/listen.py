@@ -1,0 +1,65 @@
+"""Opens the listening sockets, and says in words why it could not."""
+
+import socket
+from contextlib import ExitStack
+from errno import EADDRINUSE, EADDRNOTAVAIL, EAFNOSUPPORT
+from typing import Final
+
+from webhook.server.settings import Address, StartupError
+
+BACKLOG: Final = 1024
+"""Connections that may wait to be accepted: a burst of pods makes API servers open many at once."""
+
+_NO_SUCH_FAMILY: Final = frozenset({EADDRNOTAVAIL, EAFNOSUPPORT})
+_PORT_TRIES: Final = 16
+
+
+def open_sockets(address: Address) -> list[socket.socket]:
+    """Bind every address that a host stands for (localhost: two), all on one port, also where the system chooses it.
+
+    Raises StartupError.
+    """
+    tries = _PORT_TRIES if address.port == 0 else 1
+    for left in reversed(range(tries)):
+        try:
+            return _bind_all(address)
+        except OSError as exc:
+            # A port chosen for the first address may be taken on the second: choose again.
+            if exc.errno != EADDRINUSE or not left:
+                raise StartupError(f"cannot listen on {address}: {_why(exc)}") from exc
+    raise AssertionError("the last try returns or raises")
+
+
+def _bind_all(address: Address) -> list[socket.socket]:
+    found = socket.getaddrinfo(address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    port = address.port
+    bound: list[socket.socket] = []
+    refused: OSError | None = None
+    with ExitStack() as undo:
+        for family, kind, protocol, _name, where in dict.fromkeys(found):
+            try:
+                sock = socket.socket(family, kind, protocol)
+                undo.callback(sock.close)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                sock.bind((where[0], port, *where[2:]))
+                sock.listen(BACKLOG)
+            except OSError as exc:
+                if exc.errno not in _NO_SUCH_FAMILY:
+                    raise
+                refused = exc  # a machine without IPv6 still has localhost
+                continue
+            sock.setblocking(False)
+            bound.append(sock)
+            port = sock.getsockname()[1]
+        if refused is not None and not bound:
+            raise refused
+        undo.pop_all()
+    return bound
+
+
+def _why(exc: OSError) -> str:
+    if exc.errno == EADDRINUSE and not isinstance(exc, socket.gaierror):
+        return "another process listens there"
+    return exc.strerror or str(exc)

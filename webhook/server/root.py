@@ -1,0 +1,183 @@
+"""The composition root: the only place that knows every part of `fairgate serve` and wires them together."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from certs.folder import CertFolder
+from certs.pair import CertificateError
+from certs.reload import Outcome, Reloaded, Reloader
+from webhook.cluster.client import ApiConnection, connect
+from webhook.cluster.errors import ClusterError
+from webhook.cluster.feed import Feed
+from webhook.cluster.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
+from webhook.core.policy import Policy
+from webhook.core.tier import Tier
+from webhook.core.world import World
+from webhook.kube import objects
+from webhook.kube.nodes import to_namespace, to_node, to_priority
+from webhook.kube.pods import to_resident
+from webhook.kube.worldfile import WorldFileError, read_world
+from webhook.observe.logs import Logs, open_logs
+from webhook.observe.metrics import Charged, Metrics
+from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
+from webhook.policy.watch import PolicyHolder
+from webhook.server.app import build_app, serve, stop_signals
+from webhook.server.gate import Gate
+from webhook.server.ledger import MemoryLedger
+from webhook.server.probes import Readiness
+from webhook.server.settings import LiveCluster, Settings, StartupError, WorldFile
+
+_REAP_SECONDS: Final = 5.0
+"""How often reservations of pods that never came are looked for: well inside the 90 s after which they must be gone."""
+
+
+async def run(settings: Settings, *, on_listening: Callable[[str], None] | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; `on_listening` is told the URL to call.
+
+    Raises StartupError where a part cannot be had.
+    """
+    logs = open_logs(settings.log_format)
+    logs.capture_libraries()
+    holder = _load_policy(settings)
+    reloader = _load_certificate(settings)
+    world = World(holder.current)
+    metrics, readiness = Metrics(), Readiness("policy")
+    loop = asyncio.get_running_loop()
+    readiness.set_ok("policy", remark=f"policy {world.policy.hash}")
+    readiness.watch("certificate", reloader.why_unusable)
+    metrics.policy_reload(is_success=True)
+    metrics.watch_certificate(lambda: reloader.not_after.timestamp())  # noqa: PLW0108 - not_after changes
+    metrics.watch_charges(lambda: _charges(world))
+    ledger = MemoryLedger(world, loop.time, is_embedded=isinstance(settings.world, WorldFile))
+    gate = Gate(world, ledger, trusted=frozenset(settings.trusted_users), now_text=_now_text)
+    async with AsyncExitStack() as stack:
+        stop = stack.enter_context(stop_signals(logs))
+        chores = [
+            holder.run(
+                on_change=lambda policy: _take_policy(policy, world, readiness, metrics, logs),
+                on_problem=lambda problems: _refuse_policy(problems, holder, readiness, metrics, logs),
+            ),
+            reloader.run(report=lambda outcome: _report_certificate(outcome, logs)),
+        ]
+        why_cold: Callable[[], str | None] = _never_cold
+        match settings.world:
+            case WorldFile(path=path):
+                _read_world_file(path, world)
+            case LiveCluster(kubeconfig=kubeconfig):
+                try:
+                    connection = await stack.enter_async_context(await connect(kubeconfig))
+                except ClusterError as exc:
+                    raise StartupError(str(exc)) from exc
+                feed = _feed(connection, world)
+                readiness.watch("world", feed.readiness)
+                why_cold = feed.why_cold
+                metrics.watch_world_age(lambda: _age(feed, loop.time()))
+                chores += [feed.run(), _settle_slots(feed, world), _reap(world, loop.time, logs)]
+        app = build_app(gate, readiness, metrics, logs, why_cold=why_cold)
+        await _beside(chores, serve(app, settings, reloader.context, stop=stop, on_listening=on_listening))
+    logs.flush()
+
+
+def _never_cold() -> None:
+    return None
+
+
+async def _beside(chores: Iterable[Coroutine[Any, Any, None]], main: Coroutine[Any, Any, None]) -> None:
+    """Run chores for as long as the main part runs; one that fails is a bug and ends the process, never silently."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(chore) for chore in chores]
+        await main
+        for task in tasks:
+            task.cancel()
+
+
+def _load_policy(settings: Settings) -> PolicyHolder:
+    try:
+        return PolicyHolder(settings.policy)
+    except PolicyError as exc:
+        listed = "\n  ".join(str(problem) for problem in exc.problems)
+        raise StartupError(f"policy {settings.policy} has problems:\n  {listed}") from exc
+    except PolicyUnreadable as exc:
+        raise StartupError(str(exc)) from exc
+
+
+def _load_certificate(settings: Settings) -> Reloader:
+    try:
+        return Reloader(CertFolder(settings.certs, hosts=settings.certificate_hosts))
+    except CertificateError as exc:
+        raise StartupError(str(exc)) from exc
+
+
+def _take_policy(policy: Policy, world: World, readiness: Readiness, metrics: Metrics, logs: Logs) -> None:
+    world.set_policy(policy)
+    readiness.set_ok("policy", remark=f"policy {policy.hash}")
+    metrics.policy_reload(is_success=True)
+    logs.event.info("policy loaded", policy=policy.hash, teams=len(policy.teams), pools=len(policy.pools))
+
+
+def _refuse_policy(
+    problems: tuple[Problem, ...], holder: PolicyHolder, readiness: Readiness, metrics: Metrics, logs: Logs
+) -> None:
+    """Keep the last good policy, stay ready, and say so wherever somebody may look."""
+    kept = holder.current.hash
+    readiness.set_ok("policy", remark=f"a broken edit was left out, policy {kept} stays in force: {holder.problem}")
+    metrics.policy_reload(is_success=False)
+    logs.event.error("policy edit refused", kept=kept, problems=[str(problem) for problem in problems])
+
+
+def _report_certificate(outcome: Outcome, logs: Logs) -> None:
+    if isinstance(outcome, Reloaded):
+        logs.event.info("certificate loaded", expires=outcome.not_after.isoformat(), renewed_by_us=outcome.is_renewed)
+    else:
+        logs.event.error("certificate kept", why=outcome.why)
+
+
+def _read_world_file(path: Path, world: World) -> None:
+    try:
+        read_world(path, world.policy.resources).fill(world)
+    except WorldFileError as exc:
+        raise StartupError(str(exc)) from exc
+
+
+def _feed(connection: ApiConnection, world: World) -> Feed:
+    return Feed(
+        connection,
+        (
+            node_kind(world, objects.Node, to_node),
+            namespace_kind(world, objects.Namespace, to_namespace),
+            priority_class_kind(world, objects.PriorityClass, to_priority),
+            pod_kind(world, objects.Pod, lambda pod: to_resident(pod, world.policy.resources)),
+        ),
+    )
+
+
+async def _settle_slots(feed: Feed, world: World) -> None:
+    """Order the nodes by name once the first lists are in."""
+    await feed.wait_warm()
+    world.arrange()
+
+
+async def _reap(world: World, clock: Callable[[], float], logs: Logs) -> None:
+    while True:
+        await asyncio.sleep(_REAP_SECONDS)
+        for pod in world.forget_unseen(clock()):
+            logs.event.warning("charge taken back", namespace=pod.namespace, name=pod.name, uid=pod.uid)
+
+
+def _charges(world: World) -> Iterable[Charged]:
+    for team, book in world.books().items():
+        yield Charged(team, Tier.GUARANTEED, book.guaranteed)
+        yield Charged(team, Tier.PREEMPTIBLE, book.preemptible)
+
+
+def _age(feed: Feed, now: float) -> float:
+    """Tell for how long the quietest watch has been silent; infinity before it was heard."""
+    return max(now - watch.last_contact if watch.last_contact is not None else float("inf") for watch in feed.watches)
+
+
+def _now_text() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,108 @@
+"""Settings of `fairgate serve`: parsed once from the command line, then passed in."""
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+from webhook.observe.logs import LogFormat
+
+MAX_BODY_BYTES: Final = 8 * 1024 * 1024
+"""The API server takes objects of 3 MiB, and an UPDATE review carries two of them."""
+
+KEEPALIVE_SECONDS: Final = 3630.0
+"""The API server closes idle connections after 90 s. We must never be the first: its POST into our close is a 500."""
+
+BODY_SECONDS: Final = 10.0
+"""A whole body must have come after so long: the API server sends it at once, and waits 30 s at most itself."""
+
+HANDSHAKE_SECONDS: Final = 10.0
+"""A TLS handshake must be over after so long."""
+
+FINISH_SECONDS: Final = 30.0
+"""How long requests in flight may take to finish after the drain: the longest timeout a webhook can have."""
+
+DRAIN_SECONDS: Final = 15.0
+"""How long to serve on after SIGTERM: kube-proxy and API servers go on using a terminating pod for some seconds."""
+
+
+MAX_PORT: Final = 65_535
+
+
+class StartupError(Exception):
+    """The server cannot start; the text is one line for the person who started it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen: an empty host means every interface, port 0 lets the system choose."""
+
+    host: str
+    port: int
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Tell whether this names no host that a client could dial."""
+        return self.host in ("", "0.0.0.0", "::")  # noqa: S104 (compared, not bound)
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class WorldFile:
+    """The world comes from a file and lives on in this process."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class LiveCluster:
+    """The world is a cluster's; without a kubeconfig it is the one this pod runs in."""
+
+    kubeconfig: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All that `fairgate serve` was told.
+
+    `cert_hosts` are names that a self-made certificate carries besides localhost and the listen address.
+    `trusted_users` may change what Fairgate wrote on pods.
+    """
+
+    policy: Path
+    world: WorldFile | LiveCluster
+    listen: Address
+    certs: Path
+    cert_hosts: tuple[str, ...] = ()
+    log_format: LogFormat = LogFormat.JSON
+    drain_seconds: float = DRAIN_SECONDS
+    trusted_users: tuple[str, ...] = ()
+
+    @property
+    def certificate_hosts(self) -> tuple[str, ...]:
+        """List the hosts that the certificate must name."""
+        return self.cert_hosts if self.listen.is_wildcard else (*self.cert_hosts, self.listen.host)
+
+
+def parse_address(text: str) -> Address:
+    """Read HOST:PORT, [IPV6]:PORT or :PORT.
+
+    Raises ValueError that says what would be right.
+    """
+    host, colon, port_text = text.rpartition(":")
+    if not colon or not (port_text.isascii() and port_text.isdigit()) or int(port_text) > MAX_PORT:
+        raise ValueError(f"expected HOST:PORT such as 127.0.0.1:8443, [::1]:8443 or :8443, got {text!r}")
+    if ":" in host:
+        if not (host.startswith("[") and host.endswith("]")) or not _is_ipv6(host[1:-1]):
+            raise ValueError(f"an IPv6 address goes in brackets, such as [::1]:8443, got {text!r}")
+        host = host[1:-1]
+    return Address(host=host, port=int(port_text))
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return ip_address(text).version == 6  # noqa: PLR2004 (the version's name is a number)
+    except ValueError:
+        return False
