@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
+from multidict import CIMultiDictProxy
 
 Obj = dict[str, Any]
 GONE = "The resourceVersion is too old"
@@ -83,6 +84,7 @@ class Asked:
     path: str
     query: dict[str, str]
     authorization: str
+    headers: CIMultiDictProxy[str]
 
 
 @dataclass
@@ -161,7 +163,7 @@ class FakeApi:
         query = dict(request.query)
         verb = "watch" if "watch" in query else "page" if "continue" in query else "list"
         token = request.headers.get("Authorization", "")
-        self.asked.append(Asked(verb, request.path, query, token))
+        self.asked.append(Asked(verb, request.path, query, token, request.headers))
         if token.removeprefix("Bearer ") not in self.tokens:
             return _refusal(Answer(401))
         if request.path in self.missing:

@@ -231,6 +231,23 @@ async def test_a_new_cluster_ca_is_read_again(pod, monkeypatch, tmp_path):
             assert (await ask(connection))["kind"] == "List"
 
 
+async def test_a_kubeconfig_that_impersonates_acts_as_that_user(api, kubeconfig):
+    extra = {"example.org/reason": ["audit", "test"]}
+    user = {"as": "jane", "as-uid": "7", "as-groups": ["dev", "ops"], "as-user-extra": extra}
+    write_kubeconfig(kubeconfig, api.url, token="good", **user)
+    async with await connect(kubeconfig) as connection:
+        await ask(connection)
+    got = [(name, value) for name, value in api.asked[0].headers.items() if name.startswith("Impersonate")]
+    assert got == [
+        ("Impersonate-User", "jane"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "dev"),
+        ("Impersonate-Group", "ops"),
+        ("Impersonate-Extra-example.org%2Freason", "audit"),
+        ("Impersonate-Extra-example.org%2Freason", "test"),
+    ]
+
+
 async def test_a_proxy_of_the_environment_is_used(api, kubeconfig, monkeypatch):
     monkeypatch.setenv("http_proxy", api.url)
     monkeypatch.delenv("no_proxy", raising=False)

@@ -123,15 +123,20 @@ class ApiConnection:
             case aiohttp.ClientConnectorCertificateError():
                 return f"the certificate of {server} is not trusted, check the CA: {cause.certificate_error}"
             case aiohttp.ClientSSLError():
-                return f"no TLS with {server}: {cause}"
+                return f"no TLS with {server}: {_os_reason(cause)}"
             case aiohttp.ConnectionTimeoutError():
                 return f"{server} did not take a connection within {CONNECT_SECONDS:g} s"
             case TimeoutError():
                 return f"{server} said nothing for {read_seconds:g} s"
             case aiohttp.ClientConnectorError():
-                return f"{server} cannot be reached: {cause}"
+                return f"{server} cannot be reached: {_os_reason(cause)}"
             case _:
                 return f"the connection to {server} broke: {str(cause) or type(cause).__name__}"
+
+
+def _os_reason(cause: aiohttp.ClientConnectorError) -> str:
+    # str(cause) would say the address of our SSLContext in memory
+    return cause.os_error.strerror or str(cause.os_error)
 
 
 async def _refusal(response: aiohttp.ClientResponse, action: str) -> ApiError:

@@ -8,10 +8,11 @@ import asyncio
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-from urllib.parse import urlsplit
+from typing import Any, Literal
+from urllib.parse import quote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+import yaml
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
 
@@ -20,29 +21,35 @@ from webhook.cluster.errors import ClusterError
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where the kubelet mounts a pod's token and CA; it renews both in place."""
 
+Headers = tuple[tuple[str, str], ...]
+"""HTTP headers; a name may come several times."""
+
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """One loaded set: the server, how TLS checks it, the way there, and the token as it is now.
 
     `tls` is True (aiohttp's default) for plain HTTP, such as kubectl proxy speaks. `tls_name` is the name expected in
-    the server's certificate, None for the host's own; `proxy` None for no proxy.
+    the server's certificate, None for the host's own; `proxy` None for no proxy. `impersonation` are the headers that
+    ask the server to treat us as somebody else.
     """
 
     server: str
     tls: ssl.SSLContext | Literal[True]
     tls_name: str | None
     proxy: str | None
+    impersonation: Headers
     configuration: Configuration
 
-    async def headers(self) -> dict[str, str]:
+    async def headers(self) -> Headers:
         """Give the headers of the next request; in a pod this reads the token's file again every minute."""
         try:
             token = await self.configuration.get_api_key_with_prefix("BearerToken")
         except (ConfigException, OSError) as cause:
             raise ClusterError(f"cannot read the service account's token: {cause}") from cause
         # A token file may end in a newline, which would split the header.
-        return {"Authorization": token.strip()} if token else {}
+        authorization = (("Authorization", token.strip()),) if token else ()
+        return (*authorization, *self.impersonation)
 
 
 async def load(kubeconfig: Path | None, *, service_account: Path = SERVICE_ACCOUNT) -> Credentials:
@@ -57,6 +64,7 @@ async def load(kubeconfig: Path | None, *, service_account: Path = SERVICE_ACCOU
             _load_pod(configuration, service_account)
         else:
             await _load_file(configuration, kubeconfig)
+        impersonation = await asyncio.to_thread(_impersonation, kubeconfig) if kubeconfig else ()
         tls = await asyncio.to_thread(_tls, configuration)
     except ClusterError:
         raise
@@ -70,6 +78,7 @@ async def load(kubeconfig: Path | None, *, service_account: Path = SERVICE_ACCOU
         tls=tls,
         tls_name=configuration.tls_server_name,
         proxy=configuration.proxy or _proxy_of_environment(server),
+        impersonation=impersonation,
         configuration=configuration,
     )
 
@@ -92,6 +101,25 @@ async def _load_file(configuration: Configuration, kubeconfig: Path) -> None:
         raise ClusterError(f"kubeconfig {kubeconfig} does not exist or is not a file")
     # persist_config would write renewed tokens into the user's file.
     await load_kube_config(str(kubeconfig), client_configuration=configuration, persist_config=False)
+
+
+def _impersonation(kubeconfig: Path) -> Headers:
+    """Read who a kubeconfig wants to be taken for. kubernetes_asyncio ignores that, and acts with more rights."""
+    document = yaml.safe_load(kubeconfig.read_text())
+    context = _named(document["contexts"], document["current-context"])["context"]
+    user = _named(document.get("users") or [], context.get("user")).get("user") or {}
+    extra = user.get("as-user-extra") or {}
+    wanted = [
+        ("Impersonate-User", user.get("as")),
+        ("Impersonate-Uid", user.get("as-uid")),
+        *(("Impersonate-Group", group) for group in user.get("as-groups") or []),
+        *((f"Impersonate-Extra-{quote(key, safe='')}", value) for key, values in extra.items() for value in values),
+    ]
+    return tuple((header, value) for header, value in wanted if value)
+
+
+def _named(entries: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
+    return next((entry for entry in entries if entry["name"] == name), {})
 
 
 def _tls(configuration: Configuration) -> ssl.SSLContext | Literal[True]:

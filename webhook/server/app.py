@@ -25,6 +25,7 @@ from webhook.server.listen import open_sockets
 from webhook.server.probes import Readiness
 from webhook.server.settings import (
     FINISH_SECONDS,
+    GOODBYE_SECONDS,
     HANDSHAKE_SECONDS,
     KEEPALIVE_SECONDS,
     MAX_BODY_BYTES,
@@ -129,7 +130,13 @@ async def serve(
     )
     sockets = open_sockets(settings.listen)
     listeners = [
-        await loop.create_server(server, sock=sock, ssl=ssl_context, ssl_handshake_timeout=HANDSHAKE_SECONDS)
+        await loop.create_server(
+            server,
+            sock=sock,
+            ssl=ssl_context,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS,
+            ssl_shutdown_timeout=GOODBYE_SECONDS,
+        )
         for sock in sockets
     ]
     bound = [Address(*sock.getsockname()[:2]) for sock in sockets]
@@ -144,12 +151,23 @@ async def serve(
         await asyncio.sleep(settings.drain_seconds)
     finally:
         app.drain()
-        for listener in listeners:
-            listener.close()
-        await asyncio.sleep(0)  # let requests that have just come in begin, before idle connections are closed
-        server.pre_shutdown()
-        await server.shutdown(FINISH_SECONDS)
+        await _close(server, listeners)
         app.logs.event.info("stopped", requests=server.requests_count)
+
+
+async def _close(server: web.Server, listeners: list[asyncio.Server]) -> None:
+    """Take no more connections, finish what is in flight, and see the last connection go."""
+    # uvloop's wait_closed waits for connections only if it is called before close.
+    closed = [asyncio.create_task(listener.wait_closed()) for listener in listeners]
+    await asyncio.sleep(0)  # also lets requests that have just come in begin, before idle connections are closed
+    for listener in listeners:
+        listener.close()
+    server.pre_shutdown()
+    await server.shutdown(FINISH_SECONDS)
+    # Closing a loop under a TLS goodbye is an error in uvloop, and would spoil the exit status.
+    await asyncio.wait(closed, timeout=2 * GOODBYE_SECONDS)
+    for task in closed:
+        task.cancel()
 
 
 @contextmanager

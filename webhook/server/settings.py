@@ -22,6 +22,9 @@ HANDSHAKE_SECONDS: Final = 10.0
 FINISH_SECONDS: Final = 30.0
 """How long requests in flight may take to finish after the drain: the longest timeout a webhook can have."""
 
+GOODBYE_SECONDS: Final = 1.0
+"""How long a closing connection waits for its peer's TLS goodbye."""
+
 DRAIN_SECONDS: Final = 15.0
 """How long to serve on after SIGTERM: kube-proxy and API servers go on using a terminating pod for some seconds."""
 
