@@ -112,7 +112,7 @@ def _steer(spec, steering):
     nodes = dict(affinity_.get("nodeAffinity") or {})
     written = None if nodes.get(REQUIRED) is None else nodes[REQUIRED].get("nodeSelectorTerms") or []
     terms = _terms([{}] if written is None else [t for t in written if t], steering.pool_terms, required)
-    if any(terms):
+    if any(terms) and (steering.pool_terms or required):
         nodes[REQUIRED] = {"nodeSelectorTerms": terms}
     weighed = [
         {"weight": 100 if rank == 0 else max(1, 10 - rank), "preference": {"matchFields": [named(node)]}}
@@ -121,7 +121,7 @@ def _steer(spec, steering):
     if weighed:
         there = nodes.get(PREFERRED) or []
         nodes[PREFERRED] = there + [term for term in weighed if term not in there]
-    if any(terms) or weighed:
+    if nodes != (affinity_.get("nodeAffinity") or {}):
         spec["affinity"] = affinity_ | {"nodeAffinity": nodes}
 
 
@@ -435,10 +435,18 @@ def test_terms_are_not_multiplied_beyond_what_an_object_can_hold():
     assert len(terms_of(many)) == 500
 
 
-def test_fragments_of_very_many_nodes_are_forgotten_in_time():
-    for i in range(affinity._FRAGMENTS_KEPT + 10):
-        assert b'"node-%d"' % i in affinity._FRAGMENTS[f"node-{i}"]
-    assert len(affinity._FRAGMENTS) <= affinity._FRAGMENTS_KEPT
+def test_names_of_very_many_nodes_are_forgotten_in_time():
+    for i in range(affinity._NAMES_KEPT + 10):
+        assert affinity._NAMES[f"node-{i}"] == b'"node-%d"' % i
+    assert len(affinity._NAMES) <= affinity._NAMES_KEPT
+
+
+def test_names_and_values_with_a_meaning_in_json_or_templates_arrive_as_they_are():
+    name, value = 'n%b"\\0', '100%b"%s'
+    pools = ((Requirement("share", Operator.IN, (value,)),),)
+    pod = patched(b.pod(), admit_of(Steering(Mode.AUTO, (name,), pool_terms=pools)))
+    assert terms_of(pod) == [{"matchExpressions": [expression("share", "In", value)], "matchFields": [named(name)]}]
+    assert node_affinity(pod)[PREFERRED][0]["preference"] == {"matchFields": [named(name)]}
 
 
 def test_a_selector_entry_of_the_users_wins():
