@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml webhook/__init__.py
 	@touch $(STAMP)
 
 run: setup ## serve the embedded world over HTTPS and show one decision
-	@$(BIN)/python -m webhook demo
+	@$(BIN)/python -m webhook tryout $(if $(PORT),--port $(PORT))
 
 test: lint ## everything CI runs: lint, types, layers, unit, HTTP, real control plane
 	$(BIN)/pytest

@@ -1,6 +1,5 @@
 """Core objects with defaults, so that a test states only what matters to it."""
 
-from dataclasses import replace
 from itertools import count
 
 from webhook.core.amount import ONE_GPU, UNLIMITED, Limit
@@ -109,8 +108,7 @@ def mutated(pod_: Pod, admitted: Admit, *, uid: str = "u1", at: str = "2026-01-0
         terms if names and steering.mode in {"auto", "require"} else pod_.constraints.terms,
         tuple(dict.fromkeys(pod_.constraints.tolerations + steering.tolerations)),
     )
-    return replace(
-        pod_,
+    return pod_._replace(
         uid=Uid(uid),
         name=pod_.name or uid,
         constraints=constraints,

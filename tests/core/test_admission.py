@@ -1,7 +1,5 @@
 """Terms and places: what the mutating step decides."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests.core.make import (
@@ -325,7 +323,7 @@ def test_an_intact_decision_is_left_as_it_is_and_a_forged_one_is_made_anew():
     again = admit(done, ALICE, place)
     assert isinstance(again, NotApplicable)
     assert again.reason.code is Code.ALREADY_DECIDED
-    forged = replace(done, demand=demand(2))
+    forged = done._replace(demand=demand(2))
     assert admitted(admit(forged, ALICE, place)).charge.tier is Tier.PREEMPTIBLE
 
 

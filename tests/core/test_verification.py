@@ -1,7 +1,5 @@
 """The commit point: intact mutations are charged, altered ones refused, lost races tried again."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests.core.make import ALICE, commit, demand, gpus, mutated, node, pod, policy, resident, team, world
@@ -43,7 +41,7 @@ def test_an_intact_pod_is_charged_and_takes_the_first_nodes_room():
 )
 def test_what_somebody_changed_after_us_is_refused(altered):
     place = world()
-    decision = verify(replace(passed(pod(3), place), **altered), ALICE, place)
+    decision = verify(passed(pod(3), place)._replace(**altered), ALICE, place)
     assert isinstance(decision, Deny)
     assert {reason.code for reason in decision.reasons} == {Code.MUTATION_ALTERED}
 
@@ -107,7 +105,7 @@ def test_a_waiting_pod_without_nodes_is_charged_all_the_same():
 
 def test_forty_that_passed_the_mutating_step_together_never_pass_the_limit_together():
     place = world(policy(team(guaranteed=20, limit_=20)))
-    waiting = [replace(passed(pod(1), place), uid=f"u{i}", name=f"u{i}") for i in range(40)]
+    waiting = [passed(pod(1), place)._replace(uid=f"u{i}", name=f"u{i}") for i in range(40)]
     outcomes = []
     for made in waiting:
         verified = verify(made, ALICE, place)

@@ -6,7 +6,7 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
@@ -169,4 +169,4 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 def record_with(**changes: object) -> Record:
-    return replace(RECORD, **changes)
+    return RECORD._replace(**changes)

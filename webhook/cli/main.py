@@ -8,10 +8,10 @@ import click
 from webhook import __version__
 
 COMMANDS: Final = {
-    "demo": "webhook.cli.demo:demo",
     "manifests": "webhook.cli.manifests:manifests",
     "policy": "webhook.cli.policy:policy",
     "serve": "webhook.cli.serve:serve",
+    "tryout": "webhook.cli.tryout:tryout",
 }
 
 

@@ -4,8 +4,6 @@ Order: demand, exempt?, team, limits, pools, tier, place. Pure advice: the same 
 decision, nothing is charged, and a pod that carries an intact decision already is left as it is.
 """
 
-from dataclasses import replace
-
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.limits import guaranteed_violation, has_guaranteed_room
 from webhook.core.names import GpuModel
@@ -27,7 +25,7 @@ def admit(pod: Pod, requester: Requester, world: World) -> Decision:
         settled = verify(pod, requester, world)
         if isinstance(settled, Admit):
             return NotApplicable(_SETTLED, settled.charge)
-        pod = replace(pod, mark=None, tier_label=None)
+        pod = pod._replace(mark=None, tier_label=None)
     found = standing(pod, requester, world)
     if not isinstance(found, Standing):
         return found

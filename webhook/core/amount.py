@@ -7,6 +7,7 @@ or 1.001 of one. 840 is the least common multiple of 1 to 8.
 
 from enum import Enum
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 ONE_GPU: Final = 840_000
@@ -40,6 +41,7 @@ def parse_gpus(text: str | float) -> int:
     return int(units)
 
 
+@lru_cache(maxsize=1024)  # a cluster knows a few dozen amounts, and every decision writes one
 def format_gpus(units: int) -> str:
     """Write GPU units the way people read them: 8, 2.5, 0.125, 3/7."""
     whole, rest = divmod(units, ONE_GPU)

@@ -21,14 +21,18 @@ class _Bar:
 
 def violations(gpus: int, team: Team, book: Book, *, user: User | None) -> tuple[Reason, ...]:
     """Hold a request of so many GPU units against the limits per pod, user and team; report every one it breaks."""
+    if not (
+        exceeds(gpus, team.per_pod)
+        or exceeds(book.total + gpus, team.gpus.limit)
+        or (user is not None and exceeds(book.user(user) + gpus, team.per_user))
+    ):
+        return ()
     bars = [
         _Bar(Code.POD_LIMIT_EXCEEDED, f"one pod of team {team.name}", team.per_pod, 0),
         _Bar(Code.TEAM_LIMIT_EXCEEDED, f"team {team.name}", team.gpus.limit, book.total),
     ]
     if user is not None:
         bars.append(_Bar(Code.USER_LIMIT_EXCEEDED, f"user {user} in team {team.name}", team.per_user, book.user(user)))
-    if not any(exceeds(bar.taken + gpus, bar.limit) for bar in bars):
-        return ()
     room = min(bar.limit - bar.taken for bar in bars if not isinstance(bar.limit, Unlimited))
     return tuple(_violation(bar, gpus, room, book) for bar in bars if exceeds(bar.taken + gpus, bar.limit))
 

@@ -1,6 +1,6 @@
 """Which pools a pod may enter, and why not the others."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from webhook.core.names import PoolName, TeamName
 from webhook.core.pod import Pod
@@ -11,8 +11,7 @@ WHOLE_CLUSTER = Pool(PoolName(""))
 """Stands for all nodes, where policy names no pools."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pools:
+class Pools(NamedTuple):
     """The pools a pod may enter, or the reason why there is none."""
 
     allowed: tuple[Pool, ...]

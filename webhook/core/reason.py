@@ -1,7 +1,7 @@
 """Why: stable codes with numbers and advice. Every code is listed in policies/README.md with cause and remedy."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Code(StrEnum):
@@ -52,8 +52,7 @@ LIMIT_CODES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """One cause, told in three parts: what was asked, what allows how much and what is used, what to do next."""
 
     code: Code

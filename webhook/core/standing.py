@@ -1,6 +1,6 @@
 """Before terms and places: is the pod ours to judge, whose is it, and does it stay inside the hard limits."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from webhook.core.amount import Unlimited
 from webhook.core.decision import Charge, Deny, NotApplicable
@@ -18,8 +18,7 @@ _UNASSIGNED = Team(UNASSIGNED)
 _NO_GPU = NotApplicable(Reason(Code.NO_GPU, "the pod asks for no GPU that policy counts"))
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """A pod that is ours to judge: its team, that team's book, its user, and the limits it would break."""
 
     team: Team

@@ -1,7 +1,6 @@
 """Choose pool, model and nodes for a pod, and say it as a Steering."""
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.core.decision import Steering
 from webhook.core.limits import model_violation
@@ -22,8 +21,7 @@ LISTED_NODES_BARE: Final = 16
 """The same for a bare pod, which nobody makes again if all of its nodes are gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """Where a pod goes: the steering, the model charged, and what there is to say about it."""
 
     steering: Steering
@@ -31,8 +29,7 @@ class Choice:
     notes: tuple[Reason, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Site:
+class _Site(NamedTuple):
     """One way to place the pod: a pool, narrowed to one model where the team has shares per model."""
 
     pool: Pool

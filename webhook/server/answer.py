@@ -1,11 +1,9 @@
 """What the HTTP shell asks of the gate, and what it gets back."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """What the canonical log line and the metrics tell of one decision. `outcome`: admit, deny, retry or skip."""
 
     operation: str
@@ -25,8 +23,7 @@ class Record:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A whole AdmissionReview to send back, and what to remember of it."""
 
     body: bytes

@@ -5,8 +5,7 @@ request in: on one event loop that is the lock, so concurrent requests never pas
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, assert_never
+from typing import NamedTuple, Protocol, assert_never
 
 from webhook.core.admission import admit
 from webhook.core.amount import format_gpus
@@ -25,8 +24,7 @@ from webhook.kube.review import Operation, Refusal, Review, Status, decode, enco
 from webhook.server.answer import Answer, Record
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """What an admitted pod takes: its charge, and the room on a node where one was chosen."""
 
     pod: Resident
@@ -92,7 +90,7 @@ class Gate:
             return self._answer(review, None, pod)
         decision = verify(pod, Requester(review.username), self.world)
         if isinstance(decision, Admit | NotApplicable) and decision.charge is not None and not review.dry_run:
-            claim = _claim(pod, decision, decision.charge)
+            claim = _claim(review, pod, decision, decision.charge)
             lost = await self._ledger.commit(claim, deadline=deadline)
             if lost is not None:
                 return self._answer(review, pod, lost)
@@ -102,9 +100,7 @@ class Gate:
         pod = to_pod(found, namespace=review.namespace, weights=self.world.policy.resources)
         if isinstance(pod, InvalidPod):
             return Deny(tuple(Reason(Code.INVALID_REQUEST, problem) for problem in pod.problems))
-        name = pod.name or review.name
-        uid = pod.uid or Uid(f"{review.namespace}/{name}" if name else review.uid)
-        return replace(pod, name=name, uid=uid) if (name, uid) != (pod.name, pod.uid) else pod
+        return pod
 
     def _answer(self, review: Review, pod: Pod | None, decision: Decision, *, patch: Sequence[Change] = ()) -> Answer:
         told = _tell(decision)
@@ -138,8 +134,7 @@ class Gate:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(NamedTuple):
     """One decision in the words of the answer, the log and the audit."""
 
     outcome: str
@@ -188,14 +183,17 @@ def _tell(decision: Decision) -> _Told:
             assert_never(never)
 
 
-def _claim(pod: Pod, decision: Admit | NotApplicable, charge: Charge) -> Claim:
+def _claim(review: Review, pod: Pod, decision: Admit | NotApplicable, charge: Charge) -> Claim:
     chosen = decision.steering.nodes if isinstance(decision, Admit) else ()
     node = pod.node_name or (chosen[0] if chosen else None)
+    name = pod.name or review.name
+    # kube-apiserver fills in name and UID before it validates; reviews written by hand may lack them
+    uid = pod.uid or Uid(f"{pod.namespace}/{name}" if name else review.uid)
     return Claim(
         Resident(
-            uid=pod.uid,
+            uid=uid,
             namespace=pod.namespace,
-            name=pod.name,
+            name=name,
             demand=pod.demand,
             node=pod.node_name,
             owner=pod.owner,

@@ -1,0 +1,155 @@
+"""`fairgate tryout`: Fairgate's main job without a cluster, on an embedded world, against a real HTTPS webhook.
+
+It serves as `fairgate serve` does, sends itself the AdmissionReview kept beside this file, tells the decision in plain
+words, prints the `curl` that does the same, and keeps serving.
+"""
+
+import asyncio
+import base64
+import json
+import ssl
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import click
+import jsonpatch
+import uvloop
+
+from webhook.observe.logs import LogFormat
+from webhook.server.root import run
+from webhook.server.settings import Address, Settings, StartupError, WorldFile
+
+_SAMPLE: Final = Path(str(files("webhook.cli"))) / "sample"
+_POLICIES: Final = Path(__file__).parents[2] / "policies" / "default"
+_KEPT: Final = Path(".run")
+
+
+@click.command()
+@click.option(
+    "--policy",
+    type=click.Path(path_type=Path),
+    default=_POLICIES,
+    show_default="the default policy",
+    metavar="DIR",
+    help="Folder of policy files.",
+)
+@click.option(
+    "--world",
+    type=click.Path(path_type=Path),
+    default=_SAMPLE / "world.yaml",
+    show_default="four nodes of ten GPUs",
+    metavar="FILE",
+    help="Nodes and pods, as `kubectl get nodes,pods -A -o yaml` prints them.",
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=8443, show_default=True, help="0 lets the system choose."
+)
+def tryout(*, policy: Path, world: Path, port: int) -> None:
+    """Serve an embedded world over HTTPS and show one decision; needs no cluster.
+
+    Certificates are made in ./.run/certs and kept for the next time.
+    """
+    settings = Settings(
+        policy=policy,
+        world=WorldFile(world),
+        listen=Address("127.0.0.1", port),
+        certs=_KEPT / "certs",
+        log_format=LogFormat.CONSOLE,
+        drain_seconds=0,
+    )
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve_and_show(settings))
+    except StartupError as exc:
+        click.echo(f"fairgate: cannot start: {exc}", err=True)
+        sys.exit(2)
+
+
+async def _serve_and_show(settings: Settings) -> None:
+    listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(_serve(settings, listening))
+        url = await _first(listening, serving)
+        if url is not None:
+            await _show(url, settings)
+            click.echo("Serving; Ctrl-C stops.\n")
+            sys.stdout.flush()
+
+
+async def _serve(settings: Settings, listening: "asyncio.Future[str]") -> None:
+    await run(settings, on_listening=listening.set_result)
+
+
+async def _first(listening: "asyncio.Future[str]", serving: "asyncio.Task[None]") -> str | None:
+    """Wait until the server listens; None where it ended before."""
+    await asyncio.wait((listening, serving), return_when=asyncio.FIRST_COMPLETED)
+    return listening.result() if listening.done() else None
+
+
+async def _show(url: str, settings: Settings) -> None:
+    """Take the sample pod through both webhooks, as kube-apiserver would, and tell what came of it."""
+    review = json.loads((_SAMPLE / "review.json").read_text())
+    pod = review["request"]["object"]
+    context = ssl.create_default_context(cafile=settings.certs / "ca.crt")
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
+        advice = await _ask(session, f"{url}/mutate", review)
+        _tell_asked(url, review)
+        if not advice["allowed"]:
+            click.echo(f"  refused:  {advice['status']['message']}\n")
+            return
+        patched = jsonpatch.apply_patch(pod, json.loads(base64.b64decode(advice.get("patch", "W10="))))
+        _tell_decision(patched, advice)
+        patched["metadata"]["uid"] = "0f5f5a0e-tryout"
+        committed = await _ask(
+            session, f"{url}/validate", {**review, "request": {**review["request"], "object": patched}}
+        )
+    charge = committed.get("auditAnnotations", {})
+    if committed["allowed"]:
+        click.echo(f"  charged:  {charge['gpus']} GPUs to team {charge['team']}, on the validating webhook\n")
+    else:
+        click.echo(f"  refused:  {committed['status']['message']}\n")
+    _tell_curl(url, settings)
+
+
+async def _ask(session: aiohttp.ClientSession, url: str, review: dict[str, Any]) -> dict[str, Any]:
+    async with session.post(url, json=review) as answer:
+        told = await answer.json()
+        if answer.status != 200:  # noqa: PLR2004 - HTTP's own number
+            raise StartupError(f"{url} answered {answer.status}: {told}")
+    response: dict[str, Any] = told["response"]
+    return response
+
+
+def _tell_asked(url: str, review: dict[str, Any]) -> None:
+    request = review["request"]
+    limits = [container["resources"].get("limits", {}) for container in request["object"]["spec"]["containers"]]
+    asked = ", ".join(f"{name}: {amount}" for limit in limits for name, amount in limit.items() if "/" in name)
+    click.echo(f"\nFairgate serves at {url} with an embedded world of four nodes with ten GPUs each.")
+    click.echo(
+        f"A real AdmissionReview was sent to it, for pod {request['namespace']}/{request['name']} asking {asked}:\n"
+    )
+
+
+def _tell_decision(pod: dict[str, Any], advice: dict[str, Any]) -> None:
+    labels, annotations = pod["metadata"]["labels"], pod["metadata"]["annotations"]
+    decision = json.loads(annotations["fairgate.dev/decision"])
+    how = {"auto": "the first is bound, the others are the way out", "prefer": "as a preference"}
+    mode = how.get(decision["mode"], decision["mode"])
+    click.echo(f"  admitted: {labels['fairgate.dev/tier']} ({decision['code']}) for team {labels['fairgate.dev/team']}")
+    click.echo(f"  placed:   {', '.join(decision['nodes']) or 'no node has room now'} ({mode})")
+    operations = json.loads(base64.b64decode(advice["patch"]))
+    click.echo(f"  patched:  {', '.join(operation['path'].replace('~1', '/') for operation in operations)}")
+
+
+def _tell_curl(url: str, settings: Settings) -> None:
+    click.echo("Ask it yourself:\n")
+    click.echo(f"  curl --cacert {settings.certs / 'ca.crt'} -H 'Content-Type: application/json' \\")
+    click.echo(f"       --data @{_shortest(_SAMPLE / 'review.json')} '{url}/mutate?timeout=5s'\n")
+
+
+def _shortest(path: Path) -> Path:
+    """Write a path relative to where the user is, if it lies below."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
