@@ -17,7 +17,7 @@ from webhook.core.pod import PriorityTriple
 from webhook.core.policy import Mode
 from webhook.core.selector import Effect, Operator, Requirement, Toleration
 from webhook.core.tier import Tier
-from webhook.kube import affinity, objects
+from webhook.kube import objects
 from webhook.kube.patch import apply, operations
 from webhook.kube.pointer import escape
 
@@ -435,18 +435,16 @@ def test_terms_are_not_multiplied_beyond_what_an_object_can_hold():
     assert len(terms_of(many)) == 500
 
 
-def test_names_of_very_many_nodes_are_forgotten_in_time():
-    for i in range(affinity._NAMES_KEPT + 10):
-        assert affinity._NAMES[f"node-{i}"] == b'"node-%d"' % i
-    assert len(affinity._NAMES) <= affinity._NAMES_KEPT
-
-
 def test_names_and_values_with_a_meaning_in_json_or_templates_arrive_as_they_are():
     name, value = 'n%b"\\0', '100%b"%s'
     pools = ((Requirement("share", Operator.IN, (value,)),),)
     pod = patched(b.pod(), admit_of(Steering(Mode.AUTO, (name,), pool_terms=pools)))
     assert terms_of(pod) == [{"matchExpressions": [expression("share", "In", value)], "matchFields": [named(name)]}]
     assert node_affinity(pod)[PREFERRED][0]["preference"] == {"matchFields": [named(name)]}
+    templated = patched(b.pod(), admit_of(Steering(Mode.AUTO, ("node-1.example",), pool_terms=pools)))
+    assert terms_of(templated) == [
+        {"matchExpressions": [expression("share", "In", value)], "matchFields": [named("node-1.example")]}
+    ]
 
 
 def test_a_selector_entry_of_the_users_wins():

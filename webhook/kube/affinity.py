@@ -23,7 +23,6 @@ MOST_TERMS: Final = 512
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _PATH: Final = "/spec/affinity/nodeAffinity"
-_NAMES_KEPT: Final = 32_768
 _TEMPLATES_KEPT: Final = 256
 _GAP: Final = "\0"  # no node has this name
 
@@ -38,19 +37,6 @@ _Terms = tuple[tuple[Requirement, ...], ...]
 
 _encoder: Final = msgspec.json.Encoder()
 _affinity_decoder: Final = msgspec.json.Decoder(dict[str, Any])
-
-
-class _Names(dict[str, bytes]):
-    """Node names as JSON strings."""
-
-    def __missing__(self, node: str) -> bytes:
-        if len(self) >= _NAMES_KEPT:
-            self.clear()
-        encoded = self[node] = _encoder.encode(node)
-        return encoded
-
-
-_NAMES: Final = _Names()
 
 
 def _weight(rank: int) -> int:
@@ -92,28 +78,34 @@ def _split(steering: Steering) -> tuple[_Nodes, _Nodes]:
     return (), steering.nodes if mode is _PREFER else ()
 
 
-def _fresh(pool_terms: _Terms, required: _Nodes, preferred: _Nodes) -> msgspec.Raw | None:
-    """Encode the node affinity of a pod that brought none; None where there is nothing to say."""
-    template = _template(pool_terms, len(required), len(preferred))
-    if template is None:
-        return None
+def _fresh(pool_terms: _Terms, required: _Nodes, preferred: _Nodes) -> _Json | msgspec.Raw | None:
+    """Make the node affinity of a pod that brought none; None where there is nothing to say."""
+    text = "".join(preferred or required)  # each mode's longer list holds the other
+    if not text or '"' in text or "\\" in text or not text.isprintable():
+        return _alone(pool_terms, required, preferred)  # no node, or a name that JSON would have to escape
     alternatives = 1 if () in pool_terms else len(pool_terms) or 1
-    wanted = [_NAMES[node] for node in required[: _room(alternatives)]] * alternatives
-    wanted += [_NAMES[node] for node in preferred]
-    return msgspec.Raw(template % tuple(wanted))
+    named = required[: _room(alternatives)]
+    pieces = list(_template(pool_terms, len(named), len(preferred)))
+    pieces[1::2] = named * alternatives + preferred
+    return msgspec.Raw("".join(pieces).encode())
 
 
 @lru_cache(maxsize=_TEMPLATES_KEPT)
-def _template(pool_terms: _Terms, required: int, preferred: int) -> bytes | None:
-    """Encode the node affinity for so many nodes, with %b where each node's name goes."""
+def _template(pool_terms: _Terms, required: int, preferred: int) -> tuple[str, ...]:
+    """Write the node affinity for so many nodes as JSON, in pieces of which every second one is a node's name."""
+    affinity = _alone(pool_terms, (_GAP,) * required, (_GAP,) * preferred)
+    gap = _encoder.encode(_GAP).decode()
+    texts = _encoder.encode(affinity).decode().replace(gap, f'"{_GAP}"').split(_GAP)
+    return tuple(piece for text in texts for piece in (text, _GAP))[:-1]
+
+
+def _alone(pool_terms: _Terms, required: _Nodes, preferred: _Nodes) -> _Json | None:
     affinity: _Json = {}
-    if terms := _terms_alone(pool_terms, (_GAP,) * required):
+    if terms := _terms_alone(pool_terms, required):
         affinity[_REQUIRED] = {"nodeSelectorTerms": terms}
     if preferred:
-        affinity[_PREFERRED] = _preferences((_GAP,) * preferred)
-    if not affinity:
-        return None
-    return _encoder.encode(affinity).replace(b"%", b"%%").replace(_encoder.encode(_GAP), b"%b")
+        affinity[_PREFERRED] = _preferences(preferred)
+    return affinity or None
 
 
 def _terms_alone(pool_terms: _Terms, nodes: _Nodes) -> list[_Json]:
