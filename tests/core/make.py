@@ -3,7 +3,7 @@
 import json
 from itertools import count
 
-from webhook.core.amount import ONE_GPU, UNLIMITED, Limit
+from webhook.core.amount import ONE_GPU, UNLIMITED, Limit, format_gpus
 from webhook.core.decision import Admit, Charge
 from webhook.core.demand import Demand, demand_of
 from webhook.core.names import CPU, MEMORY, PODS, Namespace, NodeName, PoolName, ResourceName, TeamName, Uid
@@ -122,7 +122,7 @@ def mark(admitted: Admit, *, at: str) -> str:
     """The decision annotation of an admitted pod."""
     told = {
         "demand": {name: str(count) for name, count in admitted.demand.devices},
-        "gpus": str(admitted.charge.gpus / ONE_GPU),
+        "gpus": format_gpus(admitted.charge.gpus),
         "mode": admitted.steering.mode,
         "nodes": admitted.steering.nodes,
         "pool": admitted.steering.pool,

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 from itertools import product
 
 import msgspec
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import builders as b
+from tests.core.make import mark
 from tests.kube.conftest import admit_of
 from webhook.core import mark as marks
 from webhook.core.decision import Steering
@@ -65,11 +67,11 @@ def reference(manifest, admit, now=NOW):
         "fairgate.dev/team": admit.charge.team,
         "fairgate.dev/tier": admit.charge.tier.value,
     }
-    new = marks.mark_of(admit, at=now)
+    new = mark(admit, at=now)
     annotations = metadata["annotations"] = dict(metadata.get("annotations") or {})
     old = marks.read(annotations.get("fairgate.dev/decision", ""))
-    if old is None or marks.write(old).replace(old.at, "") != marks.write(new).replace(new.at, ""):
-        annotations["fairgate.dev/decision"] = marks.write(new)
+    if old is None or replace(old, at=now) != marks.read(new):
+        annotations["fairgate.dev/decision"] = new
     if steering.node_selector:
         spec["nodeSelector"] = dict(steering.node_selector) | (spec.get("nodeSelector") or {})
     if steering.tolerations:
@@ -341,7 +343,7 @@ def test_a_bare_pod_gets_everything():
 def test_the_decision_is_read_back_by_the_core_as_it_was_taken():
     admit = admit_of(Steering(Mode.REQUIRE, ("node-1",), pool="a100"))
     written = patched(b.pod(), admit)["metadata"]["annotations"]["fairgate.dev/decision"]
-    assert marks.read(written) == marks.mark_of(admit, at=NOW)
+    assert marks.read(written) == marks.read(mark(admit, at=NOW))
 
 
 def test_the_asked_tier_is_replaced_by_the_outcome():
