@@ -70,17 +70,16 @@ def tryout(*, policy: Path, world: Path, port: int) -> None:
 
 async def _serve_and_show(settings: Settings) -> None:
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    async with asyncio.TaskGroup() as group:
-        serving = group.create_task(_serve(settings, listening))
+    serving = asyncio.create_task(run(settings, on_listening=listening.set_result))
+    try:
         url = await _first(listening, serving)
         if url is not None:
             await _show(url, settings)
             click.echo("Serving; Ctrl-C stops.\n")
             sys.stdout.flush()
-
-
-async def _serve(settings: Settings, listening: "asyncio.Future[str]") -> None:
-    await run(settings, on_listening=listening.set_result)
+        await serving
+    finally:
+        serving.cancel()
 
 
 async def _first(listening: "asyncio.Future[str]", serving: "asyncio.Task[None]") -> str | None:

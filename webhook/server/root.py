@@ -88,11 +88,17 @@ def _never_cold() -> None:
 
 async def _beside(chores: Iterable[Coroutine[Any, Any, None]], main: Coroutine[Any, Any, None]) -> None:
     """Run chores for as long as the main part runs; one that fails is a bug and ends the process, never silently."""
+    trouble: StartupError | None = None
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(chore) for chore in chores]
-        await main
+        try:
+            await main
+        except StartupError as exc:
+            trouble = exc  # raised below: the group would wrap it, and nobody expects a group
         for task in tasks:
             task.cancel()
+    if trouble is not None:
+        raise trouble
 
 
 def _load_policy(settings: Settings) -> PolicyHolder:
