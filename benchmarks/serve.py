@@ -127,8 +127,8 @@ def measure(server: Server, client: list[str], *, connections: int, seconds: flo
     cpu = cpu_nanoseconds(server.pid) - before
     line = next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))
     result = json.loads(line.removeprefix("RESULT "))
-    if result["errors"]:
-        sys.exit(f"{server.name} failed {result['errors']} of {result['requests']} requests")
+    if result["errors"] or not result["requests"]:
+        sys.exit(f"{server.name} at {connections} connections failed:\n{done.stdout}")
     return Reading(
         per_second=result["requests"] / result["seconds"],
         p50_us=result["p50_us"],

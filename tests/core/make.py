@@ -1,11 +1,11 @@
 """Core objects with defaults, so that a test states only what matters to it."""
 
+import json
 from itertools import count
 
-from webhook.core.amount import ONE_GPU, UNLIMITED, Limit
+from webhook.core.amount import ONE_GPU, UNLIMITED, Limit, format_gpus
 from webhook.core.decision import Admit, Charge
 from webhook.core.demand import Demand, demand_of
-from webhook.core.mark import mark_of, write
 from webhook.core.names import CPU, MEMORY, PODS, Namespace, NodeName, PoolName, ResourceName, TeamName, Uid
 from webhook.core.node import Node
 from webhook.core.pod import Owner, Pod, Requester, Resident
@@ -114,8 +114,25 @@ def mutated(pod_: Pod, admitted: Admit, *, uid: str = "u1", at: str = "2026-01-0
         constraints=constraints,
         team_label=admitted.charge.team,
         tier_label=admitted.charge.tier,
-        mark=write(mark_of(admitted, at=at)),
+        mark=mark(admitted, at=at),
     )
+
+
+def mark(admitted: Admit, *, at: str) -> str:
+    """The decision annotation of an admitted pod."""
+    told = {
+        "demand": {name: str(count) for name, count in admitted.demand.devices},
+        "gpus": format_gpus(admitted.charge.gpus),
+        "mode": admitted.steering.mode,
+        "nodes": admitted.steering.nodes,
+        "pool": admitted.steering.pool,
+        "model": admitted.charge.model,
+        "user": admitted.charge.user,
+        "code": admitted.reason.code,
+        "policy": admitted.policy_hash,
+        "at": at,
+    }
+    return json.dumps({key: value for key, value in told.items() if value is not None})
 
 
 def commit(world_: World, pod_: Pod, charge: Charge, node_: NodeName | None, *, forget_at: float | None = None) -> None:

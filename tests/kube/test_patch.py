@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 from itertools import product
 
 import msgspec
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import builders as b
+from tests.core.make import mark
 from tests.kube.conftest import admit_of
 from webhook.core import mark as marks
 from webhook.core.decision import Steering
@@ -17,7 +19,7 @@ from webhook.core.pod import PriorityTriple
 from webhook.core.policy import Mode
 from webhook.core.selector import Effect, Operator, Requirement, Toleration
 from webhook.core.tier import Tier
-from webhook.kube import affinity, objects
+from webhook.kube import objects
 from webhook.kube.patch import apply, operations
 from webhook.kube.pointer import escape
 
@@ -65,11 +67,11 @@ def reference(manifest, admit, now=NOW):
         "fairgate.dev/team": admit.charge.team,
         "fairgate.dev/tier": admit.charge.tier.value,
     }
-    new = marks.mark_of(admit, at=now)
+    new = mark(admit, at=now)
     annotations = metadata["annotations"] = dict(metadata.get("annotations") or {})
     old = marks.read(annotations.get("fairgate.dev/decision", ""))
-    if old is None or marks.write(old).replace(old.at, "") != marks.write(new).replace(new.at, ""):
-        annotations["fairgate.dev/decision"] = marks.write(new)
+    if old is None or replace(old, at=now) != marks.read(new):
+        annotations["fairgate.dev/decision"] = new
     if steering.node_selector:
         spec["nodeSelector"] = dict(steering.node_selector) | (spec.get("nodeSelector") or {})
     if steering.tolerations:
@@ -112,7 +114,7 @@ def _steer(spec, steering):
     nodes = dict(affinity_.get("nodeAffinity") or {})
     written = None if nodes.get(REQUIRED) is None else nodes[REQUIRED].get("nodeSelectorTerms") or []
     terms = _terms([{}] if written is None else [t for t in written if t], steering.pool_terms, required)
-    if any(terms):
+    if any(terms) and (steering.pool_terms or required):
         nodes[REQUIRED] = {"nodeSelectorTerms": terms}
     weighed = [
         {"weight": 100 if rank == 0 else max(1, 10 - rank), "preference": {"matchFields": [named(node)]}}
@@ -121,7 +123,7 @@ def _steer(spec, steering):
     if weighed:
         there = nodes.get(PREFERRED) or []
         nodes[PREFERRED] = there + [term for term in weighed if term not in there]
-    if any(terms) or weighed:
+    if nodes != (affinity_.get("nodeAffinity") or {}):
         spec["affinity"] = affinity_ | {"nodeAffinity": nodes}
 
 
@@ -341,7 +343,7 @@ def test_a_bare_pod_gets_everything():
 def test_the_decision_is_read_back_by_the_core_as_it_was_taken():
     admit = admit_of(Steering(Mode.REQUIRE, ("node-1",), pool="a100"))
     written = patched(b.pod(), admit)["metadata"]["annotations"]["fairgate.dev/decision"]
-    assert marks.read(written) == marks.mark_of(admit, at=NOW)
+    assert marks.read(written) == marks.read(mark(admit, at=NOW))
 
 
 def test_the_asked_tier_is_replaced_by_the_outcome():
@@ -435,10 +437,16 @@ def test_terms_are_not_multiplied_beyond_what_an_object_can_hold():
     assert len(terms_of(many)) == 500
 
 
-def test_fragments_of_very_many_nodes_are_forgotten_in_time():
-    for i in range(affinity._FRAGMENTS_KEPT + 10):
-        assert b'"node-%d"' % i in affinity._FRAGMENTS[f"node-{i}"]
-    assert len(affinity._FRAGMENTS) <= affinity._FRAGMENTS_KEPT
+def test_names_and_values_with_a_meaning_in_json_or_templates_arrive_as_they_are():
+    name, value = 'n%b"\\0', '100%b"%s'
+    pools = ((Requirement("share", Operator.IN, (value,)),),)
+    pod = patched(b.pod(), admit_of(Steering(Mode.AUTO, (name,), pool_terms=pools)))
+    assert terms_of(pod) == [{"matchExpressions": [expression("share", "In", value)], "matchFields": [named(name)]}]
+    assert node_affinity(pod)[PREFERRED][0]["preference"] == {"matchFields": [named(name)]}
+    templated = patched(b.pod(), admit_of(Steering(Mode.AUTO, ("node-1.example",), pool_terms=pools)))
+    assert terms_of(templated) == [
+        {"matchExpressions": [expression("share", "In", value)], "matchFields": [named("node-1.example")]}
+    ]
 
 
 def test_a_selector_entry_of_the_users_wins():

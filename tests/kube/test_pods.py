@@ -399,6 +399,15 @@ def test_labels_and_annotations_of_ours_are_read():
     assert pod.requires == {"nvlink", "model-on-gpu"}
 
 
+def test_a_stand_in_names_a_pod_only_until_it_has_its_own_name_and_uid():
+    given = {"namespace": "vision", "weights": BUILT_IN_RESOURCES, "name": "stand-in", "uid": "u-0"}
+    nameless = b.pod()
+    nameless["metadata"] = {"generateName": "train-"}
+    assert (to_pod(struct(nameless), **given).name, to_pod(struct(nameless), **given).uid) == ("stand-in", "u-0")
+    own = to_pod(struct(b.pod(uid="u-1")), **given)
+    assert (own.name, own.uid) == ("train-0", "u-1")
+
+
 # --- in the cluster
 
 

@@ -4,9 +4,11 @@ Order: demand, exempt?, team, limits, pools, tier, place. Pure advice: the same 
 decision, nothing is charged, and a pod that carries an intact decision already is left as it is.
 """
 
+from functools import lru_cache
+
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.limits import guaranteed_violation, has_guaranteed_room
-from webhook.core.names import GpuModel
+from webhook.core.names import GpuModel, TeamName
 from webhook.core.pod import Pod, Requester
 from webhook.core.pools import allowed_pools
 from webhook.core.reason import Code, Reason
@@ -29,7 +31,7 @@ def admit(pod: Pod, requester: Requester, world: World) -> Decision:
     found = standing(pod, requester, world)
     if not isinstance(found, Standing):
         return found
-    pools = allowed_pools(pod, found.team.name, world.policy)
+    pools = allowed_pools(pod, found.team.name, world)
     reasons = found.broken + (() if pools.refusal is None else (pools.refusal,))
     choice = choose(pod, pools.allowed, found, world) if pools.allowed else ()
     if not isinstance(choice, Choice):
@@ -45,15 +47,18 @@ def admit(pod: Pod, requester: Requester, world: World) -> Decision:
 def _admitted(pod: Pod, found: Standing, choice: Choice, world: World) -> Admit | Retry:
     terms = _terms(pod, found, choice.model)
     tier = Tier.GUARANTEED if terms is Code.WITHIN_SHARE else Tier.PREEMPTIBLE
-    class_name = world.policy.priority_classes.get(tier)
-    triple = world.priority_classes.get(class_name) if class_name and not pod.priority_class else None
-    if class_name and not pod.priority_class and triple is None:
-        return Retry(Reason(Code.PRIORITY_CLASS_UNKNOWN, f"PriorityClass {class_name} of tier {tier} is not known yet"))
+    triple = None
+    classes = world.policy.priority_classes
+    if classes and not pod.priority_class and (class_name := classes.get(tier)):
+        triple = world.priority_classes.get(class_name)
+        if triple is None:
+            text = f"PriorityClass {class_name} of tier {tier} is not known yet"
+            return Retry(Reason(Code.PRIORITY_CLASS_UNKNOWN, text))
     return Admit(
         charge=Charge(found.team.name, tier, pod.demand.gpus, model=choice.model, user=found.user),
         demand=pod.demand,
         steering=choice.steering,
-        reason=_told(terms, found),
+        reason=_told(terms, found.team.name),
         policy_hash=world.policy.hash,
         priority=triple,
         warnings=found.warnings + choice.notes,
@@ -67,8 +72,8 @@ def _terms(pod: Pod, found: Standing, model: GpuModel | None) -> Code:
     return Code.WITHIN_SHARE if fits else Code.BORROWS
 
 
-def _told(terms: Code, found: Standing) -> Reason:
-    team = found.team.name
+@lru_cache(maxsize=1024)  # three reasons a team, told on every decision
+def _told(terms: Code, team: TeamName) -> Reason:
     match terms:
         case Code.WITHIN_SHARE:
             return Reason(terms, f"inside team {team}'s guaranteed share")

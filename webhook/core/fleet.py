@@ -152,9 +152,10 @@ class Fleet:
         """Give the classes of a GPU resource that policy counts."""
         return self._devices[resource]
 
-    def names(self, slots: list[int]) -> list[NodeName]:
+    def names(self, slots: list[int]) -> tuple[NodeName, ...]:
         """Name the nodes in slots that a bitmap listed."""
-        return [self._names[slot] for slot in slots]
+        names = self._names
+        return tuple([names[slot] for slot in slots])
 
     def matching(self, constraints: Constraints) -> int:
         """List the slots whose labels, taints and name meet the constraints."""

@@ -15,21 +15,25 @@ _KEPT_AMOUNTS: Final = 64
 """Request sizes remembered per resource: a fleet's templates ask for a few dozen sizes; one more costs one pass."""
 
 
-def lowest_slots(bits: int, count: int) -> list[int]:
-    """List up to `count` slots of a bitmap, lowest first.
+def lowest_slots(bits: int, count: int, slots: list[int]) -> None:
+    """Add the lowest slots of a bitmap to a list until it has `count` of them.
 
     Works through windows of 64 bits: picking bits off a small integer does not copy the whole bitmap each time.
     """
-    slots: list[int] = []
-    while bits and len(slots) < count:
-        base = (bits & -bits).bit_length() - 1
-        window = (bits >> base) & _WINDOW
-        bits = bits >> (base + 64) << (base + 64)
-        while window and len(slots) < count:
+    missing = count - len(slots)
+    base = 0
+    while bits and missing > 0:
+        skipped = (bits & -bits).bit_length() - 1
+        bits >>= skipped
+        base += skipped
+        window = bits & _WINDOW
+        while window and missing:
             low = window & -window
             slots.append(base + low.bit_length() - 1)
             window ^= low
-    return slots
+            missing -= 1
+        bits >>= 64
+        base += 64
 
 
 class AmountIndex:
@@ -87,28 +91,24 @@ class ClassIndex:
     Classes are few: a fleet has a few node sizes. One that empties is dropped.
     """
 
-    __slots__ = ("_of_slot", "_slots", "order", "whole")
+    __slots__ = ("_of_slot", "order", "slots", "whole")
 
     def __init__(self) -> None:
         self.order: list[NodeClass] = []
         self.whole = 0  # slots with all of their GPUs free
-        self._slots: dict[NodeClass, int] = {}
+        self.slots: dict[NodeClass, int] = {}  # each class and its members
         self._of_slot: dict[int, NodeClass] = {}
-
-    def members(self, node_class: NodeClass) -> int:
-        """List the slots of a class."""
-        return self._slots[node_class]
 
     def change(self, slot: int, free: int, capacity: int) -> None:
         """Move a slot into its class; a node without this resource is in none."""
         bit = 1 << slot
         before = self._of_slot.pop(slot, None)
         if before is not None:
-            left = self._slots[before] ^ bit
+            left = self.slots[before] ^ bit
             if left:
-                self._slots[before] = left
+                self.slots[before] = left
             else:
-                del self._slots[before]
+                del self.slots[before]
                 del self.order[bisect_left(self.order, before)]
             if before[1]:
                 self.whole ^= bit
@@ -116,11 +116,11 @@ class ClassIndex:
             return
         now = (free, free == capacity, capacity)
         self._of_slot[slot] = now
-        members = self._slots.get(now)
+        members = self.slots.get(now)
         if members is None:
-            self._slots[now] = bit
+            self.slots[now] = bit
             insort(self.order, now)
         else:
-            self._slots[now] = members | bit
+            self.slots[now] = members | bit
         if now[1]:
             self.whole |= bit

@@ -1,10 +1,8 @@
-"""The decision annotation: what the mutating step decided, for the validating step, for people and for tools."""
+"""The decision annotation as the validating step reads it; webhook/kube/patch.py writes it."""
 
 import json
 from dataclasses import dataclass
 
-from webhook.core.amount import format_gpus
-from webhook.core.decision import Admit
 from webhook.core.names import GpuModel, NodeName, PoolName, ResourceName, User
 
 
@@ -22,42 +20,6 @@ class Mark:
     code: str
     policy: str
     at: str
-
-
-def mark_of(admit: Admit, *, at: str) -> Mark:
-    """Make the mark of a decision, taken at that time (RFC 3339)."""
-    return Mark(
-        demand=admit.demand.devices,
-        gpus=format_gpus(admit.charge.gpus),
-        mode=admit.steering.mode,
-        nodes=admit.steering.nodes,
-        pool=admit.steering.pool,
-        model=admit.charge.model,
-        user=admit.charge.user,
-        code=admit.reason.code,
-        policy=admit.policy_hash,
-        at=at,
-    )
-
-
-def write(mark: Mark) -> str:
-    """Write a mark as compact JSON."""
-    told: dict[str, object] = {
-        "demand": {name: str(count) for name, count in mark.demand},
-        "gpus": mark.gpus,
-        "mode": mark.mode,
-        "nodes": mark.nodes,
-        "code": mark.code,
-        "policy": mark.policy,
-        "at": mark.at,
-    }
-    if mark.pool is not None:
-        told["pool"] = mark.pool
-    if mark.model is not None:
-        told["model"] = mark.model
-    if mark.user is not None:
-        told["user"] = mark.user
-    return json.dumps(told, separators=(",", ":"))
 
 
 def read(text: str) -> Mark | None:

@@ -7,7 +7,6 @@ with partly used nodes first.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
 from operator import itemgetter
 
 from webhook.core.demand import Demand
@@ -22,29 +21,28 @@ def best_nodes(fleet: Fleet, demand: Demand, among: int, *, count: int, keep_who
     room = fleet.with_room(demand, usable)
     if not room:
         return ()
-    chosen: list[NodeName] = []
-    for members in _by_rank(fleet, demand, usable, room, keep_whole):
-        chosen += fleet.names(lowest_slots(members, count - len(chosen)))
-        if len(chosen) == count:
+    slots: list[int] = []
+    for members in _by_rank(fleet, demand, usable, room, keep_whole) if demand.devices else (room,):
+        lowest_slots(members, count, slots)
+        if len(slots) == count:
             break
-    return tuple(chosen)
+    return fleet.names(slots)
 
 
-def _by_rank(fleet: Fleet, demand: Demand, usable: int, room: int, keep_whole: int) -> Iterator[int]:
+def _by_rank(fleet: Fleet, demand: Demand, usable: int, room: int, keep_whole: int) -> list[int]:
     """Split the nodes that have room into classes, the best class first."""
-    if not demand.devices:
-        yield room
-        return
-    resource, amount = max(demand.devices, key=itemgetter(1)) if len(demand.devices) > 1 else demand.devices[0]
+    devices = demand.devices
+    resource, amount = devices[0] if len(devices) == 1 else max(devices, key=itemgetter(1))
     classes = fleet.classes(resource)
     keeps = keep_whole > 0 and (classes.whole & usable).bit_count() <= keep_whole
+    ranked: list[int] = []
     kept: list[int] = []
+    slots = classes.slots
     for node_class in classes.order[bisect_left(classes.order, (amount, False, 0)) :]:
-        members = classes.members(node_class) & room
+        members = slots[node_class] & room
         if members:
-            _, is_whole, capacity = node_class
-            if keeps and is_whole and amount < capacity:
+            if keeps and node_class[1] and amount < node_class[2]:
                 kept.append(members)
             else:
-                yield members
-    yield from kept
+                ranked.append(members)
+    return ranked + kept if kept else ranked

@@ -110,6 +110,10 @@ class Pool:
     teams: frozenset[TeamName] | None = None
     match: LabelSelector | None = None
 
+    def admits(self, team: TeamName) -> bool:
+        """Tell whether a team may enter."""
+        return self.teams is None or team in self.teams
+
 
 @dataclass(frozen=True, slots=True)
 class PlacementRules:

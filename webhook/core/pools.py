@@ -6,6 +6,7 @@ from webhook.core.names import PoolName, TeamName
 from webhook.core.pod import Pod
 from webhook.core.policy import Policy, Pool
 from webhook.core.reason import Code, Reason
+from webhook.core.world import World
 
 WHOLE_CLUSTER = Pool(PoolName(""))
 """Stands for all nodes, where policy names no pools."""
@@ -18,17 +19,18 @@ class Pools(NamedTuple):
     refusal: Reason | None = None
 
 
-def allowed_pools(pod: Pod, team: TeamName, policy: Policy) -> Pools:
+def allowed_pools(pod: Pod, team: TeamName, world: World) -> Pools:
     """Find the pools a pod may enter: by its pin, by a pool's `match`, by team, by capabilities asked."""
+    policy = world.policy
     if pod.pool is not None:
         return _pinned(pod, pod.pool, team, policy)
     if not policy.pools:
         return _capable(pod, (WHOLE_CLUSTER,))
-    matched = tuple(pool for pool in policy.pools if pool.match is not None and pool.match.matches(pod.labels))
-    open_to_all = matched or tuple(pool for pool in policy.pools if pool.match is None)
-    mine = tuple(pool for pool in open_to_all if _admits(pool, team))
+    matched = [pool for pool in policy.pools if pool.match is not None and pool.match.matches(pod.labels)]
+    mine = tuple([pool for pool in matched if pool.admits(team)]) if matched else world.open_pools(team)
     if not mine:
-        names = ", ".join(pool.name for pool in open_to_all) or "none"
+        others = matched or [pool for pool in policy.pools if pool.match is None]
+        names = ", ".join(pool.name for pool in others) or "none"
         return Pools((), Reason(Code.NO_POOL_ALLOWED, f"team {team} may enter none of the pools for this pod: {names}"))
     return _capable(pod, mine)
 
@@ -40,7 +42,7 @@ def _pinned(pod: Pod, pin: str, team: TeamName, policy: Policy) -> Pools:
         return Pools(
             (), Reason(Code.UNKNOWN_POOL, f"the pod is pinned to pool {pin}, which does not exist; pools: {known}")
         )
-    if not _admits(pool, team):
+    if not pool.admits(team):
         return Pools(
             (), Reason(Code.NO_POOL_ALLOWED, f"the pod is pinned to pool {pin}, which team {team} may not enter")
         )
@@ -50,6 +52,8 @@ def _pinned(pod: Pod, pin: str, team: TeamName, policy: Policy) -> Pools:
 
 
 def _capable(pod: Pod, pools: tuple[Pool, ...]) -> Pools:
+    if not pod.requires:
+        return Pools(pools)
     able = tuple(pool for pool in pools if pod.requires <= pool.capabilities)
     if able:
         return Pools(able)
@@ -58,7 +62,3 @@ def _capable(pod: Pod, pools: tuple[Pool, ...]) -> Pools:
         f"{pool.name or 'the cluster'}: {', '.join(sorted(pool.capabilities)) or 'none'}" for pool in pools
     )
     return Pools((), Reason(Code.NO_POOL_ALLOWED, f"no pool open to the pod offers {wanted}; they offer {offers}"))
-
-
-def _admits(pool: Pool, team: TeamName) -> bool:
-    return pool.teams is None or team in pool.teams

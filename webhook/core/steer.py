@@ -41,7 +41,7 @@ class _Site(NamedTuple):
 def choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> Choice | tuple[Reason, ...]:
     """Find the best nodes for a pod in these pools; the reasons where no pool or model may take it at all."""
     team = found.team
-    sites = [site for pool in pools for site in _sites(pod, pool, team, world)]
+    sites = _sites(pod, pools, team, world)
     if not sites:
         return Choice(_towards(pod, pools, world), None, (_never(pod, world),))
     if team.models:
@@ -61,17 +61,20 @@ def choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> 
     return Choice(_towards(pod, tuple(dict.fromkeys(site.pool for site in sites)), world), None, (waits,))
 
 
-def _sites(pod: Pod, pool: Pool, team: Team, world: World) -> list[_Site]:
-    slots = world.fleet.matching(world.joined(pod.constraints, pool))
-    if not slots:
-        return []
-    if not team.models:
-        return [_Site(pool, slots)]
-    return [
-        _Site(pool, slots & members, model, () if not label else (Requirement(label, Operator.IN, (model,)),))
-        for (model, label), members in world.fleet.by_model().items()
-        if slots & members
-    ]
+def _sites(pod: Pod, pools: tuple[Pool, ...], team: Team, world: World) -> list[_Site]:
+    sites: list[_Site] = []
+    for pool in pools:
+        slots = world.fleet.matching(world.joined(pod.constraints, pool))
+        if not slots:
+            continue
+        if not team.models:
+            sites.append(_Site(pool, slots))
+            continue
+        for (model, label), members in world.fleet.by_model().items():
+            if slots & members:
+                pinned = (Requirement(label, Operator.IN, (model,)),) if label else ()
+                sites.append(_Site(pool, slots & members, model, pinned))
+    return sites
 
 
 def _place(pod: Pod, site: _Site, world: World) -> tuple[NodeName, ...]:
@@ -126,7 +129,8 @@ def _towards(pod: Pod, pools: tuple[Pool, ...], world: World) -> Steering:
 def _mode(pod: Pod, world: World) -> Mode:
     """Soften the mode for pods with conditions that we do not evaluate: a firm list could leave them no node at all."""
     mode = world.policy.placement.mode
-    return Mode.PREFER if pod.has_open_constraints and mode in {Mode.AUTO, Mode.REQUIRE} else mode
+    is_firm = mode is Mode.AUTO or mode is Mode.REQUIRE
+    return Mode.PREFER if pod.has_open_constraints and is_firm else mode
 
 
 def _no_room(pod: Pod, sites: list[_Site], world: World) -> Reason:

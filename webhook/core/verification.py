@@ -96,7 +96,7 @@ def _alterations(pod: Pod, mark: Mark, found: Standing, world: World) -> Iterato
 
 
 def _pool_alterations(pod: Pod, mark: Mark, found: Standing, world: World) -> Iterator[Reason]:
-    allowed = allowed_pools(pod, found.team.name, world.policy)
+    allowed = allowed_pools(pod, found.team.name, world)
     if allowed.refusal is not None:
         yield allowed.refusal
         return

@@ -66,6 +66,7 @@ class World:
         self._by_namespace: dict[Namespace, dict[Uid, None]] = {}
         self._by_node: dict[NodeName, dict[Uid, None]] = {}
         self._books: dict[TeamName, Book] = {}
+        self._open_pools: dict[TeamName, tuple[Pool, ...]] = {}
         self._joined: dict[tuple[Constraints, PoolName], Constraints] = {}
         self._track()
 
@@ -95,6 +96,14 @@ class World:
         """List the pods that hold something, assumed ones included."""
         return (held.pod for held in self._held.values())
 
+    def open_pools(self, team: TeamName) -> tuple[Pool, ...]:
+        """List the pools that a team may enter with any pod: those without a `match` of their own."""
+        known = self._open_pools.get(team)
+        if known is None:
+            known = tuple(pool for pool in self.policy.pools if pool.match is None and pool.admits(team))
+            self._open_pools[team] = known
+        return known
+
     def joined(self, constraints: Constraints, pool: Pool) -> Constraints:
         """Add a pool's conditions to a pod's own; remembered, since pods of one template ask again and again."""
         if not (pool.node_selector or pool.affinity or pool.tolerations):
@@ -116,6 +125,7 @@ class World:
         self.policy = policy
         self._tenancies.clear()
         self._joined.clear()
+        self._open_pools.clear()
         self._books = {}
         self._track()
         for held in self._held.values():

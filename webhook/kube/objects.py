@@ -168,7 +168,8 @@ def describe(error: Exception, *, under: str = "") -> str:
     what, _, path = str(error).partition(" - at `$")
     where = (under + path.rstrip("`")).replace("[...]", "[]").strip(".")
     what = what.replace("`", "")
-    what = f"{what[:1].lower()}{what[1:]}"
+    if what[1:2].islower():  # not "JSON is malformed"
+        what = what[0].lower() + what[1:]
     return f"{where}: {what}" if where else what
 
 

@@ -5,6 +5,7 @@ decision on a pod that carries it already gives no operations.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import jsonpatch
@@ -12,6 +13,7 @@ import msgspec
 
 from webhook.core.amount import format_gpus
 from webhook.core.decision import Admit
+from webhook.core.names import ResourceName
 from webhook.core.pod import PriorityTriple
 from webhook.core.selector import Toleration
 from webhook.kube import keys, objects
@@ -23,7 +25,7 @@ from webhook.kube.pointer import Operation, add, escape, put
 class _Mark(msgspec.Struct, gc=False, omit_defaults=True):
     """The decision annotation, without its time: core.mark's Mark, which reads it back; written here for speed."""
 
-    demand: dict[str, str]
+    demand: Mapping[str, str]
     gpus: str
     mode: str
     nodes: Sequence[str]
@@ -34,6 +36,7 @@ class _Mark(msgspec.Struct, gc=False, omit_defaults=True):
     user: str | None = None
 
 
+_gpus: Final = lru_cache(maxsize=1024)(format_gpus)
 _encoder: Final = msgspec.json.Encoder()
 _selector_decoder: Final = msgspec.json.Decoder(dict[str, str])
 _TEAM_PATH: Final = f"/metadata/labels/{escape(keys.TEAM)}"
@@ -94,8 +97,8 @@ def _write_mark(found: list[Operation], metadata: objects.ObjectMeta, admit: Adm
 def _mark(admit: Admit) -> str:
     charge, steering = admit.charge, admit.steering
     mark = _Mark(
-        demand={name: str(amount) for name, amount in admit.demand.devices},
-        gpus=format_gpus(charge.gpus),
+        demand=_amounts(admit.demand.devices),
+        gpus=_gpus(charge.gpus),
         mode=steering.mode,
         nodes=steering.nodes,
         code=admit.reason.code,
@@ -105,6 +108,11 @@ def _mark(admit: Admit) -> str:
         user=charge.user,
     )
     return _encoder.encode(mark)[:-1].decode()
+
+
+@lru_cache(maxsize=1024)
+def _amounts(devices: tuple[tuple[ResourceName, int], ...]) -> Mapping[str, str]:
+    return {name: str(amount) for name, amount in devices}
 
 
 def _dated(body: str, now_text: str) -> str:

@@ -10,7 +10,7 @@ import msgspec
 
 from webhook.core.demand import Amounts
 from webhook.core.names import Namespace, NodeName, Uid, User
-from webhook.core.pod import Handling, Owner, Pod, Resident
+from webhook.core.pod import NO_UID, Handling, Owner, Pod, Resident
 from webhook.kube import keys, objects
 from webhook.kube.constraints import read_placement
 from webhook.kube.demands import read_demand
@@ -43,8 +43,13 @@ _NO_CAPABILITIES: Final[frozenset[str]] = frozenset()
 _owner: Final = lru_cache(maxsize=4096)(Owner)
 
 
-def to_pod(pod: objects.Pod, *, namespace: Namespace, weights: Amounts) -> Pod | InvalidPod:
-    """Translate a pod under admission; `weights` as in read_demand."""
+def to_pod(
+    pod: objects.Pod, *, namespace: Namespace, weights: Amounts, name: str = "", uid: Uid = NO_UID
+) -> Pod | InvalidPod:
+    """Translate a pod under admission; `weights` as in read_demand.
+
+    `name` and `uid` stand in where the pod has none yet: a copy of a frozen Pod costs as much as making it.
+    """
     metadata, spec = pod.metadata, pod.spec
     reading, placement = read_demand(spec, weights), read_placement(spec)
     demand = reading.demand
@@ -56,8 +61,8 @@ def to_pod(pod: objects.Pod, *, namespace: Namespace, weights: Amounts) -> Pod |
     return Pod(
         namespace=namespace,
         demand=demand,
-        name=metadata.name,
-        uid=metadata.uid,
+        name=metadata.name or name,
+        uid=metadata.uid or uid,
         labels=labels,
         annotations=annotations,
         owner=None if controller is None else _owner(controller.kind, controller.name),

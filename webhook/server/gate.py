@@ -167,7 +167,7 @@ def _tell(decision: Decision) -> _Told:
                 decision.reason.text,
                 charge=decision.charge,
                 nodes=",".join(decision.steering.nodes),
-                warnings=tuple(warning.text for warning in decision.warnings),
+                warnings=tuple([warning.text for warning in decision.warnings]),
             )
         case NotApplicable():
             return _Told("skip", decision.reason.code, decision.reason.text, charge=decision.charge)

@@ -1,0 +1,107 @@
+"""`fairgate manifests`, as it is called."""
+
+import base64
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from webhook.cli.manifests import manifests
+
+POLICY = """
+apiVersion: fairgate.dev/v1alpha1
+kind: Policy
+teams:
+  - {name: vision, namespaces: [vision], gpus: {guaranteed: 20, limit: 32}}
+exempt: {namespaces: [kube-system, monitoring]}
+"""
+CA = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "policy"
+    made.mkdir()
+    (made / "policy.yaml").write_text(POLICY)
+    return made
+
+
+@pytest.fixture
+def ca(tmp_path):
+    made = tmp_path / "ca.crt"
+    made.write_bytes(CA)
+    return made
+
+
+def run(*arguments):
+    return CliRunner().invoke(manifests, [str(argument) for argument in arguments])
+
+
+def test_two_configurations_are_printed_for_a_url(folder, ca):
+    result = run("--policy", folder, "--url", "https://127.0.0.1:8443", "--ca", ca)
+    assert result.exit_code == 0, result.output
+    mutating, validating = yaml.safe_load_all(result.stdout)
+    assert mutating["webhooks"][0]["clientConfig"] == {
+        "url": "https://127.0.0.1:8443/mutate",
+        "caBundle": base64.b64encode(CA).decode(),
+    }
+    assert [hook["name"] for hook in validating["webhooks"]] == ["validate.fairgate.dev", "guard.fairgate.dev"]
+    assert "nvidia.com/gpu" in mutating["webhooks"][0]["matchConditions"][0]["expression"]
+    [excluded] = mutating["webhooks"][0]["namespaceSelector"]["matchExpressions"]
+    assert excluded["values"] == ["fairgate-system", "kube-system", "monitoring"]
+    assert "&id" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("service", "port"), [("fairgate-system/fairgate", 443), ("fairgate-system/fairgate:8443", 8443)]
+)
+def test_a_service_is_addressed_by_namespace_name_and_port(folder, ca, service, port):
+    result = run("--policy", folder, "--service", service, "--ca", ca)
+    assert result.exit_code == 0, result.output
+    mutating, _ = yaml.safe_load_all(result.stdout)
+    assert mutating["webhooks"][0]["clientConfig"]["service"] == {
+        "namespace": "fairgate-system",
+        "name": "fairgate",
+        "port": port,
+        "path": "/mutate",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        ([], "give --url or --service"),
+        (["--url", "https://h:1", "--service", "a/b"], "give --url or --service"),
+        (["--url", "http://h:1"], "expected https://HOST:PORT"),
+        (["--url", "https://h:1/mutate"], "without a path"),
+        (["--service", "fairgate"], "expected NAMESPACE/NAME"),
+        (["--service", "a/b:0"], "expected NAMESPACE/NAME"),
+        (["--service", "a/b:70000"], "expected NAMESPACE/NAME"),
+    ],
+)
+def test_addresses_that_no_api_server_could_call_are_refused(folder, ca, arguments, want):
+    result = run("--policy", folder, "--ca", ca, *arguments)
+    assert result.exit_code == 2
+    assert want in result.stderr
+
+
+def test_a_file_without_a_certificate_is_refused(folder, tmp_path):
+    (tmp_path / "key").write_text("secret")
+    result = run("--policy", folder, "--url", "https://h:1", "--ca", tmp_path / "key")
+    assert result.exit_code == 2
+    assert "no PEM certificate" in result.stderr
+
+
+def test_every_problem_of_a_broken_policy_is_told(folder, ca):
+    (folder / "policy.yaml").write_text(POLICY + "nonsense: 1\nmore: 2\n")
+    result = run("--policy", folder, "--url", "https://h:1", "--ca", ca)
+    assert result.exit_code == 1
+    assert "nonsense" in result.stderr
+    assert "more" in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_policy_that_is_not_there_cannot_be_read(tmp_path, ca):
+    result = run("--policy", tmp_path / "none", "--url", "https://h:1", "--ca", ca)
+    assert result.exit_code == 2
+    assert "none" in result.stderr

@@ -1,0 +1,260 @@
+"""The registration: which pods reach us, and what happens when we do not answer."""
+
+import base64
+import json
+import re
+
+import pytest
+
+from webhook.core.policy import BUILT_IN_RESOURCES, LabelSelector, Policy, Pool
+from webhook.core.selector import Operator, Requirement
+from webhook.kube.registration import (
+    ServiceReference,
+    concerns_expression,
+    guard_expression,
+    webhook_configurations,
+)
+
+CA = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+
+
+def configurations(policy=None, **where):
+    return webhook_configurations(policy or Policy(), ca_bundle_pem=CA, **(where or {"url": "https://127.0.0.1:8443"}))
+
+
+def webhooks(policy=None, **where):
+    return {hook["name"]: hook for made in configurations(policy, **where) for hook in made["webhooks"]}
+
+
+def test_there_is_one_configuration_of_each_kind_and_the_mutating_one_sorts_late():
+    mutating, validating = configurations()
+    assert (mutating["kind"], mutating["metadata"]["name"]) == ("MutatingWebhookConfiguration", "zz-fairgate")
+    assert validating["kind"] == "ValidatingWebhookConfiguration"
+    assert {made["apiVersion"] for made in (mutating, validating)} == {"admissionregistration.k8s.io/v1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "path", "want"),
+    [
+        ("mutate.fairgate.dev", "CREATE", "/mutate", ("Ignore", 3, "None")),
+        ("validate.fairgate.dev", "CREATE", "/validate", ("Fail", 5, "NoneOnDryRun")),
+        ("guard.fairgate.dev", "UPDATE", "/validate", ("Fail", 5, "None")),
+    ],
+)
+def test_each_webhook_is_asked_for_what_it_decides(name, operation, path, want):
+    hook = webhooks()[name]
+    [rule] = hook["rules"]
+    assert (rule["operations"], rule["resources"], rule["apiGroups"]) == ([operation], ["pods"], [""])
+    assert hook["clientConfig"]["url"] == f"https://127.0.0.1:8443{path}"
+    assert (hook["failurePolicy"], hook["timeoutSeconds"], hook["sideEffects"]) == want
+    assert (hook["matchPolicy"], hook["admissionReviewVersions"]) == ("Equivalent", ["v1"])
+
+
+def test_only_the_mutating_webhook_is_called_again_after_others():
+    assert {name: hook.get("reinvocationPolicy") for name, hook in webhooks().items()} == {
+        "mutate.fairgate.dev": "IfNeeded",
+        "validate.fairgate.dev": None,
+        "guard.fairgate.dev": None,
+    }
+
+
+def test_the_ca_is_handed_over_in_base64():
+    for hook in webhooks().values():
+        assert base64.b64decode(hook["clientConfig"]["caBundle"]) == CA
+
+
+def test_a_service_is_named_with_its_path():
+    hook = webhooks(service=ServiceReference("fairgate-system", "fairgate", 8443))["validate.fairgate.dev"]
+    assert hook["clientConfig"]["service"] == {
+        "namespace": "fairgate-system",
+        "name": "fairgate",
+        "port": 8443,
+        "path": "/validate",
+    }
+    assert "url" not in hook["clientConfig"]
+
+
+def test_a_url_may_end_in_a_slash():
+    assert webhooks(url="https://h:1/")["mutate.fairgate.dev"]["clientConfig"]["url"] == "https://h:1/mutate"
+
+
+@pytest.mark.parametrize("where", [{"url": None}, {"url": "https://h", "service": ServiceReference("a", "b")}])
+def test_exactly_one_way_to_us_is_needed(where):
+    with pytest.raises(ValueError, match="one of them"):
+        configurations(**where)
+
+
+def test_system_own_and_exactly_named_exempt_namespaces_never_wait_for_us():
+    policy = Policy(exempt_namespaces=("monitoring", "kube-system", "ci-*", "a?", "[x]"))
+    for hook in webhooks(policy).values():
+        assert hook["namespaceSelector"] == {
+            "matchExpressions": [
+                {
+                    "key": "kubernetes.io/metadata.name",
+                    "operator": "NotIn",
+                    "values": ["fairgate-system", "kube-system", "monitoring"],
+                }
+            ]
+        }
+
+
+def test_creations_are_filtered_by_resource_and_updates_by_our_keys():
+    hooks = webhooks()
+    [mutate], [validate] = (hooks[f"{name}.fairgate.dev"]["matchConditions"] for name in ("mutate", "validate"))
+    [guard] = hooks["guard.fairgate.dev"]["matchConditions"]
+    assert mutate == validate
+    assert mutate["expression"] == concerns_expression(Policy())
+    assert guard["expression"] == guard_expression()
+
+
+# The expressions run on a real API server in the scenarios; here, a reading of the small part of CEL that they use.
+
+
+class AbsentError(Exception):
+    """A field that is not there was read: CEL would end with an error, and the request with it."""
+
+
+class Value(dict):
+    def __getattr__(self, name):
+        if name == "exists":
+            return lambda test: any(test(key) for key in self)
+        try:
+            return wrap(self[name])
+        except KeyError:
+            raise AbsentError(name) from None
+
+
+class Values(list):
+    def exists(self, test):
+        return any(test(item) for item in self)
+
+    def __add__(self, other):
+        return Values([*self, *other])
+
+
+def wrap(value):
+    if isinstance(value, dict):
+        return Value({key: wrap(item) for key, item in value.items()})
+    return Values(map(wrap, value)) if isinstance(value, list) else value
+
+
+def holds(expression, **objects):
+    """Evaluate CEL by rewriting it to Python; has(a.b) is true where reading a.b finds something."""
+    strings = []
+
+    def keep(found):
+        strings.append(json.loads(found[0]))
+        return f"S[{len(strings) - 1}]"
+
+    text = re.sub(r'"(?:[^"\\]|\\.)*"', keep, expression)
+    text = re.sub(r"has\(([\w.]+)\)", r"HAS(lambda: \1)", text)
+    text = re.sub(r"exists\((\w), ", r"exists(lambda \1: ", text)
+    text = re.sub(r"\(([^()?]*(?:\([^()]*\)[^()?]*)*) \? ([^:()]+) : ([^()]+?)\)", r"(\2 if \1 else \3)", text)
+    text = text.replace("||", " or ").replace("&&", " and ").replace("!(", "not (").replace("false", "False")
+    text = text.replace("true", "True")
+
+    def has(read):
+        try:
+            read()
+        except AbsentError:
+            return False
+        return True
+
+    scope = {"S": strings, "HAS": has, "Values": Values, **{name: wrap(value) for name, value in objects.items()}}
+    return eval(text.replace("[]", "Values()"), scope)
+
+
+def pod(*containers, init=None, labels=None, annotations=None):
+    metadata = {name: value for name, value in (("labels", labels), ("annotations", annotations)) if value is not None}
+    spec = {"containers": list(containers)} | ({"initContainers": init} if init is not None else {})
+    return {"metadata": metadata, "spec": spec}
+
+
+GPU = "nvidia.com/gpu"
+LIMITED = {"resources": {"limits": {GPU: "1"}}}
+REQUESTED = {"resources": {"requests": {GPU: "1"}}}
+PLAIN = {"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "want"),
+    [
+        (pod({}), False),
+        (pod(PLAIN), False),
+        (pod({"resources": {}}), False),
+        (pod(LIMITED), True),
+        (pod(REQUESTED), True),
+        (pod(PLAIN, LIMITED), True),
+        (pod(PLAIN, init=[]), False),
+        (pod(PLAIN, init=[REQUESTED]), True),
+        (pod(PLAIN, init=[PLAIN, {}]), False),
+        (pod({"resources": {"limits": {"example.com/npu": "1"}}}), False),
+    ],
+)
+def test_only_pods_that_ask_for_a_counted_resource_cross_the_wire(manifest, want):
+    assert holds(concerns_expression(Policy()), object=manifest) is want
+
+
+def test_the_resource_names_are_the_policys():
+    policy = Policy(resources={'odd"name\\.dev/gpu': 1, "example.com/npu": 1})
+    expression = concerns_expression(policy)
+    assert holds(expression, object=pod({"resources": {"limits": {'odd"name\\.dev/gpu': "1"}}}))
+    assert not holds(expression, object=pod(LIMITED))
+    assert all(name in concerns_expression(Policy()) for name in BUILT_IN_RESOURCES)
+
+
+def pool(*requirements):
+    return Policy(resources={GPU: 1}, pools=(Pool("brokers", match=LabelSelector(requirements)),))
+
+
+@pytest.mark.parametrize(
+    ("requirement", "labels", "want"),
+    [
+        (Requirement("app", Operator.IN, ("kafka", "zoo")), {"app": "zoo"}, True),
+        (Requirement("app", Operator.IN, ("kafka",)), {"app": "web"}, False),
+        (Requirement("app", Operator.IN, ("kafka",)), None, False),
+        (Requirement("app", Operator.NOT_IN, ("kafka",)), {"app": "kafka"}, False),
+        (Requirement("app", Operator.NOT_IN, ("kafka",)), {}, True),
+        (Requirement("app", Operator.NOT_IN, ("kafka",)), None, True),
+        (Requirement("app", Operator.EXISTS), {"app": ""}, True),
+        (Requirement("app", Operator.EXISTS), {}, False),
+        (Requirement("app", Operator.DOES_NOT_EXIST), {"app": "x"}, False),
+        (Requirement("app", Operator.DOES_NOT_EXIST), None, True),
+    ],
+)
+def test_pods_that_a_pool_selects_cross_the_wire_without_gpus(requirement, labels, want):
+    assert requirement.matches(labels or {}) is want
+    assert holds(concerns_expression(pool(requirement)), object=pod(PLAIN, labels=labels)) is want
+
+
+def test_all_requirements_of_a_selector_hold_together():
+    expression = concerns_expression(pool(Requirement("a", Operator.EXISTS), Requirement("b", Operator.EXISTS)))
+    assert not holds(expression, object=pod(PLAIN, labels={"a": ""}))
+    assert holds(expression, object=pod(PLAIN, labels={"a": "", "b": ""}))
+
+
+def test_a_policy_that_counts_nothing_is_asked_nothing():
+    assert concerns_expression(Policy(resources={})) == "false"
+
+
+OURS = {"fairgate.dev/team": "vision", "fairgate.dev/tier": "guaranteed"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "want"),
+    [
+        (pod(labels=OURS), pod(labels=OURS), False),
+        (pod(), pod(), False),
+        (pod(), pod(labels={"app": "x"}, annotations={"note": "x"}), False),
+        (pod(labels=OURS), pod(labels=OURS | {"app": "x"}), False),
+        (pod(labels=OURS), pod(labels=OURS | {"fairgate.dev/team": "nlp"}), True),
+        (pod(labels=OURS), pod(labels=OURS | {"fairgate.dev/tier": "preemptible"}), True),
+        (pod(labels=OURS), pod(), True),
+        (pod(), pod(labels={"fairgate.dev/tier": ""}), True),
+        (pod(annotations={"fairgate.dev/decision": "{}"}), pod(annotations={"fairgate.dev/decision": ""}), True),
+        (pod(annotations={"fairgate.dev/decision": "{}"}), pod(annotations={}), True),
+        (pod(), pod(annotations={"fairgate.dev/checkpointed-at": "now"}), False),
+    ],
+)
+def test_updates_cross_the_wire_only_when_our_keys_change(old, new, want):
+    assert holds(guard_expression(), object=new, oldObject=old) is want
