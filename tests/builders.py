@@ -221,8 +221,8 @@ def realistic_pod(*, gpus: int = 2, index: int = 0, namespace="vision") -> Json:
         },
         "spec": {
             "volumes": [
-                {"name": "dataset", "persistentVolumeClaim": {"claimName": "imagenet", "readOnly": True}},
-                {"name": "checkpoints", "persistentVolumeClaim": {"claimName": "vision-checkpoints"}},
+                {"name": "dataset", "nfs": {"server": "nfs.vision.svc", "path": "/imagenet", "readOnly": True}},
+                {"name": "checkpoints", "nfs": {"server": "nfs.vision.svc", "path": "/checkpoints"}},
                 {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}},
                 {"name": "config", "configMap": {"name": "resnet50-config", "defaultMode": 420}},
                 {
@@ -409,9 +409,9 @@ def _managed_fields(labels: Mapping[str, str], env: Mapping[str, str]) -> Json:
                 "f:terminationGracePeriodSeconds": {},
                 "f:volumes": {
                     ".": {},
-                    'k:{"name":"checkpoints"}': {".": {}, "f:name": {}, "f:persistentVolumeClaim": {"f:claimName": {}}},
+                    'k:{"name":"checkpoints"}': {".": {}, "f:name": {}, "f:nfs": {"f:path": {}, "f:server": {}}},
                     'k:{"name":"config"}': {".": {}, "f:configMap": {"f:defaultMode": {}}, "f:name": {}},
-                    'k:{"name":"dataset"}': {".": {}, "f:name": {}, "f:persistentVolumeClaim": {"f:claimName": {}}},
+                    'k:{"name":"dataset"}': {".": {}, "f:name": {}, "f:nfs": {"f:path": {}, "f:server": {}}},
                     'k:{"name":"shm"}': {".": {}, "f:emptyDir": {"f:medium": {}, "f:sizeLimit": {}}, "f:name": {}},
                 },
             },

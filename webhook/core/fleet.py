@@ -241,7 +241,8 @@ class Fleet:
 def _hold(indexes: dict[ResourceName, AmountIndex], demand: Demand, among: int) -> int:
     for resource, amount in demand.requests:
         index = indexes.get(resource)
-        if index is None or not among:
+        if index is None:
             return 0
-        among &= index.at_least(amount)
+        bits = index.known.get(amount)
+        among &= index.learn(amount) if bits is None else bits
     return among

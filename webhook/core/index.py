@@ -39,21 +39,16 @@ def lowest_slots(bits: int, count: int, slots: list[int]) -> None:
 class AmountIndex:
     """One resource: which slots have at least so much of it."""
 
-    __slots__ = ("_amounts", "_bits", "_held")
+    __slots__ = ("_amounts", "_held", "known")
 
     def __init__(self) -> None:
         self._held: list[int] = []
-        self._amounts: list[int] = []  # sorted keys of _bits
-        self._bits: dict[int, int] = {}  # amount asked -> slots holding at least that
+        self._amounts: list[int] = []  # sorted keys of `known`
+        self.known: dict[int, int] = {}  # amount asked -> slots holding at least that
 
     def held(self, slot: int) -> int:
         """Tell how much one slot holds."""
         return self._held[slot] if slot < len(self._held) else 0
-
-    def at_least(self, amount: int) -> int:
-        """List the slots that hold at least this amount (which is more than nothing)."""
-        bits = self._bits.get(amount)
-        return self._learn(amount) if bits is None else bits
 
     def change(self, slot: int, amount: int) -> None:
         """Set what a slot holds; only the remembered sizes between the old and the new amount are touched."""
@@ -68,19 +63,20 @@ class AmountIndex:
         first, last = (before, amount) if before < amount else (amount, before)
         start = bisect_right(amounts, first)
         for crossed in amounts[start : bisect_right(amounts, last, start)]:
-            self._bits[crossed] ^= 1 << slot
+            self.known[crossed] ^= 1 << slot
 
-    def _learn(self, amount: int) -> int:
-        if len(self._bits) >= _KEPT_AMOUNTS:
-            oldest = next(iter(self._bits))
-            del self._bits[oldest]
+    def learn(self, amount: int) -> int:
+        """List the slots that hold at least an amount (more than nothing) not in `known`, and remember it there."""
+        if len(self.known) >= _KEPT_AMOUNTS:
+            oldest = next(iter(self.known))
+            del self.known[oldest]
             del self._amounts[bisect_left(self._amounts, oldest)]
         mask = bytearray((len(self._held) >> 3) + 1)
         for slot, held in enumerate(self._held):
             if held >= amount:
                 mask[slot >> 3] |= 1 << (slot & 7)
         bits = int.from_bytes(mask, "little")
-        self._bits[amount] = bits
+        self.known[amount] = bits
         insort(self._amounts, amount)
         return bits
 

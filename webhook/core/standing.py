@@ -14,6 +14,7 @@ from webhook.core.team import user_of
 from webhook.core.tier import Tier
 from webhook.core.world import Tenancy, World
 
+_MANAGED, _MIRROR = Handling.MANAGED, Handling.MIRROR  # a look at an enum's member costs 0.1 us
 _UNASSIGNED = Team(UNASSIGNED)
 _NO_GPU = NotApplicable(Reason(Code.NO_GPU, "the pod asks for no GPU that policy counts"))
 
@@ -41,14 +42,14 @@ def standing(pod: Pod, requester: Requester, world: World) -> Standing | Deny | 
     user = user_of(pod, requester, tenancy.facts, world.policy)
     if tenancy.is_exempt:
         return _counted(pod, tenancy, user, Reason(Code.EXEMPT, f"namespace {pod.namespace} is exempt: only counted"))
-    if pod.handling is Handling.MIRROR and requester.is_kubelet:
+    if pod.handling is _MIRROR and requester.is_kubelet:
         return _counted(pod, tenancy, user, Reason(Code.COUNTED_ONLY, "a static pod that runs already: only counted"))
     team = tenancy.team or _team_of_nobody(world.policy)
     if team is None:
         return Deny((_unknown_team(pod, world.policy),))
     book = world.book(team.name)
     broken = violations(pod.demand.gpus, team, book, user=user)
-    if pod.handling is not Handling.MANAGED:
+    if pod.handling is not _MANAGED:
         if broken:
             return Deny(broken)
         why = Reason(Code.COUNTED_ONLY, f"{pod.handling} pods are charged to team {team.name}, never patched")

@@ -21,6 +21,9 @@ LISTED_NODES_BARE: Final = 16
 """The same for a bare pod, which nobody makes again if all of its nodes are gone."""
 
 
+_AUTO, _REQUIRE, _PREFER, _OFF = Mode.AUTO, Mode.REQUIRE, Mode.PREFER, Mode.OFF  # one look costs 0.1 us
+
+
 class Choice(NamedTuple):
     """Where a pod goes: the steering, the model charged, and what there is to say about it."""
 
@@ -82,7 +85,7 @@ def _place(pod: Pod, site: _Site, world: World) -> tuple[NodeName, ...]:
         world.fleet,
         pod.demand,
         site.slots,
-        count=LISTED_NODES if pod.owner is not None else LISTED_NODES_BARE,
+        count=LISTED_NODES_BARE if pod.owner is None else LISTED_NODES,
         keep_whole=world.policy.placement.keep_whole,
     )
 
@@ -99,16 +102,11 @@ def _best(
 
 
 def _steering(pod: Pod, site: _Site, nodes: tuple[NodeName, ...], world: World) -> Steering:
-    terms = site.pool.affinity + site.requirements
+    pool = site.pool
+    terms = pool.affinity + site.requirements
     mode = _mode(pod, world)
-    return Steering(
-        mode=mode,
-        nodes=() if mode is Mode.OFF else nodes,
-        pool=site.pool.name or None,
-        node_selector=site.pool.node_selector,
-        pool_terms=(terms,) if terms else (),
-        tolerations=site.pool.tolerations,
-    )
+    nodes = () if mode is _OFF else nodes
+    return Steering(mode, nodes, pool.name or None, pool.node_selector, (terms,) if terms else (), pool.tolerations)
 
 
 def _towards(pod: Pod, pools: tuple[Pool, ...], world: World) -> Steering:
@@ -129,8 +127,8 @@ def _towards(pod: Pod, pools: tuple[Pool, ...], world: World) -> Steering:
 def _mode(pod: Pod, world: World) -> Mode:
     """Soften the mode for pods with conditions that we do not evaluate: a firm list could leave them no node at all."""
     mode = world.policy.placement.mode
-    is_firm = mode is Mode.AUTO or mode is Mode.REQUIRE
-    return Mode.PREFER if pod.has_open_constraints and is_firm else mode
+    is_firm = mode is _AUTO or mode is _REQUIRE
+    return _PREFER if pod.has_open_constraints and is_firm else mode
 
 
 def _no_room(pod: Pod, sites: list[_Site], world: World) -> Reason:

@@ -60,7 +60,7 @@ class Gate:
         """Advise on a pod that is being created: labels, decision and placement as a patch, or a refusal."""
         del deadline  # advice is given at once
         review = decode(body)
-        if review.operation is not Operation.CREATE or review.pod is None:
+        if review.operation is not _CREATE or review.pod is None:
             return self._answer(review, None, _NOT_A_CREATE)
         pod = self._read(review, review.pod)
         if not isinstance(pod, Pod):
@@ -103,84 +103,64 @@ class Gate:
         return pod
 
     def _answer(self, review: Review, pod: Pod | None, decision: Decision, *, patch: Sequence[Change] = ()) -> Answer:
-        told = _tell(decision)
-        body = encode_response(
-            review.uid,
-            refusal=told.refusal,
-            patch=patch,
-            warnings=told.warnings,
-            audit_annotations=told.audit,
-        )
-        charge = told.charge
+        """Write the answer and, in the same words, what the log, the metrics and the audit tell of it."""
+        charge: Charge | None = None
+        refusal: Refusal | None = None
+        nodes = ""
+        warnings: tuple[Reason, ...] = ()
+        match decision:
+            case Admit():
+                outcome, reason, charge = "admit", decision.reason, decision.charge
+                nodes = ",".join(decision.steering.nodes)
+                warnings = decision.warnings
+            case NotApplicable():
+                outcome, reason, charge = "skip", decision.reason, decision.charge
+            case Deny(reasons):
+                outcome, reason = "deny", Reason(reasons[0].code, refusal_text(reasons))
+                refusal = Refusal(Status.FORBIDDEN, reason.text, reasons)
+            case Retry():
+                outcome, reason = "retry", decision.reason
+                text = f"{reason.text} ({reason.code})"
+                refusal = Refusal(Status.TOO_MANY_REQUESTS, text, (reason,), decision.after_seconds)
+            case _ as never:
+                assert_never(never)
+        audit: dict[str, str] = {"code": reason.code}
+        team = tier = gpus = ""
+        if charge is not None:
+            audit["team"], audit["tier"], audit["gpus"] = team, tier, gpus = (
+                charge.team,
+                charge.tier,
+                format_gpus(charge.gpus),
+            )
+        if nodes:
+            audit["nodes"] = nodes
+        told = [warning.text for warning in warnings] if warnings else ()
+        body = encode_response(review.uid, refusal=refusal, patch=patch, warnings=told, audit_annotations=audit)
+        owner = pod.owner if pod is not None else None
         return Answer(
             body,
             Record(
-                operation=review.operation,
-                namespace=review.namespace,
-                name=review.name or (review.pod.metadata.generate_name if review.pod is not None else ""),
-                owner=f"{pod.owner.kind}/{pod.owner.name}" if pod is not None and pod.owner is not None else "",
-                uid=review.uid,
-                user=review.username,
-                dry_run=review.dry_run,
-                outcome=told.outcome,
-                code=told.code,
-                team=charge.team if charge is not None else "",
-                tier=charge.tier if charge is not None else "",
-                gpus=format_gpus(charge.gpus) if charge is not None else "",
-                nodes=told.nodes,
-                policy=self.world.policy.hash,
-                message=told.message,
+                review.operation,
+                review.namespace,
+                review.name or (review.pod.metadata.generate_name if review.pod is not None else ""),
+                "" if owner is None else f"{owner.kind}/{owner.name}",
+                review.uid,
+                review.username,
+                review.dry_run,
+                outcome,
+                reason.code,
+                team,
+                tier,
+                gpus,
+                nodes,
+                self.world.policy.hash,
+                reason.text,
             ),
         )
 
 
-class _Told(NamedTuple):
-    """One decision in the words of the answer, the log and the audit."""
-
-    outcome: str
-    code: Code
-    message: str
-    refusal: Refusal | None = None
-    charge: Charge | None = None
-    nodes: str = ""
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def audit(self) -> dict[str, str]:
-        told = {"code": str(self.code)}
-        if self.charge is not None:
-            told |= {"team": self.charge.team, "tier": self.charge.tier, "gpus": format_gpus(self.charge.gpus)}
-        if self.nodes:
-            told["nodes"] = self.nodes
-        return told
-
-
+_CREATE = Operation.CREATE  # on Python 3.11 each look at an enum's member costs 0.1 us
 _NOT_A_CREATE = NotApplicable(Reason(Code.NOT_A_CREATE, "only creations are decided on"))
-
-
-def _tell(decision: Decision) -> _Told:
-    match decision:
-        case Admit():
-            return _Told(
-                "admit",
-                decision.reason.code,
-                decision.reason.text,
-                charge=decision.charge,
-                nodes=",".join(decision.steering.nodes),
-                warnings=tuple([warning.text for warning in decision.warnings]),
-            )
-        case NotApplicable():
-            return _Told("skip", decision.reason.code, decision.reason.text, charge=decision.charge)
-        case Deny():
-            text = refusal_text(decision.reasons)
-            refusal = Refusal(Status.FORBIDDEN, text, decision.reasons)
-            return _Told("deny", decision.reasons[0].code, text, refusal=refusal)
-        case Retry():
-            text = f"{decision.reason.text} ({decision.reason.code})"
-            refusal = Refusal(Status.TOO_MANY_REQUESTS, text, (decision.reason,), decision.after_seconds)
-            return _Told("retry", decision.reason.code, text, refusal=refusal)
-        case _ as never:
-            assert_never(never)
 
 
 def _claim(review: Review, pod: Pod, decision: Admit | NotApplicable, charge: Charge) -> Claim:
