@@ -24,6 +24,7 @@ from webhook.policy.watch import PolicyHolder
 from webhook.server.app import build_app, serve, stop_signals
 from webhook.server.gate import Gate
 from webhook.server.ledger import MemoryLedger
+from webhook.server.live import Live
 from webhook.server.probes import Readiness
 from webhook.server.settings import LiveCluster, Settings, StartupError, WorldFile
 
@@ -56,8 +57,6 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                 _read_world_file(path, world)
                 _settle_memory()
             case LiveCluster(kubeconfig=kubeconfig):
-                from webhook.server.live import Live  # noqa: PLC0415 - 70 MB that an embedded world does not need
-
                 live = await Live.connect(kubeconfig, world, stack)
                 readiness.watch("world", live.why_untrusted)
                 metrics.watch_world_age(live.age_seconds)
