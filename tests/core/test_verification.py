@@ -122,3 +122,15 @@ def test_constraints_the_user_wrote_may_stay_beside_ours():
     verified = verify(passed(asked, place), ALICE, place)
     assert isinstance(verified, Admit)
     assert verified.steering.nodes == ("n1",)
+
+
+def test_a_question_that_comes_again_is_answered_as_before():
+    place = world(policy(team(limit_=2, guaranteed=2)))
+    asked = passed(pod(2), place)._replace(uid="u")
+    first = verify(asked, ALICE, place)
+    assert isinstance(first, Admit)
+    place.assume(resident(2, uid="u"), first.charge, node="n0", forget_at=None)
+    again = verify(asked, ALICE, place)
+    assert isinstance(again, Admit)
+    assert (again.charge, again.reason.code) == (first.charge, Code.ALREADY_DECIDED)
+    assert isinstance(verify(asked._replace(uid="another"), ALICE, place), Deny)

@@ -59,6 +59,10 @@ class Book:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def get(self, uid: Uid) -> Entry | None:
+        """Find a pod's entry."""
+        return self._entries.get(uid)
+
     @property
     def used(self) -> int:
         """What pods that were seen hold."""

@@ -23,9 +23,18 @@ from webhook.core.world import World
 
 _MODES = frozenset(mode.value for mode in Mode)
 
+_CHARGED = Reason(Code.ALREADY_DECIDED, "this pod was admitted and charged before")
+
 
 def verify(pod: Pod, requester: Requester, world: World) -> Decision:
-    """Judge the final object; an Admit says what to charge and, first of its nodes, whose room to take."""
+    """Judge the final object; an Admit says what to charge and, first of its nodes, whose room to take.
+
+    A pod that is charged already is admitted as it was: where our answer got lost the same question comes again, and a
+    pod must not be refused for the room that it holds itself.
+    """
+    charged = world.charge_of(pod.uid)
+    if charged is not None and charged.gpus == pod.demand.gpus:
+        return Admit(charged, pod.demand, Steering(Mode.OFF), _CHARGED, world.policy.hash)
     found = standing(pod, requester, world)
     if not isinstance(found, Standing):
         return found

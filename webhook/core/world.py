@@ -92,6 +92,12 @@ class World:
     def __contains__(self, uid: Uid) -> bool:
         return uid in self._held
 
+    def charge_of(self, uid: Uid) -> Charge | None:
+        """Tell what a pod is charged; None where it holds no GPU."""
+        held = self._held.get(uid)
+        entry = None if held is None else self.book(held.team).get(uid)
+        return None if entry is None else entry.charge
+
     def pods(self) -> Iterable[Resident]:
         """List the pods that hold something, assumed ones included."""
         return (held.pod for held in self._held.values())
