@@ -34,6 +34,7 @@ def test_an_intact_pod_is_charged_and_takes_the_first_nodes_room():
         pytest.param({"tier_label": "gold"}, id="a tier that is none"),
         pytest.param({"mark": "{}"}, id="decision emptied"),
         pytest.param({"mark": "[" * 5000}, id="decision is garbage"),
+        pytest.param({"mark": '{"demand":{"nvidia.com/gpu":1e999}}'}, id="decision asks for infinity"),
         pytest.param({"mark": None}, id="decision gone, labels left"),
         pytest.param({"demand": demand(4)}, id="more GPUs than decided"),
         pytest.param({"constraints": NO_CONSTRAINTS}, id="affinity taken off"),
@@ -134,3 +135,13 @@ def test_a_question_that_comes_again_is_answered_as_before():
     assert isinstance(again, Admit)
     assert (again.charge, again.reason.code) == (first.charge, Code.ALREADY_DECIDED)
     assert isinstance(verify(asked._replace(uid="another"), ALICE, place), Deny)
+
+
+def test_a_decision_with_half_a_character_is_refused_without_repeating_it():
+    place = world()
+    asked = passed(pod(3), place)
+    mark = (asked.mark or "").replace("alice@example.com", "\\ud800")
+    assert mark != asked.mark
+    decision = verify(asked._replace(mark=mark), ALICE, place)
+    assert isinstance(decision, Deny)
+    assert decision.reasons[0].text.encode()

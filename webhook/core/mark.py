@@ -26,6 +26,8 @@ def read(text: str) -> Mark | None:
     """Read a mark; None where somebody else wrote something that is none."""
     try:
         told = json.loads(text)
+        if "\\u" in text:
+            json.dumps(told, ensure_ascii=False).encode()  # half a surrogate can be read, but never be sent on
         return Mark(
             demand=tuple(sorted((ResourceName(str(name)), int(count)) for name, count in told["demand"].items())),
             gpus=str(told["gpus"]),
@@ -38,5 +40,5 @@ def read(text: str) -> Mark | None:
             policy=str(told["policy"]),
             at=str(told["at"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return None
