@@ -167,14 +167,14 @@ def test_what_is_not_http_is_answered_and_forgotten(server):
     ) as connection:
         connection.sendall(b"\x00\x01 hello\r\n\r\n")
         answer = connection.recv(4096)
-    assert answer.startswith(b"HTTP/1.1 400") or answer.startswith(b"HTTP/1.0 400")
+    assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
     assert b"Traceback" not in answer
 
 
 def test_plain_http_gets_no_answer_and_does_no_harm(server):
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    connection.request("GET", "/healthz")
     with pytest.raises((http.client.BadStatusLine, ConnectionError)):
-        connection.request("GET", "/healthz")
         connection.getresponse()
     connection.close()
 
