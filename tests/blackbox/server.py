@@ -11,7 +11,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,22 @@ def run(*arguments: object, stdin: str | None = None, timeout: float = 30) -> su
     """Run a command of Fairgate to its end."""
     command = [*COMMAND, *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def run_many(commands: Mapping[str, Sequence[object]], folder: Path) -> dict[str, subprocess.CompletedProcess[str]]:
+    """Run commands, by name, each to its end, as somebody who is not root."""
+    given = [f"{name}={json.dumps([*map(str, arguments)])}" for name, arguments in commands.items()]
+    many = [sys.executable, "-m", "tests.blackbox.many", str(folder), *given]
+    subprocess.run(many, cwd=ROOT, check=True, timeout=60)
+    return {
+        name: subprocess.CompletedProcess(
+            [*map(str, arguments)],
+            int((folder / f"{name}.status").read_text()),
+            (folder / f"{name}.out").read_text(),
+            (folder / f"{name}.err").read_text(),
+        )
+        for name, arguments in commands.items()
+    }
 
 
 @dataclass(frozen=True)
