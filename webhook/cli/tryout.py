@@ -75,23 +75,15 @@ def tryout(*, policy: Path, world: Path, port: int) -> None:
 
 async def _serve_and_show(settings: Settings) -> None:
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    async with asyncio.TaskGroup() as group:
-        serving = group.create_task(_serve(settings, listening))
-        url = await _first(listening, serving)
-        if url is not None:
-            await _show(url, settings)
-            click.echo("Serving; Ctrl-C stops.\n")
-            sys.stdout.flush()
-
-
-async def _serve(settings: Settings, listening: "asyncio.Future[str]") -> None:
-    await run(settings, on_listening=listening.set_result)
-
-
-async def _first(listening: "asyncio.Future[str]", serving: "asyncio.Task[None]") -> str | None:
-    """Wait until the server listens; None where it ended before."""
+    serving = asyncio.create_task(run(settings, on_listening=listening.set_result))
     await asyncio.wait((listening, serving), return_when=asyncio.FIRST_COMPLETED)
-    return listening.result() if listening.done() else None
+    try:
+        if listening.done():
+            await _show(listening.result(), settings)
+            click.echo("Serving; Ctrl-C stops.\n")
+        await serving
+    finally:
+        serving.cancel()
 
 
 async def _show(url: str, settings: Settings) -> None:

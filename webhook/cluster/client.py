@@ -5,15 +5,19 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
 from webhook import __version__
-from webhook.cluster import credentials
-from webhook.cluster.credentials import SERVICE_ACCOUNT, Credentials
 from webhook.cluster.errors import ApiError, ClusterError
 from webhook.cluster.wire import status_of
+
+if TYPE_CHECKING:
+    from webhook.cluster.credentials import Credentials
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where the kubelet mounts a pod's token and CA; it renews both in place."""
 
 CONNECT_SECONDS: Final = 10.0
 """A server that is there takes a connection in milliseconds; one that drops packets must not hold us up."""
@@ -32,14 +36,21 @@ async def connect(kubeconfig: Path | None, *, service_account: Path = SERVICE_AC
     Raises ClusterError for a configuration that cannot work. Sends nothing yet: a server that is away is the
     business of each request, so that a webhook started before its API server waits instead of failing.
     """
-    loaded = await credentials.load(kubeconfig, service_account=service_account)
+    loaded = await _load_credentials(kubeconfig, service_account)
     return ApiConnection(loaded, kubeconfig=kubeconfig, service_account=service_account)
+
+
+async def _load_credentials(kubeconfig: Path | None, service_account: Path) -> "Credentials":
+    # Imported here because kubernetes_asyncio takes 0.7 s, and an embedded world needs none of it.
+    from webhook.cluster import credentials  # noqa: PLC0415
+
+    return await credentials.load(kubeconfig, service_account=service_account)
 
 
 class ApiConnection:
     """Sends requests with credentials that stay fresh. Make one with `connect`; close it, or use it in `async with`."""
 
-    def __init__(self, loaded: Credentials, *, kubeconfig: Path | None, service_account: Path) -> None:
+    def __init__(self, loaded: "Credentials", *, kubeconfig: Path | None, service_account: Path) -> None:
         self._credentials = loaded
         self._kubeconfig = kubeconfig
         self._service_account = service_account
@@ -97,7 +108,7 @@ class ApiConnection:
         return await self._send_with(await self._renew(used), path, params, limits)
 
     async def _send_with(
-        self, used: Credentials, path: str, params: Mapping[str, str], limits: aiohttp.ClientTimeout
+        self, used: "Credentials", path: str, params: Mapping[str, str], limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         return await self._session.get(
             used.server + path,
@@ -110,11 +121,11 @@ class ApiConnection:
             allow_redirects=False,  # a redirect would carry our token to whoever it names
         )
 
-    async def _renew(self, stale: Credentials) -> Credentials:
+    async def _renew(self, stale: "Credentials") -> "Credentials":
         """Load credentials again, once for all requests that found the same ones stale."""
         async with self._renewal:
             if self._credentials is stale:
-                self._credentials = await credentials.load(self._kubeconfig, service_account=self._service_account)
+                self._credentials = await _load_credentials(self._kubeconfig, self._service_account)
             return self._credentials
 
     def _explain(self, cause: Exception, read_seconds: float) -> str:

@@ -18,9 +18,6 @@ from kubernetes_asyncio.config import ConfigException, load_incluster_config, lo
 
 from webhook.cluster.errors import ClusterError
 
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where the kubelet mounts a pod's token and CA; it renews both in place."""
-
 Headers = tuple[tuple[str, str], ...]
 """HTTP headers; a name may come several times."""
 
@@ -52,7 +49,7 @@ class Credentials:
         return (*authorization, *self.impersonation)
 
 
-async def load(kubeconfig: Path | None, *, service_account: Path = SERVICE_ACCOUNT) -> Credentials:
+async def load(kubeconfig: Path | None, *, service_account: Path) -> Credentials:
     """Load credentials from a kubeconfig (its current context), or those of the pod we run in.
 
     Raises ClusterError when there are none or they cannot be used. Exec plugins are run.

@@ -87,6 +87,8 @@ def _place(pod: Pod, site: _Site, world: World) -> tuple[NodeName, ...]:
         site.slots,
         count=LISTED_NODES_BARE if pod.owner is None else LISTED_NODES,
         keep_whole=world.policy.placement.keep_whole,
+        # kube-scheduler spreads a controller's pods over the list, and may prefer that to our first choice
+        spare_whole=pod.owner is not None and not pod.has_pod_wishes,
     )
 
 

@@ -20,10 +20,15 @@ _CACHED_BYTES: Final = 16_384  # longer readings are made again each time: no ca
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A pod's own conditions; `is_open` says that it has some between pods, which only kube-scheduler judges."""
+    """A pod's own conditions.
+
+    `is_open` says that it has some between pods, which only kube-scheduler judges; `has_wishes` that it wishes to be
+    near or far from other pods.
+    """
 
     constraints: Constraints = NO_CONSTRAINTS
     is_open: bool = False
+    has_wishes: bool = False
     problems: tuple[str, ...] = ()
 
 
@@ -52,6 +57,9 @@ class _NodeAffinity(msgspec.Struct, frozen=True, gc=False):
 class _PodAffinity(msgspec.Struct, frozen=True, gc=False):
     required: list[msgspec.Raw] | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[msgspec.Raw] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
 
@@ -111,10 +119,10 @@ def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -
         terms=None if wanted is None else _terms(wanted.node_affinity),
         tolerations=tolerated,
     )
-    is_open = any(s.when_unsatisfiable == "DoNotSchedule" for s in spreads or ()) or (
-        wanted is not None and (_is_required(wanted.pod_affinity) or _is_required(wanted.pod_anti_affinity))
-    )
-    return Placement(NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else constraints, is_open)
+    between = [] if wanted is None else [a for a in (wanted.pod_affinity, wanted.pod_anti_affinity) if a is not None]
+    is_open = any(s.when_unsatisfiable == "DoNotSchedule" for s in spreads or ()) or any(a.required for a in between)
+    has_wishes = bool(spreads) or any(affinity.preferred for affinity in between)
+    return Placement(NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else constraints, is_open, has_wishes)
 
 
 def _tolerations(raw: bytes) -> tuple[Toleration, ...]:
@@ -151,10 +159,6 @@ def _toleration(found: _Toleration) -> Toleration | None:
         value=found.value or "",
         effect=_EFFECTS[found.effect] if found.effect else None,
     )
-
-
-def _is_required(affinity: _PodAffinity | None) -> bool:
-    return affinity is not None and bool(affinity.required)
 
 
 def _part(decoder: "msgspec.json.Decoder[_T]", raw: bytes, where: str, problems: list[str]) -> _T | None:

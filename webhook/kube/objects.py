@@ -165,6 +165,8 @@ class PriorityClass(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 def describe(error: Exception, *, under: str = "") -> str:
     """Say where and what was wrong with a value: `spec.containers[0].name: expected str, got int`."""
+    if isinstance(error, RecursionError):
+        return f"{under}: nested too deeply".removeprefix(": ")
     what, _, path = str(error).partition(" - at `$")
     where = (under + path.rstrip("`")).replace("[...]", "[]").strip(".")
     what = what.replace("`", "")

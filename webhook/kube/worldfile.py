@@ -10,20 +10,18 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import yaml
 
 from webhook.core.demand import Amounts
 from webhook.core.node import Node
 from webhook.core.pod import NamespaceFacts, PriorityTriple, Resident
 from webhook.core.world import World
 from webhook.kube import keys, objects
+from webhook.kube.documents import DocumentError, read_documents
 from webhook.kube.nodes import to_namespace, to_node, to_priority
 from webhook.kube.pods import to_resident
 
 MOST_PROBLEMS: Final = 20
 """A file that is wrong throughout need not say so 50,000 times."""
-
-_Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster where PyYAML has libyaml
 
 
 class WorldFileError(Exception):
@@ -137,12 +135,11 @@ def _documents(content: bytes, name: str) -> Iterator[bytes]:
         yield content
         return
     try:
-        for document in yaml.load_all(content, Loader=_Loader):
+        for document in read_documents(content):
             if document is not None:
                 yield msgspec.json.encode(document)
-    except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
-        text = " ".join(str(error).split())
-        raise WorldFileError((f"{name}: not valid YAML: {text}",)) from error
+    except (DocumentError, UnicodeEncodeError) as error:
+        raise WorldFileError((f"{name}: not valid YAML: {error}",)) from error
 
 
 def _read_document(document: bytes, where: str, found: _Found) -> None:

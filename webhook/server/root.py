@@ -8,21 +8,14 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from certs.folder import CertFolder
 from certs.pair import CertificateError
 from certs.reload import Outcome, Reloaded, Reloader
-from webhook.cluster.client import ApiConnection, connect
-from webhook.cluster.errors import ClusterError
-from webhook.cluster.feed import Feed
-from webhook.cluster.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
 from webhook.core.policy import Policy
 from webhook.core.tier import Tier
 from webhook.core.world import World
-from webhook.kube import objects
-from webhook.kube.nodes import to_namespace, to_node, to_priority
-from webhook.kube.pods import to_resident
 from webhook.kube.worldfile import WorldFileError, read_world
 from webhook.observe.logs import Logs, open_logs
 from webhook.observe.metrics import Charged, Metrics
@@ -31,11 +24,9 @@ from webhook.policy.watch import PolicyHolder
 from webhook.server.app import build_app, serve, stop_signals
 from webhook.server.gate import Gate
 from webhook.server.ledger import MemoryLedger
+from webhook.server.live import Live
 from webhook.server.probes import Readiness
 from webhook.server.settings import LiveCluster, Settings, StartupError, WorldFile
-
-_REAP_SECONDS: Final = 5.0
-"""How often reservations of pods that never came are looked for: well inside the 90 s after which they must be gone."""
 
 
 async def run(settings: Settings, *, on_listening: Callable[[str], None] | None = None) -> None:
@@ -59,28 +50,25 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
     gate = Gate(world, ledger, trusted=frozenset(settings.trusted_users), now_text=_now_text)
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(stop_signals(logs))
-        chores = [
-            holder.run(
-                on_change=lambda policy: _take_policy(policy, world, readiness, metrics, logs),
-                on_problem=lambda problems: _refuse_policy(problems, holder, readiness, metrics, logs),
-            ),
-            reloader.run(report=lambda outcome: _report_certificate(outcome, logs)),
-        ]
+        chores: list[Coroutine[Any, Any, None]] = []
         why_cold: Callable[[], str | None] = _never_cold
         match settings.world:
             case WorldFile(path=path):
                 _read_world_file(path, world)
                 _settle_memory()
             case LiveCluster(kubeconfig=kubeconfig):
-                try:
-                    connection = await stack.enter_async_context(await connect(kubeconfig))
-                except ClusterError as exc:
-                    raise StartupError(str(exc)) from exc
-                feed = _feed(connection, world)
-                readiness.watch("world", feed.readiness)
-                why_cold = feed.why_cold
-                metrics.watch_world_age(lambda: _age(feed, loop.time()))
-                chores += [feed.run(), _settle_slots(feed, world), _reap(world, loop.time, logs)]
+                live = await Live.connect(kubeconfig, world, stack)
+                readiness.watch("world", live.why_untrusted)
+                metrics.watch_world_age(live.age_seconds)
+                why_cold = live.why_cold
+                chores = [live.feed.run(), live.arrange(_settle_memory), live.reap(logs)]
+        chores += [
+            holder.run(
+                on_change=lambda policy: _take_policy(policy, world, readiness, metrics, logs),
+                on_problem=lambda problems: _refuse_policy(problems, holder, readiness, metrics, logs),
+            ),
+            reloader.run(report=lambda outcome: _report_certificate(outcome, logs)),
+        ]
         app = build_app(gate, readiness, metrics, logs, why_cold=why_cold)
         await _beside(chores, serve(app, settings, reloader.context, stop=stop, on_listening=on_listening))
     logs.flush()
@@ -91,12 +79,19 @@ def _never_cold() -> None:
 
 
 async def _beside(chores: Iterable[Coroutine[Any, Any, None]], main: Coroutine[Any, Any, None]) -> None:
-    """Run chores for as long as the main part runs; one that fails is a bug and ends the process, never silently."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(chore) for chore in chores]
-        await main
-        for task in tasks:
+    """Run chores for as long as the main part runs; whatever fails first, chore or main, ends all of it as itself."""
+    serving = asyncio.create_task(main)
+    running = {serving, *(asyncio.create_task(chore) for chore in chores)}
+    try:
+        while not serving.done():
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            running -= done
+            for task in done:
+                task.result()
+    finally:
+        for task in running:
             task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 def _load_policy(settings: Settings) -> PolicyHolder:
@@ -147,47 +142,16 @@ def _read_world_file(path: Path, world: World) -> None:
         raise StartupError(str(exc)) from exc
 
 
-def _feed(connection: ApiConnection, world: World) -> Feed:
-    return Feed(
-        connection,
-        (
-            node_kind(world, objects.Node, to_node),
-            namespace_kind(world, objects.Namespace, to_namespace),
-            priority_class_kind(world, objects.PriorityClass, to_priority),
-            pod_kind(world, objects.Pod, lambda pod: to_resident(pod, world.policy.resources)),
-        ),
-    )
-
-
-async def _settle_slots(feed: Feed, world: World) -> None:
-    """Order the nodes by name once the first lists are in."""
-    await feed.wait_warm()
-    world.arrange()
-    _settle_memory()
-
-
 def _settle_memory() -> None:
     """Take the world out of the garbage collector's sight: it lives on, and walking it would stall decisions."""
     gc.collect()
     gc.freeze()
 
 
-async def _reap(world: World, clock: Callable[[], float], logs: Logs) -> None:
-    while True:
-        await asyncio.sleep(_REAP_SECONDS)
-        for pod in world.forget_unseen(clock()):
-            logs.event.warning("charge taken back", namespace=pod.namespace, name=pod.name, uid=pod.uid)
-
-
 def _charges(world: World) -> Iterable[Charged]:
     for team, book in world.books().items():
         yield Charged(team, Tier.GUARANTEED, book.guaranteed)
         yield Charged(team, Tier.PREEMPTIBLE, book.preemptible)
-
-
-def _age(feed: Feed, now: float) -> float:
-    """Tell for how long the quietest watch has been silent; infinity before it was heard."""
-    return max(now - watch.last_contact if watch.last_contact is not None else float("inf") for watch in feed.watches)
 
 
 def _now_text() -> str:
