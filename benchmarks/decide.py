@@ -136,10 +136,13 @@ def decisions(nodes: int, *, calls: int, seed: int) -> tuple[Spread, Spread]:
     for i in range(calls + 500):
         churn(world, rng, uids, i)
         body = bodies[i % len(bodies)]
-        pair = (timed(lambda: one_call(gate, body)), timed(lambda: json.loads(body)))  # noqa: B023 - called at once
+        calls_in_turn = [lambda: one_call(gate, body), lambda: json.loads(body)]  # noqa: B023 - called at once
+        times = [0, 0]
+        for which in (i % 2, 1 - i % 2):  # who goes second finds the body in the cache: take turns
+            times[which] = timed(calls_in_turn[which])
         if i >= 500:
-            decided.append(pair[0])
-            loaded.append(pair[1])
+            decided.append(times[0])
+            loaded.append(times[1])
     assert b'"patch"' in one_call(gate, bodies[0]), "the benchmark must measure admitted pods"
     gc.unfreeze()
     return Spread(decided), Spread(loaded)

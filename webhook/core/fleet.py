@@ -180,7 +180,7 @@ class Fleet:
         for node in self.nodes():
             slot = self._slots[node.name]
             capacity = node.allocatable.get(resource, 0)
-            index.change(slot, capacity - self._taken.get(node.name, {}).get(resource, 0), capacity)
+            index.change(slot, 1 << slot, capacity - self._taken.get(node.name, {}).get(resource, 0), capacity)
 
     def arranged(self) -> "Fleet":
         """Copy the fleet with slots in the order of names, once many nodes have come at once (a list, a world file)."""
@@ -212,30 +212,32 @@ class Fleet:
 
     def _settle_requests(self, slot: int, node: Node, taken: dict[ResourceName, int], demand: Demand) -> None:
         """Bring up to date what a pod's coming or going changes, and nothing else: this is on every decision's path."""
+        bit = 1 << slot
         for resource, _ in demand.requests:
             capacity = node.allocatable.get(resource, 0)
             if capacity:
-                self._free[resource].change(slot, capacity - taken[resource])
+                self._free[resource].change(slot, bit, capacity - taken[resource])
         for resource, _ in demand.devices:
             capacity = node.allocatable.get(resource, 0)
             if capacity:
-                self._devices[resource].change(slot, capacity - taken[resource], capacity)
+                self._devices[resource].change(slot, bit, capacity - taken[resource], capacity)
 
     def _settle(self, slot: int, node: Node, resource: ResourceName) -> None:
         """Bring the indexes of one resource of one slot up to date."""
+        bit = 1 << slot
         capacity = node.allocatable.get(resource, 0)
         free = capacity - self._taken.get(node.name, {}).get(resource, 0) if capacity else 0
         index = self._free.get(resource)
         if index is None:
             index = self._free[resource] = AmountIndex()
-        index.change(slot, free)
+        index.change(slot, bit, free)
         whole = self._capacity.get(resource)
         if whole is None:
             whole = self._capacity[resource] = AmountIndex()
-        whole.change(slot, capacity)
+        whole.change(slot, bit, capacity)
         devices = self._devices.get(resource)
         if devices is not None:
-            devices.change(slot, free, capacity)
+            devices.change(slot, bit, free, capacity)
 
 
 def _hold(indexes: dict[ResourceName, AmountIndex], demand: Demand, among: int) -> int:

@@ -50,8 +50,8 @@ class AmountIndex:
         """Tell how much one slot holds."""
         return self._held[slot] if slot < len(self._held) else 0
 
-    def change(self, slot: int, amount: int) -> None:
-        """Set what a slot holds; only the remembered sizes between the old and the new amount are touched."""
+    def change(self, slot: int, bit: int, amount: int) -> None:
+        """Set what a slot (and its bit) holds; only remembered sizes between the old and the new amount are touched."""
         held = self._held
         if slot >= len(held):
             held.extend([0] * (slot + 1 - len(held)))
@@ -63,7 +63,7 @@ class AmountIndex:
         first, last = (before, amount) if before < amount else (amount, before)
         start = bisect_right(amounts, first)
         for crossed in amounts[start : bisect_right(amounts, last, start)]:
-            self.known[crossed] ^= 1 << slot
+            self.known[crossed] ^= bit
 
     def learn(self, amount: int) -> int:
         """List the slots that hold at least an amount (more than nothing) not in `known`, and remember it there."""
@@ -95,9 +95,8 @@ class ClassIndex:
         self.slots: dict[NodeClass, int] = {}  # each class and its members
         self._of_slot: dict[int, NodeClass] = {}
 
-    def change(self, slot: int, free: int, capacity: int) -> None:
-        """Move a slot into its class; a node without this resource is in none."""
-        bit = 1 << slot
+    def change(self, slot: int, bit: int, free: int, capacity: int) -> None:
+        """Move a slot (and its bit) into its class; a node without this resource is in none."""
         before = self._of_slot.pop(slot, None)
         if before is not None:
             left = self.slots[before] ^ bit

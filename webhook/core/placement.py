@@ -1,9 +1,9 @@
 """Where a pod should go: filter, then score.
 
 The score is best fit on GPUs with whole-node keeping: fill the node that has the fewest GPUs left over, and touch
-wholly free nodes last while no more than `keep_whole` of them are left. `_by_rank` is the seam: it alone says which
-class of nodes is better for a pod. Classes come in the order (free GPUs, is wholly free, capacity), which is best fit
-with partly used nodes first.
+wholly free nodes last while no more than `keep_whole` of them are left. `_fill_by_rank` is the seam: it alone says
+which class of nodes is better for a pod. Classes come in the order (free GPUs, is wholly free, capacity), which is best
+fit with partly used nodes first.
 """
 
 from bisect import bisect_left
@@ -28,33 +28,45 @@ def best_nodes(
     if not room:
         return ()
     slots: list[int] = []
-    ranked = [room]
     if demand.devices:
-        ranked = _by_rank(fleet, demand, usable, room, keep_whole=keep_whole, spare_whole=spare_whole)
-    for members in ranked:
-        lowest_slots(members, count, slots)
-        if len(slots) == count:
-            break
+        _fill_by_rank(slots, fleet, demand, usable, room, count=count, keep_whole=keep_whole, spare_whole=spare_whole)
+    else:
+        lowest_slots(room, count, slots)
     return fleet.names(slots)
 
 
-def _by_rank(fleet: Fleet, demand: Demand, usable: int, room: int, *, keep_whole: int, spare_whole: bool) -> list[int]:
-    """Split the nodes that have room into classes, the best class first."""
+def _fill_by_rank(
+    slots: list[int],
+    fleet: Fleet,
+    demand: Demand,
+    usable: int,
+    room: int,
+    *,
+    count: int,
+    keep_whole: int,
+    spare_whole: bool,
+) -> None:
+    """Take slots from the nodes that have room, class by class, the best class first, until there are enough."""
     devices = demand.devices
     resource, amount = devices[0] if len(devices) == 1 else max(devices, key=itemgetter(1))
     classes = fleet.classes(resource)
     keeps = keep_whole > 0 and (classes.whole & usable).bit_count() <= keep_whole
-    ranked: list[int] = []
+    order, members_of = classes.order, classes.slots
     kept: list[int] = []
-    slots = classes.slots
-    for node_class in classes.order[bisect_left(classes.order, (amount, False, 0)) :]:
-        members = slots[node_class] & room
+    for rank in range(bisect_left(order, (amount, False, 0)), len(order)):
+        node_class = order[rank]
+        _, is_whole, capacity = node_class
+        if is_whole and spare_whole and slots:
+            continue
+        members = members_of[node_class] & room
         if not members:
             continue
-        if not node_class[1]:
-            ranked.append(members)
-        elif keeps and amount < node_class[2]:
+        if is_whole and keeps and amount < capacity:
             kept.append(members)
-        elif not (spare_whole and ranked):
-            ranked.append(members)
-    return ranked + kept if kept and not (spare_whole and ranked) else ranked
+            continue
+        lowest_slots(members, count, slots)
+        if len(slots) == count:
+            return
+    if not (spare_whole and slots):
+        for members in kept:
+            lowest_slots(members, count, slots)

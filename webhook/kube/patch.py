@@ -36,7 +36,6 @@ class _Mark(msgspec.Struct, gc=False, omit_defaults=True):
     user: str | None = None
 
 
-_gpus: Final = lru_cache(maxsize=1024)(format_gpus)
 _encoder: Final = msgspec.json.Encoder()
 _selector_decoder: Final = msgspec.json.Decoder(dict[str, str])
 _TEAM_PATH: Final = f"/metadata/labels/{escape(keys.TEAM)}"
@@ -98,7 +97,7 @@ def _mark(admit: Admit) -> str:
     charge, steering = admit.charge, admit.steering
     mark = _Mark(
         demand=_amounts(admit.demand.devices),
-        gpus=_gpus(charge.gpus),
+        gpus=format_gpus(charge.gpus),
         mode=steering.mode,
         nodes=steering.nodes,
         code=admit.reason.code,
