@@ -27,12 +27,12 @@ _POLICIES: Final = Path(__file__).parents[2] / "policies" / "default"
 _KEPT: Final = Path(".run")
 
 
-@click.command()
+@click.command(short_help="Show one decision on an embedded world, then serve it.")
 @click.option(
     "--policy",
     type=click.Path(path_type=Path),
     default=_POLICIES,
-    show_default="the default policy",
+    show_default="policies/default",
     metavar="DIR",
     help="Folder of policy files.",
 )
@@ -40,12 +40,17 @@ _KEPT: Final = Path(".run")
     "--world",
     type=click.Path(path_type=Path),
     default=_SAMPLE / "world.yaml",
-    show_default="four nodes of ten GPUs",
+    show_default="four nodes of ten GPUs each",
     metavar="FILE",
     help="Nodes and pods, as `kubectl get nodes,pods -A -o yaml` prints them.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), default=8443, show_default=True, help="0 lets the system choose."
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8443,
+    show_default=True,
+    metavar="PORT",
+    help="0 lets the system choose.",
 )
 def tryout(*, policy: Path, world: Path, port: int) -> None:
     """Serve an embedded world over HTTPS and show one decision; needs no cluster.
