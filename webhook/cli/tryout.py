@@ -23,7 +23,10 @@ from webhook.server.root import run
 from webhook.server.settings import Address, Settings, StartupError, WorldFile
 
 _SAMPLE: Final = Path(str(files("webhook.cli"))) / "sample"
-_POLICIES: Final = Path(__file__).parents[2] / "policies" / "default"
+_PACKAGED: Final = _SAMPLE / "policy"
+_POLICIES: Final = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "policies" / "default"
+"""The default policy: a wheel carries a copy, a checkout has the original."""
+
 _KEPT: Final = Path(".run")
 
 
@@ -133,7 +136,7 @@ def _tell_asked(url: str, review: dict[str, Any]) -> None:
 def _tell_decision(pod: dict[str, Any], advice: dict[str, Any]) -> None:
     labels, annotations = pod["metadata"]["labels"], pod["metadata"]["annotations"]
     decision = json.loads(annotations["fairgate.dev/decision"])
-    how = {"auto": "the first is bound, the others are the way out", "prefer": "as a preference"}
+    how = {"auto": "best first; the others are the way out", "prefer": "as a preference"}
     mode = how.get(decision["mode"], decision["mode"])
     click.echo(f"  admitted: {labels['fairgate.dev/tier']} ({decision['code']}) for team {labels['fairgate.dev/team']}")
     click.echo(f"  placed:   {', '.join(decision['nodes']) or 'no node has room now'} ({mode})")
