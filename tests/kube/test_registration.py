@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from webhook.core.policy import BUILT_IN_RESOURCES, LabelSelector, Policy, Pool
-from webhook.core.selector import Operator, Requirement
+from webhook.core.policy import BUILT_IN_RESOURCES, Policy
 from webhook.kube.registration import (
     ServiceReference,
     concerns_expression,
@@ -201,36 +200,6 @@ def test_the_resource_names_are_the_policys():
     assert holds(expression, object=pod({"resources": {"limits": {'odd"name\\.dev/gpu': "1"}}}))
     assert not holds(expression, object=pod(LIMITED))
     assert all(name in concerns_expression(Policy()) for name in BUILT_IN_RESOURCES)
-
-
-def pool(*requirements):
-    return Policy(resources={GPU: 1}, pools=(Pool("brokers", match=LabelSelector(requirements)),))
-
-
-@pytest.mark.parametrize(
-    ("requirement", "labels", "want"),
-    [
-        (Requirement("app", Operator.IN, ("kafka", "zoo")), {"app": "zoo"}, True),
-        (Requirement("app", Operator.IN, ("kafka",)), {"app": "web"}, False),
-        (Requirement("app", Operator.IN, ("kafka",)), None, False),
-        (Requirement("app", Operator.NOT_IN, ("kafka",)), {"app": "kafka"}, False),
-        (Requirement("app", Operator.NOT_IN, ("kafka",)), {}, True),
-        (Requirement("app", Operator.NOT_IN, ("kafka",)), None, True),
-        (Requirement("app", Operator.EXISTS), {"app": ""}, True),
-        (Requirement("app", Operator.EXISTS), {}, False),
-        (Requirement("app", Operator.DOES_NOT_EXIST), {"app": "x"}, False),
-        (Requirement("app", Operator.DOES_NOT_EXIST), None, True),
-    ],
-)
-def test_pods_that_a_pool_selects_cross_the_wire_without_gpus(requirement, labels, want):
-    assert requirement.matches(labels or {}) is want
-    assert holds(concerns_expression(pool(requirement)), object=pod(PLAIN, labels=labels)) is want
-
-
-def test_all_requirements_of_a_selector_hold_together():
-    expression = concerns_expression(pool(Requirement("a", Operator.EXISTS), Requirement("b", Operator.EXISTS)))
-    assert not holds(expression, object=pod(PLAIN, labels={"a": ""}))
-    assert holds(expression, object=pod(PLAIN, labels={"a": "", "b": ""}))
 
 
 def test_a_policy_that_counts_nothing_is_asked_nothing():

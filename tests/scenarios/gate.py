@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import signal
 import ssl
 import subprocess
 import sys
@@ -27,6 +28,8 @@ class Gate:
     """A running Fairgate and the namespaces of its two teams."""
 
     cluster: ControlPlane
+    name: str
+    command: tuple[object, ...]
     url: str
     ca: Path
     policy: Path
@@ -45,9 +48,19 @@ class Gate:
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if f'team="{team}"' in line)
 
     def tiers(self, namespace: str) -> list[str]:
-        """The tier labels of a namespace's pods, in the order of their creation."""
-        pods = sorted(list_pods(self.cluster, namespace), key=lambda found: int(found["metadata"]["resourceVersion"]))
+        """The tier labels of a namespace's pods, by the pods' names."""
+        pods = sorted(list_pods(self.cluster, namespace), key=lambda found: found["metadata"]["name"])
         return [found["metadata"]["labels"][TIER] for found in pods]
+
+    def start(self) -> None:
+        """Start the server and wait until it is ready."""
+        self.cluster.processes.start(self.name, self.command, cwd=ROOT)
+        wait_for(self.cluster, lambda: '"ready":true' in self.get("/readyz"), what=f"{self.name} ready")
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Stop the server, with SIGKILL if so wished; its webhooks stay registered."""
+        if self.cluster.processes.is_running(self.name):
+            self.cluster.processes.stop(self.name, number=number, timeout=10)
 
 
 @contextmanager
@@ -66,12 +79,12 @@ def gate(cluster: ControlPlane, *, limit_a: object = 20, limit_b: object = 20, p
     (policies / "teams.yaml").write_text(f"{head}teams: {json.dumps(teams)}\n{policy}")
     (port,) = free_ports(1)
     url, name = f"https://127.0.0.1:{port}", f"fairgate-{suffix}"
-    fairgate = [sys.executable, "-m", "webhook"]
-    serve = ["serve", "--policy", policies, "--kubeconfig", cluster.kubeconfig, "--listen", f"127.0.0.1:{port}"]
-    cluster.processes.start(name, [*fairgate, *serve, "--certs", certs, "--drain-seconds", "0"], cwd=ROOT)
-    running = Gate(cluster, url, certs / "ca.crt", policies, team_a, team_b)
+    fairgate = (sys.executable, "-m", "webhook")
+    serve = ("serve", "--policy", policies, "--kubeconfig", cluster.kubeconfig, "--listen", f"127.0.0.1:{port}")
+    command = (*fairgate, *serve, "--certs", certs, "--drain-seconds", "0")
+    running = Gate(cluster, name, command, url, certs / "ca.crt", policies, team_a, team_b)
     try:
-        wait_for(cluster, lambda: "true" in running.get("/readyz"), what=f"{name} ready")
+        running.start()
         manifests = subprocess.run(
             [*fairgate, "manifests", "--policy", policies, "--url", url, "--ca", running.ca],
             cwd=ROOT,
@@ -83,12 +96,11 @@ def gate(cluster: ControlPlane, *, limit_a: object = 20, limit_b: object = 20, p
         wait_for(cluster, lambda: _is_asked(running), what="the API server asks Fairgate")
         yield running
     finally:
-        if cluster.processes.is_running(name):
-            cluster.processes.stop(name, timeout=10)
+        running.stop()
 
 
 def _is_asked(running: Gate) -> bool:
-    """Tell whether both webhooks are in force: a dry run is labelled, and an impossible one refused."""
+    """Tell whether the webhooks are in force: a dry run comes back labelled."""
     created = json.loads(
         running.cluster.kubectl(
             "create",

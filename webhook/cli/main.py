@@ -29,7 +29,16 @@ class _LazyGroup(click.Group):
         return command
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""\b
+First steps:
+  fairgate tryout                        without a cluster: one decision, told in plain words
+  fairgate policy check policies/default
+  fairgate serve --help                  beside a cluster, then:
+  fairgate manifests --help              what makes the cluster ask""",
+)
 @click.version_option(__version__, prog_name="fairgate")
 def main() -> None:
     """Fair GPU sharing at the admission door, with the stock scheduler."""

@@ -14,10 +14,28 @@ _SERVICE: Final = re.compile(r"(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)(?:
 _PORTS: Final = range(1, 65_536)
 
 
-@click.command()
-@click.option("--policy", "folder", required=True, type=click.Path(path_type=Path), help="Folder of policy files.")
+@click.command(
+    epilog="""\b
+Examples:
+  fairgate manifests --policy policies/default --url https://fairgate.example.org:8443 --ca certs.d/ca.crt \\
+      | kubectl apply -f -
+
+\b
+Exit status: 0 printed, 1 the policy has problems, 2 something cannot be read."""
+)
 @click.option(
-    "--url", metavar="https://HOST:PORT", callback=lambda *args: _url(args[2]), help="Where Fairgate listens."
+    "--policy",
+    "folder",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of policy files.",
+)
+@click.option(
+    "--url",
+    metavar="https://HOST:PORT",
+    callback=lambda *args: _url(args[2]),
+    help="Where kube-apiserver reaches Fairgate; the certificate must name this host.",
 )
 @click.option(
     "--service",
@@ -28,6 +46,7 @@ _PORTS: Final = range(1, 65_536)
 @click.option(
     "--ca",
     required=True,
+    metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="CA certificate (PEM) that signed Fairgate's certificate.",
 )

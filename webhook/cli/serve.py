@@ -27,7 +27,18 @@ def _address(_ctx: click.Context, _param: click.Parameter, value: str) -> Addres
         raise click.BadParameter(str(exc)) from exc
 
 
-@click.command()
+@click.command(
+    epilog="""\b
+Examples:
+  fairgate serve --policy policies/default --world world.yaml --listen 127.0.0.1:8443 --certs certs.d
+  fairgate serve --policy policies/default --kubeconfig ~/.kube/config \\
+      --listen 0.0.0.0:8443 --cert-host fairgate.example.org --certs certs.d
+
+\b
+It answers POST /mutate and /validate, GET /healthz, /readyz and /metrics.
+SIGTERM: unready at once, serves on for --drain-seconds, finishes what is in flight, exits.
+Exit status: 0 stopped by a signal, 2 it cannot start."""
+)
 @click.option("--policy", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder of policy files.")
 @click.option(
     "--world",
@@ -53,7 +64,7 @@ def _address(_ctx: click.Context, _param: click.Parameter, value: str) -> Addres
     required=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder with ca.crt, tls.crt and tls.key; they are made if it has none, and reloaded when they change.",
+    help="Folder with ca.crt, tls.crt and tls.key. An empty one is filled and kept fresh; changed files are loaded.",
 )
 @click.option(
     "--cert-host",
@@ -65,12 +76,13 @@ def _address(_ctx: click.Context, _param: click.Parameter, value: str) -> Addres
 @click.option(
     "--log-format",
     type=click.Choice(LogFormat, case_sensitive=False),
-    default=LogFormat.JSON,
+    default=LogFormat.JSON.value,
     show_default=True,
-    help="Lines for machines or for people.",
+    help="Lines on standard error: for machines or for people.",
 )
 @click.option(
     "--drain-seconds",
+    metavar="SECONDS",
     type=click.FloatRange(min=0),
     default=DRAIN_SECONDS,
     show_default=True,
@@ -95,7 +107,11 @@ def serve(
     drain_seconds: float,
     trusted_users: tuple[str, ...],
 ) -> None:
-    """Serve the admission webhooks over HTTPS."""
+    """Serve the admission webhooks over HTTPS.
+
+    Policy and certificates are watched: edits are live within seconds, broken ones are reported and left out.
+    Run one replica: this version keeps its ledger in memory.
+    """
     if world is not None and kubeconfig is not None:
         raise click.UsageError("--world and --kubeconfig exclude each other: a world comes from one of them")
     settings = Settings(

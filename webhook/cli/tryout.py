@@ -23,16 +23,19 @@ from webhook.server.root import run
 from webhook.server.settings import Address, Settings, StartupError, WorldFile
 
 _SAMPLE: Final = Path(str(files("webhook.cli"))) / "sample"
-_POLICIES: Final = Path(__file__).parents[2] / "policies" / "default"
+_PACKAGED: Final = _SAMPLE / "policy"
+_POLICIES: Final = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "policies" / "default"
+"""The default policy: a wheel carries a copy, a checkout has the original."""
+
 _KEPT: Final = Path(".run")
 
 
-@click.command()
+@click.command(short_help="Show one decision on an embedded world, then serve it.")
 @click.option(
     "--policy",
     type=click.Path(path_type=Path),
     default=_POLICIES,
-    show_default="the default policy",
+    show_default="policies/default",
     metavar="DIR",
     help="Folder of policy files.",
 )
@@ -40,12 +43,17 @@ _KEPT: Final = Path(".run")
     "--world",
     type=click.Path(path_type=Path),
     default=_SAMPLE / "world.yaml",
-    show_default="four nodes of ten GPUs",
+    show_default="four nodes of ten GPUs each",
     metavar="FILE",
     help="Nodes and pods, as `kubectl get nodes,pods -A -o yaml` prints them.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), default=8443, show_default=True, help="0 lets the system choose."
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8443,
+    show_default=True,
+    metavar="PORT",
+    help="0 lets the system choose.",
 )
 def tryout(*, policy: Path, world: Path, port: int) -> None:
     """Serve an embedded world over HTTPS and show one decision; needs no cluster.
@@ -128,7 +136,7 @@ def _tell_asked(url: str, review: dict[str, Any]) -> None:
 def _tell_decision(pod: dict[str, Any], advice: dict[str, Any]) -> None:
     labels, annotations = pod["metadata"]["labels"], pod["metadata"]["annotations"]
     decision = json.loads(annotations["fairgate.dev/decision"])
-    how = {"auto": "the first is bound, the others are the way out", "prefer": "as a preference"}
+    how = {"auto": "best first; the others are the way out", "prefer": "as a preference"}
     mode = how.get(decision["mode"], decision["mode"])
     click.echo(f"  admitted: {labels['fairgate.dev/tier']} ({decision['code']}) for team {labels['fairgate.dev/team']}")
     click.echo(f"  placed:   {', '.join(decision['nodes']) or 'no node has room now'} ({mode})")

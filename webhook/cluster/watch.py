@@ -6,12 +6,12 @@ sense, leads back to a list. Nothing here gives up; `problem` and `last_contact`
 """
 
 import asyncio
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final, Generic, NoReturn, TypeVar
+from typing import Final, Generic, NoReturn, TypeVar
 
 import msgspec
-import structlog
 
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.errors import ApiError, ClusterError, LostTrackError
@@ -22,7 +22,7 @@ from webhook.cluster.wire import Event, LineSplitter, Page, any_object, status_o
 X = TypeVar("X")
 _PAGE: Final = msgspec.json.Decoder(Page)
 _EVENT: Final = msgspec.json.Decoder(Event)
-_log: Any = structlog.get_logger("fairgate.watch")
+_log: Final = logging.getLogger("webhook.cluster.watch")
 
 
 class Watch(Generic[T]):
@@ -77,7 +77,7 @@ class Watch(Generic[T]):
     def _note(self, error: ClusterError) -> float:
         """Remember what went wrong and where to go on; give the seconds that the server asked us to stay away."""
         self.problem = str(error)
-        _log.warning("watch interrupted", kind=self.kind.name, reason=str(error))
+        _log.warning("watch of %s interrupted: %s", self.kind.name, error)
         if isinstance(error, LostTrackError) or (isinstance(error, ApiError) and error.is_gone):
             self._version = ""
         return error.retry_after_seconds if isinstance(error, ApiError) else 0.0
@@ -221,7 +221,7 @@ class Watch(Generic[T]):
     def _reject(self, raw: msgspec.Raw, error: Exception) -> str:
         self.rejected += 1
         key = any_object(raw).key
-        _log.warning("object skipped", kind=self.kind.name, object=key, reason=str(error))
+        _log.warning("object skipped: %s %s: %s", self.kind.name, key, error)
         return key
 
     async def _withdraw(self) -> None:

@@ -1,6 +1,6 @@
 """Nodes by what they have free, kept by events, so that no decision scans nodes.
 
-Sets of nodes are bitmaps: Python integers with one bit a node ("slot"), whose AND, OR and lowest bit cost well under a
+Sets of nodes are bitmaps: Python integers with one bit a node ("slot"), whose AND, OR and lowest bit cost about a
 microsecond at 20,000 nodes. A query is a handful of ANDs: nodes that meet the pod's constraints, that are open, that
 have this much cpu, memory and pods free, and, class by class, that have so many of its GPUs free.
 """

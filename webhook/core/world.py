@@ -247,7 +247,7 @@ class World:
             charge,
             holder=holder_of(held.pod.namespace, held.pod.name, held.pod.owner),
             is_reserved=held.forget_at is not None,
-            is_unlabelled=held.forget_at is None and held.pod.tier_label not in TIERS,
+            is_unlabelled=held.pod.tier_label not in TIERS,
         )
         self._books.setdefault(charge.team, Book()).charge(held.pod.uid, entry)
 

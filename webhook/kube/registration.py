@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook.core.policy import LabelSelector, Policy
-from webhook.core.selector import Operator, Requirement
+from webhook.core.policy import Policy
 from webhook.kube import keys
 
 MUTATE_PATH: Final = "/mutate"
@@ -88,15 +87,13 @@ def webhook_configurations(
 
 
 def concerns_expression(policy: Policy) -> str:
-    """Write in CEL: the pod asks for a resource that policy counts, or a pool's `match` selects it."""
+    """Write in CEL: the pod asks for a resource that policy counts."""
     names = ", ".join(_quoted(name) for name in sorted(policy.resources))
     asks = " || ".join(
         f"(has(c.resources.{side}) && c.resources.{side}.exists(k, k in [{names}]))" for side in ("limits", "requests")
     )
     containers = "(object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : []))"
-    concerns = [f"{containers}.exists(c, has(c.resources) && ({asks}))"] if names else []
-    concerns += [_selected(pool.match) for pool in policy.pools if pool.match is not None]
-    return " || ".join(concerns) or "false"
+    return f"{containers}.exists(c, has(c.resources) && ({asks}))" if names else "false"
 
 
 def guard_expression() -> str:
@@ -110,25 +107,6 @@ def guard_expression() -> str:
 def _value(root: str, at: str, key: str) -> str:
     found = f"{root}.metadata.{at}"
     return f"(has({found}) && {_quoted(key)} in {found} ? {found}[{_quoted(key)}] : {_quoted(_ABSENT)})"
-
-
-def _selected(selector: LabelSelector) -> str:
-    return "(" + (" && ".join(_label_condition(r) for r in selector.requirements) or "true") + ")"
-
-
-def _label_condition(requirement: Requirement) -> str:
-    labels, key = "object.metadata.labels", _quoted(requirement.key)
-    has_key = f"(has({labels}) && {key} in {labels})"
-    values = ", ".join(_quoted(value) for value in requirement.values)
-    match requirement.operator:
-        case Operator.IN:
-            return f"({has_key} && {labels}[{key}] in [{values}])"
-        case Operator.NOT_IN:
-            return f"!({has_key} && {labels}[{key}] in [{values}])"
-        case Operator.DOES_NOT_EXIST:
-            return f"!{has_key}"
-        case Operator.EXISTS | Operator.GT | Operator.LT:
-            return has_key  # a pod too many on the wire is judged there; one too few would pass unjudged
 
 
 def _quoted(text: str) -> str:

@@ -73,7 +73,10 @@ class Metrics:
             registry=self._registry,
         )
         self._reloads = Counter(
-            "fairgate_policy_reloads", "Times the policy folder was read.", ["result"], registry=self._registry
+            "fairgate_policy_reloads",
+            "Changes of the policy folder that were read.",
+            ["result"],
+            registry=self._registry,
         )
         self._reload_successful = Gauge(
             "fairgate_policy_last_reload_successful",
@@ -98,7 +101,9 @@ class Metrics:
 
     def watch_world_age(self, age_seconds: Callable[[], float]) -> None:
         """Show the age of the world on each scrape: seconds since anything was heard of it."""
-        self._on_scrape("fairgate_world_age_seconds", "Seconds since the cluster was last heard of.", age_seconds)
+        self._on_scrape(
+            "fairgate_world_age_seconds", "Silence of the quietest watch; bookmarks come about every 60 s.", age_seconds
+        )
 
     def watch_certificate(self, expires_at: Callable[[], float]) -> None:
         """Show when the serving certificate expires, as Unix time."""

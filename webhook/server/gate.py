@@ -126,6 +126,8 @@ class Gate:
                 assert_never(never)
         audit: dict[str, str] = {"code": reason.code}
         team = tier = gpus = ""
+        if charge is None and refusal is not None and pod is not None:
+            team, gpus = self.world.tenancy(pod.namespace).team_name, format_gpus(pod.demand.gpus)
         if charge is not None:
             audit["team"], audit["tier"], audit["gpus"] = team, tier, gpus = (
                 charge.team,
