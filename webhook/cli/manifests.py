@@ -87,10 +87,20 @@ class _Dumper(yaml.SafeDumper):
 def _url(given: str | None) -> str | None:
     if given is None:
         return None
-    parts = urlsplit(given)
-    if parts.scheme != "https" or not parts.hostname or parts.path.strip("/") or parts.query or parts.fragment:
+    if not _is_base_url(given):
         raise click.BadParameter(f"expected https://HOST:PORT without a path, got {given}")
     return given
+
+
+def _is_base_url(given: str) -> bool:
+    """Tell whether kube-apiserver takes this as the beginning of a webhook's URL: it refuses user, query, fragment."""
+    try:
+        parts = urlsplit(given)
+        port = parts.port or 443
+    except ValueError:  # a bracket left open, a port beyond the last one
+        return False
+    is_bare = not (parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc)
+    return parts.scheme == "https" and bool(parts.hostname) and port in _PORTS and is_bare
 
 
 def _service(given: str | None) -> ServiceReference | None:

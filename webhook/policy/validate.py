@@ -34,6 +34,14 @@ class Placed(Generic[T]):
         return self.document.problem((*self.path, *below), message)
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A namespace, or glob, that a team calls its own."""
+
+    team: str
+    namespace: Placed[str]
+
+
 @dataclass(slots=True)
 class Draft:
     """The parts of all documents that are good on their own, and every problem."""
@@ -45,6 +53,9 @@ class Draft:
     exempt: list[Placed[str]] = field(default_factory=list)
     names: dict[str, list[Placed[str]]] = field(default_factory=lambda: {"teams": [], "pools": []})
     """All teams and pools that are named, those with a problem too: a reference to one is no second problem."""
+    claims: list[Claim] = field(default_factory=list)
+    references: list[Placed[str]] = field(default_factory=list)
+    """Teams that pools name."""
     problems: list[Problem] = field(default_factory=list)
 
     def section(self, name: str, default: M) -> M:
@@ -63,9 +74,9 @@ def draft(documents: Iterable[Document], *, is_complete: bool) -> Draft:
         _read(document, made)
     for named in (*made.names.values(), made.exempt):
         made.problems += _repeated(named)
-    made.problems += _claimed_twice(made.teams)
-    if is_complete:
-        made.problems += _unknown_teams(made)
+    told = {(problem.file, problem.path) for problem in made.problems}
+    across = [*_claimed_twice(made.claims), *(_unknown_teams(made) if is_complete else ())]
+    made.problems += (problem for problem in across if (problem.file, problem.path) not in told)
     return made
 
 
@@ -125,11 +136,30 @@ def _items(document: Document, name: str, value: object, model: type[M], made: D
         made.problems.append(document.problem((name,), f"expected a list, got {described(value)}"))
         return
     for index, item in enumerate(value):
-        if isinstance(item, dict) and isinstance(item.get("name"), str):
-            made.names[name].append(Placed(item["name"], document, (name, index, "name")))
+        if isinstance(item, dict):
+            _note_names(document, (name, index), item, made)
         checked = _checked(document, (name, index), item, model, made)
         if checked is not None:
             yield checked
+
+
+def _note_names(document: Document, path: Path, item: dict[str, object], made: Draft) -> None:
+    """Note what an item is called and names, whether it is good or not: the others are held against it."""
+    name = item.get("name")
+    if isinstance(name, str):
+        made.names[str(path[0])].append(Placed(name, document, (*path, "name")))
+    if path[0] == "pools":
+        made.references += _texts(document, (*path, "teams"), item.get("teams"))
+    elif isinstance(name, str):
+        claimed = _texts(document, (*path, "namespaces"), item.get("namespaces"))
+        made.claims += (Claim(name, namespace) for namespace in claimed)
+
+
+def _texts(document: Document, path: Path, value: object) -> Iterator[Placed[str]]:
+    if isinstance(value, list):
+        for index, text in enumerate(value):
+            if isinstance(text, str):
+                yield Placed(text, document, (*path, index))
 
 
 def _checked(document: Document, path: Path, value: object, model: type[M], made: Draft) -> Placed[M] | None:
@@ -194,26 +224,21 @@ def _repeated(named: Iterable[Placed[str]]) -> Iterator[Problem]:
             first[name.value] = name
 
 
-def _claimed_twice(teams: list[Placed[schema.Team]]) -> Iterator[Problem]:
-    first: dict[str, tuple[str, str]] = {}
-    for team in teams:
-        for index, name in enumerate(team.value.namespaces):
-            place = team.document.place((*team.path, "namespaces", index))
-            if name in first:
-                owner, there = first[name]
-                message = f'namespace "{name}" already belongs to team "{owner}" at {there}; keep it in one team'
-                yield team.problem(message, "namespaces", index)
-            else:
-                first[name] = (team.value.name, place)
+def _claimed_twice(claims: list[Claim]) -> Iterator[Problem]:
+    first: dict[str, Claim] = {}
+    for claim in claims:
+        before = first.setdefault(claim.namespace.value, claim)
+        if before is not claim:
+            where = f'"{claim.namespace.value}" already belongs to team "{before.team}" at {before.namespace.place}'
+            yield claim.namespace.problem(f"namespace {where}; keep it in one team")
 
 
 def _unknown_teams(made: Draft) -> Iterator[Problem]:
     known = sorted({name.value for name in made.names["teams"]})
-    for pool in made.pools:
-        for index, name in enumerate(pool.value.teams or ()):
-            if name not in known:
-                told = choice(name, known) if known else "no team is declared"
-                yield pool.problem(f"unknown team: {told}", "teams", index)
+    for reference in made.references:
+        if reference.value not in known:
+            told = choice(reference.value, known) if known else "no team is declared"
+            yield reference.problem(f"unknown team: {told}")
 
 
 def _twice(name: str, place: str) -> str:
