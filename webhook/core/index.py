@@ -8,7 +8,8 @@ have this much cpu, memory and pods free, and, class by class, that have so many
 from bisect import bisect_left, bisect_right, insort
 from typing import Final
 
-_WINDOW: Final = (1 << 64) - 1
+_CHUNK_BITS: Final = 512
+_CHUNK: Final = (1 << _CHUNK_BITS) - 1
 NodeClass = tuple[int, bool, int]
 
 _KEPT_AMOUNTS: Final = 64
@@ -18,22 +19,21 @@ _KEPT_AMOUNTS: Final = 64
 def lowest_slots(bits: int, count: int, slots: list[int]) -> None:
     """Add the lowest slots of a bitmap to a list until it has `count` of them.
 
-    Works through windows of 64 bits: picking bits off a small integer does not copy the whole bitmap each time.
+    Works through chunks: picking bits off a short integer does not copy the whole bitmap each time.
     """
     missing = count - len(slots)
     base = 0
-    while bits and missing > 0:
-        skipped = (bits & -bits).bit_length() - 1
-        bits >>= skipped
-        base += skipped
-        window = bits & _WINDOW
-        while window and missing:
-            low = window & -window
+    while bits:
+        chunk = bits & _CHUNK
+        while chunk:
+            low = chunk & -chunk
             slots.append(base + low.bit_length() - 1)
-            window ^= low
             missing -= 1
-        bits >>= 64
-        base += 64
+            if not missing:
+                return
+            chunk ^= low
+        bits >>= _CHUNK_BITS
+        base += _CHUNK_BITS
 
 
 class AmountIndex:

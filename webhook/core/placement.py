@@ -50,7 +50,7 @@ def _fill_by_rank(
     devices = demand.devices
     resource, amount = devices[0] if len(devices) == 1 else max(devices, key=itemgetter(1))
     classes = fleet.classes(resource)
-    keeps = keep_whole > 0 and (classes.whole & usable).bit_count() <= keep_whole
+    keeps: bool | None = None if keep_whole else False  # counted only when a wholly free node comes into question
     order, members_of = classes.order, classes.slots
     kept: list[int] = []
     for rank in range(bisect_left(order, (amount, False, 0)), len(order)):
@@ -61,9 +61,12 @@ def _fill_by_rank(
         members = members_of[node_class] & room
         if not members:
             continue
-        if is_whole and keeps and amount < capacity:
-            kept.append(members)
-            continue
+        if is_whole and amount < capacity:
+            if keeps is None:
+                keeps = (classes.whole & usable).bit_count() <= keep_whole
+            if keeps:
+                kept.append(members)
+                continue
         lowest_slots(members, count, slots)
         if len(slots) == count:
             return
