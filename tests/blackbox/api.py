@@ -11,6 +11,8 @@ import jsonpatch
 from tests.blackbox.objects import Json, encode, review
 from tests.blackbox.server import Reply, Server
 
+_NUMBERS = itertools.count(1)
+
 
 @dataclass(frozen=True)
 class Created:
@@ -46,7 +48,6 @@ class Api:
 
     server: Server
     pods: dict[str, Json] = field(default_factory=dict)
-    _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
     def create(self, manifest: Json, **how: Any) -> Created:
         """Create a pod, as kube-apiserver does it."""
@@ -57,13 +58,13 @@ class Api:
 
     def mutate(self, manifest: Json, **how: Any) -> Created:
         """Ask the mutating webhook, and apply its patch."""
-        uid = f"mutate-{next(self._numbers)}"
+        uid = f"mutate-{next(_NUMBERS)}"
         response = response_of(self.server.post("/mutate?timeout=10s", encode(review(manifest, uid=uid, **how))), uid)
         return Created(patched(manifest, response), response, tuple(response.get("warnings", ())))
 
     def validate(self, manifest: Json, *, warnings: tuple[str, ...] = (), **how: Any) -> Created:
         """Ask the validating webhook about the final pod, which has a UID by now."""
-        number = next(self._numbers)
+        number = next(_NUMBERS)
         final = manifest | {"metadata": {"uid": f"uid-{number}"} | manifest["metadata"]}
         uid = f"validate-{number}"
         response = response_of(self.server.post("/validate?timeout=10s", encode(review(final, uid=uid, **how))), uid)
@@ -74,13 +75,13 @@ class Api:
 
     def update(self, old: Json, new: Json, **how: Any) -> Created:
         """Ask the guard about an update."""
-        uid = f"update-{next(self._numbers)}"
+        uid = f"update-{next(_NUMBERS)}"
         asked = review(new, uid=uid, operation="UPDATE", old=old, **how)
         return Created(new, response_of(self.server.post("/validate", encode(asked)), uid))
 
     def delete(self, manifest: Json, **how: Any) -> Created:
         """Tell that a pod is deleted."""
-        uid = f"delete-{next(self._numbers)}"
+        uid = f"delete-{next(_NUMBERS)}"
         asked = review(None, uid=uid, operation="DELETE", old=manifest, **how)
         response = response_of(self.server.post("/validate", encode(asked)), uid)
         if not how.get("dry_run"):
