@@ -19,6 +19,7 @@ import yaml
 from tests.control_plane.assets import recipe_folder
 from tests.control_plane.build import binary_path
 from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.objects import pod_spec
 from tests.control_plane.processes import free_ports
 from tests.control_plane.versions import JOBSET, TRAINING_OPERATOR, Recipe
 from tests.control_plane.waiting import wait_for
@@ -27,6 +28,17 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 SECRET = "/api/v1/namespaces/kubeflow/secrets/training-operator-webhook-cert"
 VALIDATOR = f"{ADMISSION}/validatingwebhookconfigurations/validator.training-operator.kubeflow.org"
 START_SECONDS = 90
+DRY_RUN = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets?dryRun=All"
+PROBE = {
+    "apiVersion": "jobset.x-k8s.io/v1alpha2",
+    "kind": "JobSet",
+    "metadata": {"name": "probe"},
+    "spec": {
+        "replicatedJobs": [
+            {"name": "probe", "template": {"spec": {"template": {"spec": pod_spec(restartPolicy="Never")}}}},
+        ]
+    },
+}
 
 T = TypeVar("T")
 
@@ -87,6 +99,8 @@ def jobset(control_plane: ControlPlane) -> Iterator[None]:
     try:
         with _running(control_plane, JOBSET, arguments):
             _wait(control_plane, JOBSET, lambda: _is_ready(health), "ready")
+            # It serves 404 until its controllers are set up, which /readyz does not wait for.
+            _wait(control_plane, JOBSET, lambda: control_plane.api.create(DRY_RUN, PROBE), "its webhooks answer")
             yield
     finally:
         for configuration in configurations:

@@ -1,11 +1,12 @@
 """Whose pod is it: team of a namespace, exemption, and the user behind a pod."""
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
 from webhook.core.names import Namespace, User
 from webhook.core.pod import NamespaceFacts, Pod, Requester
-from webhook.core.policy import Policy, Team, UserKey, UserSource
+from webhook.core.policy import Policy, Team, UserSource
 
 EXEMPT_LABEL: Final = "fairgate.dev/exempt"
 
@@ -40,19 +41,19 @@ def user_of(pod: Pod, requester: Requester, namespace: NamespaceFacts, policy: P
     """
     if pod.owner is None or not requester.is_service_account:
         return User(requester.username) if requester.username else None
-    return next((User(user) for key in policy.defaults.user_from if (user := _read(key, pod, namespace))), None)
+    for key in policy.defaults.user_from:
+        if user := _places(key.source, pod, namespace).get(key.key):
+            return User(user)
+    return None
 
 
-def _read(key: UserKey, pod: Pod, namespace: NamespaceFacts) -> str | None:
-    match key.source:
-        case UserSource.NAMESPACE_ANNOTATION:
-            return namespace.annotations.get(key.key)
-        case UserSource.NAMESPACE_LABEL:
-            return namespace.labels.get(key.key)
-        case UserSource.POD_ANNOTATION:
-            return pod.annotations.get(key.key)
-        case UserSource.POD_LABEL:
-            return pod.labels.get(key.key)
+_OF_NAMESPACE = (UserSource.NAMESPACE_ANNOTATION, UserSource.NAMESPACE_LABEL)
+_ANNOTATIONS = (UserSource.NAMESPACE_ANNOTATION, UserSource.POD_ANNOTATION)
+
+
+def _places(source: UserSource, pod: Pod, namespace: NamespaceFacts) -> Mapping[str, str]:
+    of = namespace if source in _OF_NAMESPACE else pod
+    return of.annotations if source in _ANNOTATIONS else of.labels
 
 
 def unknown_namespace(name: Namespace) -> NamespaceFacts:

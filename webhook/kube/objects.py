@@ -62,11 +62,15 @@ class Container(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     restart_policy: str | None = None
 
 
+class Present(msgspec.Struct, frozen=True, gc=False):
+    """An object of which only its being there matters."""
+
+
 class Volume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A volume, as far as it may tie the pod to a zone or node."""
 
-    persistent_volume_claim: msgspec.Raw = NOTHING
-    ephemeral: msgspec.Raw = NOTHING
+    persistent_volume_claim: Present | None = None
+    ephemeral: Present | None = None
 
 
 class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -86,7 +90,7 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     topology_spread_constraints: msgspec.Raw = NOTHING
     overhead: msgspec.Raw = NOTHING
     resources: msgspec.Raw = NOTHING
-    resource_claims: msgspec.Raw = NOTHING
+    resource_claims: list[Present] | None = None
 
 
 class PodStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):

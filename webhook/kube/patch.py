@@ -13,9 +13,10 @@ import msgspec
 
 from webhook.core.amount import format_gpus
 from webhook.core.decision import Admit
-from webhook.core.names import ResourceName
+from webhook.core.names import ResourceName, TeamName
 from webhook.core.pod import PriorityTriple
 from webhook.core.selector import Toleration
+from webhook.core.tier import Tier
 from webhook.kube import keys, objects
 from webhook.kube.affinity import affinity_operations
 from webhook.kube.constraints import read_tolerations
@@ -71,14 +72,23 @@ def apply(pod: Mapping[str, Any], patch: Sequence[Operation]) -> dict[str, Any]:
 
 
 def _write_labels(found: list[Operation], metadata: objects.ObjectMeta, admit: Admit) -> None:
-    labels, team, tier = metadata.labels, str(admit.charge.team), str(admit.charge.tier)
+    labels, charge = metadata.labels, admit.charge
     if labels is None:
-        found.append(add("/metadata/labels", {keys.TEAM: team, keys.TIER: tier}))
-        return
-    if labels.get(keys.TEAM) != team:
-        found.append(put(_TEAM_PATH, team, exists=keys.TEAM in labels))
-    if labels.get(keys.TIER) != tier:
-        found.append(put(_TIER_PATH, tier, exists=keys.TIER in labels))
+        found.append(add("/metadata/labels", {keys.TEAM: str(charge.team), keys.TIER: str(charge.tier)}))
+    else:
+        team_now, tier_now = labels.get(keys.TEAM), labels.get(keys.TIER)
+        team_is_right = None if team_now is None else team_now == charge.team
+        tier_is_right = None if tier_now is None else tier_now == charge.tier
+        found += _label_operations(charge.team, charge.tier, team_is_right, tier_is_right)
+
+
+@lru_cache(maxsize=1024)  # most pods of a team bring neither label and get the same two; nobody changes an operation
+def _label_operations(
+    team: TeamName, tier: Tier, team_is_right: bool | None, tier_is_right: bool | None
+) -> tuple[Operation, ...]:
+    """Set what is wrong (False) or absent (None)."""
+    labels = ((_TEAM_PATH, str(team), team_is_right), (_TIER_PATH, str(tier), tier_is_right))
+    return tuple(put(path, want, exists=is_right is not None) for path, want, is_right in labels if not is_right)
 
 
 def _write_mark(found: list[Operation], metadata: objects.ObjectMeta, admit: Admit, now_text: str) -> None:

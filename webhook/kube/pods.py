@@ -135,17 +135,18 @@ def _handling(
 def _ties_itself(spec: objects.PodSpec) -> bool:
     """Tell whether host ports, bound volumes or device claims narrow the nodes in a way that we do not judge."""
     for volume in spec.volumes or ():
-        if _is_set(volume.persistent_volume_claim) or _is_set(volume.ephemeral):
+        if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
             return True
-    for container in (*spec.containers, *(spec.init_containers or ())):
-        for port in container.ports or ():
-            if port.host_port:
-                return True
-    return _is_set(spec.resource_claims) and bytes(spec.resource_claims) != b"[]"
+    return bool(spec.resource_claims) or _opens_host_port(spec.containers) or _opens_host_port(spec.init_containers)
 
 
-def _is_set(raw: msgspec.Raw) -> bool:
-    return bytes(raw) not in objects.ABSENT
+def _opens_host_port(containers: list[objects.Container] | None) -> bool:
+    for container in containers or ():
+        if container.ports is not None:
+            for port in container.ports:
+                if port.host_port:
+                    return True
+    return False
 
 
 def _listed(text: str) -> frozenset[str]:
