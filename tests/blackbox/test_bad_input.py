@@ -161,6 +161,10 @@ def test_other_methods_and_paths(server, method, path, status):
     assert_refused(server.ask(method, path, encode(GOOD), {"Content-Type": "application/json"}), status, "")
 
 
+def test_metrics_for_a_scraper_that_asks_for_nonsense(server):
+    assert server.ask("GET", "/metrics", headers={"Accept": "application/openmetrics-text; version=new"}).status == 200
+
+
 def test_what_is_not_http_is_answered_and_forgotten(server):
     with server.tls().wrap_socket(
         socket.create_connection(("127.0.0.1", server.port)), server_hostname="127.0.0.1"

@@ -68,6 +68,17 @@ def test_who_is_charged_what(server):
     assert server.charged("unassigned") == 3
 
 
+def test_the_log_says_what_was_loaded(server):
+    (policy,), (world,) = server.lines("policy loaded"), server.lines("world loaded")
+    assert (policy["teams"], world["nodes"]) == (2, 8)
+
+
+def test_teams_without_a_pod_have_their_series(tmp_path):
+    with serving(tmp_path, policy=POLICY, world=[]) as server:
+        found = {(labels["team"], labels["tier"]): value for labels, value in server.samples("fairgate_gpus_charged")}
+    assert found == {(team, tier): 0 for team in "ab" for tier in ("guaranteed", "preemptible")}
+
+
 def test_the_limit_counts_what_is_there_already(api):
     refused = api.create(pod("p", "team-a", gpus=14))
     assert refused.status["message"].startswith("exceeded quota: team a: requested 14, limit 20, used 7")

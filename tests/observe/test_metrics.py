@@ -1,3 +1,5 @@
+import pytest
+
 from webhook.observe.metrics import Metrics, Phase
 
 
@@ -42,3 +44,10 @@ def test_a_broken_edit_shows_until_a_good_one():
         metrics.policy_reload(is_success=is_success)
         seen.append(samples(metrics)[name])
     assert seen == ["1.0", "0.0", "1.0"]
+
+
+@pytest.mark.parametrize("accept", ["application/openmetrics-text; version=new", "text/plain; version=;=", "\x00"])
+def test_an_accept_header_that_makes_no_sense_gets_plain_text(accept):
+    metrics = Metrics()
+    metrics.policy_reload(is_success=True)
+    assert b"fairgate_policy_last_reload_successful 1.0" in metrics.expose(accept).body

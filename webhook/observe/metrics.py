@@ -115,8 +115,11 @@ class Metrics:
         self._registry.register(_Charges(charges))
 
     def expose(self, accept: str = "") -> Exposition:
-        """Write all metrics in the format that an Accept header asks for."""
-        encode, content_type = choose_encoder(accept)
+        """Write all metrics in the format that an Accept header asks for, or in plain text where it asks for none."""
+        try:
+            encode, content_type = choose_encoder(accept)
+        except (TypeError, ValueError):  # OpenMetrics of a version that is no number
+            encode, content_type = choose_encoder("")
         return Exposition(content_type=content_type, body=encode(self._registry))
 
     def _on_scrape(self, name: str, documentation: str, read: Callable[[], float]) -> None:

@@ -46,7 +46,8 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
     metrics.policy_reload(is_success=True)
     metrics.watch_certificate(lambda: reloader.not_after.timestamp())  # noqa: PLW0108 - not_after changes
     metrics.watch_charges(lambda: _charges(world))
-    ledger = MemoryLedger(world, loop.time, is_embedded=isinstance(settings.world, WorldFile))
+    is_embedded = isinstance(settings.world, WorldFile)
+    ledger = MemoryLedger(world, loop.time, is_embedded=is_embedded)
     gate = Gate(world, ledger, trusted=frozenset(settings.trusted_users), now_text=_now_text)
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(stop_signals(logs))
@@ -55,13 +56,12 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
         match settings.world:
             case WorldFile(path=path):
                 _read_world_file(path, world)
-                _settle_memory()
             case LiveCluster(kubeconfig=kubeconfig):
                 live = await Live.connect(kubeconfig, world, stack)
                 readiness.watch("world", live.why_untrusted)
                 metrics.watch_world_age(live.age_seconds)
                 why_cold = live.why_cold
-                chores = [live.feed.run(), live.arrange(_settle_memory), live.reap(logs)]
+                chores = [live.feed.run(), live.arrange(lambda: _settle(world, logs)), live.reap(logs)]
         chores += [
             holder.run(
                 on_change=lambda policy: _take_policy(policy, world, readiness, metrics, logs),
@@ -70,7 +70,15 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
             reloader.run(report=lambda outcome: _report_certificate(outcome, logs)),
         ]
         app = build_app(gate, readiness, metrics, logs, why_cold=why_cold)
-        await _beside(chores, serve(app, settings, reloader.context, stop=stop, on_listening=on_listening))
+
+        def tell(url: str) -> None:
+            _tell_policy(world.policy, logs)
+            if is_embedded:
+                _settle(world, logs)
+            if on_listening is not None:
+                on_listening(url)
+
+        await _beside(chores, serve(app, settings, reloader.context, stop=stop, on_listening=tell))
     logs.flush()
 
 
@@ -115,6 +123,10 @@ def _take_policy(policy: Policy, world: World, readiness: Readiness, metrics: Me
     world.set_policy(policy)
     readiness.set_ok("policy", remark=f"policy {policy.hash}")
     metrics.policy_reload(is_success=True)
+    _tell_policy(policy, logs)
+
+
+def _tell_policy(policy: Policy, logs: Logs) -> None:
     logs.event.info("policy loaded", policy=policy.hash, teams=len(policy.teams), pools=len(policy.pools))
 
 
@@ -142,14 +154,17 @@ def _read_world_file(path: Path, world: World) -> None:
         raise StartupError(str(exc)) from exc
 
 
-def _settle_memory() -> None:
-    """Take the world out of the garbage collector's sight: it lives on, and walking it would stall decisions."""
+def _settle(world: World, logs: Logs) -> None:
+    """Take a world that is complete out of the garbage collector's sight: walking it would stall decisions."""
     gc.collect()
     gc.freeze()
+    logs.event.info("world loaded", nodes=len(world.fleet), pods=sum(1 for _ in world.pods()))
 
 
 def _charges(world: World) -> Iterable[Charged]:
-    for team, book in world.books().items():
+    """List every team's charges, also those of teams without any: a series that is not there yet alerts nobody."""
+    for team in dict.fromkeys([*(team.name for team in world.policy.teams), *world.books()]):
+        book = world.book(team)
         yield Charged(team, Tier.GUARANTEED, book.guaranteed)
         yield Charged(team, Tier.PREEMPTIBLE, book.preemptible)
 
