@@ -108,7 +108,7 @@ class Server:
 
     def log(self) -> list[dict[str, Any]]:
         """Read all lines of its log so far."""
-        return [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
+        return [json.loads(line) for line in (self.folder / "log").read_text().split("\n") if line]
 
     def lines(self, event: str) -> list[dict[str, Any]]:
         return [line for line in self.log() if line["event"] == event]

@@ -16,7 +16,7 @@ from webhook.core.pod import Pod, Requester
 from webhook.core.policy import Mode, Pool
 from webhook.core.pools import WHOLE_CLUSTER, allowed_pools
 from webhook.core.reason import Code, Reason
-from webhook.core.selector import Operator
+from webhook.core.selector import Operator, Requirement
 from webhook.core.standing import Standing, standing
 from webhook.core.tier import TIERS, Tier
 from webhook.core.world import World
@@ -99,6 +99,8 @@ def _alterations(pod: Pod, mark: Mark, found: Standing, world: World) -> Iterato
     if mark.mode not in _MODES or mark.code not in (Code.WITHIN_SHARE, Code.BORROWS, Code.BORROWS_BY_CHOICE):
         yield _altered("annotation fairgate.dev/decision names an unknown mode or code")
         return
+    if mark.mode != world.policy.placement.mode and not (mark.mode == Mode.PREFER and pod.has_open_constraints):
+        yield _altered(f"its decision names mode {mark.mode}, policy says {world.policy.placement.mode}")
     yield from _pool_alterations(pod, mark, found, world)
     if _is_firm(mark) and not _is_bound_to(pod, mark):
         yield _altered("its node affinity no longer names the nodes that were decided on")
@@ -110,20 +112,36 @@ def _pool_alterations(pod: Pod, mark: Mark, found: Standing, world: World) -> It
         yield allowed.refusal
         return
     if mark.pool is None:
-        if WHOLE_CLUSTER not in allowed.allowed and len(allowed.allowed) == 1:
-            yield _altered(f"its decision names no pool, but pool {allowed.allowed[0].name} is the only one open to it")
+        if WHOLE_CLUSTER not in allowed.allowed and not _is_in_any(pod, allowed.allowed):
+            names = ", ".join(pool.name for pool in allowed.allowed)
+            yield _altered(f"its node selector and affinity allow nodes outside of the pools open to it ({names})")
         return
     pool = next((pool for pool in allowed.allowed if pool.name == mark.pool), None)
     if pool is None:
         yield _altered(f"its decision names pool {mark.pool}, which is not open to it")
     elif not _carries(pod, pool):
-        yield _altered(f"the node selector or tolerations of pool {pool.name} were taken off")
+        yield _altered(f"the node selector, affinity or tolerations of pool {pool.name} were taken off")
 
 
 def _carries(pod: Pod, pool: Pool) -> bool:
-    return set(pool.node_selector) <= set(pod.constraints.node_selector) and set(pool.tolerations) <= set(
-        pod.constraints.tolerations
+    own = pod.constraints
+    if not (set(pool.node_selector) <= set(own.node_selector) and set(pool.tolerations) <= set(own.tolerations)):
+        return False
+    return not pool.affinity or (
+        bool(own.terms) and all(set(pool.affinity) <= set(term.labels) for term in own.terms or ())
     )
+
+
+def _is_in_any(pod: Pod, pools: tuple[Pool, ...]) -> bool:
+    """Tell whether every alternative of the pod's lies in one of the pools, by the words that define the pool."""
+    ways = [set(_as_requirements(pool.node_selector)).union(pool.affinity) for pool in pools]
+    own = set(_as_requirements(pod.constraints.node_selector))
+    alternatives = [own.union(term.labels) for term in pod.constraints.terms or ()] or [own]
+    return all(any(way <= alternative for way in ways) for alternative in alternatives)
+
+
+def _as_requirements(selector: tuple[tuple[str, str], ...]) -> Iterator[Requirement]:
+    return (Requirement(key, Operator.IN, (value,)) for key, value in selector)
 
 
 def _is_bound_to(pod: Pod, mark: Mark) -> bool:

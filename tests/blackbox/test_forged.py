@@ -1,0 +1,125 @@
+"""A decision cannot be had by writing it oneself: what is on the pod must be what the policy would have put there."""
+
+import copy
+import json
+
+import pytest
+
+from tests.blackbox.gate import InProcess
+from tests.blackbox.objects import DECISION, pod, review
+from tests.blackbox.test_fuzz import NODES, POLICY, patched
+
+TERMS = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory):
+    return InProcess(tmp_path_factory.mktemp("gate"), POLICY, NODES)
+
+
+def decided(gate, **how):
+    """A review of a pod that has passed the mutating webhook."""
+    manifest = pod("p", "team-a", gpus=2, **how)
+    manifest["metadata"]["annotations"] = {"fairgate.dev/requires": "nvlink"} if not how else {}
+    asked = review(manifest, uid="u")
+    return patched(asked, gate.ask("/mutate", asked)["response"])
+
+
+def validated(gate, asked):
+    return gate.ask("/validate", asked | {"request": asked["request"] | {"dryRun": True}})["response"]
+
+
+def remarked(manifest, **changes):
+    mark = json.loads(manifest["metadata"]["annotations"][DECISION]) | changes
+    manifest["metadata"]["annotations"][DECISION] = json.dumps({k: v for k, v in mark.items() if v is not None})
+
+
+def free_of_nodes(manifest):
+    remarked(manifest, mode="off", nodes=[])
+    del manifest["spec"]["affinity"]
+
+
+def preferring(manifest):
+    remarked(manifest, mode="prefer")
+    del manifest["spec"]["affinity"]["nodeAffinity"][TERMS[1]]
+
+
+def free_of_pools(manifest):
+    remarked(manifest, pool=None, nodes=[])
+    del manifest["spec"]["affinity"], manifest["spec"]["nodeSelector"]
+
+
+def free_of_the_pools_affinity(manifest):
+    for term in manifest["spec"]["affinity"]["nodeAffinity"][TERMS[1]]["nodeSelectorTerms"]:
+        del term["matchExpressions"]
+
+
+def on_another_node(manifest):
+    remarked(manifest, nodes=["n1"])
+
+
+def in_another_pool(manifest):
+    remarked(manifest, pool="t4")
+
+
+def for_less(manifest):
+    remarked(manifest, demand={"nvidia.com/gpu": "1"}, gpus="1")
+
+
+def for_somebody_else(manifest):
+    remarked(manifest, user="bob")
+
+
+def of_another_team(manifest):
+    manifest["metadata"]["labels"]["fairgate.dev/team"] = "b"
+
+
+def one_node_more(manifest):
+    terms = manifest["spec"]["affinity"]["nodeAffinity"][TERMS[1]]["nodeSelectorTerms"]
+    other = copy.deepcopy(terms[0])
+    other["matchFields"][0]["values"] = ["n3"]
+    terms.append(other)
+
+
+FORGERIES = [
+    free_of_nodes,
+    preferring,
+    free_of_pools,
+    free_of_the_pools_affinity,
+    on_another_node,
+    in_another_pool,
+    for_less,
+    for_somebody_else,
+    of_another_team,
+    one_node_more,
+]
+
+
+@pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
+def test_a_changed_decision_is_refused(gate, forge):
+    asked = decided(gate)
+    assert validated(gate, asked)["allowed"]
+    forge(asked["request"]["object"])
+    refused = validated(gate, asked)
+    assert not refused["allowed"]
+    assert refused["status"]["code"] == 403
+    assert "MutationAltered" in refused["status"]["message"]
+
+
+def test_a_pod_that_waits_for_any_pool_stays_inside_the_pools(gate):
+    asked = decided(gate, containers=pod("p", "x", gpus=2, cpu="100")["spec"]["containers"])
+    manifest = asked["request"]["object"]
+    terms = manifest["spec"]["affinity"]["nodeAffinity"][TERMS[1]]["nodeSelectorTerms"]
+    assert len(terms) == 2
+    assert validated(gate, asked)["allowed"]
+    terms.append({"matchExpressions": [{"key": "zone", "operator": "Exists"}]})
+    refused = validated(gate, asked)
+    assert "allow nodes outside of the pools open to it (a100, t4)" in refused["status"]["message"]
+
+
+def test_a_forged_decision_is_replaced_by_the_mutating_webhook(gate):
+    asked = decided(gate)
+    free_of_nodes(asked["request"]["object"])
+    advice = gate.ask("/mutate", asked)["response"]
+    assert advice["allowed"]
+    assert validated(gate, patched(asked, advice))["auditAnnotations"]["nodes"] == "n0"
