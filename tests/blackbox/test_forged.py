@@ -117,6 +117,14 @@ def test_a_pod_that_waits_for_any_pool_stays_inside_the_pools(gate):
     assert "allow nodes outside of the pools open to it (a100, t4)" in refused["status"]["message"]
 
 
+def test_a_pod_that_no_node_matches_is_nobodys_forgery(gate):
+    """An empty term matches nothing: such a pod waits for ever, but it is as we left it."""
+    nowhere = {TERMS[0]: {TERMS[1]: {TERMS[2]: [{}]}}}
+    asked = decided(gate, affinity=nowhere)
+    assert "patch" not in gate.ask("/mutate", asked)["response"]
+    assert validated(gate, asked)["allowed"]
+
+
 def test_a_forged_decision_is_replaced_by_the_mutating_webhook(gate):
     asked = decided(gate)
     free_of_nodes(asked["request"]["object"])

@@ -16,7 +16,7 @@ from webhook.core.pod import Pod, Requester
 from webhook.core.policy import Mode, Pool
 from webhook.core.pools import WHOLE_CLUSTER, allowed_pools
 from webhook.core.reason import Code, Reason
-from webhook.core.selector import Operator, Requirement
+from webhook.core.selector import NodeTerm, Operator, Requirement
 from webhook.core.standing import Standing, standing
 from webhook.core.tier import TIERS, Tier
 from webhook.core.world import World
@@ -127,17 +127,21 @@ def _carries(pod: Pod, pool: Pool) -> bool:
     own = pod.constraints
     if not (set(pool.node_selector) <= set(own.node_selector) and set(pool.tolerations) <= set(own.tolerations)):
         return False
-    return not pool.affinity or (
-        bool(own.terms) and all(set(pool.affinity) <= set(term.labels) for term in own.terms or ())
-    )
+    return not pool.affinity or all(set(pool.affinity) <= set(term.labels) for term in _alternatives(pod))
 
 
 def _is_in_any(pod: Pod, pools: tuple[Pool, ...]) -> bool:
     """Tell whether every alternative of the pod's lies in one of the pools, by the words that define the pool."""
     ways = [set(_as_requirements(pool.node_selector)).union(pool.affinity) for pool in pools]
     own = set(_as_requirements(pod.constraints.node_selector))
-    alternatives = [own.union(term.labels) for term in pod.constraints.terms or ()] or [own]
-    return all(any(way <= alternative for way in ways) for alternative in alternatives)
+    offered = [own.union(term.labels) for term in _alternatives(pod)]
+    return all(any(way <= alternative for way in ways) for alternative in offered)
+
+
+def _alternatives(pod: Pod) -> list[NodeTerm]:
+    """List the terms of which a node must meet one; an empty term matches no node, a pod without any takes every."""
+    terms = pod.constraints.terms
+    return [NodeTerm()] if terms is None else [term for term in terms if term != NodeTerm()]
 
 
 def _as_requirements(selector: tuple[tuple[str, str], ...]) -> Iterator[Requirement]:
