@@ -76,11 +76,6 @@ def make_leaf(
     )
 
 
-def service_hosts(name: str, namespace: str) -> tuple[str, ...]:
-    """List the names of a Service; the API server dials `<name>.<namespace>.svc`."""
-    return (f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.cluster.local", f"{name}.{namespace}")
-
-
 def renewal_due(certificate: x509.Certificate, now: datetime, *, hosts: Sequence[str] = ()) -> str | None:
     """Say why a new certificate is needed: the last third of its life, or a host it does not name. None: it is not."""
     end = certificate.not_valid_after_utc

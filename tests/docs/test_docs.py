@@ -13,7 +13,7 @@ from tests.docs import pages
 from webhook.cli.main import main
 from webhook.cli.serve import serve
 from webhook.core.tier import Tier
-from webhook.observe.metrics import Charged, Metrics, Phase
+from webhook.observe.metrics import Charged, Metrics, Phase, Watched
 from webhook.policy.load import load
 from webhook.server.answer import Record
 from webhook.server.handlers import _line
@@ -132,6 +132,7 @@ def exposed():
     metrics.refused(404)
     metrics.policy_reload(is_success=True)
     metrics.watch_world_age(lambda: 1.0)
+    metrics.watch_feed(lambda: [Watched("nodes", 1, 0, 0)])
     metrics.watch_certificate(lambda: 1.0)
     metrics.watch_charges(lambda: [Charged("a", Tier.GUARANTEED, 1)])
     text = metrics.expose().body.decode()

@@ -16,7 +16,7 @@ async def test_liveness_is_plain(server):
 
 async def test_readiness_tells_every_condition(server):
     server.readiness.set_ok("policy", remark="kept the last good one: teams.yaml:3 is broken")
-    server.readiness.set_failed("world", "nodes were not listed yet")
+    server.readiness.watch("world", lambda: "nodes were not listed yet")
     server.readiness.watch("certificate", lambda: None)
     reply = await server.ask("GET", "/readyz")
     assert reply.status == 503
@@ -29,7 +29,7 @@ async def test_readiness_tells_every_condition(server):
             "serving": {"ok": True, "why": ""},
         },
     }
-    server.readiness.set_ok("world")
+    server.readiness.watch("world", lambda: None)
     reply = await server.ask("GET", "/readyz")
     assert (reply.status, reply.json["ready"]) == (200, True)
 

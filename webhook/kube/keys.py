@@ -12,8 +12,6 @@ REQUIRES: Final = "fairgate.dev/requires"
 """Pod annotation: capabilities, comma separated; any pool that offers all of them will do."""
 POOL: Final = "fairgate.dev/pool"
 """Pod annotation: the one pool to use."""
-CHECKPOINTED_AT: Final = "fairgate.dev/checkpointed-at"
-"""Pod annotation: RFC 3339 time of the workload's last checkpoint. Written by the workload."""
 EXEMPT: Final = "fairgate.dev/exempt"
 """Namespace label: Fairgate leaves its pods alone, but still counts their GPUs."""
 

@@ -48,6 +48,16 @@ class Charged:
 
 
 @dataclass(frozen=True, slots=True)
+class Watched:
+    """What the watch of one kind has brought since the start: `rejected` objects could not be read and do not count."""
+
+    kind: str
+    events: int
+    relists: int
+    rejected: int
+
+
+@dataclass(frozen=True, slots=True)
 class Exposition:
     """The text of all metrics, in the format the scraper asked for."""
 
@@ -104,6 +114,10 @@ class Metrics:
         self._on_scrape(
             "fairgate_world_age_seconds", "Silence of the quietest watch; bookmarks come about every 60 s.", age_seconds
         )
+
+    def watch_feed(self, watched: Callable[[], Iterable[Watched]]) -> None:
+        """Show what each watch has brought on each scrape."""
+        self._registry.register(_Watches(watched))
 
     def watch_certificate(self, expires_at: Callable[[], float]) -> None:
         """Show when the serving certificate expires, as Unix time."""
@@ -172,3 +186,31 @@ class _Charges(Collector):
     @staticmethod
     def _family() -> GaugeMetricFamily:
         return GaugeMetricFamily("fairgate_gpus_charged", "GPUs on the ledger.", labels=["team", "tier"])
+
+
+class _Watches(Collector):
+    def __init__(self, watched: Callable[[], Iterable[Watched]]) -> None:
+        self._watched = watched
+
+    def describe(self) -> Iterator[Metric]:
+        """Name the metrics without asking the watches, which may not be there yet when this is registered."""
+        yield from self._families()
+
+    def collect(self) -> Iterator[Metric]:
+        events, relists, rejected = families = self._families()
+        for watched in self._watched():
+            events.add_metric([watched.kind], watched.events)
+            relists.add_metric([watched.kind], watched.relists)
+            rejected.add_metric([watched.kind], watched.rejected)
+        yield from families
+
+    @staticmethod
+    def _families() -> list[CounterMetricFamily]:
+        return [
+            CounterMetricFamily(f"fairgate_watch_{name}", text, labels=["kind"])
+            for name, text in (
+                ("events", "Changes that the watch brought."),
+                ("relists", "Full lists after the first."),
+                ("rejected_objects", "Objects that could not be read and are not counted."),
+            )
+        ]

@@ -1,7 +1,7 @@
 """A live cluster as the world: its feed, what it takes to trust it, and charges whose pods never came."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from webhook.kube import objects
 from webhook.kube.nodes import to_namespace, to_node, to_priority
 from webhook.kube.pods import to_resident
 from webhook.observe.logs import Logs
+from webhook.observe.metrics import Watched
 from webhook.server.settings import StartupError
 
 _REAP_SECONDS: Final = 5.0
@@ -52,6 +53,10 @@ class Live:
         return max(
             now - watch.last_contact if watch.last_contact is not None else float("inf") for watch in self.feed.watches
         )
+
+    def watched(self) -> Iterable[Watched]:
+        """Tell what each watch has brought."""
+        return [Watched(w.kind.name, w.events, w.relists, w.rejected) for w in self.feed.watches]
 
     async def arrange(self, settled: Callable[[], None]) -> None:
         """Order the nodes by name once the first lists are in."""

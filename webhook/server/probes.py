@@ -30,10 +30,6 @@ class Readiness:
         """Say that a condition holds; the remark is shown with it."""
         self._set[name] = Condition(ok=True, why=remark)
 
-    def set_failed(self, name: str, why: str) -> None:
-        """Say why a condition does not hold."""
-        self._set[name] = Condition(ok=False, why=why)
-
     def watch(self, name: str, why_not: Callable[[], str | None]) -> None:
         """Ask on every probe why a condition does not hold; None: it holds."""
         self._watched[name] = why_not

@@ -60,6 +60,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                 live = await Live.connect(kubeconfig, world, stack)
                 readiness.watch("world", live.why_untrusted)
                 metrics.watch_world_age(live.age_seconds)
+                metrics.watch_feed(live.watched)
                 why_cold = live.why_cold
                 chores = [live.feed.run(), live.arrange(lambda: _settle(world, logs)), live.reap(logs)]
         chores += [
