@@ -117,6 +117,24 @@ def test_a_pod_that_waits_for_any_pool_stays_inside_the_pools(gate):
     assert "allow nodes outside of the pools open to it (a100, t4)" in refused["status"]["message"]
 
 
+@pytest.mark.parametrize("changes", [{"nodes": []}, {"nodes": [], "model": None}, {"model": "Tesla-T4"}])
+def test_a_limit_of_one_model_is_not_escaped(gate, changes):
+    manifest = pod("p", "team-b", gpus=2)
+    manifest["metadata"]["annotations"] = {"fairgate.dev/pool": "a100"}
+    asked = review(manifest, uid="u")
+    asked = patched(asked, gate.ask("/mutate", asked)["response"])
+    assert validated(gate, asked)["allowed"]
+    manifest = asked["request"]["object"]
+    remarked(manifest, **changes)
+    for term in manifest["spec"]["affinity"]["nodeAffinity"][TERMS[1]]["nodeSelectorTerms"]:
+        term["matchExpressions"] = [one for one in term["matchExpressions"] if one["key"] == "memory"]
+        if "model" not in changes or not changes.get("nodes", True):
+            term.pop("matchFields")
+    refused = validated(gate, asked)
+    assert not refused["allowed"]
+    assert "other GPU models" in refused["status"]["message"]
+
+
 def test_a_pod_that_no_node_matches_is_nobodys_forgery(gate):
     """An empty term matches nothing: such a pod waits for ever, but it is as we left it."""
     nowhere = {TERMS[0]: {TERMS[1]: {TERMS[2]: [{}]}}}

@@ -102,6 +102,8 @@ def _alterations(pod: Pod, mark: Mark, found: Standing, world: World) -> Iterato
     if mark.mode != world.policy.placement.mode and not (mark.mode == Mode.PREFER and pod.has_open_constraints):
         yield _altered(f"its decision names mode {mark.mode}, policy says {world.policy.placement.mode}")
     yield from _pool_alterations(pod, mark, found, world)
+    if found.team.models and not _is_on_model(pod, mark, world):
+        yield _altered(f"it may run on other GPU models than {mark.model}, which its decision is charged to")
     if _is_firm(mark) and not _is_bound_to(pod, mark):
         yield _altered("its node affinity no longer names the nodes that were decided on")
 
@@ -128,6 +130,18 @@ def _carries(pod: Pod, pool: Pool) -> bool:
     if not (set(pool.node_selector) <= set(own.node_selector) and set(pool.tolerations) <= set(own.tolerations)):
         return False
     return not pool.affinity or all(set(pool.affinity) <= set(term.labels) for term in _alternatives(pod))
+
+
+def _is_on_model(pod: Pod, mark: Mark, world: World) -> bool:
+    """Tell whether the pod can end on no other model than the one that is charged: those have limits of their own."""
+    if _is_firm(mark):
+        nodes = [node for name in mark.nodes if (node := world.fleet.get(name)) is not None]
+        return all(node.model == mark.model for node in nodes)
+    if mark.model is None:
+        return not world.fleet.matching(pod.constraints)
+    labels = [label for model, label in world.fleet.by_model() if model == mark.model and label]
+    ways = {Requirement(label, Operator.IN, (mark.model,)) for label in labels}
+    return not ways or all(not ways.isdisjoint(term.labels) for term in _alternatives(pod))
 
 
 def _is_in_any(pod: Pod, pools: tuple[Pool, ...]) -> bool:
