@@ -90,7 +90,7 @@ async def test_a_limit_holds_at_every_moment(server, crowd):
             seen.append(await asyncio.to_thread(server.charged, "a"))
 
     looking = asyncio.create_task(look())
-    await created(crowd, [pod(f"p{n}", "team-a", gpus=1 + n % 4) for n in range(200)])
+    await created(crowd, [pod(f"p{n}", "team-a", gpus=1 + n % 4) for n in range(120)])
     looking.cancel()
     await asyncio.gather(looking, return_exceptions=True)
     server.hang_up()

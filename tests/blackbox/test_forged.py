@@ -5,9 +5,9 @@ import json
 
 import pytest
 
+from tests.blackbox.fuzzing import NODES, POLICY, patched
 from tests.blackbox.gate import InProcess
 from tests.blackbox.objects import DECISION, pod, review
-from tests.blackbox.test_fuzz import NODES, POLICY, patched
 
 TERMS = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 

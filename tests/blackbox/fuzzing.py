@@ -1,0 +1,92 @@
+"""What the fuzz tests share: a rich policy, a world with pools and taints, and what every answer must be."""
+
+import base64
+import copy
+import json
+import os
+
+import jsonpatch
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from tests.blackbox.objects import GPU, node
+
+A100, T4 = "NVIDIA-A100-SXM4-80GB", "Tesla-T4"
+POLICY = {
+    "teams": [
+        {"name": "a", "namespaces": ["team-a"], "gpus": {"guaranteed": 6, "limit": 12}, "perPod": {"limit": 8}},
+        {
+            "name": "b",
+            "namespaces": ["team-b"],
+            "gpus": {"guaranteed": 10, "limit": 20},
+            "models": {A100: {"guaranteed": 4, "limit": 8}},
+            "perUser": {"limit": 9},
+        },
+    ],
+    "pools": [
+        {
+            "name": "a100",
+            "nodeSelector": {"gpu": "a100"},
+            "affinity": [{"key": "memory", "operator": "Gt", "values": ["30000"]}],
+            "tolerations": [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}],
+            "capabilities": ["nvlink"],
+        },
+        {"name": "t4", "nodeSelector": {"gpu": "t4"}, "teams": ["a", "b"]},
+        {"name": "ours", "match": {"podSelector": {"matchLabels": {"app": "kafka"}}}},
+    ],
+    "placement": {"keepWhole": {"nodes": 1}},
+    "exempt": {"namespaces": ["kube-system"]},
+}
+LIMITS = {"a": 12, "b": 20}
+UNIT = 840_000
+
+
+def labelled(name, model, taints=(), **labels):
+    made = node(name)
+    made["metadata"]["labels"] |= labels | ({"nvidia.com/gpu.product": model} if model else {})
+    made["spec"]["taints"] = list(taints)
+    return made
+
+
+TAINT = {"key": GPU, "value": "present", "effect": "NoSchedule"}
+NODES = [
+    labelled("n0", A100, [TAINT], gpu="a100", memory="80000"),
+    labelled("n1", A100, [TAINT], gpu="a100", memory="40000"),
+    labelled("n2", T4, gpu="t4", memory="16000"),
+    labelled("n3", T4, gpu="t4", memory="16000", zone="x"),
+    labelled("n4", "", gpu="t4", memory="16000"),
+]
+
+
+def fuzz(examples):
+    """So many examples, or FUZZ_TIMES as many."""
+    return settings(
+        max_examples=examples * int(os.environ.get("FUZZ_TIMES", "1")),
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+
+
+def assert_answer(told, uid):
+    """An AdmissionReview v1 with the same uid."""
+    assert (told["apiVersion"], told["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    response = told["response"]
+    assert response["uid"] == uid
+    if not response["allowed"]:
+        assert response["status"]["code"] in (403, 429)
+        assert response["status"]["message"]
+        assert "patch" not in response
+    assert all(0 < len(text) <= 120 and "\n" not in text for text in response.get("warnings", ()))
+    return response
+
+
+def patched(asked, response):
+    patch = json.loads(base64.b64decode(response["patch"]))
+    changed = copy.deepcopy(asked)
+    changed["request"]["object"] = jsonpatch.apply_patch(asked["request"]["object"], patch)
+    return changed
+
+
+def rarely(*values):
+    """One of these, the last one four times of five."""
+    return st.sampled_from([*values, *[values[-1]] * 4])
