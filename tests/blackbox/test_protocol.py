@@ -225,7 +225,9 @@ def test_the_node_takes_what_the_pod_was_admitted_for(api):
     waits = api.create(pod("waits", "team-c", gpus=6))
     assert waits.is_allowed
     assert waits.decision["nodes"] == []
-    assert waits.warnings == (f"no node has {GPU} 6 free now: the pod waits for one of 4 nodes",)
+    assert waits.warnings == (
+        f"no node has {GPU} 6 free now: the pod waits; 4 nodes could hold it when they are free and open",
+    )
 
 
 def test_each_decision_is_one_line_in_the_log(api, server):

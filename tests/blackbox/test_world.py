@@ -104,7 +104,7 @@ def test_a_pod_that_fits_no_node_is_admitted_with_a_warning(api):
     assert too_large.is_allowed
     assert too_large.warnings == (f"none of the 8 nodes could hold {GPU} 11, even when empty",)
     waits = api.mutate(pod("p", "team-b-x", gpus=8))
-    assert waits.warnings[0].startswith(f"no node has {GPU} 8 free now: the pod waits for one of ")
+    assert waits.warnings[0].startswith(f"no node has {GPU} 8 free now: the pod waits; ")
 
 
 def test_a_pod_of_the_file_that_is_deleted_gives_its_room_back(server, api):

@@ -128,6 +128,7 @@ def mark(admitted: Admit, *, at: str) -> str:
         "pool": admitted.steering.pool,
         "model": admitted.charge.model,
         "user": admitted.charge.user,
+        "asked": admitted.asked_tier,
         "code": admitted.reason.code,
         "policy": admitted.policy_hash,
         "at": at,

@@ -333,6 +333,16 @@ def test_an_intact_decision_is_left_as_it_is_and_a_forged_one_is_made_anew():
     assert admitted(admit(forged, ALICE, place)).charge.tier is Tier.PREEMPTIBLE
 
 
+def test_a_pod_that_is_decided_anew_still_asks_what_its_user_asked():
+    place = world(policy(team(guaranteed=3)))
+    asked = pod(2, tier_label="guaranteed")
+    done = mutated(asked, admitted(admit(asked, ALICE, place)))
+    place.set_pod(resident(2))
+    assert codes(admit(done, ALICE, place)) == [Code.GUARANTEED_SHARE_USED], "never borrow"
+    plain = mutated(pod(2), admitted(admit(pod(2), ALICE, world(policy(team(guaranteed=3))))))
+    assert admitted(admit(plain, ALICE, place)).charge.tier is Tier.PREEMPTIBLE
+
+
 def test_the_same_question_has_the_same_answer():
     def ask():
         return admit(pod(2), ALICE, world(residents=[resident(3, node="n2", uid="r")]))

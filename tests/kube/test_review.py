@@ -104,7 +104,6 @@ BAD = {
     "a uid that is a number": (envelope(uid=7), "request.uid: expected str, got int"),
     "no operation": (without("operation"), "missing required field operation"),
     "an unknown operation": (envelope(operation="PATCH"), "request.operation: invalid enum value 'PATCH'"),
-    "no resource": (without("resource"), "request.resource is missing"),
     "a deployment": (
         envelope(
             resource={"group": "apps", "version": "v1", "resource": "deployments"},

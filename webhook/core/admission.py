@@ -7,6 +7,7 @@ decision, nothing is charged, and a pod that carries an intact decision already 
 from functools import lru_cache
 from typing import NamedTuple
 
+from webhook.core import mark as marks
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.limits import guaranteed_violation, has_guaranteed_room
 from webhook.core.names import GpuModel, TeamName
@@ -29,7 +30,8 @@ def admit(pod: Pod, requester: Requester, world: World) -> Decision:
         settled = verify(pod, requester, world)
         if isinstance(settled, Admit):
             return NotApplicable(_SETTLED, settled.charge)
-        pod = pod._replace(mark=None, tier_label=None)
+        mark = marks.read(pod.mark)
+        pod = pod._replace(mark=None, tier_label=None if mark is None else mark.asked)
     found = standing(pod, requester, world)
     if not isinstance(found, Standing):
         return found
@@ -70,6 +72,7 @@ def _admitted(pod: Pod, found: Standing, choice: Choice, world: World) -> Admit 
         world.policy.hash,
         triple,
         found.warnings + choice.notes,
+        pod.asked_tier,
     )
 
 

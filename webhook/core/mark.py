@@ -17,6 +17,7 @@ class Mark:
     pool: PoolName | None
     model: GpuModel | None
     user: User | None
+    asked: str | None
     code: str
     policy: str
     at: str
@@ -36,6 +37,7 @@ def read(text: str) -> Mark | None:
             pool=PoolName(str(told["pool"])) if "pool" in told else None,
             model=GpuModel(str(told["model"])) if "model" in told else None,
             user=User(str(told["user"])) if "user" in told else None,
+            asked=str(told["asked"]) if "asked" in told else None,
             code=str(told["code"]),
             policy=str(told["policy"]),
             at=str(told["at"]),

@@ -142,7 +142,7 @@ def _no_room(pod: Pod, sites: list[_Site], world: World) -> Reason:
         return _never(pod, world)
     return Reason(
         Code.NO_ROOM_NOW,
-        f"no node has {_asked(pod)} free now: the pod waits for one of {able} nodes",
+        f"no node has {_asked(pod)} free now: the pod waits; {able} nodes could hold it when they are free and open",
     )
 
 

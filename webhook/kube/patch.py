@@ -35,6 +35,7 @@ class _Mark(msgspec.Struct, gc=False, omit_defaults=True):
     pool: str | None = None
     model: str | None = None
     user: str | None = None
+    asked: str | None = None
 
 
 _encoder: Final = msgspec.json.Encoder()
@@ -115,6 +116,7 @@ def _mark(admit: Admit) -> str:
         pool=steering.pool,
         model=charge.model,
         user=charge.user,
+        asked=admit.asked_tier,
     )
     return _encoder.encode(mark)[:-1].decode()
 

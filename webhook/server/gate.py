@@ -88,9 +88,10 @@ class Gate:
         pod = self._read(review, found)
         if not isinstance(pod, Pod):
             return self._answer(review, None, pod)
+        pod = _identified(pod, review)
         decision = verify(pod, Requester(review.username), self.world)
         if isinstance(decision, Admit | NotApplicable) and decision.charge is not None and not review.dry_run:
-            claim = _claim(review, pod, decision, decision.charge)
+            claim = _claim(pod, decision, decision.charge)
             lost = await self._ledger.commit(claim, deadline=deadline)
             if lost is not None:
                 return self._answer(review, pod, lost)
@@ -165,17 +166,22 @@ _CREATE = Operation.CREATE  # on Python 3.11 each look at an enum's member costs
 _NOT_A_CREATE = NotApplicable(Reason(Code.NOT_A_CREATE, "only creations are decided on"))
 
 
-def _claim(review: Review, pod: Pod, decision: Admit | NotApplicable, charge: Charge) -> Claim:
+def _identified(pod: Pod, review: Review) -> Pod:
+    """Name a pod that came without name or UID: kube-apiserver fills them in, reviews written by hand may lack them."""
+    if pod.uid and pod.name:
+        return pod
+    name = pod.name or review.name
+    return pod._replace(name=name, uid=pod.uid or Uid(f"{pod.namespace}/{name}" if name else review.uid))
+
+
+def _claim(pod: Pod, decision: Admit | NotApplicable, charge: Charge) -> Claim:
     chosen = decision.steering.nodes if isinstance(decision, Admit) else ()
     node = pod.node_name or (chosen[0] if chosen else None)
-    name = pod.name or review.name
-    # kube-apiserver fills in name and UID before it validates; reviews written by hand may lack them
-    uid = pod.uid or Uid(f"{pod.namespace}/{name}" if name else review.uid)
     return Claim(
         Resident(
-            uid=uid,
+            uid=pod.uid,
             namespace=pod.namespace,
-            name=name,
+            name=pod.name,
             demand=pod.demand,
             node=pod.node_name,
             owner=pod.owner,
