@@ -25,7 +25,7 @@ run: setup ## serve the embedded world over HTTPS and show one decision
 test: lint ## everything CI runs: lint, types, layers, unit, HTTP, real control plane
 	$(BIN)/pytest
 
-test-fast: setup ## the tests that need no control plane: under a minute
+test-fast: setup ## the tests that need no control plane: about a minute
 	$(BIN)/pytest -m 'not cluster'
 
 lint: setup ## ruff, mypy --strict, import-linter
