@@ -41,13 +41,14 @@ REVIEW_HEADERS = {"Content-Type": "application/json"}
 
 
 class FakeReviewer:
-    """Answers every body with its own length; `work` may wait, or raise, before that."""
+    """Answers every body with its own length; `work` may wait, or raise, before that; `why_cold` puts all of it off."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.seconds_left: list[float] = []
         self.record = RECORD
         self.work: Callable[[], object] = lambda: None
+        self.why_cold: str | None = None
 
     async def mutate(self, body: bytes, *, deadline: float) -> Answer:
         return await self._answer("mutate", body, deadline)
@@ -135,7 +136,7 @@ async def running(folder: Path, *, drain_seconds: float = 0.0, listen: str = "12
     reviewer, readiness, metrics, stop = FakeReviewer(), Readiness(), Metrics(), asyncio.Event()
     logs = open_logs(LogFormat.JSON, fd=fd)
     reloader = Reloader(CertFolder(settings.certs, hosts=settings.certificate_hosts))
-    app = build_app(reviewer, readiness, metrics, logs, why_cold=lambda: None)
+    app = build_app(reviewer, readiness, metrics, logs, why_cold=lambda: reviewer.why_cold)
     serving = asyncio.create_task(serve(app, settings, reloader.context, stop=stop))
     tls = ssl.create_default_context(cafile=settings.certs / "ca.crt")
     tls.verify_flags |= ssl.VERIFY_X509_STRICT

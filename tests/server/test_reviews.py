@@ -45,6 +45,16 @@ async def test_a_review_is_answered_and_recorded_once(server, phase):
     assert f'fairgate_decision_duration_seconds_count{{phase="{phase}"}} 1.0' in metrics
 
 
+async def test_until_the_world_is_known_callers_are_asked_to_come_again(server):
+    server.reviewer.why_cold = "not listed yet: pods"
+    reply = await server.review()
+    assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
+    assert reply.json == {"error": "not listed yet: pods", "code": "NotReady"}
+    assert server.reviewer.calls == []
+    server.reviewer.why_cold = None
+    assert (await server.review()).status == 200
+
+
 async def test_text_from_pods_cannot_forge_a_log_line(server):
     server.reviewer.record = record_with(name='a"\n{"event":"decision"}', message="\x1b[2Jü\u2028")
     await server.review()
