@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tests.builders import realistic_review
+from tests.realistic import realistic_review
 from webhook.core.amount import ONE_GPU
 from webhook.core.decision import Charge
 from webhook.core.demand import Demand, demand_of

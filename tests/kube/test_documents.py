@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import builders as b
+from tests.realistic import realistic_pod
 from webhook.kube.documents import MOST_LEVELS, DocumentError, read_documents
 
 KEYS = st.text(alphabet="ab~ntfo-1.", min_size=1, max_size=6)
@@ -93,6 +94,6 @@ def test_any_bytes_are_read_or_refused(content):
 
 
 def test_what_kubectl_prints_is_read_as_pyyaml_reads_it():
-    items = [b.node(f"n{i}") for i in range(3)] + [b.realistic_pod(index=i) for i in range(3)]
+    items = [b.node(f"n{i}") for i in range(3)] + [realistic_pod(index=i) for i in range(3)]
     text = yaml.safe_dump_all([{"apiVersion": "v1", "items": items, "kind": "List"}, {}, None])
     assert list(read_documents(text.encode())) == list(yaml.safe_load_all(text))

@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import builders as b
+from tests.realistic import realistic_review
 from webhook.core.reason import Code, Reason
 from webhook.kube.patch import operations
 from webhook.kube.review import Operation, Refusal, ReviewError, Status, decode, encode_response
 
 
 def test_a_creation_is_read_with_who_asks_and_what_for():
-    review = decode(b.realistic_review(index=3, dry_run=True))
+    review = decode(realistic_review(index=3, dry_run=True))
     assert (review.operation, review.namespace, review.name) == (
         Operation.CREATE,
         "vision",
@@ -30,7 +31,7 @@ def test_a_creation_is_read_with_who_asks_and_what_for():
 
 
 def test_the_realistic_review_has_the_size_that_performance_is_measured_at():
-    assert 9_300 <= len(b.realistic_review()) <= 9_700
+    assert 9_300 <= len(realistic_review()) <= 9_700
 
 
 def test_a_pod_whose_name_is_still_to_be_made_has_none():
@@ -239,7 +240,7 @@ def test_warnings_stay_within_what_the_api_shows(texts):
 
 
 def test_a_real_patch_survives_the_way_out(make_admit):
-    review = decode(b.realistic_review())
+    review = decode(realistic_review())
     patch = operations(review.pod, make_admit(), now_text="2026-01-01T00:00:00Z")
     response = json.loads(encode_response(review.uid, patch=patch))["response"]
     paths = [operation["path"] for operation in json.loads(base64.b64decode(response["patch"]))]
