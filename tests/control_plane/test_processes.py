@@ -24,7 +24,7 @@ def is_alive(pid: int) -> bool:
     try:
         # A zombie has ended; it only waits to be reaped.
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before the open, or between open and read
         return False
 
 
