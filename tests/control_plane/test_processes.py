@@ -28,7 +28,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def wait_until(condition, *, seconds=10):
+def wait_until(condition, *, seconds=30):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
