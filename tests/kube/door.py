@@ -36,6 +36,3 @@ def resources(requests=None, limits=None):
 
 def with_resources(requests=None, limits=None, **spec):
     return b.pod(containers=[{"name": "train", "resources": resources(requests, limits)}], **spec)
-
-
-# --- demand

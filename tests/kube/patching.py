@@ -40,6 +40,3 @@ def expression(key, operator, *values):
 
 def with_terms(*terms, **more):
     return b.pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}, **more}})
-
-
-# --- the reference: what a patched pod must look like, written without regard to speed

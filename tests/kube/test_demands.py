@@ -104,6 +104,3 @@ def test_a_pod_with_very_many_resources_is_read_without_being_kept():
     assert first == again
     assert first is not again
     assert len(first.requests) == 1001
-
-
-# --- what is wrong with GPU amounts

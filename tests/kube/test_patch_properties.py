@@ -259,6 +259,3 @@ def test_a_pod_without_affinity_gets_what_one_with_an_empty_affinity_gets(steeri
     bare, empty = b.pod(), b.pod(affinity={"nodeAffinity": {}})
     got, want = patched(bare, admit_of(steering)), patched(empty, admit_of(steering))
     assert (got["spec"].get("affinity") or {"nodeAffinity": {}}) == want["spec"]["affinity"]
-
-
-# --- cases

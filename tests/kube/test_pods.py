@@ -268,6 +268,3 @@ def test_a_stand_in_names_a_pod_only_until_it_has_its_own_name_and_uid():
     assert (to_pod(struct(nameless), **given).name, to_pod(struct(nameless), **given).uid) == ("stand-in", "u-0")
     own = to_pod(struct(b.pod(uid="u-1")), **given)
     assert (own.name, own.uid) == ("train-0", "u-1")
-
-
-# --- in the cluster

@@ -49,9 +49,6 @@ class Fleet:
     def __len__(self) -> int:
         return len(self._slots)
 
-    def __contains__(self, name: NodeName) -> bool:
-        return name in self._slots
-
     def nodes(self) -> Iterable[Node]:
         """List all nodes, in slot order."""
         return (node for node in self._nodes if node is not None)

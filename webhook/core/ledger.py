@@ -53,9 +53,6 @@ class Book:
         self.reserved = 0
         self.guaranteed = 0
 
-    def __contains__(self, uid: Uid) -> bool:
-        return uid in self._entries
-
     def __len__(self) -> int:
         return len(self._entries)
 

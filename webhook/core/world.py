@@ -89,9 +89,6 @@ class World:
         """Give all books that have been written to."""
         return self._books
 
-    def __contains__(self, uid: Uid) -> bool:
-        return uid in self._held
-
     def charge_of(self, uid: Uid) -> Charge | None:
         """Tell what a pod is charged; None where it holds no GPU."""
         held = self._held.get(uid)

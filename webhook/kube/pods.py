@@ -98,7 +98,7 @@ def to_resident(pod: objects.Pod, weights: Amounts) -> Resident | None:
     labels, controller = metadata.labels or _NO_KEYS, _controller(metadata)
     namespace = intern(metadata.namespace or "default")
     return Resident(
-        uid=Uid(metadata.uid or f"{namespace}/{metadata.name}"),  # hand-written world files have no UIDs
+        uid=Uid(metadata.uid) if metadata.uid else stand_in_uid(namespace, metadata.name),
         namespace=Namespace(namespace),
         name=metadata.name,
         demand=reading.demand,
@@ -109,6 +109,11 @@ def to_resident(pod: objects.Pod, weights: Amounts) -> Resident | None:
         user=_marked_user((metadata.annotations or _NO_KEYS).get(keys.DECISION)),
         is_terminating=metadata.deletion_timestamp is not None,
     )
+
+
+def stand_in_uid(namespace: str, name: str) -> Uid:
+    """Name a pod that has no UID: world files and reviews written by hand have none."""
+    return Uid(f"{namespace}/{name}")
 
 
 def _controller(metadata: objects.ObjectMeta) -> objects.OwnerReference | None:

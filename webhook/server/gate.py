@@ -12,13 +12,13 @@ from webhook.core.amount import format_gpus
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.guard import ProtectedKeys, guard
 from webhook.core.names import NodeName, Uid
-from webhook.core.pod import Pod, Requester, Resident
+from webhook.core.pod import NO_UID, Pod, Requester, Resident
 from webhook.core.reason import Code, Reason, refusal_text
 from webhook.core.verification import verify
 from webhook.core.world import World
 from webhook.kube import keys, objects
 from webhook.kube.patch import operations
-from webhook.kube.pods import InvalidPod, to_pod
+from webhook.kube.pods import InvalidPod, stand_in_uid, to_pod
 from webhook.kube.pointer import Operation as Change
 from webhook.kube.review import Operation, Refusal, Review, Status, decode, encode_response
 from webhook.server.answer import Answer, Record
@@ -85,10 +85,11 @@ class Gate:
         return self._answer(review, None, _NOT_A_CREATE)
 
     async def _commit(self, review: Review, found: objects.Pod, deadline: float) -> Answer:
-        pod = self._read(review, found)
+        # kube-apiserver fills in name and UID before it validates; reviews written by hand may lack them
+        uid = stand_in_uid(review.namespace, review.name) if review.name else Uid(review.uid)
+        pod = self._read(review, found, name=review.name, uid=uid)
         if not isinstance(pod, Pod):
             return self._answer(review, None, pod)
-        pod = _identified(pod, review)
         decision = verify(pod, Requester(review.username), self.world)
         if isinstance(decision, Admit | NotApplicable) and decision.charge is not None and not review.dry_run:
             claim = _claim(pod, decision, decision.charge)
@@ -97,8 +98,9 @@ class Gate:
                 return self._answer(review, pod, lost)
         return self._answer(review, pod, decision)
 
-    def _read(self, review: Review, found: objects.Pod) -> Pod | Deny | NotApplicable:
-        pod = to_pod(found, namespace=review.namespace, weights=self.world.policy.resources)
+    def _read(self, review: Review, found: objects.Pod, *, name: str = "", uid: Uid = NO_UID) -> Pod | Deny:
+        weights = self.world.policy.resources
+        pod = to_pod(found, namespace=review.namespace, weights=weights, name=name, uid=uid)
         if isinstance(pod, InvalidPod):
             return Deny(tuple(Reason(Code.INVALID_REQUEST, problem) for problem in pod.problems))
         return pod
@@ -164,14 +166,6 @@ class Gate:
 
 _CREATE = Operation.CREATE  # on Python 3.11 each look at an enum's member costs 0.1 us
 _NOT_A_CREATE = NotApplicable(Reason(Code.NOT_A_CREATE, "only creations are decided on"))
-
-
-def _identified(pod: Pod, review: Review) -> Pod:
-    """Name a pod that came without name or UID: kube-apiserver fills them in, reviews written by hand may lack them."""
-    if pod.uid and pod.name:
-        return pod
-    name = pod.name or review.name
-    return pod._replace(name=name, uid=pod.uid or Uid(f"{pod.namespace}/{name}" if name else review.uid))
 
 
 def _claim(pod: Pod, decision: Admit | NotApplicable, charge: Charge) -> Claim:

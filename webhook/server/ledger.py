@@ -11,6 +11,7 @@ from webhook.core.decision import Retry
 from webhook.core.names import Uid
 from webhook.core.reason import Code, Reason
 from webhook.core.world import ASSUMED_SECONDS, World
+from webhook.kube.pods import stand_in_uid
 from webhook.kube.review import Review
 from webhook.server.gate import Claim
 
@@ -38,4 +39,5 @@ class MemoryLedger:
         """Free what a deleted pod held, in embedded mode; with a cluster the watch tells: a DELETE may yet fail."""
         if self.is_embedded and review.old_pod is not None:
             metadata = review.old_pod.metadata
-            self.world.remove_pod(Uid(metadata.uid or f"{review.namespace}/{metadata.name}"))
+            uid = Uid(metadata.uid) if metadata.uid else stand_in_uid(review.namespace, metadata.name)
+            self.world.remove_pod(uid)
