@@ -14,6 +14,8 @@ from typing import Any
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
+from tests.cluster.fake_writes import carry_out, place_of
+
 Obj = dict[str, Any]
 GONE = "The resourceVersion is too old"
 
@@ -114,15 +116,25 @@ class FakeApi:
         self.version += 1
         uid = before["metadata"]["uid"] if before else f"uid-{self.version}"
         meta = {"name": name, "uid": uid, "resourceVersion": str(self.version)}
-        after = {"metadata": meta | ({"namespace": namespace} if namespace else {}), **parts}
+        meta = parts.pop("metadata", {}) | meta | ({"namespace": namespace} if namespace else {})
+        after = {"metadata": meta, **parts}
         self.objects[path][key] = after
         self._publish(Change(self.version, path, before, after))
         return after
 
     def delete(self, path: str, name: str, *, namespace: str = "") -> None:
-        before = self.objects[path].pop(f"{namespace}/{name}")
+        self.drop(path, f"{namespace}/{name}")
+
+    def keep(self, path: str, key: str, obj: Obj) -> Obj:
+        """Take what a client wrote: the server says UID and version."""
+        namespace, name = key.split("/")
+        return self.put(path, name, namespace=namespace, **obj)
+
+    def drop(self, path: str, key: str) -> Obj:
+        before = self.objects[path].pop(key)
         self.version += 1
         self._publish(Change(self.version, path, before, None))
+        return before
 
     def forget_history(self) -> None:
         """Compact: no watch can start from before now, and no list can be continued."""
@@ -148,7 +160,7 @@ class FakeApi:
     @asynccontextmanager
     async def serving(self, tls: ssl.SSLContext | None = None) -> AsyncIterator["FakeApi"]:
         app = web.Application()
-        app.router.add_get("/{path:.*}", self._handle)
+        app.router.add_route("*", "/{path:.*}", self._handle)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01, access_log=None)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
@@ -161,7 +173,7 @@ class FakeApi:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         query = dict(request.query)
-        verb = "watch" if "watch" in query else "page" if "continue" in query else "list"
+        verb = self._verb(request, query)
         token = request.headers.get("Authorization", "")
         self.asked.append(Asked(verb, request.path, query, token, request.headers))
         if token.removeprefix("Bearer ") not in self.tokens:
@@ -178,7 +190,16 @@ class FakeApi:
                 await asyncio.sleep(fault.seconds)
         if verb == "watch":
             return await self._watch(request, query, fault)
-        return self._list(request.path, query)
+        if verb in ("list", "page"):
+            return self._list(request.path, query)
+        status, answer = carry_out(self, request.method, request.path, await request.read(), request.content_type)
+        return web.json_response(answer, status=status)
+
+    def _verb(self, request: web.Request, query: dict[str, str]) -> str:
+        """Name what is asked as `faults` does: watch, list, page, or the method in lower case for single objects."""
+        if request.method != "GET" or (not query and place_of(request.path).name):
+            return request.method.lower()
+        return "watch" if "watch" in query else "page" if "continue" in query else "list"
 
     def _list(self, path: str, query: dict[str, str]) -> web.Response:
         if token := query.get("continue"):

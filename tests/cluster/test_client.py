@@ -255,3 +255,51 @@ async def test_a_proxy_of_the_environment_is_used(api, kubeconfig, monkeypatch):
     async with await connect(kubeconfig) as connection:
         assert json.dumps(await ask(connection))
     assert api.asked[0].path == NODES
+
+
+# -- single objects
+
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/ours/leases"
+
+
+async def test_an_object_is_made_changed_patched_read_and_deleted(connection):
+    made = json.loads(await connection.send("POST", LEASES, _body("leader", 1), action="create leases"))
+    changed = made | {"spec": {"turn": 2}}
+    await connection.send("PUT", f"{LEASES}/leader", json.dumps(changed).encode(), action="update leases")
+    patch = b'{"metadata": {"labels": {"a": "b"}}}'
+    kind = "application/merge-patch+json"
+    await connection.send("PATCH", f"{LEASES}/leader", patch, content_type=kind, action="patch leases")
+    read = json.loads(await connection.send("GET", f"{LEASES}/leader", action="get leases"))
+    assert (read["spec"], read["metadata"]["labels"]) == ({"turn": 2}, {"a": "b"})
+    await connection.send("DELETE", f"{LEASES}/leader", action="delete leases")
+    with pytest.raises(ApiError, match=says("cannot get leases: 404")) as raised:
+        await connection.send("GET", f"{LEASES}/leader", action="get leases")
+    assert raised.value.is_missing
+
+
+async def test_a_write_from_an_old_version_is_a_conflict(connection):
+    made = json.loads(await connection.send("POST", LEASES, _body("leader", 1), action="create leases"))
+    body = json.dumps(made).encode()
+    await connection.send("PUT", f"{LEASES}/leader", body, action="update leases")
+    with pytest.raises(ApiError, match=says("cannot update leases: 409")) as raised:
+        await connection.send("PUT", f"{LEASES}/leader", body, action="update leases")
+    assert raised.value.is_conflict
+
+
+async def test_a_name_that_is_taken_is_a_conflict(connection):
+    await connection.send("POST", LEASES, _body("leader", 1), action="create leases")
+    with pytest.raises(ApiError) as raised:
+        await connection.send("POST", LEASES, _body("leader", 1), action="create leases")
+    assert raised.value.is_conflict
+
+
+async def test_a_write_without_an_answer_is_no_refusal(api, connection):
+    api.always["post"] = Slow(60)
+    with pytest.raises(ClusterError, match=says("cannot create leases", "said nothing for 0.05 s")) as raised:
+        await connection.send("POST", LEASES, _body("leader", 1), action="create leases", seconds=0.05)
+    assert not isinstance(raised.value, ApiError)
+
+
+def _body(name: str, turn: int) -> bytes:
+    return json.dumps({"metadata": {"name": name}, "spec": {"turn": turn}}).encode()

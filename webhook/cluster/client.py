@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,9 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 CONNECT_SECONDS: Final = 10.0
 """A server that is there takes a connection in milliseconds; one that drops packets must not hold us up."""
+
+SEND_SECONDS: Final = 15.0
+"""How long one object's read or write may take: an eviction alone may be retried inside the server for 10 s."""
 
 _HEADERS: Final = {
     "Accept": "application/json",
@@ -45,6 +49,15 @@ async def _load_credentials(kubeconfig: Path | None, service_account: Path) -> "
     from webhook.cluster import credentials  # noqa: PLC0415
 
     return await credentials.load(kubeconfig, service_account=service_account)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    path: str
+    params: Mapping[str, str]
+    body: bytes | None = None
+    content_type: str | None = None
 
 
 class ApiConnection:
@@ -83,37 +96,66 @@ class ApiConnection:
         """
         limits = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=read_seconds)
         try:
-            async with await self._send(path, params or {}, limits) as response:
+            async with await self._send(_Request("GET", path, params or {}), limits) as response:
                 if response.status != HTTPStatus.OK:
                     raise await _refusal(response, action)
                 yield response
         except (aiohttp.ClientError, TimeoutError) as cause:
             raise ClusterError(f"cannot {action}: {self._explain(cause, read_seconds)}") from cause
 
-    async def _send(
-        self, path: str, params: Mapping[str, str], limits: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        action: str,
+        content_type: str = "application/json",
+        params: Mapping[str, str] | None = None,
+        seconds: float = SEND_SECONDS,
+    ) -> bytes:
+        """Send one request and give the body of its 2xx answer: reads of one object, and every write.
+
+        `action` is as in `get`; a PATCH says its kind by `content_type`; `seconds` bounds all of it. Raises ApiError
+        for any other answer. ClusterError says that no answer came: a write may have been carried out all the same.
+        """
+        limits = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+        request = _Request(method, path, params or {}, body, content_type if body is not None else None)
+        try:
+            async with await self._send(request, limits) as response:
+                if not response.ok:
+                    raise await _refusal(response, action)
+                return await response.read()
+        except (aiohttp.ClientError, TimeoutError) as cause:
+            raise ClusterError(f"cannot {action}: {self._explain(cause, seconds)}") from cause
+
+    async def _send(self, request: _Request, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         """Send once; where the server no longer takes our credentials, or we its certificate, renew and send again.
 
         That covers every kind of rotation (exec plugins, token files, client certificates, CAs) without knowing when.
         """
         used = self._credentials
         try:
-            response = await self._send_with(used, path, params, limits)
+            response = await self._send_with(used, request, limits)
         except aiohttp.ClientConnectorCertificateError:
-            return await self._send_with(await self._renew(used), path, params, limits)
+            return await self._send_with(await self._renew(used), request, limits)
         if response.status != HTTPStatus.UNAUTHORIZED:
             return response
         response.close()
-        return await self._send_with(await self._renew(used), path, params, limits)
+        return await self._send_with(await self._renew(used), request, limits)
 
     async def _send_with(
-        self, used: "Credentials", path: str, params: Mapping[str, str], limits: aiohttp.ClientTimeout
+        self, used: "Credentials", request: _Request, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        return await self._session.get(
-            used.server + path,
-            params=params,
-            headers=await used.headers(),
+        headers = await used.headers()
+        if request.content_type is not None:
+            headers = (*headers, ("Content-Type", request.content_type))
+        return await self._session.request(
+            request.method,
+            used.server + request.path,
+            params=request.params,
+            data=request.body,
+            headers=headers,
             timeout=limits,
             ssl=used.tls,
             server_hostname=used.tls_name,

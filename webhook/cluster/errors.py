@@ -28,6 +28,11 @@ class ApiError(ClusterError):
         """Tell whether the server has no such API or object."""
         return self.status == HTTPStatus.NOT_FOUND
 
+    @property
+    def is_conflict(self) -> bool:
+        """Tell whether somebody else was faster: another resourceVersion or UID than we named, or the name is taken."""
+        return self.status == HTTPStatus.CONFLICT
+
 
 class LostTrackError(ClusterError):
     """The watch cannot go on from where it was, for bytes or events are lost: list again."""

@@ -28,6 +28,8 @@ _log: Final = logging.getLogger("webhook.cluster.watch")
 class Watch(Generic[T]):
     """The list-watch of one kind. Start `run` as a task; everything public is to be read only.
 
+    `reached`: every change of this kind up to this resourceVersion has been applied; 0 before the first full list.
+    The API promises that versions of one kind compare as integers (KEP-5504).
     `listed` is set once a first full list was applied. `last_contact`: loop time of the last page, event or bookmark.
     `relists` counts full lists after the first, `events` what the watch brought, `rejected` what could not be read.
     `problem` is the failure that lasts, None while all is well.
@@ -35,6 +37,7 @@ class Watch(Generic[T]):
 
     def __init__(self, connection: ApiConnection, kind: Kind[T], *, pace: Pace) -> None:
         self.kind = kind
+        self.reached = 0
         self.listed = asyncio.Event()
         self.last_contact: float | None = None
         self.relists = 0
@@ -112,7 +115,7 @@ class Watch(Generic[T]):
         await self._forget_all(unseen)
         if not version:
             raise ClusterError(f"cannot list {self.kind.name}: the answer has no resourceVersion")
-        self._version = version
+        self._go_on_from(version)
         self.relists += self.synced
         self.listed.set()
         self.problem = None
@@ -165,7 +168,7 @@ class Watch(Generic[T]):
                     last = event.object
         finally:
             if last is not None:
-                self._version = any_object(last).metadata.resource_version
+                self._go_on_from(any_object(last).metadata.resource_version)
 
     def _event(self, line: bytes) -> Event:
         try:
@@ -250,6 +253,11 @@ class Watch(Generic[T]):
         rest = iter(things)
         while batch := list(islice(rest, self._pace.slice)):
             yield batch
+
+    def _go_on_from(self, version: str) -> None:
+        self._version = version
+        if version.isdecimal():
+            self.reached = int(version)
 
     def _contact(self) -> None:
         self.last_contact = self._now()

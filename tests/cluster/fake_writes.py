@@ -1,0 +1,105 @@
+"""Reads and writes of single objects, as the API server answers them: names taken, versions and UIDs compared.
+
+`FakeApi` keeps the truth; this is the half of it that takes POST, PUT, PATCH, DELETE and the GET of one object.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Protocol
+
+Obj = dict[str, Any]
+
+_PATH = re.compile(
+    r"(?P<group>/api/v1|/apis/[^/]+/[^/]+)"
+    r"(?:/namespaces/(?P<namespace>[^/]+)(?=/))?"
+    r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+))?(?:/(?P<sub>[^/]+))?"
+)
+
+
+class Truth(Protocol):
+    """What is kept: objects by collection path, then by namespace/name."""
+
+    objects: dict[str, dict[str, Obj]]
+
+    def keep(self, path: str, key: str, obj: Obj) -> Obj: ...
+
+    def drop(self, path: str, key: str) -> Obj: ...
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a request points: its collection (of all namespaces), and the object in it."""
+
+    collection: str
+    namespace: str
+    name: str
+    sub: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def place_of(path: str) -> Place:
+    found = _PATH.fullmatch(path)
+    assert found is not None, f"not a path of the API: {path}"
+    namespace, name, sub = (found[part] or "" for part in ("namespace", "name", "sub"))
+    return Place(f"{found['group']}/{found['plural']}", namespace, name, sub)
+
+
+def carry_out(truth: Truth, method: str, path: str, body: bytes, content_type: str) -> tuple[int, Obj]:
+    """Answer one request by status and object (a Status where the answer is no)."""
+    place = place_of(path)
+    kept = truth.objects[place.collection]
+    sent: Any = json.loads(body) if body else {}
+    if method == "POST" and not place.name:
+        place = Place(place.collection, place.namespace, sent["metadata"]["name"], "")
+        if place.key in kept:
+            return _no(409, "AlreadyExists", f'"{place.name}" already exists')
+        return 201, truth.keep(place.collection, place.key, sent)
+    if place.key not in kept:
+        return _no(404, "NotFound", f'"{place.name}" not found')
+    now = kept[place.key]
+    match method:
+        case "GET":
+            return 200, now
+        case "PUT":
+            return _if_current(now, sent) or (200, truth.keep(place.collection, place.key, sent))
+        case "PATCH":
+            assert content_type == "application/merge-patch+json", f"the fake cannot do {content_type}"
+            return _if_current(now, sent) or (200, truth.keep(place.collection, place.key, merged(now, sent)))
+        case "DELETE":
+            return _if_current(now, {"metadata": sent.get("preconditions", {})}) or (
+                200,
+                truth.drop(place.collection, place.key),
+            )
+        case _:
+            return _no(405, "MethodNotAllowed", f"{method} {path}")
+
+
+def _if_current(now: Obj, sent: Obj) -> tuple[int, Obj] | None:
+    meta = sent.get("metadata") or {}
+    for field in ("uid", "resourceVersion"):
+        if meta.get(field) and meta[field] != now["metadata"][field]:
+            return _no(409, "Conflict", f"the object has been modified: {field} is {now['metadata'][field]}")
+    return None
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """Apply a JSON merge patch (RFC 7386)."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+def _no(status: int, reason: str, message: str) -> tuple[int, Obj]:
+    assert HTTPStatus(status)
+    return status, {"kind": "Status", "code": status, "reason": reason, "message": message}
