@@ -10,6 +10,7 @@ from webhook import __version__
 COMMANDS: Final = {
     "manifests": "webhook.cli.manifests:manifests",
     "policy": "webhook.cli.policy:policy",
+    "review": "webhook.cli.review.command:review",
     "serve": "webhook.cli.serve:serve",
     "tryout": "webhook.cli.tryout:tryout",
 }

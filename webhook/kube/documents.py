@@ -72,10 +72,10 @@ def read_documents(content: bytes, *, lines: Lines | None = None) -> Iterator[ob
 
 def _translated(error: yaml.YAMLError) -> DocumentError:
     text = " ".join(str(error).split())
-    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+    if not isinstance(error, yaml.MarkedYAMLError) or mark is None:
         return DocumentError(text, problem=getattr(error, "reason", text))
-    problem = " ".join(filter(None, (error.problem, error.context)))
-    return DocumentError(text, problem=problem, line=error.problem_mark.line + 1)
+    return DocumentError(text, problem=" ".join(filter(None, (error.problem, error.context))), line=mark.line + 1)
 
 
 class _Reader:
@@ -108,13 +108,14 @@ class _Reader:
 
     def _note_line(self, lines: Lines, event: yaml.Event) -> None:
         """Note where a key or an element begins; what an event ends began before."""
-        if not self._open or isinstance(event, yaml.CollectionEndEvent):
+        mark = event.start_mark
+        if not self._open or mark is None or isinstance(event, yaml.CollectionEndEvent):
             return
         parent = self._open[-1]
         if isinstance(parent.value, list):
-            lines[id(parent.value), len(parent.value)] = event.start_mark.line + 1
+            lines[id(parent.value), len(parent.value)] = mark.line + 1
         elif parent.key is None and isinstance(event, yaml.ScalarEvent):
-            lines[id(parent.value), event.value] = event.start_mark.line + 1
+            lines[id(parent.value), event.value] = mark.line + 1
 
     def _repeat(self, event: yaml.AliasEvent) -> None:
         if event.anchor not in self._anchors:

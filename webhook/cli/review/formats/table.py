@@ -1,0 +1,77 @@
+"""A table for people, and below it every cause with its file and line."""
+
+from io import StringIO
+
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from webhook.cli.review.findings import FailOn, Finding, Level, findings
+from webhook.cli.review.formats import wording
+from webhook.cli.review.judged import Judged, Outcome, PodGroup, Review
+from webhook.core.amount import format_gpus
+from webhook.core.tier import Tier
+
+_STYLES = {Outcome.ADMITTED: "green", Outcome.QUEUED: "yellow", Outcome.REFUSED: "bold red", Outcome.UNKNOWN: "magenta"}
+_LEVELS = {Level.ERROR: "bold red", Level.WARNING: "yellow"}
+_ROOM_FOR_NODES = 110
+
+
+def to_table(
+    review: Review, fail_on: frozenset[FailOn], *, width: int, is_coloured: bool, with_patch: bool = False
+) -> str:
+    """Write the review for a screen of this width."""
+    out = StringIO()
+    console = Console(file=out, width=width, force_terminal=is_coloured, no_color=not is_coloured, highlight=False)
+    table = _table(review, with_nodes=width >= _ROOM_FOR_NODES)
+    if table.row_count:
+        console.print(table)
+    for finding in findings(review, fail_on):
+        console.print(_cause(finding), soft_wrap=not is_coloured)
+    if with_patch:
+        for judged in review.workloads:
+            for group in judged.pods:
+                _print_diff(console, wording.diff(judged, group))
+    console.print(Text(wording.summary(review)), soft_wrap=not is_coloured)
+    console.print(Text(wording.world(review.world)), soft_wrap=not is_coloured)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _table(review: Review, *, with_nodes: bool) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("outcome")
+    table.add_column("workload", overflow="fold")
+    table.add_column("role", overflow="fold")
+    table.add_column("pods", justify="right")
+    table.add_column("each", justify="right")
+    table.add_column("GPUs", justify="right")
+    table.add_column("team", overflow="fold")
+    table.add_column("tier")
+    if with_nodes:
+        table.add_column("first choices")
+    for judged in review.workloads:
+        for group in judged.pods:
+            if group.asks_gpus and judged.kind:
+                table.add_row(*_row(judged, group, with_nodes=with_nodes))
+    return table
+
+
+def _row(judged: Judged, group: PodGroup, *, with_nodes: bool) -> list[Text]:
+    count = "?" if group.count is None else str(group.count)
+    each = "?" if group.demand is None else format_gpus(group.demand.gpus)
+    gpus = "?" if group.count is None or group.demand is None else format_gpus(group.gpus)
+    tier = Text(group.tier or "-", style="yellow" if group.tier is Tier.PREEMPTIBLE else "")
+    outcome = Text(group.outcome, style=_STYLES[group.outcome])
+    plain = [Text(text) for text in (judged.title, group.role or "-", count, each, gpus, group.team or "-")]
+    return [outcome, *plain, tier, *([Text(wording.nodes(group) or "-")] if with_nodes else [])]
+
+
+def _cause(finding: Finding) -> Text:
+    place = Text(f"{finding.source}:{finding.line}: ", style="bold")
+    return place + Text(f"{finding.level}: ", style=_LEVELS[finding.level]) + Text(finding.text)
+
+
+def _print_diff(console: Console, text: str) -> None:
+    if text:
+        console.print(Syntax(text, "diff", background_color="default") if console.is_terminal else Text(text))
