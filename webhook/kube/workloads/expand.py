@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from webhook.kube import keys
-from webhook.kube.workloads.model import NO_RELATED, Json, PodSet, Related, Unknown, Workload, mapping, text
-from webhook.kube.workloads.paths import Pods, pods_at
+from webhook.kube.workloads.model import Json, PodSet, Unknown, Workload, mapping, text
+from webhook.kube.workloads.paths import Maker, Pods, count_at, pods_at
+from webhook.kube.workloads.related import NO_RELATED, Related
 from webhook.kube.workloads.row import ITSELF, NOBODY, Found, KindTable, Row, Scene
 
 _BUILT_IN_GROUPS: Final = frozenset({"", "apps", "batch", "autoscaling", "policy", "extensions"})
@@ -25,8 +26,13 @@ _HELD_BACK: Final = frozenset(
 """Kinds that keep templates for others: no pod comes of them alone."""
 
 
-def expand(document: Json, *, kinds: KindTable, related: Related = NO_RELATED) -> Workload | Unknown | None:
-    """Tell which pods an object makes; None where it makes none, Unknown where nobody described its kind."""
+def expand(
+    document: Json, *, kinds: KindTable, related: Related = NO_RELATED, namespace: str = "default"
+) -> Workload | Unknown | None:
+    """Tell which pods an object makes; None where it makes none, Unknown where nobody described its kind.
+
+    `namespace` is that of objects that name none.
+    """
     api_version, kind = text(document.get("apiVersion")), text(document.get("kind"))
     if not api_version or not kind:
         return Unknown("no Kubernetes object: it has no apiVersion or no kind")
@@ -35,14 +41,13 @@ def expand(document: Json, *, kinds: KindTable, related: Related = NO_RELATED) -
     if row is None:
         return _undescribed(document, group, kind)
     metadata = mapping(document.get("metadata"))
-    scene = Scene(
-        text(metadata.get("namespace")) or "default",
-        text(metadata.get("name")) or text(metadata.get("generateName")).rstrip("-"),
-        related,
-    )
-    found = _read(document, row, scene)
-    sets = tuple(_pod_set(pods, row, api_version, scene) for pods in found.pods)
-    return Workload(api_version, kind, scene.namespace, scene.name, sets, row.kind.is_gang, found.warnings)
+    name = text(metadata.get("name")) or text(metadata.get("generateName")).rstrip("-")
+    scene = Scene(api_version, text(metadata.get("namespace")) or namespace, name, related)
+    found = _read(_at_peak(document, row, scene), row, scene)
+    sets = tuple(_pod_set(pods, row, scene) for pods in found.pods)
+    if not sets and not found.warnings:
+        sets = (PodSet("", None, {}, f"it describes no pods where a {kind} keeps them"),)
+    return Workload(api_version, kind, scene.namespace, name, sets, row.kind.is_gang, found.warnings)
 
 
 def flattened(documents: Iterable[object]) -> Iterator[Json]:
@@ -57,48 +62,57 @@ def flattened(documents: Iterable[object]) -> Iterator[Json]:
             yield document
 
 
+def _at_peak(document: Json, row: Row, scene: Scene) -> Json:
+    """Set spec.replicas to what an autoscaler may make of it: all kinds that can be scaled count by it."""
+    most = scene.related.scaled_to(row.kind.kind, scene.name, namespace=scene.namespace)
+    if most is None:
+        return document
+    spec = mapping(document.get("spec"))
+    wanted = count_at(spec, "replicas", default=1).at_least(most)
+    return {**document, "spec": {**spec, "replicas": wanted.number if wanted.number is not None else wanted.problem}}
+
+
 def _read(document: Json, row: Row, scene: Scene) -> Found:
     if row.read is not None:
         return row.read(document, scene)
     return Found(tuple(pods for rule in row.kind.pods for pods in pods_at(document, rule)))
 
 
-def _pod_set(pods: Pods, row: Row, api_version: str, scene: Scene) -> PodSet:
-    count, problem = pods.count.number, pods.count.problem
-    template = pods.template
-    if "containers" in template:
-        template = {"spec": template}
+def _pod_set(pods: Pods, row: Row, scene: Scene) -> PodSet:
+    count, problem = pods.count
+    template = {"spec": pods.template} if "containers" in pods.template else pods.template
     if not isinstance(mapping(template.get("spec")).get("containers"), list):
         return PodSet(pods.role, count, {}, problem or "it has no pod template with containers")
-    return PodSet(pods.role, count, _pod(template, pods.role, row, api_version, scene), problem)
+    maker = pods.maker or row.maker
+    if maker is ITSELF:
+        maker = Maker(scene.api_version, row.kind.kind)
+    return PodSet(pods.role, count, _pod(template, pods.role, row, maker, scene), problem)
 
 
-def _pod(template: Json, role: str, row: Row, api_version: str, scene: Scene) -> Json:
+def _pod(template: Json, role: str, row: Row, maker: Maker, scene: Scene) -> Json:
     """Dress a template as the pod that its controller would create."""
     given = mapping(template.get("metadata"))
     made = {"name": scene.name, "role": role, "type": role.lower()}
-    labels = {key: value.format(**made) for key, value in row.labels.items()} | dict(mapping(given.get("labels")))
+    labels = {key: value.format(**made) for key, value in row.labels.items()}
     metadata: dict[str, Any] = {
         "namespace": scene.namespace,
-        "labels": labels,
+        "labels": {**labels, **mapping(given.get("labels"))},
         "annotations": dict(mapping(given.get("annotations"))),
     }
-    if row.maker is NOBODY:
+    if maker is NOBODY:
         metadata["name"] = scene.name
+        metadata["ownerReferences"] = given.get("ownerReferences")
     else:
-        owner = (
-            row.maker if row.maker is not ITSELF else row.maker._replace(api_version=api_version, kind=row.kind.kind)
-        )
-        metadata["generateName"] = "-".join(filter(None, (scene.name, role.lower(), "")))
+        metadata["generateName"] = "".join(f"{part}-" for part in (scene.name, role.lower()) if part)
         metadata["ownerReferences"] = [
-            {"apiVersion": owner.api_version, "kind": owner.kind, "name": scene.name, "controller": True}
+            {"apiVersion": maker.api_version, "kind": maker.kind, "name": scene.name, "controller": True}
         ]
     return {"apiVersion": keys.CORE_API, "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 
 def _undescribed(document: Json, group: str, kind: str) -> Unknown | None:
     """Judge an object of a kind that is not in the table by what it holds."""
-    if group in _BUILT_IN_GROUPS or group.endswith(".k8s.io") and not group.endswith(".x-k8s.io"):
+    if group in _BUILT_IN_GROUPS or (group.endswith(".k8s.io") and not group.endswith(".x-k8s.io")):
         return None
     if (group, kind) in _HELD_BACK:
         return None

@@ -1,7 +1,7 @@
 """What an object that makes pods comes down to: sets of equal pods, each with a count. No opinion on limits."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 Json = Mapping[str, Any]
@@ -42,32 +42,6 @@ class Unknown:
     """An object that may make pods, in a way that nobody described: never a silent zero."""
 
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Related:
-    """Other objects that a workload may point at, by kind, namespace and name."""
-
-    _found: Mapping[tuple[str, str, str], Json] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, documents: Iterable[Json], *, namespace: str = "default") -> "Related":
-        """Collect what a stream of documents holds; `namespace` is that of objects that name none."""
-        found: dict[tuple[str, str, str], Json] = {}
-        for document in documents:
-            metadata = mapping(document.get("metadata"))
-            key = (text(document.get("kind")), text(metadata.get("namespace")) or namespace, text(metadata.get("name")))
-            found[key] = document
-        return cls(found)
-
-    def find(self, kind: str, name: str, *, namespace: str | None = None) -> Json | None:
-        """Find an object; without a namespace, one of a kind that has none."""
-        if namespace is not None:
-            return self._found.get((kind, namespace, name))
-        return next((found for key, found in self._found.items() if (key[0], key[2]) == (kind, name)), None)
-
-
-NO_RELATED: Final = Related()
 
 
 def mapping(value: object) -> Json:

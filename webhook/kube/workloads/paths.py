@@ -1,45 +1,69 @@
 """Reads a kind that paths describe: templates and counts, wherever the object keeps them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import mul
+from typing import Final, NamedTuple
 
 from webhook.core.policy import PodPath
 from webhook.kube.workloads.model import Json, mapping, text
 
-MOST_PODS = 1_000_000
+MOST_PODS: Final = 1_000_000
 """No workload has more pods: a larger number is a typing error, and would make every sum below meaningless."""
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Maker(NamedTuple):
+    """The kind of object that pods name as their controller."""
+
+    api_version: str
+    kind: str
+
+
+class Count(NamedTuple):
     """How many, or why nobody knows."""
 
     number: int | None
     problem: str | None = None
 
     def times(self, other: "Count") -> "Count":
-        """Multiply; a factor that nobody knows makes the product unknown."""
+        """Multiply."""
+        return self._with(other, mul)
+
+    def at_least(self, other: "Count") -> "Count":
+        """Take the larger."""
+        return self._with(other, max)
+
+    def at_most(self, other: "Count") -> "Count":
+        """Take the smaller."""
+        return self._with(other, min)
+
+    def _with(self, other: "Count", operation: Callable[[int, int], int]) -> "Count":
+        """Combine two; where nobody knows one of them, nobody knows the result."""
         if self.number is None or other.number is None:
             return self if self.number is None else other
-        return Count(self.number * other.number)
+        return Count(operation(self.number, other.number))
 
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """Equal pods as an object describes them: `template` is a pod template or a bare pod spec, not yet a pod."""
+    """Equal pods as an object describes them: `template` is a pod template or a bare pod spec, not yet a pod.
+
+    `maker` is their controller where it is not that of the kind's other pods.
+    """
 
     role: str
     count: Count
     template: Json
+    maker: Maker | None = None
 
 
-ONE = Count(1)
+ONE: Final = Count(1)
 
 
 def dig(value: object, path: str) -> object:
     """Follow a path of keys; None where it leads nowhere."""
     for key in path.split(".") if path else ():
-        if not isinstance(value, dict):
+        if not isinstance(value, Mapping):
             return None
         value = value.get(key)
     return value
@@ -58,20 +82,20 @@ def count_at(value: object, path: str, *, default: int | None, named: str = "") 
 
 def pods_at(document: Json, rule: PodPath) -> Iterator[Pods]:
     """Yield the pods that one rule finds, in the order of the manifest."""
-    for name, where, entry in _entries(document, rule.each):
+    for name, where, entry in entries(document, rule.each):
         count = ONE
         for path in rule.replicas:
             count = count.times(count_at(entry, path, default=rule.default, named=f"{where}{path}"))
         yield Pods(rule.role or name, count, mapping(dig(entry, rule.template)))
 
 
-def _entries(document: Json, each: str) -> Iterator[tuple[str, str, object]]:
+def entries(document: Json, each: str) -> Iterator[tuple[str, str, object]]:
     """Yield name, place and value of every entry; the document itself where the rule knows no entries."""
     if not each:
         yield "", "", document
         return
     found = dig(document, each)
-    if isinstance(found, dict):
+    if isinstance(found, Mapping):
         for name, entry in found.items():
             yield str(name), f"{each}.{name}.", entry
     elif isinstance(found, list):

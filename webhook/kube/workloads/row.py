@@ -5,16 +5,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from webhook.core.policy import WorkloadKind
-from webhook.kube.workloads.model import Json, Related
-from webhook.kube.workloads.paths import Pods
-
-
-class Maker(NamedTuple):
-    """The kind of object that pods name as their controller."""
-
-    api_version: str
-    kind: str
-
+from webhook.kube.workloads.model import Json
+from webhook.kube.workloads.paths import Maker, Pods
+from webhook.kube.workloads.related import Related
 
 ITSELF: Final = Maker("", "")
 """The object is its pods' controller."""
@@ -28,6 +21,7 @@ STATEFUL_SET: Final = Maker("apps/v1", "StatefulSet")
 class Scene(NamedTuple):
     """What a reader may look at besides the object itself."""
 
+    api_version: str
     namespace: str
     name: str
     related: Related
