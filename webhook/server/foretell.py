@@ -48,7 +48,7 @@ class Template:
 def read_template(written: Mapping[str, Any], *, namespace: Namespace, world: World) -> Template | Deny:
     """Read a template; a Deny says why the API server or the gate would not even take it for a pod."""
     try:
-        found = _decode(written)
+        found = _pod_decoder.decode(msgspec.json.encode(written))
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError, TypeError) as error:
         return Deny((Reason(Code.INVALID_REQUEST, objects.describe(error)),))
     pod = to_pod(found, namespace=namespace, weights=world.policy.resources)
@@ -93,15 +93,10 @@ class Foreteller:
         if terms in asking.verified:
             return decision
         patched = apply(template.written, operations(template.found, decision, now_text=self._now_text))
-        again = to_pod(
-            _decode(patched),
-            namespace=template.pod.namespace,
-            weights=world.policy.resources,
-            uid=self._next_uid(),
-        )
-        if isinstance(again, InvalidPod):
-            raise AssertionError(f"our own patch made an invalid pod: {'; '.join(again.problems)}")
-        committed = verify(again, asking.requester, world)
+        again = read_template(patched, namespace=template.pod.namespace, world=world)
+        if isinstance(again, Deny):
+            return again
+        committed = verify(again.pod._replace(uid=self._next_uid()), asking.requester, world)
         if not isinstance(committed, Admit):
             return committed
         asking.verified.add(terms)
@@ -193,7 +188,3 @@ def _chosen(decision: Admit | NotApplicable) -> NodeName | None:
             return None
         case _ as never:
             assert_never(never)
-
-
-def _decode(pod: Mapping[str, Any]) -> objects.Pod:
-    return _pod_decoder.decode(msgspec.json.encode(pod))

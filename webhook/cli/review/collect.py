@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -14,9 +14,8 @@ from webhook.core.reason import Code, Reason
 from webhook.kube import keys, objects
 from webhook.kube.nodes import to_namespace, to_priority
 from webhook.kube.stream import Document, Unreadable, read_stream
-from webhook.kube.workloads.model import Related, mapping, text
-
-_CLUSTER_WIDE: Final = frozenset({"Namespace", "PriorityClass", "ClusterTrainingRuntime", "ClusterServingRuntime"})
+from webhook.kube.workloads.model import mapping, text
+from webhook.kube.workloads.related import Related
 
 
 @dataclass(slots=True)
@@ -90,16 +89,7 @@ def _add(collected: Collected, place: Place, document: Document, found: object) 
             collected.skipped += 1
             return
         requester = Requester(text(mapping(request.get("userInfo")).get("username")))
-        named = _named(asked, text(request.get("namespace")) or collected.namespace)
-        collected.entries.append(Item(place, document, named, requester))
+        namespace = text(request.get("namespace")) or collected.namespace
+        collected.entries.append(Item(place, document, asked, namespace, requester))
         return
-    namespaced = found if kind in _CLUSTER_WIDE else _named(found, collected.namespace)
-    collected.entries.append(Item(place, document, namespaced))
-
-
-def _named(found: Mapping[str, Any], namespace: str) -> Mapping[str, Any]:
-    """Write the namespace into an object that names none; all else stays the very same values, for their lines."""
-    metadata = mapping(found.get("metadata"))
-    if metadata.get("namespace"):
-        return found
-    return {**found, "metadata": {**metadata, "namespace": namespace}}
+    collected.entries.append(Item(place, document, found, collected.namespace))

@@ -98,7 +98,8 @@ class Judged:
     @property
     def title(self) -> str:
         """Name it as people would."""
-        return f"{self.kind} {self.namespace}/{self.name}" if self.name else self.kind
+        where = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.kind} {where}{self.name}".rstrip()
 
     @property
     def troubles(self) -> tuple[PodGroup, ...]:

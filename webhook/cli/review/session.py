@@ -10,13 +10,14 @@ from webhook.cli.review.imagined import Imagination
 from webhook.cli.review.judged import Judged, Outcome, Patch, Place, PodGroup, plural
 from webhook.core.decision import Admit, Decision, Deny, NotApplicable, Retry
 from webhook.core.names import UNASSIGNED, Namespace, NodeName, TeamName, Uid
-from webhook.core.pod import Requester, Resident
+from webhook.core.pod import Handling, Pod, Requester, Resident
 from webhook.core.reason import Code, Reason
 from webhook.core.tier import Tier
 from webhook.core.world import World
 from webhook.kube.stream import Document
 from webhook.kube.workloads.expand import expand
-from webhook.kube.workloads.model import PodSet, Related, Unknown, Workload, mapping, text
+from webhook.kube.workloads.model import PodSet, Unknown, Workload, mapping, text
+from webhook.kube.workloads.related import Related
 from webhook.kube.workloads.table import kind_table
 from webhook.server.foretell import Answer, Foreteller, Template, read_template
 
@@ -34,6 +35,7 @@ class Item:
     place: Place
     document: Document
     object: Mapping[str, Any]
+    namespace: str  # of an object that names none
     requester: Requester | None = None  # who asks, where the object itself says
 
 
@@ -54,7 +56,7 @@ class Session:
 
     def judge(self, item: Item) -> Judged | None:
         """Tell what would become of an object's pods; None where it makes none."""
-        expanded = expand(item.object, kinds=self._kinds, related=self._related)
+        expanded = expand(item.object, kinds=self._kinds, related=self._related, namespace=item.namespace)
         if expanded is None:
             return None
         if isinstance(expanded, Unknown):
@@ -80,22 +82,27 @@ class Session:
         template = read_template(pod_set.template, namespace=namespace, world=self._world)
         if isinstance(template, Deny):
             return [replace(blank, outcome=Outcome.REFUSED, reasons=template.reasons)]
-        blank = replace(blank, demand=template.pod.demand)
-        if template.pod.demand.gpus and (pod_set.problem is not None or pod_set.count is None):
+        count = self._count(pod_set, template.pod)
+        blank = replace(blank, count=count, demand=template.pod.demand)
+        if count is None and template.pod.demand.gpus:
             return [replace(blank, reasons=(_open(pod_set),))]
-        if pod_set.count == 0:
+        if count == 0:
             return [replace(blank, outcome=Outcome.ADMITTED)]
         if self._imagination is not None:
             self._imagination.make_room(template.pod)
         owned = template.pod.owner is not None
         requester = item.requester or (_CONTROLLER if owned else self._requester)
         groups = _Groups(blank, shows_nodes=self._imagination is None)
-        count = 1 if pod_set.count is None else pod_set.count
-        for answer in self._foreteller.foretell(template, count, requester=requester):
+        for answer in self._foreteller.foretell(template, 1 if count is None else count, requester=requester):
             groups.add(answer, template)
         notes += groups.warnings()
-        found = list(groups.found.values())
-        return [replace(group, count=None) for group in found] if pod_set.count is None else found
+        return [group if count is not None else replace(group, count=None) for group in groups.found.values()]
+
+    def _count(self, pod_set: PodSet, pod: Pod) -> int | None:
+        """Tell how many pods there are at peak; of a DaemonSet one on every node that it may use."""
+        if pod.handling is Handling.DAEMON_SET and self._imagination is None:
+            return self._world.fleet.matching(pod.constraints).bit_count()
+        return None if pod_set.problem is not None else pod_set.count
 
     def _team(self, namespace: Namespace) -> TeamName | None:
         team = self._world.tenancy(namespace).team_name
