@@ -14,6 +14,7 @@ class Level(StrEnum):
 
     ERROR = "error"
     WARNING = "warning"
+    NOTE = "note"
 
 
 class FailOn(StrEnum):
@@ -55,14 +56,16 @@ def findings_of(judged: Judged, fail_on: frozenset[FailOn]) -> Iterator[Finding]
             yield _finding(judged, group, "cannot be judged" if judged.kind else "")
         elif group.tier is Tier.PREEMPTIBLE and FailOn.PREEMPTIBLE in fail_on and group.asks_gpus:
             yield _finding(judged, group, f"{judged.share(group)} preemptible")
+    line = next((group.line for group in judged.pods if group.asks_gpus), judged.place.line)
     for warning in judged.warnings:
         level = Level.ERROR if FailOn.WARNING in fail_on else Level.WARNING
-        line = next((group.line for group in judged.pods if group.asks_gpus), judged.place.line)
         text, _, code = warning.removesuffix(")").rpartition(" (")
         known = text and code.isalpha()
         yield Finding(
             level, judged.place.source, line, code if known else "Note", judged.title, "", text if known else warning
         )
+    for note in judged.notes:
+        yield Finding(Level.NOTE, judged.place.source, line, "Note", judged.title, "", note)
 
 
 def _finding(judged: Judged, group: PodGroup, head: str) -> Finding:

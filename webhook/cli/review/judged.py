@@ -84,6 +84,7 @@ class Judged:
     name: str
     pods: tuple[PodGroup, ...]
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> Outcome:

@@ -25,6 +25,7 @@ _CONTROLLER: Final = Requester("system:serviceaccount:kube-system:controller")
 """Who asks for the pods of a workload: some controller, through its service account."""
 
 _ABOUT_NODES: Final = frozenset({Code.NO_ROOM_NOW, Code.NEVER_FITS})
+_IN_PART: Final = "it starts whole or not at all: while some of its pods are refused, the others hold GPUs and wait"
 _GENERATED: Final = re.compile(r"-[a-z0-9]{1,10}$")
 
 
@@ -60,20 +61,28 @@ class Session:
         if expanded is None:
             return None
         if isinstance(expanded, Unknown):
-            return _undescribed(item, expanded)
-        notes = [*expanded.warnings, *self._vacate(item, expanded)]
+            return _undescribed(item, expanded, _gpu_line(item, {}, self._world.policy.resources))
+        notes, warnings = tuple(self._vacate(item, expanded)), list(expanded.warnings)
         taken = len(self._foreteller.taken)
         groups: list[PodGroup] = []
         for pod_set in expanded.pod_sets:
-            groups += self._judge_set(item, expanded, pod_set, notes)
+            groups += self._judge_set(item, expanded, pod_set, warnings)
         self._seen[_identity(expanded)] = (item.place, self._foreteller.taken[taken:])
-        judged = _judged(item, expanded, tuple(groups), tuple(dict.fromkeys(notes)))
-        if expanded.is_gang and Outcome.REFUSED in (found := {group.outcome for group in groups}) and len(found) > 1:
-            note = "it starts whole or not at all: while some of its pods are refused, the others hold GPUs and wait"
-            judged = replace(judged, warnings=(*judged.warnings, note))
-        return judged
+        outcomes = {group.outcome for group in groups}
+        if expanded.is_gang and Outcome.REFUSED in outcomes and len(outcomes) > 1:
+            warnings.append(_IN_PART)
+        return Judged(
+            item.place,
+            expanded.api_version,
+            expanded.kind,
+            expanded.namespace,
+            expanded.name,
+            tuple(groups),
+            tuple(dict.fromkeys(warnings)),
+            notes,
+        )
 
-    def _judge_set(self, item: Item, workload: Workload, pod_set: PodSet, notes: list[str]) -> list[PodGroup]:
+    def _judge_set(self, item: Item, workload: Workload, pod_set: PodSet, warnings: list[str]) -> list[PodGroup]:
         namespace = Namespace(workload.namespace)
         line = _gpu_line(item, pod_set.template, self._world.policy.resources)
         blank = PodGroup(pod_set.role, pod_set.count, Outcome.UNKNOWN, (), line, team=self._team(namespace))
@@ -95,7 +104,7 @@ class Session:
         groups = _Groups(blank, shows_nodes=self._imagination is None)
         for answer in self._foreteller.foretell(template, 1 if count is None else count, requester=requester):
             groups.add(answer, template)
-        notes += groups.warnings()
+        warnings += groups.warnings()
         return [group if count is not None else replace(group, count=None) for group in groups.found.values()]
 
     def _count(self, pod_set: PodSet, pod: Pod) -> int | None:
@@ -187,13 +196,9 @@ def _team_of(decision: Decision) -> TeamName | None:
     return decision.charge.team if isinstance(decision, Admit | NotApplicable) and decision.charge is not None else None
 
 
-def _judged(item: Item, workload: Workload, groups: tuple[PodGroup, ...], warnings: tuple[str, ...]) -> Judged:
-    return Judged(item.place, workload.api_version, workload.kind, workload.namespace, workload.name, groups, warnings)
-
-
-def _undescribed(item: Item, unknown: Unknown) -> Judged:
+def _undescribed(item: Item, unknown: Unknown, line: int) -> Judged:
     metadata = mapping(item.object.get("metadata"))
-    group = PodGroup("", None, Outcome.UNKNOWN, (Reason(Code.UNKNOWN_KIND, unknown.reason),), item.place.line)
+    group = PodGroup("", None, Outcome.UNKNOWN, (Reason(Code.UNKNOWN_KIND, unknown.reason),), line)
     return Judged(
         item.place,
         text(item.object.get("apiVersion")),

@@ -1,8 +1,11 @@
 """GitHub workflow commands: annotations at file and line in a pull request."""
 
 from collections.abc import Iterable
+from typing import Final
 
-from webhook.cli.review.findings import Finding
+from webhook.cli.review.findings import Finding, Level
+
+_COMMANDS: Final = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "notice"}
 
 
 def to_github(findings: Iterable[Finding]) -> str:
@@ -12,7 +15,7 @@ def to_github(findings: Iterable[Finding]) -> str:
 
 def _command(finding: Finding) -> str:
     place = f"file={_property(finding.source)},line={finding.line},title={_property(finding.code)}"
-    return f"::{finding.level} {place}::{_data(finding.text)}"
+    return f"::{_COMMANDS[finding.level]} {place}::{_data(finding.text)}"
 
 
 def _data(text: str) -> str:

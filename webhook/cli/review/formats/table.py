@@ -14,7 +14,7 @@ from webhook.core.amount import format_gpus
 from webhook.core.tier import Tier
 
 _STYLES = {Outcome.ADMITTED: "green", Outcome.QUEUED: "yellow", Outcome.REFUSED: "bold red", Outcome.UNKNOWN: "magenta"}
-_LEVELS = {Level.ERROR: "bold red", Level.WARNING: "yellow"}
+_LEVELS = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
 _ROOM_FOR_NODES = 110
 
 
@@ -26,9 +26,12 @@ def to_table(
     console = Console(file=out, width=width, force_terminal=is_coloured, no_color=not is_coloured, highlight=False)
     table = _table(review, with_nodes=width >= _ROOM_FOR_NODES)
     if table.row_count:
-        console.print(table)
-    for finding in findings(review, fail_on):
+        console.print(table, "")
+    causes = findings(review, fail_on)
+    for finding in causes:
         console.print(_cause(finding), soft_wrap=not is_coloured)
+    if causes:
+        console.print()
     if with_patch:
         for judged in review.workloads:
             for group in judged.pods:
@@ -39,32 +42,43 @@ def to_table(
 
 
 def _table(review: Review, *, with_nodes: bool) -> Table:
+    rows = [(judged, group) for judged in review.workloads for group in judged.pods if group.asks_gpus and judged.kind]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("outcome")
     table.add_column("workload", overflow="fold")
-    table.add_column("role", overflow="fold")
-    table.add_column("pods", justify="right")
-    table.add_column("each", justify="right")
-    table.add_column("GPUs", justify="right")
+    if has_roles := any(group.role for _, group in rows):
+        table.add_column("role", overflow="fold")
+    for number in ("pods", "each", "GPUs"):
+        table.add_column(number, justify="right")
     table.add_column("team", overflow="fold")
     table.add_column("tier")
     if with_nodes:
         table.add_column("first choices")
-    for judged in review.workloads:
-        for group in judged.pods:
-            if group.asks_gpus and judged.kind:
-                table.add_row(*_row(judged, group, with_nodes=with_nodes))
+    before: Judged | None = None
+    for judged, group in rows:
+        title = judged.title if judged is not before else ""
+        role = [Text(group.role or "-")] if has_roles else []
+        nodes = [Text(wording.nodes(group) or "-")] if with_nodes else []
+        table.add_row(
+            _outcome(group), Text(title), *role, *_numbers(group), Text(group.team or "-"), _tier(group), *nodes
+        )
+        before = judged
     return table
 
 
-def _row(judged: Judged, group: PodGroup, *, with_nodes: bool) -> list[Text]:
+def _outcome(group: PodGroup) -> Text:
+    return Text(group.outcome, style=_STYLES[group.outcome])
+
+
+def _numbers(group: PodGroup) -> list[Text]:
     count = "?" if group.count is None else str(group.count)
     each = "?" if group.demand is None else format_gpus(group.demand.gpus)
     gpus = "?" if group.count is None or group.demand is None else format_gpus(group.gpus)
-    tier = Text(group.tier or "-", style="yellow" if group.tier is Tier.PREEMPTIBLE else "")
-    outcome = Text(group.outcome, style=_STYLES[group.outcome])
-    plain = [Text(text) for text in (judged.title, group.role or "-", count, each, gpus, group.team or "-")]
-    return [outcome, *plain, tier, *([Text(wording.nodes(group) or "-")] if with_nodes else [])]
+    return [Text(count), Text(each), Text(gpus)]
+
+
+def _tier(group: PodGroup) -> Text:
+    return Text(group.tier or "-", style="yellow" if group.tier is Tier.PREEMPTIBLE else "")
 
 
 def _cause(finding: Finding) -> Text:
