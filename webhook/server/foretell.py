@@ -75,12 +75,12 @@ class Foreteller:
             if (
                 isinstance(decision, Deny | Retry) or decision.charge is None
             ):  # nothing was taken: all are told the same
-                yield Answer(decision, left, patched=asking.patched)
+                yield asking.answer(decision, left)
                 return
             node = template.pod.node_name or _chosen(decision)
             self._take(template.pod, decision.charge, node, times=1)
             alike = 0 if node is not None else self._take_alike(asking, decision, decision.charge, left - 1)
-            yield Answer(decision, 1 + alike, node, asking.patched)
+            yield asking.answer(decision, 1 + alike, node)
             left -= 1 + alike
 
     def _decide(self, asking: "_Asking") -> Decision:
@@ -90,7 +90,7 @@ class Foreteller:
         if not isinstance(decision, Admit):
             return decision
         terms = _Terms.of(decision)
-        if terms in asking.verified:
+        if terms in asking.patched:
             return decision
         patched = apply(template.written, operations(template.found, decision, now_text=self._now_text))
         again = read_template(patched, namespace=template.pod.namespace, world=world)
@@ -99,8 +99,7 @@ class Foreteller:
         committed = verify(again.pod._replace(uid=self._next_uid()), asking.requester, world)
         if not isinstance(committed, Admit):
             return committed
-        asking.verified.add(terms)
-        asking.patched = asking.patched or patched
+        asking.patched[terms] = patched
         return decision
 
     def _take_alike(self, asking: "_Asking", decision: Decision, charge: Charge, left: int) -> int:
@@ -161,13 +160,17 @@ class _Terms(NamedTuple):
 
 
 class _Asking:
-    """One template being asked about: the terms on which a patched pod of it was found good, and the first such."""
+    """One template being asked about; `patched` has the first pod that was found good on each terms."""
 
     def __init__(self, template: Template, requester: Requester) -> None:
         self.template = template
         self.requester = requester
-        self.verified: set[_Terms] = set()
-        self.patched: Mapping[str, Any] | None = None
+        self.patched: dict[_Terms, Mapping[str, Any]] = {}
+
+    def answer(self, decision: Decision, count: int, node: NodeName | None = None) -> Answer:
+        """Say what so many of its pods are told."""
+        patched = self.patched[_Terms.of(decision)] if isinstance(decision, Admit) else None
+        return Answer(decision, count, node, patched)
 
 
 def _is_alike(one: Decision, other: Decision) -> bool:

@@ -24,19 +24,33 @@ def read_sources(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Source]:
     for path in paths:
         if path == STDIN:
             yield Source("<stdin>", stdin.read())
-            continue
-        for file in _files(Path(path)):
-            try:
-                yield Source(str(file), file.read_bytes())
-            except (OSError, ValueError) as error:  # a ValueError for a path with a NUL byte
-                yield Source(str(file), problem=f"cannot be read: {getattr(error, 'strerror', None) or error}")
+        elif Path(path).is_dir():
+            yield from map(_read_regular, _files(Path(path)))
+        else:
+            yield _read(Path(path))  # a pipe too: shells write <(helm template .) as one
+
+
+def _read_regular(file: Path) -> Source:
+    """Read what was found in a folder: a pipe there would be waited for without end."""
+    if file.exists() and not file.is_file():
+        return Source(_shown(file), problem="cannot be read: not a regular file")
+    return _read(file)
+
+
+def _read(file: Path) -> Source:
+    try:
+        return Source(_shown(file), file.read_bytes())
+    except (OSError, ValueError) as error:  # a ValueError for a path with a NUL byte
+        return Source(_shown(file), problem=f"cannot be read: {getattr(error, 'strerror', None) or error}")
+
+
+def _shown(file: Path) -> str:
+    """Write a path so that every output can hold it, whatever bytes its name has."""
+    return os.fsencode(file).decode(errors="replace")
 
 
 def _files(path: Path) -> Iterator[Path]:
     """List a folder's manifests; hidden folders (.git, .github) hold other things."""
-    if not path.is_dir():
-        yield path
-        return
     unreadable: list[OSError] = []
     for folder, folders, names in os.walk(path, onerror=unreadable.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

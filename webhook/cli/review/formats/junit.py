@@ -24,11 +24,10 @@ def to_junit(review: Review, fail_on: frozenset[FailOn]) -> str:
 
 
 def _add_suite(root: ET.Element, source: str, workloads: Sequence[Judged], fail_on: frozenset[FailOn]) -> None:
-    suite = ET.SubElement(root, "testsuite", name=_xml(source))
+    suite = ET.SubElement(root, "testsuite", name=_xml(source), file=_xml(source))
     for judged in workloads:
         name = _xml(f"{judged.title} (document {judged.place.document})".lstrip())
-        case = ET.SubElement(suite, "testcase", classname=_xml(source), name=name, file=_xml(source))
-        case.set("line", str(judged.place.line))
+        case = ET.SubElement(suite, "testcase", classname=_xml(source), name=name)
         told = list(findings_of(judged, fail_on))
         errors = [finding for finding in told if finding.level is Level.ERROR]
         if errors:
