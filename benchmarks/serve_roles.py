@@ -52,7 +52,7 @@ class FixedReviewer:
         """Give the fixed answer."""
         return Answer(body=FIXED_ANSWER, record=_RECORD)
 
-    validate = mutate
+    validate = workloads = mutate
 
 
 _RECORD = Record(

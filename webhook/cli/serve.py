@@ -35,7 +35,7 @@ Examples:
       --listen 0.0.0.0:8443 --cert-host fairgate.example.org --certs certs.d
 
 \b
-It answers POST /mutate and /validate, GET /healthz, /readyz and /metrics.
+It answers POST /mutate, /validate and /workloads, GET /healthz, /readyz and /metrics.
 SIGTERM: unready at once, serves on for --drain-seconds, finishes what is in flight, exits.
 Exit status: 0 stopped by a signal, 2 it cannot start."""
 )

@@ -133,8 +133,8 @@ class ReclaimRules:
     protected_selectors: tuple[LabelSelector, ...] = ()
 
 
-class OnTooLarge(StrEnum):
-    """What happens to a workload whose pods can never all run."""
+class OnWorkloadLimit(StrEnum):
+    """What happens to a workload whose pods together are more than a limit allows."""
 
     WARN = "warn"
     REJECT = "reject"
@@ -170,7 +170,7 @@ class WorkloadKind:
 class WorkloadRules:
     """How workloads are judged as a whole, and kinds of them besides the built-in ones."""
 
-    on_too_large: OnTooLarge = OnTooLarge.WARN
+    on_limit: OnWorkloadLimit = OnWorkloadLimit.WARN
     kinds: tuple[WorkloadKind, ...] = ()
 
 

@@ -39,10 +39,12 @@ class Code(StrEnum):
     NO_ROOM_NOW = "NoRoomNow"
     NEVER_FITS = "NeverFits"
     UNKNOWN_USER = "UnknownUser"
-    # said of manifests only: what a review cannot judge
+    # of workloads as a whole
+    WORKLOAD_FITS = "WorkloadFits"
+    OPEN_COUNT = "OpenCount"
+    # of manifests: what a review cannot judge
     UNREADABLE = "Unreadable"
     UNKNOWN_KIND = "UnknownKind"
-    OPEN_COUNT = "OpenCount"
 
 
 LIMIT_CODES = frozenset(

@@ -12,18 +12,22 @@ from webhook.core.policy import (
     Defaults,
     LabelSelector,
     PlacementRules,
+    PodPath,
     Policy,
     Pool,
     ReclaimRules,
     Share,
     Team,
     UserKey,
+    WorkloadKind,
+    WorkloadRules,
 )
 from webhook.core.selector import Operator, Requirement, Toleration
 from webhook.core.tier import Tier
 from webhook.policy import schema
 from webhook.policy.builtin import BUILT_IN
 from webhook.policy.validate import Draft
+from webhook.policy.workloads import Workloads
 
 HASH_LENGTH: Final = 12
 
@@ -45,6 +49,7 @@ def build(draft: Draft) -> Policy:
         resources=_resources(draft),
         priority_classes={tier: name for tier, name in named.items() if name is not None},
         exempt_namespaces=_unique(name.value for name in draft.exempt),
+        workloads=_workloads(draft.section("workloads", Workloads())),
     )
     return replace(policy, hash=content_hash(policy))
 
@@ -88,6 +93,23 @@ def _reclaim(spec: schema.Reclaim) -> ReclaimRules:
         protected_namespaces=_unique(item for item in spec.protect if isinstance(item, str)),
         protected_selectors=tuple(sorted(selectors, key=repr)),
     )
+
+
+def _workloads(spec: Workloads) -> WorkloadRules:
+    kinds = (
+        WorkloadKind(
+            group=kind.group,
+            kind=kind.kind,
+            resource=kind.resource,
+            pods=tuple(
+                PodPath(pods.template, tuple(pods.replicas), role=pods.role, each=pods.each or "", default=pods.default)
+                for pods in kind.pods
+            ),
+            is_gang=kind.gang,
+        )
+        for kind in spec.kinds
+    )
+    return WorkloadRules(on_limit=spec.on_limit, kinds=tuple(sorted(kinds, key=lambda kind: (kind.group, kind.kind))))
 
 
 def _resources(draft: Draft) -> dict[ResourceName, int]:

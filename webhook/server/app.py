@@ -54,6 +54,7 @@ class App:
         self._routes = {
             "/mutate": _Route(("POST",), handlers.mutate),
             "/validate": _Route(("POST",), handlers.validate),
+            "/workloads": _Route(("POST",), handlers.workloads),
             "/healthz": _Route(("GET", "HEAD"), handlers.healthz),
             "/readyz": _Route(("GET", "HEAD"), handlers.readyz),
             "/metrics": _Route(("GET", "HEAD"), handlers.metrics),

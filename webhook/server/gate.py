@@ -22,6 +22,7 @@ from webhook.kube.pods import InvalidPod, stand_in_uid, to_pod
 from webhook.kube.pointer import Operation as Change
 from webhook.kube.review import Operation, Refusal, Review, Status, decode, encode_response
 from webhook.server.answer import Answer, Record
+from webhook.server.workloads import answer_workload
 
 
 class Claim(NamedTuple):
@@ -83,6 +84,11 @@ class Gate:
             case Operation.DELETE if not review.dry_run:
                 self._ledger.release(review)
         return self._answer(review, None, _NOT_A_CREATE)
+
+    async def workloads(self, body: bytes, *, deadline: float) -> Answer:
+        """Warn of an object that is being created and whose pods together can never all run."""
+        del deadline  # nothing is charged
+        return answer_workload(body, self.world)
 
     async def _commit(self, review: Review, found: objects.Pod, deadline: float) -> Answer:
         # kube-apiserver fills in name and UID before it validates; reviews written by hand may lack them

@@ -68,6 +68,10 @@ class Handlers:
         """Answer POST /validate."""
         return await self._review(request, target, Phase.VALIDATE, self._reviewer.validate)
 
+    async def workloads(self, request: web.BaseRequest, target: Target) -> web.Response:
+        """Answer POST /workloads."""
+        return await self._review(request, target, Phase.WORKLOADS, self._reviewer.workloads)
+
     async def healthz(self, _request: web.BaseRequest, _target: Target) -> web.Response:
         """Answer GET /healthz: a loop that gets here is alive."""
         return web.Response(text="ok\n")

@@ -51,6 +51,9 @@ def answer_reviews(
 async def _answer(gate: Gate, review: Mapping[str, Any]) -> dict[str, Any]:
     """Ask both webhooks; the answer has the patch and warnings of the first and the verdict of the second."""
     request = mapping(review.get("request"))
+    if mapping(request.get("object")).get("kind", "Pod") != "Pod":
+        whole: dict[str, Any] = json.loads((await gate.workloads(_bytes(review), deadline=_NO_DEADLINE)).body)
+        return whole
     advice: dict[str, Any] = json.loads((await gate.mutate(_bytes(review), deadline=_NO_DEADLINE)).body)
     if not advice["response"]["allowed"]:
         return advice

@@ -11,12 +11,14 @@ from webhook.cli.review.judged import Judged, Outcome, Patch, Place, PodGroup, p
 from webhook.core.decision import Admit, Decision, Deny, NotApplicable, Retry
 from webhook.core.names import UNASSIGNED, Namespace, NodeName, TeamName, Uid
 from webhook.core.pod import Handling, Pod, Requester, Resident
-from webhook.core.reason import Code, Reason
+from webhook.core.policy import OnWorkloadLimit
+from webhook.core.reason import LIMIT_CODES, Code, Reason
 from webhook.core.tier import Tier
 from webhook.core.world import World
 from webhook.kube.stream import Document
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.model import PodSet, Unknown, Workload, mapping, text
+from webhook.kube.workloads.parts import judge
 from webhook.kube.workloads.related import Related
 from webhook.kube.workloads.table import kind_table
 from webhook.server.foretell import Answer, Foreteller, Template, read_template
@@ -63,10 +65,14 @@ class Session:
         if isinstance(expanded, Unknown):
             return _undescribed(item, expanded, _gpu_line(item, {}, self._world.policy.resources))
         notes, warnings = tuple(self._vacate(item, expanded)), list(expanded.warnings)
+        whole = self._judge_whole(item, expanded)
+        warnings += [f"{reason.text} ({reason.code})" for reason in whole]
+        refusal = whole if self._world.policy.workloads.on_limit is OnWorkloadLimit.REJECT else ()
+        refusal = tuple(reason for reason in refusal if reason.code in LIMIT_CODES)
         taken = len(self._foreteller.taken)
         groups: list[PodGroup] = []
         for pod_set in expanded.pod_sets:
-            groups += self._judge_set(item, expanded, pod_set, warnings)
+            groups += self._judge_set(item, expanded, pod_set, refusal, warnings)
         self._seen[_identity(expanded)] = (item.place, self._foreteller.taken[taken:])
         outcomes = {group.outcome for group in groups}
         if expanded.is_gang and Outcome.REFUSED in outcomes and len(outcomes) > 1:
@@ -82,7 +88,17 @@ class Session:
             notes,
         )
 
-    def _judge_set(self, item: Item, workload: Workload, pod_set: PodSet, warnings: list[str]) -> list[PodGroup]:
+    def _judge_whole(self, item: Item, workload: Workload) -> tuple[Reason, ...]:
+        """Tell why all pods together can never run, in the words of the webhook's warning; a pod is no workload."""
+        if workload.kind == "Pod":
+            return ()
+        codes = LIMIT_CODES if self._imagination is not None else LIMIT_CODES | {Code.NEVER_FITS}
+        found = judge(workload, item.requester or self._requester, self._world)
+        return tuple(reason for reason in found if reason.code in codes)
+
+    def _judge_set(
+        self, item: Item, workload: Workload, pod_set: PodSet, refusal: tuple[Reason, ...], warnings: list[str]
+    ) -> list[PodGroup]:
         namespace = Namespace(workload.namespace)
         line = _gpu_line(item, pod_set.template, self._world.policy.resources)
         blank = PodGroup(pod_set.role, pod_set.count, Outcome.UNKNOWN, (), line, team=self._team(namespace))
@@ -93,6 +109,8 @@ class Session:
             return [replace(blank, outcome=Outcome.REFUSED, reasons=template.reasons)]
         count = self._count(pod_set, template.pod)
         blank = replace(blank, count=count, demand=template.pod.demand)
+        if refusal and template.pod.demand.gpus:
+            return [replace(blank, outcome=Outcome.REFUSED, reasons=refusal)]
         if count is None and template.pod.demand.gpus:
             return [replace(blank, reasons=(_open(pod_set),))]
         if count == 0:

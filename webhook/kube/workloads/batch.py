@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from webhook.kube.workloads.model import Json, mapping, text
+from webhook.kube.workloads.model import Json, listed, mapping, text
 from webhook.kube.workloads.paths import Count, Pods, count_at, dig, entries
 from webhook.kube.workloads.row import Found, Scene
 
@@ -55,7 +55,7 @@ def daemon_set(document: Json, _scene: Scene) -> Found:
     """Read a DaemonSet, whose number only a cluster can tell."""
     template = mapping(dig(document, "spec.template"))
     spec = mapping(template.get("spec"))
-    tolerations = [*(spec.get("tolerations") or ()), *_DAEMON_TOLERATIONS]
+    tolerations = [*listed(spec.get("tolerations")), *_DAEMON_TOLERATIONS]
     dressed = {**template, "spec": {**spec, "tolerations": tolerations}} if spec else template
     return Found((Pods("", Count(None, PER_NODE), dressed),))
 

@@ -52,3 +52,8 @@ def mapping(value: object) -> Json:
 def text(value: object) -> str:
     """Take text as it is, anything else for none."""
     return value if isinstance(value, str) else ""
+
+
+def listed(value: object) -> list[Any]:
+    """Take a list as it is, anything else for an empty one."""
+    return value if isinstance(value, list) else []

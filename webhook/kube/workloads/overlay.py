@@ -1,6 +1,6 @@
 """Lays one description of a pod over another, as far as demand and placement depend on it."""
 
-from webhook.kube.workloads.model import Json, mapping, text
+from webhook.kube.workloads.model import Json, listed, mapping, text
 
 _BY_NAME = ("containers", "initContainers")
 _APPENDED = ("tolerations", "volumes")
@@ -13,8 +13,7 @@ def laid_over(base: Json, patch: Json) -> Json:
         if key in _BY_NAME and isinstance(value, list):
             made[key] = _containers(base.get(key), value)
         elif key in _APPENDED and isinstance(value, list):
-            before = base.get(key)
-            made[key] = [*(before if isinstance(before, list) else ()), *value]
+            made[key] = [*listed(base.get(key)), *value]
         elif isinstance(value, dict):
             made[key] = {**mapping(base.get(key)), **value}
         else:
@@ -34,7 +33,7 @@ def container_over(base: Json, patch: Json) -> Json:
 
 
 def _containers(base: object, patch: list[object]) -> list[Json]:
-    made = [mapping(each) for each in (base if isinstance(base, list) else ())]
+    made = [mapping(each) for each in listed(base)]
     for each in patch:
         container = mapping(each)
         name = text(container.get("name"))

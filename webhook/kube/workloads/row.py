@@ -51,6 +51,11 @@ class Row:
     maker: Maker = ITSELF
     labels: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def is_workload(self) -> bool:
+        """Tell whether it makes pods: a pod is judged for itself, and a Model is loaded by pods that others make."""
+        return self.kind.kind not in {"Pod", "Model"}
+
 
 KindTable = Mapping[tuple[str, str], Row]
 """Rows by API group and kind; the versions of a kind keep their pods in the same places."""

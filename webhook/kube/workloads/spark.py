@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from webhook.kube.workloads.model import Json, mapping, text
+from webhook.kube.workloads.model import Json, listed, mapping, text
 from webhook.kube.workloads.overlay import container_over, laid_over
 from webhook.kube.workloads.paths import ONE, Count, Maker, Pods, count_at, dig
 from webhook.kube.workloads.row import Found, Scene
@@ -42,9 +42,9 @@ def _executors(document: Json) -> Count:
 def _template(document: Json, role: Json, name: str) -> Json:
     base = mapping(role.get("template"))
     spec = mapping(base.get("spec"))
-    known = [mapping(each) for each in spec.get("containers") or ()]
+    known = [mapping(each) for each in listed(spec.get("containers"))]
     main = container_over(known[0] if known else {}, {"name": name, "resources": _resources(role)})
-    made: dict[str, Any] = {**spec, "containers": [main, *known[1:], *(role.get("sidecars") or ())]}
+    made: dict[str, Any] = {**spec, "containers": [main, *known[1:], *listed(role.get("sidecars"))]}
     if selector := dig(document, "spec.nodeSelector"):
         made["nodeSelector"] = selector
     if volumes := dig(document, "spec.volumes"):

@@ -3,7 +3,7 @@
 from typing import Final
 
 from webhook.kube.workloads.batch import job_peak, suspended
-from webhook.kube.workloads.model import Json, mapping, text
+from webhook.kube.workloads.model import Json, listed, mapping, text
 from webhook.kube.workloads.overlay import laid_over
 from webhook.kube.workloads.paths import ONE, Count, Pods, count_at, dig, entries
 from webhook.kube.workloads.row import Found, Scene
@@ -75,6 +75,6 @@ def _with_resources(template: Json, resources: Json) -> Json:
     spec = mapping(template.get("spec"))
     containers = [
         {**mapping(each), "resources": resources} if mapping(each).get("name") == _NODE else each
-        for each in spec.get("containers") or ()
+        for each in listed(spec.get("containers"))
     ]
     return {**template, "spec": {**spec, "containers": containers}}

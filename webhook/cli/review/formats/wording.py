@@ -18,11 +18,11 @@ def summary(review: Review) -> str:
     told = ", ".join(f"{number} {outcome}" for outcome, number in numbers.items() if number) or "none"
     gpus = plural_gpus(sum(group.gpus for judged in concerned for group in judged.pods))
     rest = [
-        f"{number} {what}"
+        f"{what} {number}"
         for number, what in (
-            (len(review.workloads) - len(concerned), "that ask for no GPU"),
-            (review.others, "other objects"),
-            (review.skipped, "documents that are no objects"),
+            (len(review.workloads) - len(concerned), "without GPUs"),
+            (review.others, "without pods"),
+            (review.skipped, "no Kubernetes objects"),
         )
         if number
     ]

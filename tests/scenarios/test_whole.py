@@ -1,0 +1,77 @@
+"""What kubectl tells of a workload that can never run as a whole, on a real API server."""
+
+import json
+
+import pytest
+
+from tests.control_plane.objects import job, pod_spec
+from tests.control_plane.workbench import list_pods, make_nodes, wait_for
+from tests.scenarios.gate import gate
+
+pytestmark = pytest.mark.cluster
+SIZE = {"cpu": "1", "memory": "1Gi"}
+
+
+def deployment(name, *, replicas, **spec):
+    template = {"metadata": {"labels": {"app": name}}, "spec": pod_spec(**SIZE, **spec)}
+    selector = {"matchLabels": {"app": name}}
+    spec = {"replicas": replicas, "selector": selector, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+
+
+def cron_job(name, *, pods, gpus):
+    spec = {
+        "schedule": "0 0 1 1 *",
+        "concurrencyPolicy": "Forbid",
+        "jobTemplate": {"spec": job("x", pods=pods, gpus=gpus)["spec"]},
+    }
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name}, "spec": spec}
+
+
+def applied(fairgate, manifest):
+    """What kubectl prints to standard error."""
+    return fairgate.cluster.kubectl.run("apply", "-n", fairgate.team_a, "-f", "-", stdin=json.dumps(manifest))
+
+
+def asked(fairgate):
+    """How many workloads the server was asked about."""
+    lines = fairgate.get("/metrics").splitlines()
+    found = [line for line in lines if line.startswith("fairgate_decisions_total{") and 'phase="workloads"' in line]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in found)
+
+
+def test_kubectl_warns_of_what_can_never_run_as_a_whole(cluster):
+    make_nodes(cluster, 2)
+    with gate(cluster) as fairgate:
+        done = applied(fairgate, deployment("serve", replicas=24, gpus=1))
+        assert done.returncode == 0, done.stderr
+        want = [
+            "Warning: Deployment serve: needs 24 GPUs, team a's limit is 20",
+            "Warning: Deployment serve: the nodes hold 20 of 24 pods (nvidia.com/gpu 1) at once, even when empty",
+        ]
+        assert done.stderr.splitlines() == want
+        done = applied(fairgate, cron_job("nightly", pods=3, gpus=11))
+        assert done.stderr.splitlines() == [
+            "Warning: CronJob nightly: needs 33 GPUs, team a's limit is 20",
+            "Warning: CronJob nightly: none of the 2 nodes could hold one pod (nvidia.com/gpu 11), even when empty",
+        ]
+        wait_for(cluster, lambda: len(list_pods(cluster, fairgate.team_a)) == 20, what="pods up to the limit")
+
+
+def test_only_what_people_make_and_what_may_ask_for_gpus_is_asked_about(cluster):
+    make_nodes(cluster, 2)
+    with gate(cluster) as fairgate:
+        assert applied(fairgate, deployment("web", replicas=50)).stderr == ""
+        assert applied(fairgate, deployment("serve", replicas=2, gpus=1)).stderr == ""
+        wait_for(cluster, lambda: len(list_pods(cluster, fairgate.team_a)) == 52, what="all pods")
+        assert asked(fairgate) == 1
+
+
+def test_policy_may_refuse_the_whole(cluster):
+    make_nodes(cluster, 2)
+    with gate(cluster, policy="workloads: {onLimit: reject}") as fairgate:
+        done = applied(fairgate, job("train", pods=24, gpus=1))
+        assert done.returncode == 1
+        want = "exceeded quota: Job train: needs 24 GPUs, team a's limit is 20 (TeamLimitExceeded)"
+        assert want in done.stderr
+        assert applied(fairgate, job("train", pods=2, gpus=1, **SIZE)).returncode == 0
