@@ -1,12 +1,16 @@
 """What is worth pointing at: one finding per cause, with file and line, for annotations and for people."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from webhook.cli.review.judged import Judged, Outcome, PodGroup, Review
 from webhook.core.amount import format_gpus
 from webhook.core.tier import Tier
+
+_CODE: Final = re.compile(r" \(([A-Z][A-Za-z]+)\)$")
 
 
 class Level(StrEnum):
@@ -59,13 +63,15 @@ def findings_of(judged: Judged, fail_on: frozenset[FailOn]) -> Iterator[Finding]
     line = next((group.line for group in judged.pods if group.asks_gpus), judged.place.line)
     for warning in judged.warnings:
         level = Level.ERROR if FailOn.WARNING in fail_on else Level.WARNING
-        text, _, code = warning.removesuffix(")").rpartition(" (")
-        known = text and code.isalpha()
-        yield Finding(
-            level, judged.place.source, line, code if known else "Note", judged.title, "", text if known else warning
-        )
+        yield Finding(level, judged.place.source, line, _code_of(warning), judged.title, "", warning)
     for note in judged.notes:
         yield Finding(Level.NOTE, judged.place.source, line, "Note", judged.title, "", note)
+
+
+def _code_of(warning: str) -> str:
+    """Read the code at a warning's end; what a kind's own reading warns of has none."""
+    found = _CODE.search(warning)
+    return found[1] if found is not None else "Note"
 
 
 def _finding(judged: Judged, group: PodGroup, head: str) -> Finding:
