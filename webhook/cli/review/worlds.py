@@ -15,7 +15,6 @@ from webhook.cli.review.judged import WorldFacts
 from webhook.core.policy import Policy
 from webhook.core.world import World
 from webhook.kube.worldfile import WorldFileError, read_world
-from webhook.server.live import Live
 from webhook.server.settings import LiveCluster, StartupError, WorldFile
 
 LIST_SECONDS: Final = 30.0
@@ -73,6 +72,8 @@ def _from_file(path: Path, policy: Policy) -> tuple[World, float]:
 
 async def _from_cluster(kubeconfig: Path | None, policy: Policy) -> World:
     """List everything once and let go: the world stays as it was at that moment."""
+    from webhook.server.live import Live  # noqa: PLC0415 - the API client is slow to import, and files need none
+
     world = World(policy)
     try:
         async with AsyncExitStack() as stack:
@@ -83,7 +84,7 @@ async def _from_cluster(kubeconfig: Path | None, policy: Policy) -> World:
                     await live.feed.wait_warm()
             except TimeoutError:
                 raise WorldError(
-                    f"the cluster was not read within {LIST_SECONDS:.0f} s: {live.why_untrusted()}"
+                    f"the cluster was not read within {LIST_SECONDS:g} s: {live.why_untrusted()}"
                 ) from None
             finally:
                 feeding.cancel()

@@ -24,7 +24,8 @@ def to_table(
     """Write the review for a screen of this width."""
     out = StringIO()
     console = Console(file=out, width=width, force_terminal=is_coloured, no_color=not is_coloured, highlight=False)
-    table = _table(review, with_nodes=width >= _ROOM_FOR_NODES)
+    names_nodes = any(group.nodes for judged in review.workloads for group in judged.pods)
+    table = _table(review, with_nodes=names_nodes and width >= _ROOM_FOR_NODES)
     if table.row_count:
         console.print(table, "")
     causes = findings(review, fail_on)
