@@ -123,6 +123,14 @@ MPI_OPERATOR = Recipe(
         module="github.com/kubeflow/mpi-operator",
         checksum="h1:22EccUiO4VDooG4TooesdE8o8euGVj89PIRhiP24SRE=",
         keep=("manifests",),
+        edits=(
+            Edit(
+                path="cmd/mpi-operator/app/server.go",
+                old='Addr:    fmt.Sprintf(":%d", healthCheckPort),',
+                new='Addr:    "127.0.0.1:0",',
+                why="any free port for its probe, so that two test runs on one machine do not share 8080",
+            ),
+        ),
     ),
 )
 LWS = Recipe(
