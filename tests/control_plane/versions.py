@@ -147,14 +147,27 @@ LWS = Recipe(
 TRAINER = Recipe(
     name="trainer",
     version="2.2.0",
-    programs=(Program("trainer", "./cmd/trainer-controller-manager"),),
-    typical_minutes=1.5,
+    programs=(),
+    typical_minutes=0,
     upstream=Upstream(
         module="github.com/kubeflow/trainer/v2",
         checksum="h1:whChZckEtycLo1UKH/M0hiNaCUozbLvf9JrgmMv+TAg=",
-        keep=("manifests",),
+        keep=(),
+    ),
+)
+KUEUE = Recipe(
+    name="kueue",
+    version="0.19.1",
+    programs=(),
+    typical_minutes=0,
+    upstream=Upstream(
+        module="sigs.k8s.io/kueue",
+        checksum="h1:5zAYwG/F8z19noTwCIHsTEckttrThAVJvaskWMT6pYg=",
+        keep=(),
     ),
 )
 
 CONTROL_PLANE = (ETCD, KWOK, KUBERNETES)
-OPERATORS = (TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS, TRAINER)
+OPERATORS = (TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS)
+EXAMPLES = (*OPERATORS, TRAINER, KUEUE)
+"""Modules whose example manifests are read."""
