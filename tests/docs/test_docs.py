@@ -13,6 +13,7 @@ from tests.docs import pages
 from webhook.cli.main import main
 from webhook.cli.serve import serve
 from webhook.core.tier import Tier
+from webhook.kube.workloads.table import BUILT_IN
 from webhook.observe.metrics import Charged, Metrics, Phase, Watched
 from webhook.policy.load import load
 from webhook.server.answer import Record
@@ -154,6 +155,20 @@ def test_the_fields_of_a_decisions_line_are_all_explained():
     fields = ["time", "level", "event", *_line(Phase.MUTATE, record, 0.0)]
     told = [field for row in pages.table(OPERATIONS, first="field") for field in re.findall(r"\w+", row[0])]
     assert sorted(told) == sorted(fields)
+
+
+def test_the_kinds_of_workloads_are_all_in_the_table():
+    want = [
+        [
+            row.kind.kind,
+            row.kind.group or "core",
+            ", ".join(row.versions),
+            "yes" if row.kind.is_gang else "no",
+            row.told.replace("`", ""),
+        ]
+        for row in BUILT_IN
+    ]
+    assert pages.table(pages.ROOT / "docs" / "workloads.md", first="kind") == want
 
 
 def test_pre_commit_runs_what_make_lint_runs():

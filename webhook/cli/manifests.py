@@ -53,7 +53,8 @@ Exit status: 0 printed, 1 the policy has problems, 2 something cannot be read.""
 def manifests(folder: Path, url: str | None, service: ServiceReference | None, ca: Path) -> None:
     """Print the webhook configurations for a policy as YAML.
 
-    They send exactly those pods that the policy is about: print and apply them again when its resource names change.
+    They send exactly those pods that the policy is about, and objects that make pods: print and apply them again when
+    its resource names or kinds of workloads change.
     Give one of --url and --service.
     """
     from webhook.policy.load import load  # noqa: PLC0415 - pydantic is slow to import, and --help needs none of it

@@ -61,7 +61,7 @@ def _judged(review: WorkloadReview, world: World) -> _Judged:
     kinds = kind_table(world.policy.workloads.kinds)
     workload = expand(review.document, kinds=kinds, namespace=review.namespace)
     if not isinstance(workload, Workload):
-        return _Judged("skip", Reason(Code.OPEN_COUNT, "nobody described this kind"))
+        return _Judged("skip", Reason(Code.OPEN_COUNT, "it makes no pods" if workload is None else workload.reason))
     name = f"{workload.kind}/{workload.name}"
     team = world.tenancy(review.namespace).team_name
     found = tuple(
