@@ -117,13 +117,19 @@ class Session:
             return [replace(blank, outcome=Outcome.ADMITTED)]
         if self._imagination is not None:
             self._imagination.make_room(template.pod)
-        owned = template.pod.owner is not None
-        requester = item.requester or (_CONTROLLER if owned else self._requester)
         groups = _Groups(blank, shows_nodes=self._imagination is None)
-        for answer in self._foreteller.foretell(template, 1 if count is None else count, requester=requester):
+        for answer in self._foreteller.foretell(
+            template, 1 if count is None else count, requester=self._asks(item, workload, template.pod)
+        ):
             groups.add(answer, template)
         warnings += groups.warnings()
         return [group if count is not None else replace(group, count=None) for group in groups.found.values()]
+
+    def _asks(self, item: Item, workload: Workload, pod: Pod) -> Requester:
+        """Tell who will ask for a pod: whom its review names, the controller of a workload, or the user."""
+        if workload.kind == "Pod" and item.requester is not None:
+            return item.requester
+        return self._requester if pod.owner is None else _CONTROLLER
 
     def _count(self, pod_set: PodSet, pod: Pod) -> int | None:
         """Tell how many pods there are at peak; of a DaemonSet one on every node that it may use."""

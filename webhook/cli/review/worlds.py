@@ -4,18 +4,22 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from webhook.cli.review.collect import Collected
 from webhook.cli.review.imagined import without_nodes
 from webhook.cli.review.judged import WorldFacts
+from webhook.cluster.kind import Kind
+from webhook.cluster.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
 from webhook.core.policy import Policy
 from webhook.core.world import World
+from webhook.kube import objects
+from webhook.kube.nodes import to_namespace, to_node, to_priority
+from webhook.kube.pods import to_resident
 from webhook.kube.worldfile import WorldFileError, read_world
-from webhook.server.settings import LiveCluster, StartupError, WorldFile
+from webhook.server.settings import LiveCluster, WorldFile
 
 LIST_SECONDS: Final = 30.0
 """How long a cluster may take until everything was listed once: 50,000 pods take some ten seconds."""
@@ -72,27 +76,36 @@ def _from_file(path: Path, policy: Policy) -> tuple[World, float]:
 
 async def _from_cluster(kubeconfig: Path | None, policy: Policy) -> World:
     """List everything once and let go: the world stays as it was at that moment."""
-    from webhook.server.live import Live  # noqa: PLC0415 - the API client is slow to import, and files need none
+    from webhook.cluster.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
+    from webhook.cluster.errors import ClusterError  # noqa: PLC0415
+    from webhook.cluster.feed import Feed  # noqa: PLC0415
 
     world = World(policy)
     try:
-        async with AsyncExitStack() as stack:
-            live = await Live.connect(kubeconfig, world, stack)
-            feeding = asyncio.create_task(live.feed.run())
+        async with await connect(kubeconfig) as connection:
+            feed = Feed(connection, _kinds(world))
+            feeding = asyncio.create_task(feed.run())
             try:
                 async with asyncio.timeout(LIST_SECONDS):
-                    await live.feed.wait_warm()
+                    await feed.wait_warm()
             except TimeoutError:
-                raise WorldError(
-                    f"the cluster was not read within {LIST_SECONDS:g} s: {live.why_untrusted()}"
-                ) from None
+                raise WorldError(f"the cluster was not read within {LIST_SECONDS:g} s: {feed.readiness()}") from None
             finally:
                 feeding.cancel()
                 await asyncio.gather(feeding, return_exceptions=True)
-    except StartupError as error:
+    except ClusterError as error:
         raise WorldError(str(error)) from error
     world.arrange()
     return world
+
+
+def _kinds(world: World) -> tuple[Kind[Any], ...]:
+    return (
+        node_kind(world, objects.Node, to_node),
+        namespace_kind(world, objects.Namespace, to_namespace),
+        priority_class_kind(world, objects.PriorityClass, to_priority),
+        pod_kind(world, objects.Pod, lambda pod: to_resident(pod, world.policy.resources)),
+    )
 
 
 def _bring(collected: Collected, world: World) -> None:

@@ -89,4 +89,5 @@ def _cause(finding: Finding) -> Text:
 
 def _print_diff(console: Console, text: str) -> None:
     if text:
-        console.print(Syntax(text, "diff", background_color="default") if console.is_terminal else Text(text))
+        told = Syntax(text, "diff", theme="ansi_dark", word_wrap=True) if console.is_terminal else Text(text)
+        console.print(told, "")
