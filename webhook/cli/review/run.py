@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,10 +53,12 @@ class Order:
 
 def run(order: Order) -> int:
     """Review, write every output, and give the exit status."""
+    shown = Console(stderr=True)
     try:
-        policy = load(order.policy)
-        collected = collect(read_sources(order.sources, sys.stdin.buffer), namespace=order.namespace)
-        world, facts = open_world(order.world, policy, collected)
+        with shown.status("Reading") if shown.is_terminal else nullcontext():
+            policy = load(order.policy)
+            collected = collect(read_sources(order.sources, sys.stdin.buffer), namespace=order.namespace)
+            world, facts = open_world(order.world, policy, collected)
     except (PolicyError, PolicyUnreadable, WorldError) as error:
         problems = error.problems if isinstance(error, PolicyError) else (error,)
         for problem in problems:
@@ -63,7 +66,7 @@ def run(order: Order) -> int:
         return NOT_JUDGED
     if order.outputs[0].format is Format.REVIEW:
         return _answer(order, collected, world)
-    review = _judge(order, collected, world, facts)
+    review = _judge(order, collected, world, facts, shown)
     status = _status(review, order.fail_on)
     try:
         for output in order.outputs:
@@ -74,7 +77,7 @@ def run(order: Order) -> int:
     return status
 
 
-def _judge(order: Order, collected: Collected, world: World, facts: WorldFacts) -> Review:
+def _judge(order: Order, collected: Collected, world: World, facts: WorldFacts, shown: Console) -> Review:
     session = Session(
         world,
         related=collected.related,
@@ -84,7 +87,6 @@ def _judge(order: Order, collected: Collected, world: World, facts: WorldFacts) 
     )
     judged: list[Judged] = []
     others = 0
-    shown = Console(stderr=True)
     for entry in track(collected.entries, "Judging", console=shown, transient=True, disable=not shown.is_terminal):
         found = session.judge(entry) if isinstance(entry, Item) else entry
         if found is None:
