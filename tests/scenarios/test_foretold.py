@@ -3,7 +3,8 @@
 import pytest
 
 from tests.scenarios.foretold import assert_foretold
-from tests.scenarios.manifests import job_set, leader_worker_set, pytorch_job, ray_cluster
+from tests.scenarios.manifests import job_set, leader_worker_set, pytorch_job, ray_cluster, train_job
+from webhook.kube.workloads.related import Related
 
 pytestmark = pytest.mark.cluster
 
@@ -21,6 +22,13 @@ def test_of_a_pytorchjob(cluster):
 @pytest.mark.usefixtures("jobset")
 def test_of_a_jobset(cluster):
     assert_foretold(cluster, job_set("small"), job_set("large", replicas=3, pods=5, gpus=2))
+
+
+@pytest.mark.usefixtures("trainer")
+def test_of_a_trainjob(cluster):
+    related = Related.of([cluster.kubectl.json("get", "clustertrainingruntime", "torch-distributed")])
+    small, large = train_job("small", nodes=3, gpus=2), train_job("large", nodes=15, gpus=2)
+    assert_foretold(cluster, small, large, related=related)
 
 
 @pytest.mark.usefixtures("lws")
