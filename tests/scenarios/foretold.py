@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 
 from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.examples import examples
+from tests.control_plane.versions import Recipe
 from tests.control_plane.workbench import list_pods, make_nodes, wait_for
 from tests.scenarios.gate import TIER, Gate, gate
 from webhook.core.demand import Demand
@@ -34,6 +36,23 @@ def assert_foretold(
         assert_pods_as_foretold(fairgate, small, related=related)
     with gate(cluster, limit_a=LIMIT) as fairgate:
         assert_refused_as_foretold(fairgate, large, related=related)
+
+
+def assert_examples_as_foretold(cluster: ControlPlane, recipe: Recipe, *paths: str) -> None:
+    """What operators make of manifests that no one here wrote, one after another, is what was foretold."""
+    make_nodes(cluster, 4)
+    with gate(cluster, limit_a=LIMIT) as fairgate:
+        for path in paths:
+            for manifest in examples(recipe, path):
+                if isinstance(expand(manifest, kinds=kind_table()), Workload):
+                    assert_pods_as_foretold(fairgate, manifest)
+                    _remove(fairgate, manifest)
+
+
+def _remove(fairgate: Gate, manifest: dict[str, Any]) -> None:
+    named = f"{manifest['kind']}.{manifest['apiVersion'].partition('/')[0]}/{manifest['metadata']['name']}"
+    fairgate.cluster.kubectl("delete", "-n", fairgate.team_a, named)
+    wait_for(fairgate.cluster, lambda: not list_pods(fairgate.cluster, fairgate.team_a), what=f"{named} gone")
 
 
 def foretell(manifest: dict[str, Any], *, related: Related = NO_RELATED) -> Workload:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.scenarios.foretold import assert_foretold
+from tests.control_plane.versions import KUBERAY, LWS, TRAINING_OPERATOR
+from tests.scenarios.foretold import assert_examples_as_foretold, assert_foretold
 from tests.scenarios.manifests import job_set, leader_worker_set, pytorch_job, ray_cluster, train_job
 from webhook.kube.workloads.related import Related
 
@@ -35,3 +36,34 @@ def test_of_a_trainjob(cluster):
 def test_of_a_leaderworkerset(cluster):
     small = leader_worker_set("small", replicas=2, size=3, gpus=1)
     assert_foretold(cluster, small, leader_worker_set("large", replicas=5, size=3, gpus=2))
+
+
+@pytest.mark.usefixtures("kuberay")
+def test_of_kuberays_examples(cluster):
+    assert_examples_as_foretold(
+        cluster,
+        KUBERAY,
+        "config/samples/ray-cluster.complete.yaml",
+        "config/samples/ray-cluster.tpu-v4-multihost.yaml",
+        "config/samples/ray-service.llm-serve.yaml",
+    )
+
+
+@pytest.mark.usefixtures("training_operator")
+def test_of_the_training_operators_examples(cluster):
+    assert_examples_as_foretold(
+        cluster,
+        TRAINING_OPERATOR,
+        "examples/pytorch/mnist/v1/pytorch_job_mnist_nccl.yaml",
+        "examples/tensorflow/distribution_strategy/keras-API/multi_worker_tfjob.yaml",
+        "examples/paddlepaddle/simple-gpu.yaml",
+        "examples/xgboost/xgboostjob.yaml",
+        "examples/mpi/tensorflow-mnist.yaml",
+    )
+
+
+@pytest.mark.usefixtures("lws")
+def test_of_leaderworkersets_examples(cluster):
+    assert_examples_as_foretold(
+        cluster, LWS, "docs/examples/sglang/lws.yaml", "config/samples/leaderworkerset_multi_template.yaml"
+    )
