@@ -6,20 +6,17 @@ or the reason why nobody can count them. `with` names files that the others need
 with the manifests' own lines when they were written down; nothing of the manifests is kept here.
 """
 
-import re
-import textwrap
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.control_plane.build import module_folder
+from tests.control_plane.examples import examples
 from tests.control_plane.versions import EXAMPLES
 from webhook.core.pod import Requester
 from webhook.core.policy import Policy, Team
 from webhook.core.world import World
-from webhook.kube.documents import read_documents
-from webhook.kube.workloads.expand import expand, flattened
+from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.model import Workload
 from webhook.kube.workloads.parts import judge, to_part
 from webhook.kube.workloads.related import Related
@@ -29,19 +26,7 @@ pytestmark = pytest.mark.cluster
 
 FACTS = {path.stem: yaml.safe_load(path.read_text()) for path in (Path(__file__).parent / "workloads").glob("*.yaml")}
 POLICY = Policy(teams=(Team("platform", namespaces=("kubeflow",)), Team("research", namespaces=("default",))))
-_BLOCK = re.compile(r"^( *)```ya?ml\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture(scope="module")
-def modules():
-    return {recipe.name: module_folder(recipe) for recipe in EXAMPLES}
-
-
-def objects_of(file):
-    if file.suffix != ".md":
-        return list(flattened(read_documents(file.read_bytes())))
-    blocks = [textwrap.dedent(block) for _, block in _BLOCK.findall(file.read_text()) if "\nkind: " in block]
-    return [found for block in blocks for found in flattened(read_documents(block.encode()))]
+MODULES = {recipe.name: recipe for recipe in EXAMPLES}
 
 
 def told(pod_set, world):
@@ -56,10 +41,10 @@ def told(pod_set, world):
 @pytest.mark.parametrize(
     ("module", "path"), [(module, path) for module in sorted(FACTS) for path in sorted(FACTS[module]["manifests"])]
 )
-def test_the_pods_of(modules, module, path):
+def test_the_pods_of(module, path):
     world = World(POLICY)
-    objects = objects_of(modules[module] / path)
-    needed = [found for more in FACTS[module].get("with", []) for found in objects_of(modules[module] / more)]
+    objects = examples(MODULES[module], path)
+    needed = [found for more in FACTS[module].get("with", []) for found in examples(MODULES[module], more)]
     related = Related.of([*objects, *needed])
     got = {}
     for found in (expand(each, kinds=kind_table(), related=related) for each in objects):
@@ -73,4 +58,4 @@ def test_the_pods_of(modules, module, path):
 
 
 def test_every_module_is_looked_at():
-    assert FACTS.keys() == {recipe.name for recipe in EXAMPLES}
+    assert FACTS.keys() == MODULES.keys()

@@ -45,7 +45,8 @@ def test_two_configurations_are_printed_for_a_url(folder, ca):
         "url": "https://127.0.0.1:8443/mutate",
         "caBundle": base64.b64encode(CA).decode(),
     }
-    assert [hook["name"] for hook in validating["webhooks"]] == ["validate.fairgate.dev", "guard.fairgate.dev"]
+    names = ["validate.fairgate.dev", "guard.fairgate.dev", "workloads.fairgate.dev"]
+    assert [hook["name"] for hook in validating["webhooks"]] == names
     assert "nvidia.com/gpu" in mutating["webhooks"][0]["matchConditions"][0]["expression"]
     [excluded] = mutating["webhooks"][0]["namespaceSelector"]["matchExpressions"]
     assert excluded["values"] == ["fairgate-system", "kube-system", "monitoring"]

@@ -14,7 +14,7 @@ from tests.control_plane import build, operators
 from tests.control_plane.cleanup import Snapshot
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.processes import ComponentError
-from tests.control_plane.versions import CONTROL_PLANE, JOBSET, KUBERAY, LWS, MPI_OPERATOR, TRAINING_OPERATOR
+from tests.control_plane.versions import CONTROL_PLANE, JOBSET, KUBERAY, LWS, MPI_OPERATOR, TRAINER, TRAINING_OPERATOR
 from tests.control_plane.workbench import make_namespace
 
 # The fixtures that need more than the control plane itself.
@@ -25,6 +25,7 @@ RECIPES_BY_FIXTURE = {
     "kuberay": (KUBERAY,),
     "lws": (LWS,),
     "mpi_operator": (MPI_OPERATOR,),
+    "trainer": (TRAINER,),
 }
 BUILD_FAILURE = pytest.StashKey[str]()
 
@@ -113,6 +114,13 @@ def kuberay(control_plane: ControlPlane) -> Iterator[None]:
 def lws(control_plane: ControlPlane) -> Iterator[None]:
     """The LeaderWorkerSet controller and its webhooks run against the control plane."""
     with operators.lws(control_plane):
+        yield
+
+
+@pytest.fixture(scope="module")
+def trainer(control_plane: ControlPlane, jobset: None) -> Iterator[None]:  # noqa: ARG001  it makes JobSets
+    """The Kubeflow trainer runs against the control plane: TrainJobs of the runtime torch-distributed make JobSets."""
+    with operators.trainer(control_plane):
         yield
 
 

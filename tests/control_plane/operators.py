@@ -12,6 +12,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.control_plane.assets import recipe_folder
 from tests.control_plane.cluster import ControlPlane
@@ -25,7 +26,7 @@ from tests.control_plane.running import (
     running,
     wait_for_operator,
 )
-from tests.control_plane.versions import JOBSET, KUBERAY, LWS, MPI_OPERATOR, TRAINING_OPERATOR, Recipe
+from tests.control_plane.versions import JOBSET, KUBERAY, LWS, MPI_OPERATOR, TRAINER, TRAINING_OPERATOR, Recipe
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 SECRET = "/api/v1/namespaces/kubeflow/secrets/training-operator-webhook-cert"
@@ -41,6 +42,13 @@ PROBE = {
             {"name": "probe", "template": {"spec": {"template": {"spec": pod_spec(restartPolicy="Never")}}}},
         ]
     },
+}
+LWS_DRY_RUN = "/apis/leaderworkerset.x-k8s.io/v1/namespaces/default/leaderworkersets?dryRun=All"
+LWS_PROBE = {
+    "apiVersion": "leaderworkerset.x-k8s.io/v1",
+    "kind": "LeaderWorkerSet",
+    "metadata": {"name": "probe"},
+    "spec": {"leaderWorkerTemplate": {"workerTemplate": {"spec": pod_spec()}}},
 }
 
 
@@ -79,7 +87,8 @@ def jobset(control_plane: ControlPlane) -> Iterator[None]:
     """Install and run JobSet with its webhooks, which the API server calls on a loopback port."""
     config = recipe_folder(JOBSET) / "config" / "components"
     control_plane.kubectl("apply", "--server-side", "-f", config / "crd" / "bases")
-    with _with_webhooks(control_plane, JOBSET, config / "webhook", api="config.jobset.x-k8s.io/v1alpha1"):
+    api = "config.jobset.x-k8s.io/v1alpha1"
+    with _with_webhooks(control_plane, JOBSET, config / "webhook", api=api, certificates_by="internalCertManagement"):
         # It serves 404 until its controllers are set up, which /readyz does not wait for.
         wait_for_operator(
             control_plane, JOBSET, lambda: control_plane.api.create(DRY_RUN, PROBE), "its webhooks answer"
@@ -92,27 +101,56 @@ def lws(control_plane: ControlPlane) -> Iterator[None]:
     """Install and run LeaderWorkerSet with its webhooks, which label its pods."""
     config = recipe_folder(LWS) / "config"
     control_plane.kubectl("apply", "--server-side", "-f", config / "crd" / "bases")
-    with _with_webhooks(control_plane, LWS, config / "webhook", api="config.lws.x-k8s.io/v1alpha1"):
+    api = "config.lws.x-k8s.io/v1alpha1"
+    with _with_webhooks(control_plane, LWS, config / "webhook", api=api, certificates_by="internalCertManagement"):
+        # Like JobSet's, they come up after /readyz.
+        wait_for_operator(
+            control_plane, LWS, lambda: control_plane.api.create(LWS_DRY_RUN, LWS_PROBE), "its webhooks answer"
+        )
         yield
 
 
 @contextlib.contextmanager
-def _with_webhooks(control_plane: ControlPlane, recipe: Recipe, kustomization: Path, *, api: str) -> Iterator[None]:
-    """Run an operator of the JobSet family, configured by a file, and the API server calls its webhooks."""
+def trainer(control_plane: ControlPlane) -> Iterator[None]:
+    """Install and run the Kubeflow trainer with its webhooks and its runtime for PyTorch; it needs JobSet to run."""
+    manifests = recipe_folder(TRAINER) / "manifests" / "base"
+    control_plane.kubectl("apply", "--server-side", "-k", manifests / "crds")
+    api = "config.trainer.kubeflow.org/v1alpha1"
+    with _with_webhooks(control_plane, TRAINER, manifests / "webhook", api=api, certificates_by="certManagement"):
+        runtime = manifests / "runtimes" / "torch_distributed.yaml"
+        wait_for_operator(
+            control_plane, TRAINER, lambda: control_plane.kubectl("apply", "-f", runtime), "its webhooks answer"
+        )
+        try:
+            yield
+        finally:
+            control_plane.kubectl("delete", "-f", runtime, "--wait=false")
+
+
+@contextlib.contextmanager
+def _with_webhooks(
+    control_plane: ControlPlane, recipe: Recipe, kustomization: Path, *, api: str, certificates_by: str
+) -> Iterator[None]:
+    """Run an operator of the JobSet family, configured by a file, and the API server calls its webhooks.
+
+    `certificates_by` is the section of that file in which an operator is told that others look after certificates.
+    """
     certificates = certificate_folder(control_plane, recipe)
     pair = control_plane.authority.issue()
     (certificates / "tls.crt").write_bytes(pair.certificate)
     (certificates / "tls.key").write_bytes(pair.key)
     webhook, health = free_ports(2)
-    settings = {
+    settings: dict[str, Any] = {
         "apiVersion": api,
         "kind": "Configuration",
         "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
         "metrics": {"bindAddress": "0"},
-        "webhook": {"port": webhook, "certDir": str(certificates)},
+        "webhook": {"port": webhook},
         "leaderElection": {"leaderElect": False},
-        "internalCertManagement": {"enable": False},
+        certificates_by: {"enable": False},
     }
+    if recipe is LWS:
+        settings["webhook"]["certDir"] = str(certificates)  # its default is one folder for all of a machine
     settings_file = operator_folder(control_plane, recipe) / "config.yaml"
     settings_file.write_text(json.dumps(settings))
     arguments = (f"-kubeconfig={control_plane.kubeconfig}", f"-config={settings_file}")

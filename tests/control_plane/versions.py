@@ -147,12 +147,12 @@ LWS = Recipe(
 TRAINER = Recipe(
     name="trainer",
     version="2.2.0",
-    programs=(),
-    typical_minutes=0,
+    programs=(Program("trainer", "./cmd/trainer-controller-manager"),),
+    typical_minutes=1.5,
     upstream=Upstream(
         module="github.com/kubeflow/trainer/v2",
         checksum="h1:whChZckEtycLo1UKH/M0hiNaCUozbLvf9JrgmMv+TAg=",
-        keep=(),
+        keep=("manifests",),
     ),
 )
 KUEUE = Recipe(
@@ -168,6 +168,6 @@ KUEUE = Recipe(
 )
 
 CONTROL_PLANE = (ETCD, KWOK, KUBERNETES)
-OPERATORS = (TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS)
-EXAMPLES = (*OPERATORS, TRAINER, KUEUE)
+OPERATORS = (TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS, TRAINER)
+EXAMPLES = (*OPERATORS, KUEUE)
 """Modules whose example manifests are read."""

@@ -60,6 +60,20 @@ def mpi_job(name: str, *, workers: int, gpus: int) -> dict[str, Any]:
     return {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": name}, "spec": spec}
 
 
+def train_job(name: str, *, nodes: int, gpus: int) -> dict[str, Any]:
+    resources = template(gpus=gpus)["spec"]["containers"][0]["resources"]
+    spec = {
+        "runtimeRef": {"name": "torch-distributed"},
+        "trainer": {"numNodes": nodes, "resourcesPerNode": resources},
+    }
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
 def leader_worker_set(name: str, *, replicas: int, size: int, gpus: int) -> dict[str, Any]:
     spec = {"replicas": replicas, "leaderWorkerTemplate": {"size": size, "workerTemplate": template(gpus=gpus)}}
     return {

@@ -94,7 +94,7 @@ BUILT_IN: Final[tuple[Row, ...]] = (
         ("v1", "v2beta1"),
         "`spec.mpiReplicaSpecs`: `Launcher.replicas` (1) and `Worker.replicas` (0)",
         kubeflow.mpi_job,
-        labels={"training.kubeflow.org/job-name": "{name}", "training.kubeflow.org/job-role": "{type}"},
+        labels={"training.kubeflow.org/job-name": "{name}"},  # those of the role differ between v1 and v2beta1
     ),
     Row(
         _gang("trainer.kubeflow.org", "TrainJob", "trainjobs"),
