@@ -128,6 +128,21 @@ def test_a_review_is_answered_as_the_webhooks_would(review):
     assert result.exit_code == 1
 
 
+def test_a_review_of_a_workload_is_answered_with_its_warning_and_judged_by_its_pods(review):
+    job = yaml.safe_load(TRAIN)
+    asked = {"uid": "u", "operation": "CREATE", "namespace": "vision", "userInfo": {"username": "alice"}, "object": job}
+    stdin = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked})
+    [answer] = map(json.loads, review("-", "-o", "review", stdin=stdin).stdout.splitlines())
+    assert answer["response"]["allowed"]
+    assert "needs 24 GPUs, team vision's limit is 20" in answer["response"]["warnings"][0]
+    told = json.loads(review("-", "-o", "json", stdin=stdin).stdout)
+    assert [(pods["count"], pods["outcome"]) for pods in told["workloads"][0]["pods"]] == [
+        (2, "admitted"),
+        (3, "admitted"),
+        (1, "refused"),
+    ]
+
+
 def test_what_is_no_review_has_no_answer(review):
     broken = "apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\nrequest: {}\n"
     result = review("-", "-o", "review", stdin=f"{POD}---\n{broken}")
