@@ -102,11 +102,6 @@ class Judged:
         where = f"{self.namespace}/" if self.namespace else ""
         return f"{self.kind} {where}{self.name}".rstrip()
 
-    @property
-    def troubles(self) -> tuple[PodGroup, ...]:
-        """The groups that would not simply be admitted."""
-        return tuple(group for group in self.pods if group.outcome is not Outcome.ADMITTED)
-
     def share(self, group: PodGroup) -> str:
         """Say how many of the role's pods a group is: 3 of 5 pods."""
         if group.count is None:
