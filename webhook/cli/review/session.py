@@ -1,16 +1,15 @@
 """One review: documents one after another against one world, each seeing what those before it took."""
 
-import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, assert_never
 
 from webhook.cli.review.imagined import Imagination
 from webhook.cli.review.judged import Judged, Outcome, Patch, Place, PodGroup, plural
+from webhook.cli.review.running import Running
 from webhook.core.decision import Admit, Decision, Deny, NotApplicable, Retry
 from webhook.core.names import UNASSIGNED, Namespace, NodeName, TeamName, Uid
-from webhook.core.pod import Handling, Pod, Requester, Resident
+from webhook.core.pod import Handling, Pod, Requester
 from webhook.core.policy import OnWorkloadLimit
 from webhook.core.reason import LIMIT_CODES, Code, Reason
 from webhook.core.tier import Tier
@@ -28,7 +27,6 @@ _CONTROLLER: Final = Requester("system:serviceaccount:kube-system:controller")
 
 _ABOUT_NODES: Final = frozenset({Code.NO_ROOM_NOW, Code.NEVER_FITS})
 _IN_PART: Final = "it starts whole or not at all: while some of its pods are refused, the others hold GPUs and wait"
-_GENERATED: Final = re.compile(r"-[a-z0-9]{1,10}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class Session:
         self._imagination = None if room_is_known else Imagination(world)
         self._foreteller = Foreteller(world, now_text=now_text)
         self._kinds = kind_table(world.policy.workloads.kinds)
-        self._running = _by_holder(world.pods())
+        self._running = Running(world.pods())
         self._seen: dict[tuple[str, str, str, str], tuple[Place, list[Uid]]] = {}
 
     def judge(self, item: Item) -> Judged | None:
@@ -149,7 +147,7 @@ class Session:
         place, before = self._seen.get(_identity(workload), (None, []))
         if place is not None:
             notes.append(f"replaces the same object in {place.source}:{place.line}")
-        running = self._running.pop((workload.namespace, workload.kind, workload.name), [])
+        running = self._running.take(workload)
         if running:
             notes.append(f"replaces {plural(len(running), 'pod')} that it has already")
         for uid in (*before, *running):
@@ -259,19 +257,6 @@ def _line_below(document: Document, value: object, counted: Mapping[Any, int]) -
         elif isinstance(value, list):
             waiting += reversed(value)
     return None
-
-
-def _by_holder(pods: Iterable[Resident]) -> dict[tuple[str, str, str], list[Uid]]:
-    """List pods by namespace, kind and name of who holds them; a ReplicaSet counts for its Deployment, too."""
-    found: dict[tuple[str, str, str], list[Uid]] = defaultdict(list)
-    for pod in pods:
-        if pod.owner is None:
-            found[pod.namespace, "Pod", pod.name].append(pod.uid)
-            continue
-        found[pod.namespace, pod.owner.kind, pod.owner.name].append(pod.uid)
-        if pod.owner.kind == "ReplicaSet":
-            found[pod.namespace, "Deployment", _GENERATED.sub("", pod.owner.name)].append(pod.uid)
-    return found
 
 
 def _identity(workload: Workload) -> tuple[str, str, str, str]:
