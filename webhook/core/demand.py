@@ -7,6 +7,7 @@ max(sum of app containers + sum of restartable init containers,
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from webhook.core.names import ResourceName
 
@@ -22,17 +23,36 @@ class Container:
     is_restartable: bool = False
 
 
+class PerDevice(NamedTuple):
+    """Room on single devices: `number` different ones, each with `amount` (at least 1) of `resource` free.
+
+    With `parts` the amount is in so many parts of a device, whatever its size: 1 of 1 is a wholly free device, 25 of
+    100 a quarter, rounded up to pieces.
+    """
+
+    resource: ResourceName
+    amount: int
+    number: int = 1
+    parts: int = 0
+
+    def on(self, capacity: int) -> int:
+        """Tell how many pieces it takes of a device of this capacity."""
+        return -(-capacity * self.amount // self.parts) if self.parts else self.amount
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
     """What a pod takes.
 
     `gpus` is its charge in GPU units (see amount.py); `devices` are the GPU resources behind it, by name in pieces,
-    sorted; `requests` is everything it asks of its node, sorted, those devices included. Hashable on purpose.
+    sorted; `requests` is everything it asks of its node, sorted, those devices included; `per_device` is what of it
+    must fit on single devices, None where pieces are only counted. Hashable on purpose.
     """
 
     gpus: int
     devices: tuple[tuple[ResourceName, int], ...]
     requests: tuple[tuple[ResourceName, int], ...]
+    per_device: PerDevice | None = None
 
 
 def pod_requests(
@@ -69,14 +89,20 @@ def pod_requests(
     return running
 
 
-def demand_of(requests: Amounts, weights: Amounts) -> Demand:
+def demand_of(requests: Amounts, weights: Amounts, *, per_device: PerDevice | None = None) -> Demand:
     """Weigh requests: `weights` maps each GPU resource name to the GPU units that one piece of it counts."""
     devices = tuple(sorted((name, amount) for name, amount in requests.items() if amount and name in weights))
     return Demand(
         gpus=sum(amount * weights[name] for name, amount in devices),
         devices=devices,
         requests=tuple(sorted((name, amount) for name, amount in requests.items() if amount)),
+        per_device=per_device,
     )
+
+
+def reweighed(demand: Demand, weights: Amounts) -> Demand:
+    """Weigh the same requests anew."""
+    return demand_of(dict(demand.requests), weights, per_device=demand.per_device)
 
 
 def _add(total: dict[ResourceName, int], more: Amounts) -> None:

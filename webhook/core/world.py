@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from webhook.core.decision import Charge
-from webhook.core.demand import demand_of
+from webhook.core.demand import reweighed
 from webhook.core.fleet import Fleet
 from webhook.core.ledger import EMPTY_BOOK, Book, Entry
 from webhook.core.names import UNASSIGNED, GpuModel, Namespace, NodeName, PoolName, TeamName, Uid
@@ -132,7 +132,7 @@ class World:
         self._books = {}
         self._track()
         for held in self._held.values():
-            held.pod = replace(held.pod, demand=demand_of(dict(held.pod.demand.requests), policy.resources))
+            held.pod = replace(held.pod, demand=reweighed(held.pod.demand, policy.resources))
             self._charge(held)
 
     def set_node(self, node: Node) -> None:
@@ -149,15 +149,19 @@ class World:
     def set_pod(self, pod: Resident) -> None:
         """Take in what the cluster says of a pod: this confirms an assumed one."""
         before = self._held.get(pod.uid)
-        node = pod.node
-        if before is not None:
+        node, devices = pod.node, pod.devices
+        if before is None:
+            self.fleet.gpus.mix.note(pod.demand)
+        else:
             if pod.user is None and before.pod.user is not None:
                 pod = replace(pod, user=before.pod.user)
             node = node or before.node  # still waiting for the scheduler: keep the room it was promised
             if before.pod == pod and before.node == node and before.forget_at is None:
                 return
+            if node is not None and node == before.node and not pod.devices:
+                devices = self.fleet.devices_of(node, pod.uid)
         self._drop(pod.uid)
-        self._hold(_Held(pod, self.tenancy(pod.namespace).team_name, node))
+        self._hold(_Held(pod, self.tenancy(pod.namespace).team_name, node), devices=devices)
 
     def remove_pod(self, uid: Uid) -> None:
         """Take a pod off: it was seen deleted or terminal."""
@@ -195,6 +199,7 @@ class World:
         """
         if pod.uid in self._held:
             return
+        self.fleet.gpus.mix.note(pod.demand)
         held = _Held(replace(pod, node=node) if forget_at is None else pod, charge.team, node, forget_at)
         self._hold(held, charge)
 
@@ -210,8 +215,9 @@ class World:
     def _track(self) -> None:
         for resource in self.policy.resources:
             self.fleet.track(resource)
+        self.fleet.gpus.mix.set_prior(self.policy.placement.demand_mix)
 
-    def _hold(self, held: _Held, charge: Charge | None = None) -> None:
+    def _hold(self, held: _Held, charge: Charge | None = None, *, devices: tuple[int, ...] = ()) -> None:
         uid = held.pod.uid
         self._held[uid] = held
         self._by_namespace.setdefault(held.pod.namespace, {})[uid] = None
@@ -219,7 +225,7 @@ class World:
             self._assumed[uid] = held
         if held.node is not None:
             self._by_node.setdefault(held.node, {})[uid] = None
-            self.fleet.take(held.node, held.pod.demand)
+            self.fleet.take(held.node, held.pod.demand, holder=uid, devices=devices)
         self._charge(held, charge)
 
     def _drop(self, uid: Uid) -> None:
@@ -230,7 +236,7 @@ class World:
         _unlist(self._by_namespace, held.pod.namespace, uid)
         if held.node is not None:
             _unlist(self._by_node, held.node, uid)
-            self.fleet.take(held.node, held.pod.demand, sign=-1)
+            self.fleet.take(held.node, held.pod.demand, sign=-1, holder=uid)
         if (book := self._books.get(held.team)) is not None:
             book.release(uid)
 
