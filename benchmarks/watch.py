@@ -3,6 +3,7 @@
 One API server of our own, over HTTP in a process of its own, serves everybody in turn, in one run:
 `bare`      downloads the lists and looks at nothing;
 `typed`     kubernetes_asyncio's models: list by pages, then its watch;
+`records`   Fairgate's feed into records of the same kind, kept in a dict: what typed does, and no more;
 `fairgate`  Fairgate's feed into a world, by which decisions can be made;
 then `fairgate serve` decides over TLS at a fixed rate: while nothing changes, and while 2,000 events a second and
 endless relists come in. Run it from the repository's root: `python benchmarks/watch.py`; the size that the goals speak
@@ -33,11 +34,11 @@ from serve import ROOT, Server, check, on_core, started
 from serve_inputs import policy, review_body
 from watch_api import run_api
 from watch_client import run_client
-from watch_roles import kubeconfig, run_bare, run_fairgate, run_typed
+from watch_roles import kubeconfig, run_bare, run_fairgate, run_records, run_typed
 
 from certs.folder import CertFolder
 
-FOLLOWERS = {"bare": run_bare, "typed": run_typed, "fairgate": run_fairgate}
+FOLLOWERS = {"bare": run_bare, "typed": run_typed, "records": run_records, "fairgate": run_fairgate}
 BUSY = {"rate": 2000.0, "relist": 0.5, "shy": 1.0}
 IDLE = {"shy": 1.0}
 DONE: dict[str, float] = {}
@@ -130,6 +131,7 @@ def measure(options: argparse.Namespace) -> Reading:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fairgate-bench-")))
         command = [__file__, "--role", "api", "--nodes", str(options.nodes), "--pods", str(options.pods)]
+        command += ["--paged"] if options.paged else []
         api = stack.enter_context(started("api", command, folder=folder, core=cores[1]))
         roles = [role for role in FOLLOWERS if role != "typed" or not options.without_typed]
         result: Reading = {role: run_role(role, options, url=api.url, core=cores[0]) for role in roles}
@@ -141,9 +143,13 @@ def measure(options: argparse.Namespace) -> Reading:
 def ratios(result: Reading) -> dict[str, float]:
     """Compare what was measured with what it is measured by."""
     fairgate, bare = result["fairgate"], result["bare"]
-    found = {"sync, times a bare download": fairgate["sync_seconds"] / bare["sync_seconds"]}
+    found = {
+        f"sync of {role}, times a bare download": result[role]["sync_seconds"] / bare["sync_seconds"]
+        for role in ("records", "fairgate")
+    }
     if typed := result.get("typed"):
-        found["event, times cheaper than typed"] = typed["event_us"] / fairgate["event_us"]
+        for role in ("records", "fairgate"):
+            found[f"event into {role}, times cheaper than typed"] = typed["event_us"] / result[role]["event_us"]
         found["sync, times faster than typed"] = typed["sync_seconds"] / fairgate["sync_seconds"]
         found["memory, times smaller than typed"] = typed["added_mb"] / fairgate["added_mb"]
     if "busy" in result:
@@ -162,18 +168,13 @@ def report(result: Reading, options: argparse.Namespace) -> None:
     for role in FOLLOWERS:
         if found := result.get(role):
             event = f"{found['event_us']:.1f}" if "event_us" in found else ""
-            print(
-                f"| {role} | {found['sync_seconds']:.2f} | {found['sync_cpu_seconds']:.2f} | {found['added_mb']:.0f} | {event} |"
-            )
-    fairgate = result["fairgate"]
-    print(
-        f"\nTurns of the loop while {BUSY['rate']:,.0f} events/s and {fairgate['relists']} relists went on: longest ",
-        end="",
-    )
-    print(f"{fairgate['longest_turn_ms']:.2f} ms of CPU, {fairgate['turns_over_1_ms']} over 1 ms, ", end="")
-    print(
-        f"{fairgate['turns_over_half_ms']} over 0.5 ms; longest garbage collection {fairgate['longest_collection_ms']:.2f} ms"
-    )
+            sync = f"{found['sync_seconds']:.2f} | {found['sync_cpu_seconds']:.2f}"
+            print(f"| {role} | {sync} | {found['added_mb']:.0f} | {event} |")
+    found = result["fairgate"]
+    print(f"\nTurns of the loop while {BUSY['rate']:,.0f} events/s and {found['relists']} relists went on:", end="")
+    print(f" longest {found['longest_turn_ms']:.2f} ms of CPU, {found['turns_over_1_ms']} over 1 ms", end="")
+    print(f" and {found['turns_over_half_ms']} over 0.5 ms of {found['turns']:,}; ", end="")
+    print(f"longest garbage collection {found['longest_collection_ms']:.2f} ms")
     if "busy" in result:
         print(f"\n| decisions, {options.decisions:g} a second | p50, ms | p99, ms | p99.9, ms | failed | relists |")
         print("| --- | --- | --- | --- | --- | --- |")
@@ -190,7 +191,7 @@ def play(options: argparse.Namespace) -> None:
     """Play one role and print what it measured."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, tempfile.TemporaryDirectory() as folder:
         if options.role == "api":
-            runner.run(run_api(nodes=options.nodes, pods=options.pods))
+            runner.run(run_api(nodes=options.nodes, pods=options.pods, streams_lists=not options.paged))
         elif options.role == "client":
             body = Path(options.body).read_bytes()
             result = runner.run(run_client(options.url, body, rate=options.decisions, seconds=options.seconds))
@@ -215,7 +216,8 @@ def main() -> None:
     parser.add_argument(
         "--rounds", type=int, default=3, help="rounds of decisions, idle and busy each; 0 leaves them out"
     )
-    parser.add_argument("--decisions", type=float, default=300.0, help="decisions a second")
+    parser.add_argument("--decisions", type=float, default=200.0, help="decisions a second")
+    parser.add_argument("--paged", action="store_true", help="let the API server refuse to stream lists")
     parser.add_argument("--without-typed", action="store_true", help="leave kubernetes_asyncio out")
     parser.add_argument("-o", "--output", choices=("markdown", "json"), default="markdown")
     for internal in ("--role", "--url", "--body"):

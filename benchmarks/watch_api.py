@@ -40,6 +40,7 @@ class Api:
     pods: list[bytes]
     nodes: list[bytes]
     template: Template
+    streams_lists: bool
     rate: float = 0.0
     relist: float = 0.0
     version: int = 1_000_000
@@ -114,6 +115,9 @@ class Api:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 url = urlsplit(head.split(b" ", 2)[1].decode())
                 query = dict(parse_qsl(url.query))
+                if "sendInitialEvents" in query and not self.streams_lists:
+                    writer.write(b"HTTP/1.1 422 Unprocessable Entity\r\nContent-Length: 0\r\n\r\n")
+                    continue
                 if "watch" in query:
                     await self._watch(url.path, query, writer)
                     continue
@@ -147,7 +151,7 @@ class Api:
         await writer.drain()
 
 
-async def run_api(*, nodes: int, pods: int) -> None:
+async def run_api(*, nodes: int, pods: int, streams_lists: bool) -> None:
     """Serve until killed; print the URL."""
     template = Template.of(pod(), nodes=nodes)
     first = Stamp(generation=0, version=1_000_000, is_bound=True)
@@ -155,6 +159,7 @@ async def run_api(*, nodes: int, pods: int) -> None:
         pods=[template.filled(index, first) for index in range(pods)],
         nodes=[json.dumps(node(index), separators=(",", ":")).encode() for index in range(nodes)],
         template=template,
+        streams_lists=streams_lists,
     )
     server = await asyncio.start_server(api.serve, "127.0.0.1", 0, limit=1 << 20)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
