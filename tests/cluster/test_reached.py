@@ -56,6 +56,7 @@ async def test_it_stays_in_mid_list_and_is_set_after_it_even_to_less(server, wat
         await until(lambda: watch.problem and "500" in watch.problem)
         assert watch.reached == before
         server.version = 50
+        server.history.clear()
         server.always.clear()
         await until(lambda: watch.relists == 1)
         assert watch.reached == 50
