@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlsplit
 
-from watch_inputs import Stamp, Template, node, pod
+from watch_inputs import Stamp, Template, pod
+from watch_inputs import nodes as list_nodes
 
 Query = dict[str, str]
 BLOCK = 65_536
@@ -157,7 +158,7 @@ async def run_api(*, nodes: int, pods: int, streams_lists: bool) -> None:
     first = Stamp(generation=0, version=1_000_000, is_bound=True)
     api = Api(
         pods=[template.filled(index, first) for index in range(pods)],
-        nodes=[json.dumps(node(index), separators=(",", ":")).encode() for index in range(nodes)],
+        nodes=list_nodes(nodes),
         template=template,
         streams_lists=streams_lists,
     )

@@ -35,11 +35,10 @@ def pod() -> Json:
     return _padded(made | {"spec": spec, "status": status}, POD_BYTES)
 
 
-def node(index: int) -> Json:
-    """Make a ready node of 16 GPUs with the images that it holds."""
-    name = f"node-{index:05}"
+def node() -> Json:
+    """Make a ready node of 16 GPUs with the images that it holds; its name is a mark."""
     labels = {f"feature.node.kubernetes.io/cpu-cpuid.F{n}": "true" for n in range(30)} | {
-        "kubernetes.io/hostname": name,
+        "kubernetes.io/hostname": NODE,
         "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
     }
     images = [
@@ -50,7 +49,7 @@ def node(index: int) -> Json:
     conditions = [
         {"type": kind, "status": status, "lastHeartbeatTime": "2026-03-01T10:00:09Z"} for kind, status in kinds
     ]
-    metadata = {"name": name, "uid": f"node-uid-{index}", "resourceVersion": str(index + 1), "labels": labels}
+    metadata = {"name": NODE, "uid": f"uid-of-{NODE}", "resourceVersion": "7", "labels": labels}
     status = {"allocatable": room, "capacity": room, "conditions": conditions, "images": images}
     return _padded({"kind": "Node", "apiVersion": "v1", "metadata": metadata, "spec": {}, "status": status}, NODE_BYTES)
 
@@ -63,6 +62,12 @@ def _padded(thing: Json, size: int) -> Json:
     while len(json.dumps(thing, separators=(",", ":"))) < size:
         fields[f"f:field-{len(fields)}"] = {".": {}, "f:name": {}, "f:value": {}}
     return thing
+
+
+def nodes(count: int) -> list[bytes]:
+    """Write so many nodes, which differ by name."""
+    text = json.dumps(node(), separators=(",", ":"))
+    return [text.replace(NODE, f"node-{index:05}").encode() for index in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
