@@ -152,7 +152,7 @@ def ratios(result: Reading) -> dict[str, float]:
             found[f"event into {role}, times cheaper than typed"] = typed["event_us"] / result[role]["event_us"]
         found["sync, times faster than typed"] = typed["sync_seconds"] / fairgate["sync_seconds"]
         found["memory, times smaller than typed"] = typed["added_mb"] / fairgate["added_mb"]
-    if "busy" in result:
+    if "busy" in result and result["busy"]["relists"]:  # without one, the API server's process got no time to be busy
         found["decision p99, busy to idle"] = result["busy"]["p99_ms"] / result["idle"]["p99_ms"]
     return found
 
