@@ -43,6 +43,7 @@ def own(*pods, group="ml.example.com", kind="Run"):
         manifest("trainer.kubeflow.org/v1alpha1", "ClusterTrainingRuntime", {"template": TEMPLATE}),
         manifest("karpenter.sh/v1", "NodePool", {"limits": {"nvidia.com/gpu": 8}}),
         manifest("kueue.x-k8s.io/v1beta2", "ClusterQueue", {"resourceGroups": [{"flavors": []}]}),
+        manifest("monitoring.coreos.com/v1", "Prometheus", {"resources": {"requests": {"memory": "1Gi"}}}),
     ],
     ids=lambda document: document["kind"],
 )
@@ -56,6 +57,7 @@ def test_what_makes_no_pods_is_none(document):
         ({"template": TEMPLATE}, "spec.template.spec.containers"),
         ({"tasks": [{"containers": [{"name": "a"}]}]}, "spec.tasks[0].containers"),
         ({"engine": {"resources": {"limits": {"nvidia.com/gpu": 8}}}}, "spec.engine.resources"),
+        ({"templates": [{"container": {"image": "train:1"}}]}, "spec.templates[0].container"),
     ],
 )
 def test_a_kind_that_nobody_described_is_never_a_silent_zero(spec, where):

@@ -75,3 +75,54 @@ def test_policy_may_refuse_the_whole(cluster):
         want = "exceeded quota: Job train: needs 24 GPUs, team a's limit is 20 (TeamLimitExceeded)"
         assert want in done.stderr
         assert applied(fairgate, job("train", pods=2, gpus=1, **SIZE)).returncode == 0
+
+
+OWN_KIND = """
+workloads:
+  kinds:
+    - group: ml.example.com
+      kind: TrainingRun
+      resource: trainingruns
+      pods: [{each: spec.workers, template: template, replicas: [replicas]}]
+"""
+
+
+def definition():
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "trainingruns.ml.example.com"},
+        "spec": {
+            "group": "ml.example.com",
+            "names": {"kind": "TrainingRun", "plural": "trainingruns", "singular": "trainingrun"},
+            "scope": "Namespaced",
+            "versions": [{"name": "v1alpha3", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
+def test_a_kind_of_ones_own_is_warned_of_too(cluster):
+    make_nodes(cluster, 2)
+    with gate(cluster, policy=OWN_KIND) as fairgate:
+        cluster.kubectl.apply(definition())
+        cluster.kubectl("wait", "--for=condition=Established", "crd/trainingruns.ml.example.com")
+        workers = [{"name": "a", "replicas": 6, "template": {"spec": pod_spec(gpus=4, **SIZE)}}]
+        manifest = {
+            "apiVersion": "ml.example.com/v1alpha3",
+            "kind": "TrainingRun",
+            "metadata": {"name": "run"},
+            "spec": {"workers": workers},
+        }
+        try:
+            wait_for(cluster, lambda: fairgate_warns(fairgate, manifest), what="the new kind is warned of")
+        finally:
+            cluster.kubectl("delete", "crd", "trainingruns.ml.example.com")
+
+
+def fairgate_warns(fairgate, manifest):
+    """Whether a dry run is warned of in the expected words; the API server takes a moment to know a new kind."""
+    done = fairgate.cluster.kubectl.run(
+        "apply", "--dry-run=server", "-n", fairgate.team_a, "-f", "-", stdin=json.dumps(manifest)
+    )
+    return "Warning: TrainingRun run: needs 24 GPUs, team a's limit is 20" in done.stderr.splitlines()

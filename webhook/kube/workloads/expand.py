@@ -1,6 +1,7 @@
 """An object of any kind as the pods that its controllers would make of it."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from webhook.kube import keys
@@ -43,7 +44,7 @@ def expand(
     metadata = mapping(document.get("metadata"))
     name = text(metadata.get("name")) or text(metadata.get("generateName")).rstrip("-")
     scene = Scene(api_version, text(metadata.get("namespace")) or namespace, name, related)
-    found = _read(_at_peak(document, row, scene), row, scene)
+    found = _read(document, row, scene)
     sets = tuple(_pod_set(pods, row, scene) for pods in found.pods)
     if not sets and not found.warnings:
         sets = (PodSet("", None, {}, f"it describes no pods where a {kind} keeps them"),)
@@ -62,17 +63,20 @@ def flattened(documents: Iterable[object]) -> Iterator[Json]:
             yield document
 
 
-def _at_peak(document: Json, row: Row, scene: Scene) -> Json:
-    """Set spec.replicas to what an autoscaler may make of it: all kinds that can be scaled count by it."""
+def _read(document: Json, row: Row, scene: Scene) -> Found:
+    """Read an object at its peak: an autoscaler sets spec.replicas, by which all kinds count that can be scaled."""
     most = scene.related.scaled_to(row.kind.kind, scene.name, namespace=scene.namespace)
     if most is None:
-        return document
+        return _as_written(document, row, scene)
     spec = mapping(document.get("spec"))
-    wanted = count_at(spec, "replicas", default=1).at_least(most)
-    return {**document, "spec": {**spec, "replicas": wanted.number if wanted.number is not None else wanted.problem}}
+    peak = count_at(spec, "replicas", default=1, named="spec.replicas").at_least(most)
+    if peak.number is not None:
+        return _as_written({**document, "spec": {**spec, "replicas": peak.number}}, row, scene)
+    found = _as_written(document, row, scene)
+    return found._replace(pods=tuple(replace(pods, count=peak) for pods in found.pods))
 
 
-def _read(document: Json, row: Row, scene: Scene) -> Found:
+def _as_written(document: Json, row: Row, scene: Scene) -> Found:
     if row.read is not None:
         return row.read(document, scene)
     return Found(tuple(pods for rule in row.kind.pods for pods in pods_at(document, rule)))
@@ -101,7 +105,8 @@ def _pod(template: Json, role: str, row: Row, maker: Maker, scene: Scene) -> Jso
     }
     if maker is NOBODY:
         metadata["name"] = scene.name
-        metadata["ownerReferences"] = given.get("ownerReferences")
+        if owners := given.get("ownerReferences"):
+            metadata["ownerReferences"] = owners
     else:
         metadata["generateName"] = "".join(f"{part}-" for part in (scene.name, role.lower()) if part)
         metadata["ownerReferences"] = [
@@ -126,16 +131,21 @@ def _undescribed(document: Json, group: str, kind: str) -> Unknown | None:
 
 
 def _pod_like(value: object, path: str) -> Iterator[str]:
-    """Yield the places where a value looks like part of a pod: a list of containers, or container resources."""
+    """Yield the places where a value looks like part of a pod: containers, or resources other than cpu and memory."""
     if isinstance(value, dict):
         for key, item in value.items():
             where = f"{path}.{key}".lstrip(".")
             is_containers = key == "containers" and isinstance(item, list)
-            is_resources = key == "resources" and isinstance(item, dict) and item.keys() & {"limits", "requests"}
-            if is_containers or is_resources:
+            is_container = key == "container" and "image" in mapping(item)
+            if is_containers or is_container or (key == "resources" and _asks_for_devices(mapping(item))):
                 yield where
             else:
                 yield from _pod_like(item, where)
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _pod_like(item, f"{path}[{index}]")
+
+
+def _asks_for_devices(resources: Json) -> bool:
+    """Tell whether an extended resource is named, as all devices are: vendor.example/device."""
+    return any("/" in str(name) for side in ("limits", "requests") for name in mapping(resources.get(side)))

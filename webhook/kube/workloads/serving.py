@@ -5,7 +5,7 @@ from typing import Final
 from webhook.kube.workloads.model import Json, mapping, text
 from webhook.kube.workloads.overlay import container_over, laid_over
 from webhook.kube.workloads.paths import Count, Pods, count_at, dig
-from webhook.kube.workloads.row import Found, Scene
+from webhook.kube.workloads.row import STATEFUL_SET, Found, Scene
 
 _MAX_SCALE: Final = ("autoscaling.knative.dev/max-scale", "autoscaling.knative.dev/maxScale")
 _MODE: Final = "serving.kserve.io/deploymentMode"
@@ -96,12 +96,13 @@ def llm_inference_service(document: Json, _scene: Scene) -> Found:
 
 def _llm(role: str, spec: Json, where: str) -> tuple[Pods, ...]:
     replicas = count_at(spec, "replicas", default=1, named=f"{where}replicas")
-    main = Pods(role, replicas, _llm_template(spec, "template"))
+    template = _llm_template(spec, "template")
     if not isinstance(spec.get("worker"), dict):
-        return (main,)
+        return (Pods(role, replicas, template),)
     others = _llm_size(spec, where)
     others = others if others.number is None else Count(max(others.number - 1, 0))
-    return (main, Pods(f"{role}-worker".lstrip("-"), replicas.times(others), _llm_template(spec, "worker")))
+    worker = Pods(f"{role}-worker".lstrip("-"), replicas.times(others), _llm_template(spec, "worker"), STATEFUL_SET)
+    return (Pods(role, replicas, template, STATEFUL_SET), worker)  # several nodes: by a LeaderWorkerSet
 
 
 def _llm_template(spec: Json, field: str) -> Json:
