@@ -10,8 +10,8 @@ from webhook.core.reason import Code, Reason
 
 
 @dataclass(frozen=True, slots=True)
-class _Bar:
-    """One limit that a request is held against."""
+class Bar:
+    """One limit that a request is held against; `taken` is what counts towards it already."""
 
     code: Code
     subject: str
@@ -27,14 +27,28 @@ def violations(gpus: int, team: Team, book: Book, *, user: User | None) -> tuple
         or (user is not None and exceeds(book.user(user) + gpus, team.per_user))
     ):
         return ()
-    bars = [
-        _Bar(Code.POD_LIMIT_EXCEEDED, f"one pod of team {team.name}", team.per_pod, 0),
-        _Bar(Code.TEAM_LIMIT_EXCEEDED, f"team {team.name}", team.gpus.limit, book.total),
-    ]
-    if user is not None:
-        bars.append(_Bar(Code.USER_LIMIT_EXCEEDED, f"user {user} in team {team.name}", team.per_user, book.user(user)))
-    room = min(bar.limit - bar.taken for bar in bars if not isinstance(bar.limit, Unlimited))
-    return tuple(_violation(bar, gpus, room, book) for bar in bars if exceeds(bar.taken + gpus, bar.limit))
+    held = bars(team, book, user=user)
+    room = min(bar.limit - bar.taken for bar in held if not isinstance(bar.limit, Unlimited))
+    return tuple(_violation(bar, gpus, room, book) for bar in held if exceeds(bar.taken + gpus, bar.limit))
+
+
+def bars(team: Team, book: Book, *, user: User | None) -> tuple[Bar, ...]:
+    """List the limits per pod, team and user; the last only where somebody says who the user is."""
+    held = (
+        Bar(Code.POD_LIMIT_EXCEEDED, f"one pod of team {team.name}", team.per_pod, 0),
+        Bar(Code.TEAM_LIMIT_EXCEEDED, f"team {team.name}", team.gpus.limit, book.total),
+    )
+    if user is None:
+        return held
+    return (
+        *held,
+        Bar(Code.USER_LIMIT_EXCEEDED, f"user {user} in team {team.name}", team.per_user, book.user(user)),
+    )
+
+
+def model_bars(team: Team, book: Book) -> tuple[Bar, ...]:
+    """List the team's limits per GPU model."""
+    return tuple(_model_bar(team, book, model, share.limit) for model, share in team.models.items())
 
 
 def model_violation(gpus: int, team: Team, book: Book, model: GpuModel) -> Reason | None:
@@ -42,8 +56,8 @@ def model_violation(gpus: int, team: Team, book: Book, model: GpuModel) -> Reaso
     share = team.models.get(model)
     if share is None or not exceeds(book.model(model) + gpus, share.limit):
         return None
-    bar = _Bar(Code.MODEL_LIMIT_EXCEEDED, f"team {team.name} on {model}", share.limit, book.model(model))
-    room = 0 if isinstance(share.limit, Unlimited) else share.limit - bar.taken
+    bar = _model_bar(team, book, model, share.limit)
+    room = 0 if isinstance(bar.limit, Unlimited) else bar.limit - bar.taken
     return _violation(bar, gpus, room, book)
 
 
@@ -52,7 +66,7 @@ def guaranteed_violation(gpus: int, team: Team, book: Book, model: GpuModel | No
     subject, share, taken = f"team {team.name}, guaranteed share", team.gpus.guaranteed, book.guaranteed
     if model in team.models and model is not None and taken + gpus <= share:
         subject, share, taken = f"{subject} of {model}", team.models[model].guaranteed, book.guaranteed_model(model)
-    return _violation(_Bar(Code.GUARANTEED_SHARE_USED, subject, share, taken), gpus, share - taken, book)
+    return _violation(Bar(Code.GUARANTEED_SHARE_USED, subject, share, taken), gpus, share - taken, book)
 
 
 def has_guaranteed_room(gpus: int, team: Team, book: Book, model: GpuModel | None) -> bool:
@@ -63,7 +77,11 @@ def has_guaranteed_room(gpus: int, team: Team, book: Book, model: GpuModel | Non
     return share is None or model is None or book.guaranteed_model(model) + gpus <= share.guaranteed
 
 
-def _violation(bar: _Bar, gpus: int, room: int, book: Book) -> Reason:
+def _model_bar(team: Team, book: Book, model: GpuModel, limit: Limit) -> Bar:
+    return Bar(Code.MODEL_LIMIT_EXCEEDED, f"team {team.name} on {model}", limit, book.model(model))
+
+
+def _violation(bar: Bar, gpus: int, room: int, book: Book) -> Reason:
     asked = f"{bar.subject}: requested {format_gpus(gpus)}, limit {format_limit(bar.limit)}"
     if bar.code is Code.POD_LIMIT_EXCEEDED:
         return Reason(bar.code, f"{asked}; {_advice(room)}")

@@ -10,7 +10,7 @@ from tests.cli.review.sample import POLICY
 from tests.cluster.book import write_kubeconfig
 from tests.cluster.fake_api import Answer, FakeApi
 from webhook.cli.main import main
-from webhook.cli.review import worlds
+from webhook.cli import worlds
 
 AMOUNTS = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "10", "pods": "110"}
 

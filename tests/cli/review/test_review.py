@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.cli.review.sample import OTHERS, POLICY, TRAIN
 from webhook.cli.main import main
-from webhook.cli.review.worlds import default_kubeconfig
+from webhook.cli.worlds import default_kubeconfig
 
 POD = OTHERS.partition("---")[0]
 

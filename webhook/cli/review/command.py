@@ -98,7 +98,8 @@ def review(
     """
     # pydantic and rich are slow to import, and --help needs neither
     from webhook.cli.review.run import Order, run  # noqa: PLC0415
-    from webhook.cli.review.worlds import Empty, default_kubeconfig  # noqa: PLC0415
+    from webhook.cli.review.worlds import Empty  # noqa: PLC0415
+    from webhook.cli.worlds import default_kubeconfig  # noqa: PLC0415
     from webhook.server.settings import LiveCluster, WorldFile  # noqa: PLC0415
 
     if (world is not None) + cluster + empty > 1:

@@ -26,7 +26,8 @@ from webhook.cli.review.outputs import Format, Output
 from webhook.cli.review.report import to_json, to_yaml
 from webhook.cli.review.session import Item, Session
 from webhook.cli.review.sources import read_sources
-from webhook.cli.review.worlds import Empty, WorldError, WorldSource, open_world
+from webhook.cli.review.worlds import Empty, WorldSource, open_world
+from webhook.cli.worlds import WorldError
 from webhook.core.pod import Requester
 from webhook.core.world import World
 from webhook.policy.load import load

@@ -1,0 +1,54 @@
+"""What a user asked for, read back from a pod that exists: without what Fairgate and kube-scheduler wrote on it.
+
+For people who ask how a pod would fare if it came now. The decision on the pod tells what was written; a condition that
+user and pool both name is taken for the pool's.
+"""
+
+from webhook.core import mark as marks
+from webhook.core.mark import Mark
+from webhook.core.pod import Handling, Pod
+from webhook.core.policy import Policy
+from webhook.core.selector import Constraints, NodeTerm, Operator, Requirement
+
+
+def as_asked(pod: Pod, policy: Policy) -> Pod:
+    """Take off a pod what the decision on it added; one without a decision stays as it is."""
+    mark = None if pod.mark is None else marks.read(pod.mark)
+    if mark is None:
+        return pod
+    return pod._replace(
+        mark=None,
+        team_label=None,
+        tier_label=mark.asked,
+        node_name=None,
+        handling=Handling.MANAGED,
+        constraints=_unsteered(pod.constraints, mark, policy),
+    )
+
+
+def _unsteered(constraints: Constraints, mark: Mark, policy: Policy) -> Constraints:
+    pool = next((pool for pool in policy.pools if pool.name == mark.pool), None)
+    selector = frozenset() if pool is None else frozenset(pool.node_selector)
+    affinity = () if pool is None else pool.affinity
+    terms = None
+    if constraints.terms is not None:
+        left = (_without(term, mark, affinity) for term in constraints.terms)
+        terms = tuple(dict.fromkeys(left))
+    return Constraints(
+        tuple(pair for pair in constraints.node_selector if pair not in selector),
+        None if terms == (NodeTerm(),) else terms,
+        constraints.tolerations,
+    )
+
+
+def _without(term: NodeTerm, mark: Mark, affinity: tuple[Requirement, ...]) -> NodeTerm:
+    chosen = {Requirement("metadata.name", Operator.IN, (node,)) for node in mark.nodes}
+    model = mark.model
+    return NodeTerm(
+        tuple(
+            each
+            for each in term.labels
+            if each not in affinity and not (model and each.operator is Operator.IN and each.values == (model,))
+        ),
+        tuple(each for each in term.fields if each not in chosen),
+    )

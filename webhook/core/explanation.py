@@ -1,0 +1,139 @@
+"""A decision step by step, for people who ask why: what was looked at, and what would fit instead.
+
+Nothing here decides: the outcome is `admit`'s own, and the steps are read from the same functions.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from webhook.core.admission import admit
+from webhook.core.candidates import Candidates, candidates
+from webhook.core.decision import Admit, Decision
+from webhook.core.demand import Demand, demand_of
+from webhook.core.ledger import Book
+from webhook.core.limits import Bar, bars, model_bars
+from webhook.core.names import PoolName, User
+from webhook.core.pod import Pod, Requester
+from webhook.core.policy import Policy, Pool, Team
+from webhook.core.pools import WHOLE_CLUSTER, allowed_pools
+from webhook.core.reason import Code
+from webhook.core.standing import Standing, standing
+from webhook.core.world import World
+
+_WAITS = frozenset({Code.NO_ROOM_NOW, Code.NEVER_FITS})
+
+
+class PoolStep(NamedTuple):
+    """A pool: `closed` says why the pod may not enter, None if it may; then `nodes` are those of the pool."""
+
+    pool: Pool
+    closed: str | None
+    nodes: Candidates | None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All steps of one decision.
+
+    `limits` are those that hold, with what is taken; `book` has the sums and holders of the team. Both are empty for a
+    pod that is not judged. `smaller` is the largest lesser demand that would run now, `elsewhere` the pools in which
+    the pod as it is would run now; they are looked for only where it would not run as it asks.
+    """
+
+    pod: Pod
+    team: Team | None
+    user: User | None
+    decision: Decision
+    book: Book | None = None
+    limits: tuple[Bar, ...] = ()
+    pools: tuple[PoolStep, ...] = ()
+    smaller: Demand | None = None
+    elsewhere: tuple[PoolName, ...] = ()
+
+    @property
+    def runs_now(self) -> bool:
+        """Tell whether the pod is admitted and has a node."""
+        return _runs(self.decision)
+
+
+def explain(pod: Pod, requester: Requester, world: World) -> Explanation:
+    """Decide on a new pod, and keep every step."""
+    decision = admit(pod, requester, world)
+    found = standing(pod, requester, world)
+    if not isinstance(found, Standing):
+        return Explanation(pod, world.tenancy(pod.namespace).team, None, decision)
+    runs = _runs(decision)
+    return Explanation(
+        pod,
+        found.team,
+        found.user,
+        decision,
+        found.book,
+        bars(found.team, found.book, user=found.user) + model_bars(found.team, found.book),
+        tuple(_pools(pod, found.team, world)),
+        None if runs else _smaller(pod, requester, world),
+        () if runs else tuple(_elsewhere(pod, requester, world)),
+    )
+
+
+def _runs(decision: Decision) -> bool:
+    return isinstance(decision, Admit) and not any(warning.code in _WAITS for warning in decision.warnings)
+
+
+def _pools(pod: Pod, team: Team, world: World) -> Iterator[PoolStep]:
+    allowed = allowed_pools(pod, team.name, world).allowed
+    for pool in world.policy.pools or (WHOLE_CLUSTER,):
+        if pool in allowed:
+            constraints = world.joined(pod.constraints, pool)
+            keep_whole = world.policy.placement.keep_whole
+            yield PoolStep(pool, None, candidates(world.fleet, pod.demand, constraints, keep_whole=keep_whole))
+        else:
+            yield PoolStep(pool, _why_closed(pod, pool, team), None)
+
+
+def _why_closed(pod: Pod, pool: Pool, team: Team) -> str:
+    if not pool.admits(team.name):
+        return f"team {team.name} may not enter"
+    if pod.pool is not None and pod.pool != pool.name:
+        return f"the pod is pinned to pool {pod.pool}"
+    if pool.match is not None and not pool.match.matches(pod.labels):
+        return "takes other pods only"
+    if lacking := pod.requires - pool.capabilities:
+        return f"does not offer {', '.join(sorted(lacking))}"
+    return "the pod is selected by another pool"
+
+
+def _smaller(pod: Pod, requester: Requester, world: World) -> Demand | None:
+    """Find the largest lesser demand that would run now, by halving; the rest of the request stays as it is."""
+    if len(pod.demand.devices) != 1:
+        return None
+    [(_, asked)] = pod.demand.devices
+    best, low, high = None, 1, asked - 1
+    while low <= high:
+        middle = (low + high + 1) // 2
+        demand = _resized(pod.demand, middle, world.policy)
+        if demand is not None and _runs(admit(pod._replace(demand=demand), requester, world)):
+            best, low = demand, middle + 1
+        else:
+            high = middle - 1
+    return best
+
+
+def _resized(demand: Demand, pieces: int, policy: Policy) -> Demand | None:
+    """Ask for fewer pieces of the one device resource; None where they are parts of several devices."""
+    per_device = demand.per_device
+    if per_device is not None:
+        if per_device.parts or per_device.number != 1:
+            return None
+        per_device = per_device._replace(amount=pieces)
+    [(resource, _)] = demand.devices
+    requests = {**dict(demand.requests), resource: pieces}
+    return demand_of(requests, policy.resources, per_device=per_device)
+
+
+def _elsewhere(pod: Pod, requester: Requester, world: World) -> Iterator[PoolName]:
+    """Yield the pools that would run the pod now if it were pinned to them and asked for no capabilities."""
+    for pool in world.policy.pools:
+        if pool.name != pod.pool and _runs(admit(pod._replace(pool=pool.name, requires=frozenset()), requester, world)):
+            yield pool.name
