@@ -135,7 +135,7 @@ async def running(folder: Path, *, drain_seconds: float = 0.0, listen: str = "12
     settings = settings_for(folder, listen=listen, drain_seconds=drain_seconds)
     reviewer, readiness, metrics, stop = FakeReviewer(), Readiness(), Metrics(), asyncio.Event()
     logs = open_logs(LogFormat.JSON, fd=fd)
-    reloader = Reloader(CertFolder(settings.certs, hosts=settings.certificate_hosts))
+    reloader = Reloader(CertFolder(settings.certs, terms=settings.certificate_terms))
     app = build_app(reviewer, readiness, metrics, logs, why_cold=lambda: reviewer.why_cold)
     serving = asyncio.create_task(serve(app, settings, reloader.context, stop=stop))
     tls = ssl.create_default_context(cafile=settings.certs / "ca.crt")
