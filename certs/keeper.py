@@ -6,6 +6,7 @@ monotonic clock: no time of day is ever compared between replicas.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,9 +14,11 @@ from datetime import datetime
 from random import uniform as evenly
 from typing import Final, Protocol
 
+from cryptography import x509
+
 from certs.authority import Terms
 from certs.bundle import KEYS, Bundle, bundle_files, read_bundle
-from certs.pair import CertificateError
+from certs.pair import CertificateError, is_issued_by
 from certs.rotation import Change, Step, Trust, new_bundle, next_step, restored, trust_of
 from certs.serving import Kept, Reloaded, Serving, time_of_day
 from certs.trust import merged
@@ -107,6 +110,7 @@ class Keeper:
         terms: Terms,
         report: Callable[[Outcome], None],
         clock: Callable[[], datetime] = time_of_day,
+        monotonic: Callable[[], float] = time.monotonic,
         uniform: Callable[[float, float], float] = evenly,
     ) -> None:
         self._store = store
@@ -114,9 +118,11 @@ class Keeper:
         self._terms = terms
         self._report = report
         self._clock = clock
+        self._monotonic = monotonic
         self._uniform = uniform
         self._serving = Serving(new_bundle(terms, clock(), why="a stand-in").bundle.pair)
         self._bundle: Bundle | None = None
+        self._written: x509.Certificate | None = None
         self._bell = asyncio.Event()
         self._failures = 0
         self._trouble: str | None = None  # with the store
@@ -180,12 +186,16 @@ class Keeper:
             if bundle is None:
                 await self._write(self._first_step(now), files)
                 continue
-            self._take(bundle, is_renewed=False)
+            if self._bundle is None:
+                self._serve(bundle)  # anything is better than the stand-in
+            self._bundle = bundle
             trust = trust_of(bundle, now)
             is_told = await self._tell(trust)
-            settled = is_told and self._monotonic() - self._seen_since >= self._settle_seconds
+            is_settled = is_told and self._monotonic() - self._seen_since >= self._settle_seconds
+            if is_settled or self._may_serve(bundle, now):
+                self._serve(bundle)
             withdrawn = is_told and bool(trust.withdrawn)
-            step = next_step(bundle, self._terms, now, is_settled=settled, is_withdrawn=withdrawn)
+            step = next_step(bundle, self._terms, now, is_settled=is_settled, is_withdrawn=withdrawn)
             if step is None:
                 return
             await self._write(step, files)
@@ -201,13 +211,21 @@ class Keeper:
         foreign = {name: content for name, content in (files or {}).items() if name not in KEYS}
         whole = foreign | bundle_files(step.bundle)
         if await (self._store.create(whole) if files is None else self._store.replace(whole)):
+            self._written = step.bundle.leaf
             self._report(Changed(step.change, step.why))
-            self._take(step.bundle, is_renewed=True)
 
-    def _take(self, bundle: Bundle, *, is_renewed: bool) -> None:
-        self._bundle = bundle
+    def _may_serve(self, bundle: Bundle, now: datetime) -> bool:
+        """Tell whether callers who take the certificate in use, if there are any, will take the bundle's.
+
+        If not, it must wait until they have had the time to learn of its CA: somebody put it there who did not.
+        """
+        served = self._serving.pair.certificate
+        return is_issued_by(served, bundle.signing.certificate) or self._serving.why_unusable(now) is not None
+
+    def _serve(self, bundle: Bundle) -> None:
         if self._serving.load(bundle.pair):
-            self._report(Reloaded(not_after=self._serving.not_after, is_renewed=is_renewed))
+            is_ours = bundle.leaf == self._written
+            self._report(Reloaded(not_after=self._serving.not_after, is_renewed=is_ours))
 
     async def _tell(self, trust: Trust) -> bool:
         """Let callers trust what they should; tell whether they all are known to, and note since when."""
@@ -221,7 +239,7 @@ class Keeper:
         if published.missing:
             untold = f"there is no {' and no '.join(published.missing)}: apply what `fairgate manifests` prints"
         is_told = untold is None or bool(published.registered)
-        seen = (trust, published.version) if is_told else ()
+        seen = (frozenset(trust.wanted), published.version) if is_told else ()
         if seen != self._seen:
             self._seen, self._seen_since = seen, self._monotonic()
         if untold != self._untold:
@@ -238,7 +256,3 @@ class Keeper:
         # One change rings the bells of all replicas at once: let one do the work and the others find it done.
         await asyncio.sleep(self._uniform(0, _SPREAD_SECONDS))
         self._bell.clear()
-
-    @staticmethod
-    def _monotonic() -> float:
-        return asyncio.get_running_loop().time()

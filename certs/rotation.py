@@ -93,7 +93,9 @@ def next_step(bundle: Bundle, terms: Terms, now: datetime, *, is_settled: bool, 
 def _step_of_ca(bundle: Bundle, terms: Terms, now: datetime, *, is_settled: bool) -> Step | None:
     end = bundle.signing.certificate.not_valid_after_utc
     if now >= end:
-        authority = bundle.announced or make_ca(new_key(), now=now, lifetime=terms.ca_lifetime)
+        authority = bundle.announced
+        if authority is None or renewal_due(authority.certificate, now):
+            authority = make_ca(new_key(), now=now, lifetime=terms.ca_lifetime)
         why = f"the CA expired at {end:%Y-%m-%d %H:%M} UTC: nobody takes its certificates any more"
         return Step(Change.REPLACED, _signed(authority, terms, now, names_of(bundle.leaf)), why)
     if bundle.former is not None:

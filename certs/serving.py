@@ -37,10 +37,10 @@ def time_of_day() -> datetime:
 
 
 class Serving:
-    """A server's SSLContext (TLS 1.2 and newer) and the pair that it serves."""
+    """A server's SSLContext (TLS 1.2 and newer) and the pair that it serves, which `load` alone may change."""
 
     def __init__(self, pair: Pair) -> None:
-        self._pair = pair
+        self.pair = pair
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self.context.set_alpn_protocols(["http/1.1"])
@@ -49,18 +49,18 @@ class Serving:
     @property
     def not_after(self) -> datetime:
         """When the certificate in use expires."""
-        return self._pair.certificate.not_valid_after_utc
+        return self.pair.certificate.not_valid_after_utc
 
     def why_unusable(self, now: datetime) -> str | None:
         """Say why the certificate in use cannot serve at this moment."""
-        return why_unusable(self._pair.certificate, now, name="the serving certificate")
+        return why_unusable(self.pair.certificate, now, name="the serving certificate")
 
     def load(self, pair: Pair) -> bool:
         """Serve another pair from now on; tell whether it is another."""
-        if pair.pem == self._pair.pem:
+        if pair.pem == self.pair.pem:
             return False
         _load(self.context, pair.pem)
-        self._pair = pair
+        self.pair = pair
         return True
 
 
