@@ -19,13 +19,16 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 
+import yaml
 from cryptography import x509
 
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.processes import free_ports
 from tests.control_plane.workbench import make_namespace, wait_for
+from tests.docs import pages
 
 ROOT = Path(__file__).parents[2]
+OPERATIONS = ROOT / "docs" / "operations.md"
 FAIRGATE = (sys.executable, "-m", "webhook")
 SECRET = "fairgate-certs"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -83,7 +86,10 @@ class Replicas:
 
 @contextmanager
 def replicas(cluster: ControlPlane, *flags: object, count: int = 3) -> Iterator[Replicas]:
-    """Run replicas until the end of the block; `flags` are added to each command line."""
+    """Run replicas until the end of the block, with the rights that the documentation gives them.
+
+    `flags` are added to each command line.
+    """
     suffix = secrets.token_hex(3)
     namespace = make_namespace(cluster, f"team-{suffix}")
     policy = cluster.folder / f"policy-{suffix}"
@@ -92,7 +98,7 @@ def replicas(cluster: ControlPlane, *flags: object, count: int = 3) -> Iterator[
     (policy / "teams.yaml").write_text(f"apiVersion: fairgate.dev/v1alpha1\nkind: Policy\nteams: {json.dumps(teams)}\n")
     front, *ports = free_ports(count + 1)
     names = tuple(f"fairgate-{suffix}-{number}" for number in range(count))
-    serve = (*FAIRGATE, "serve", "--policy", policy, "--kubeconfig", cluster.kubeconfig, "--drain-seconds", "0")
+    serve = (*FAIRGATE, "serve", "--policy", policy, "--kubeconfig", _grant(cluster, namespace), "--drain-seconds", "0")
     where = ("--certs-secret", SECRET, "--namespace", namespace)
     commands = tuple((*serve, *where, "--listen", f"127.0.0.1:{port}", *flags) for port in ports)
     running = Replicas(cluster, names, tuple(ports), f"https://127.0.0.1:{front}", namespace, policy, commands)
@@ -105,6 +111,29 @@ def replicas(cluster: ControlPlane, *flags: object, count: int = 3) -> Iterator[
             for name in names:
                 if cluster.processes.is_running(name):
                     cluster.processes.stop(name, timeout=10)
+
+
+def _grant(cluster: ControlPlane, namespace: str) -> Path:
+    """Give a service account exactly the rights that docs/operations.md lists; return its kubeconfig."""
+    listed = [block.text for block in pages.blocks(OPERATIONS) if "kind: ClusterRole" in block.text]
+    roles = [role for text in listed for role in yaml.safe_load_all(text.replace("fairgate-system", namespace))]
+    robot = {"kind": "ServiceAccount", "name": "default", "namespace": namespace}
+    bindings = [
+        {
+            "apiVersion": role["apiVersion"],
+            "kind": f"{role['kind']}Binding",
+            "metadata": {**role["metadata"], "name": f"{role['metadata']['name']}-{namespace}"},
+            "roleRef": {
+                "kind": role["kind"],
+                "name": role["metadata"]["name"],
+                "apiGroup": "rbac.authorization.k8s.io",
+            },
+            "subjects": [robot],
+        }
+        for role in roles
+    ]
+    cluster.kubectl.apply([*roles, *bindings])
+    return cluster.service_account_kubeconfig(namespace)
 
 
 def is_listening(port: int) -> bool:

@@ -69,7 +69,7 @@ def _from_folder(folder: Path, settings: Settings, watchers: Watchers) -> Certif
     reloader = Reloader(CertFolder(folder, terms=settings.certificate_terms))
     watchers.readiness.watch("certificate", reloader.why_unusable)
     watchers.metrics.watch_certificate(lambda: reloader.not_after.timestamp())  # noqa: PLW0108 - not_after changes
-    return Certificates(reloader.context, lambda: reloader.run(report=lambda outcome: _report(outcome, watchers)))
+    return Certificates(reloader.context, lambda: reloader.run(report=lambda outcome: report(outcome, watchers)))
 
 
 async def _from_secret(
@@ -88,7 +88,7 @@ async def _from_secret(
             store,
             WebhookCallers(connection),
             terms=settings.certificate_terms,
-            report=lambda outcome: _report(outcome, watchers),
+            report=lambda outcome: report(outcome, watchers),
         )
     except ValueError as exc:
         raise StartupError(str(exc)) from exc
@@ -117,7 +117,8 @@ def _authorities(keeper: Keeper) -> Authorities:
     )
 
 
-def _report(outcome: Outcome, watchers: Watchers) -> None:
+def report(outcome: Outcome, watchers: Watchers) -> None:
+    """Log what happened to the certificates, and count what this process did."""
     event = watchers.logs.event
     match outcome:
         case Reloaded():
