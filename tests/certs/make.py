@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from cryptography import x509
 
@@ -52,7 +53,7 @@ class Cluster:
         """Every set of CAs that some caller may go by now, if none is further behind than this."""
         seen = [(at, pem) for at, where, pem in self.history if where == name]
         last_before = max((i for i, (at, _) in enumerate(seen) if at <= self.seconds - lag_seconds), default=0)
-        return [read_certificates(pem, name=name) if pem else [] for _, pem in seen[last_before:]]
+        return [parsed(pem) for _, pem in seen[last_before:]]
 
 
 class MemoryStore:
@@ -153,11 +154,19 @@ class Replica:
             self._looking = None
 
 
+@lru_cache
+def parsed(pem: bytes) -> list[x509.Certificate]:
+    return read_certificates(pem, name="caBundle") if pem else []
+
+
+issued_by = lru_cache(is_issued_by)
+
+
 def is_taken(leaf: x509.Certificate, cas: list[x509.Certificate], now: datetime) -> bool:
     """Tell whether a caller with these CAs takes a certificate, as far as CA and time go."""
     is_in_time = leaf.not_valid_before_utc <= now < leaf.not_valid_after_utc
     return is_in_time and any(
-        is_issued_by(leaf, ca) and ca.not_valid_before_utc <= now < ca.not_valid_after_utc for ca in cas
+        ca.not_valid_before_utc <= now < ca.not_valid_after_utc and issued_by(leaf, ca) for ca in cas
     )
 
 

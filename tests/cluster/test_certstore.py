@@ -127,6 +127,21 @@ async def test_a_missing_right_on_the_configurations_is_named_and_the_secret_ser
     assert "RBAC must grant this user the verb update on mutatingwebhookconfigurations" in keeper.why_untold()
 
 
+async def test_a_deleted_secret_that_may_not_be_made_again_is_tried_until_it_may(api, connection):
+    register(api)
+    keeper = keeper_of(connection, [])
+    await keeper.look()
+    leaf = kept(api)["tls.crt"]
+    api.delete(SECRETS, "certs", namespace="gpu")
+    api.always["post"] = Answer(403)
+    for _ in range(2):
+        await keeper.look()
+        assert api.objects[SECRETS] == {}
+    api.always.clear()
+    await keeper.look()
+    assert kept(api)["tls.crt"] == leaf
+
+
 async def test_a_namespace_that_is_not_there_is_told(api, connection):
     api.missing.add("/api/v1/namespaces/gpu/secrets")
     keeper = keeper_of(connection, [])
