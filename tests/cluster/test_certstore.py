@@ -9,8 +9,8 @@ from certs.authority import Terms
 from certs.bundle import CA, read_bundle
 from certs.keeper import Changed, Keeper, StoreError, Told, Untold
 from certs.rotation import Change
-from tests.cluster.book import until
-from tests.cluster.fake_api import Answer, CutMidLine, Lost
+from tests.cluster.book import FAST, until
+from tests.cluster.fake_api import Answer, Body, CutMidLine, Lost
 from webhook.cluster.certstore import SecretStore, WebhookCallers, ring_on_changes
 
 SECRETS = "/api/v1/secrets"
@@ -142,6 +142,13 @@ async def test_a_deleted_secret_that_may_not_be_made_again_is_tried_until_it_may
     assert kept(api)["tls.crt"] == leaf
 
 
+async def test_a_proxy_that_answers_in_its_own_words_is_told(api, connection):
+    api.always["get"] = Body(b"<html>")
+    keeper = keeper_of(connection, [])
+    await keeper.look()
+    assert "cannot get secrets: the answer is no object" in keeper.why_unusable()
+
+
 async def test_a_namespace_that_is_not_there_is_told(api, connection):
     api.missing.add("/api/v1/namespaces/gpu/secrets")
     keeper = keeper_of(connection, [])
@@ -199,7 +206,7 @@ async def test_a_configuration_that_changes_for_ever_is_given_up_for_now(api, co
 async def test_changes_ring_and_a_broken_watch_goes_on(api, connection):
     register(api)
     rung = asyncio.Event()
-    ringing = asyncio.create_task(ring_on_changes(store_of(connection), connection, rung.set))
+    ringing = asyncio.create_task(ring_on_changes(store_of(connection), connection, rung.set, pace=FAST))
     try:
         await until(lambda: len(api.watchers) == 3)
         rung.clear()
@@ -216,5 +223,6 @@ async def test_changes_ring_and_a_broken_watch_goes_on(api, connection):
     finally:
         ringing.cancel()
         await asyncio.gather(ringing, return_exceptions=True)
+        await until(lambda: not api.watchers)
     asked = {each.query["fieldSelector"] for each in api.asked if each.verb == "watch"}
     assert asked == {"metadata.name=certs", "metadata.name=zz-fairgate", "metadata.name=fairgate"}

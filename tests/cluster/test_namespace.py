@@ -9,28 +9,28 @@ from webhook.cluster.namespace import own_namespace
 
 
 @pytest.mark.parametrize(("named", "want"), [("gpu", "gpu"), ("", "default"), (None, "default")])
-def test_a_kubeconfig_tells_that_of_its_context(tmp_path, named, want):
+async def test_a_kubeconfig_tells_that_of_its_context(tmp_path, named, want):
     path = write_kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:1")
     document = yaml.safe_load(path.read_text())
     if named is not None:
         document["contexts"][0]["context"]["namespace"] = named
     path.write_text(yaml.safe_dump(document))
-    assert own_namespace(path) == want
+    assert await own_namespace(path) == want
 
 
-def test_a_pod_is_told_by_its_service_account(tmp_path):
+async def test_a_pod_is_told_by_its_service_account(tmp_path):
     (tmp_path / "namespace").write_text("fairgate-system\n")
-    assert own_namespace(None, service_account=tmp_path) == "fairgate-system"
+    assert await own_namespace(None, service_account=tmp_path) == "fairgate-system"
 
 
 @pytest.mark.parametrize("text", ["", "contexts: []", "contexts: {a: b}", "contexts: [", "- a"])
-def test_a_file_that_tells_none_is_refused(tmp_path, text):
+async def test_a_file_that_tells_none_is_refused(tmp_path, text):
     path = tmp_path / "kubeconfig"
     path.write_text(text)
     with pytest.raises(ClusterError, match="tells no namespace, give one by --namespace"):
-        own_namespace(path)
+        await own_namespace(path)
 
 
-def test_outside_of_a_pod_the_flag_is_needed(tmp_path):
+async def test_outside_of_a_pod_the_flag_is_needed(tmp_path):
     with pytest.raises(ClusterError, match="give one by --namespace"):
-        own_namespace(None, service_account=tmp_path)
+        await own_namespace(None, service_account=tmp_path)

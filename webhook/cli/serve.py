@@ -82,6 +82,11 @@ Exit status: 0 stopped by a signal, 2 it cannot start."""
     help="The cluster to watch. Without --world and --kubeconfig: the cluster this pod runs in.",
 )
 @click.option(
+    "--namespace",
+    metavar="NAME",
+    help="Where Fairgate's own objects are kept. Default: this pod's, or that of the kubeconfig's context, or default.",
+)
+@click.option(
     "--listen",
     required=True,
     callback=_address,
@@ -99,11 +104,6 @@ Exit status: 0 stopped by a signal, 2 it cannot start."""
     metavar="NAME",
     help="Secret with the certificates of all replicas, instead of --certs. Made if it is not there, and kept fresh; "
     "the webhook configurations are told whom to trust.",
-)
-@click.option(
-    "--namespace",
-    metavar="NAME",
-    help="Where that Secret is. Default: the pod's own namespace, or that of the kubeconfig.",
 )
 @click.option(
     "--cert-host",
@@ -161,10 +161,10 @@ def serve(
     policy: Path,
     world: Path | None,
     kubeconfig: Path | None,
+    namespace: str | None,
     listen: Address,
     certs: Path | None,
     certs_secret: str | None,
-    namespace: str | None,
     cert_hosts: tuple[str, ...],
     cert_lifetime: timedelta,
     ca_lifetime: timedelta,

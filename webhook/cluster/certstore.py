@@ -1,7 +1,6 @@
 """Certificates on the API: the Secret that holds them, the webhook configurations that trust them, and their bells."""
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,6 +25,7 @@ _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 _TRIES: Final = 4
 
 _Json = dict[str, Any]
+_OBJECT: Final = msgspec.json.Decoder(_Json)
 
 
 class SecretStore:
@@ -102,14 +102,16 @@ class _Told:
 
 async def _read(connection: ApiConnection, path: str, plural: str) -> _Json | None:
     try:
-        answer: _Json = json.loads(await connection.send("GET", path, action=f"get {plural}"))
+        body = await connection.send("GET", path, action=f"get {plural}")
+        return _OBJECT.decode(body)
     except ApiError as exc:
         if exc.is_missing:
             return None
         raise StoreError(str(exc)) from exc
-    except (ClusterError, ValueError) as exc:
+    except ClusterError as exc:
         raise StoreError(str(exc)) from exc
-    return answer
+    except msgspec.DecodeError as exc:
+        raise StoreError(f"cannot get {plural}: the answer is no object: {exc}") from exc
 
 
 async def _write(connection: ApiConnection, method: str, path: str, body: _Json, action: str) -> bool:

@@ -1,5 +1,6 @@
 """The namespace that replicas of one installation share, where nobody names it."""
 
+import asyncio
 from pathlib import Path
 from typing import Final
 
@@ -12,11 +13,15 @@ DEFAULT_NAMESPACE: Final = "default"
 """What kubectl takes, too, where a kubeconfig names none."""
 
 
-def own_namespace(kubeconfig: Path | None, *, service_account: Path = SERVICE_ACCOUNT) -> str:
+async def own_namespace(kubeconfig: Path | None, *, service_account: Path = SERVICE_ACCOUNT) -> str:
     """Tell the namespace of a kubeconfig's current context, or without one that of the pod we run in.
 
     Raises ClusterError for files that cannot be read.
     """
+    return await asyncio.to_thread(_read, kubeconfig, service_account)
+
+
+def _read(kubeconfig: Path | None, service_account: Path) -> str:
     try:
         if kubeconfig is None:
             return (service_account / "namespace").read_text().strip() or DEFAULT_NAMESPACE

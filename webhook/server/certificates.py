@@ -80,7 +80,7 @@ async def _from_secret(
     kubeconfig = settings.world.kubeconfig
     namespace = settings.namespace
     if namespace is None:
-        namespace = await asyncio.to_thread(own_namespace, kubeconfig)
+        namespace = await own_namespace(kubeconfig)
     connection = await stack.enter_async_context(await connect(kubeconfig))
     store = SecretStore(connection, namespace=namespace, name=secret.name)
     try:
