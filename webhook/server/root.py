@@ -47,7 +47,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(stop_signals(logs))
         certificates = await open_certificates(settings, stack, Watchers(readiness, metrics, logs))
-        chores: list[Coroutine[Any, Any, None]] = [certificates.keep()]
+        chores: list[Coroutine[Any, Any, None]] = []
         why_cold: Callable[[], str | None] = _never_cold
         match settings.world:
             case WorldFile(path=path):
@@ -58,13 +58,14 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                 metrics.watch_world_age(live.age_seconds)
                 metrics.watch_feed(live.watched)
                 why_cold = live.why_cold
-                chores += [live.feed.run(), live.arrange(lambda: _settle(world, logs)), live.reap(logs)]
-        chores.append(
+                chores = [live.feed.run(), live.arrange(lambda: _settle(world, logs)), live.reap(logs)]
+        chores += [
             holder.run(
                 on_change=lambda policy: _take_policy(policy, world, readiness, metrics, logs),
                 on_problem=lambda problems: _refuse_policy(problems, holder, readiness, metrics, logs),
-            )
-        )
+            ),
+            certificates.keep(),
+        ]
         app = build_app(gate, readiness, metrics, logs, why_cold=why_cold, check_caller=certificates.check_caller)
 
         def tell(url: str) -> None:
