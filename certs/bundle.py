@@ -19,8 +19,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from certs.authority import Authority
-from certs.folder import CA, CA_KEY, CERTIFICATE, KEY
 from certs.pair import (
+    CA,
+    CA_KEY,
+    CERTIFICATE,
+    KEY,
     CertificateError,
     Pair,
     belongs_to,

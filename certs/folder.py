@@ -27,6 +27,10 @@ from certs.authority import (
     renewal_due,
 )
 from certs.pair import (
+    CA,
+    CA_KEY,
+    CERTIFICATE,
+    KEY,
     CertificateError,
     Pair,
     certificate_to_pem,
@@ -39,10 +43,6 @@ from certs.pair import (
     why_unusable,
 )
 
-CA_KEY: Final = "ca.key"
-CA: Final = "ca.crt"
-KEY: Final = "tls.key"
-CERTIFICATE: Final = "tls.crt"
 _READ: Final = (CA, CERTIFICATE, KEY)
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -10,6 +11,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
 
 from certs.authority import Authority
+
+CERTIFICATE: Final = "tls.crt"
+KEY: Final = "tls.key"
+CA: Final = "ca.crt"
+CA_KEY: Final = "ca.key"
 
 
 class CertificateError(Exception):
@@ -29,8 +35,8 @@ class Pair:
 
 def read_pair(certificate_pem: bytes, key_pem: bytes) -> Pair:
     """Parse tls.crt (leaf first, intermediates after it) and tls.key, and check that they belong together."""
-    chain = read_certificates(certificate_pem, name="tls.crt")
-    key = _read_private_key(key_pem, name="tls.key")
+    chain = read_certificates(certificate_pem, name=CERTIFICATE)
+    key = _read_private_key(key_pem, name=KEY)
     if not belongs_to(key, chain[0]):
         raise CertificateError("tls.key does not belong to tls.crt: their public keys differ")
     return Pair(certificate=chain[0], pem=certificate_pem.rstrip() + b"\n" + key_pem)
@@ -46,8 +52,8 @@ def read_certificates(pem: bytes, *, name: str) -> list[x509.Certificate]:
 
 def read_authority(certificate_pem: bytes, key_pem: bytes) -> Authority:
     """Parse ca.crt and ca.key, and check that they belong together."""
-    certificate = read_certificates(certificate_pem, name="ca.crt")[0]
-    key = read_ec_key(key_pem, name="ca.key")
+    certificate = read_certificates(certificate_pem, name=CA)[0]
+    key = read_ec_key(key_pem, name=CA_KEY)
     if not belongs_to(key, certificate):
         raise CertificateError("ca.key does not belong to ca.crt: their public keys differ")
     return Authority(certificate=certificate, key=key)
