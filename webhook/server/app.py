@@ -35,7 +35,7 @@ from webhook.server.settings import (
 )
 from webhook.server.target import Target, parse_target
 
-REVIEW_PATHS: Final = (MUTATE_PATH, VALIDATE_PATH)
+REVIEW_PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH)
 LINGERING_SECONDS: Final = 1.0
 """How long to go on reading a body that was refused, so that its sender gets to see the answer."""
 
