@@ -42,7 +42,7 @@ async def test_what_runs_in_the_cluster_counts_and_nothing_is_written(api, revie
     assert told["world"].items() >= {"source": "cluster", "ageSeconds": 0.0, "nodes": 1, "pods": 1}.items()
     [pods] = told["workloads"][0]["pods"]
     assert "requested 2, limit 8, used 7" in pods["reasons"][0]["message"]
-    assert {asked.verb for asked in api.asked} <= {"list", "watch"}
+    assert {asked.verb for asked in api.asked} <= {"list", "page", "stream", "watch"}
 
 
 async def test_a_cluster_that_does_not_answer_is_told_with_its_reason(api, review, monkeypatch):
