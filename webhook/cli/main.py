@@ -12,6 +12,7 @@ COMMANDS: Final = {
     "policy": "webhook.cli.policy:policy",
     "review": "webhook.cli.review.command:review",
     "serve": "webhook.cli.serve:serve",
+    "status": "webhook.cli.status.command:status",
     "tryout": "webhook.cli.tryout:tryout",
 }
 

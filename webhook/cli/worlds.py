@@ -11,6 +11,7 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
+from webhook.cli.words import age, plural
 from webhook.cluster.kind import Kind
 from webhook.cluster.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
 from webhook.core.policy import Policy
@@ -56,6 +57,17 @@ def origin_of(source: Source) -> Origin:
             return Origin("cluster", str(kubeconfig or "the cluster this pod runs in"), 0.0)
         case _ as never:
             assert_never(never)
+
+
+def seen(origin: Origin, world: World) -> str:
+    """Say what was looked at, and how old it is."""
+    of = (
+        f"world {origin.name}, {age(origin.age_seconds)} old"
+        if origin.source == "file"
+        else f"cluster of {origin.name}"
+    )
+    pods = sum(1 for _ in world.pods())
+    return f"{of}: {plural(len(world.fleet), 'node')}, {plural(pods, 'pod')}; policy {world.policy.hash}"
 
 
 def default_kubeconfig() -> Path | None:

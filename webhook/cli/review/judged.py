@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from webhook.core.amount import format_gpus
+from webhook.cli.words import plural
 from webhook.core.demand import Demand
 from webhook.core.names import NodeName, TeamName
 from webhook.core.reason import Reason, refusal_text
@@ -151,13 +151,3 @@ def _worst(outcomes: Iterable[Outcome]) -> Outcome:
 def demand_text(demand: Demand | None) -> dict[str, str]:
     """Write the devices of a demand as a manifest does."""
     return {} if demand is None else {name: str(amount) for name, amount in demand.devices}
-
-
-def plural(count: int, noun: str) -> str:
-    """Write a number with its noun."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
-def plural_gpus(units: int) -> str:
-    """Write an amount of GPUs."""
-    return f"{format_gpus(units)} GPU{'s' * (format_gpus(units) != '1')}"

@@ -3,8 +3,8 @@
 from typing import Annotated, Any, Final
 
 import msgspec
-import yaml
 
+from webhook.cli import written
 from webhook.cli.review.judged import Judged, Outcome, PodGroup, Review, demand_text
 from webhook.core.amount import format_gpus
 from webhook.core.tier import Tier
@@ -83,13 +83,13 @@ class ReviewReport(msgspec.Struct):
 
 
 def to_json(review: Review) -> str:
-    """Write the review as JSON, two spaces deep."""
-    return msgspec.json.format(msgspec.json.encode(_report(review)), indent=2).decode() + "\n"
+    """Write the review as JSON."""
+    return written.to_json(_report(review))
 
 
 def to_yaml(review: Review) -> str:
     """Write the review as YAML."""
-    return yaml.safe_dump(msgspec.to_builtins(_report(review)), sort_keys=False, width=120, allow_unicode=True)
+    return written.to_yaml(_report(review))
 
 
 def json_schema() -> dict[str, Any]:

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, assert_never
 
 from webhook.cli.review.imagined import Imagination
-from webhook.cli.review.judged import Judged, Outcome, Patch, Place, PodGroup, plural
+from webhook.cli.review.judged import Judged, Outcome, Patch, Place, PodGroup
 from webhook.cli.review.running import Running
+from webhook.cli.words import plural
 from webhook.core.decision import Admit, Decision, Deny, NotApplicable, Retry
 from webhook.core.names import UNASSIGNED, Namespace, NodeName, TeamName, Uid
 from webhook.core.pod import Handling, Pod, Requester

@@ -6,9 +6,8 @@ from typing import Any
 
 import yaml
 
-from webhook.cli.review.judged import Judged, Outcome, PodGroup, Review, WorldFacts, plural, plural_gpus
-
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+from webhook.cli.review.judged import Judged, Outcome, PodGroup, Review, WorldFacts
+from webhook.cli.words import age, plural, plural_gpus
 
 
 def summary(review: Review) -> str:
@@ -34,7 +33,7 @@ def world(facts: WorldFacts) -> str:
     """Say what was judged against, and how old it is."""
     against = {
         "empty": "no world: limits only, nothing used, room taken for granted",
-        "file": f"world {facts.name}, {_age(facts.age_seconds or 0)} old",
+        "file": f"world {facts.name}, {age(facts.age_seconds or 0)} old",
         "cluster": f"the live cluster of {facts.name}",
     }[facts.source]
     known = "" if facts.source == "empty" else f": {plural(facts.nodes, 'node')}, {plural(facts.pods, 'pod')}"
@@ -58,10 +57,3 @@ def diff(judged: Judged, group: PodGroup) -> str:
 
 def _yaml(pod: Mapping[str, Any]) -> list[str]:
     return yaml.safe_dump(dict(pod), sort_keys=False, allow_unicode=True, width=1000).splitlines()
-
-
-def _age(seconds: float) -> str:
-    for size, noun in ((_DAY, "day"), (_HOUR, "hour"), (_MINUTE, "minute")):
-        if seconds >= size:
-            return plural(int(seconds // size), noun)
-    return plural(int(seconds), "second")

@@ -1,0 +1,109 @@
+"""Carries `fairgate status` out: once, or again and again while the cluster goes on."""
+
+import asyncio
+import contextlib
+import sys
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.console import Console
+
+from webhook.cli.options import Layout, columns, is_coloured
+from webhook.cli.status.board import board_of
+from webhook.cli.status.report import report_of
+from webhook.cli.status.table import to_table
+from webhook.cli.worlds import Source, WorldError, follow, origin_of, read_once, seen
+from webhook.cli.written import to_json, to_yaml
+from webhook.core.policy import Policy
+from webhook.core.world import World
+from webhook.policy.load import load
+from webhook.policy.problems import PolicyError, PolicyUnreadable
+from webhook.server.settings import LiveCluster
+
+SHOWN: Final = 0
+NOT_READ: Final = 2
+
+_PICTURE: Final = "·▁█"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the user asked for; `interval_seconds` is None to look once."""
+
+    policy: Path
+    source: Source
+    layout: Layout
+    interval_seconds: float | None
+
+
+def run(order: Order) -> int:
+    """Show the status, and give the exit status."""
+    try:
+        policy = load(order.policy)
+        if order.interval_seconds is None:
+            _show_once(order, policy)
+        else:
+            with contextlib.suppress(KeyboardInterrupt):
+                asyncio.run(_watch(order, policy, order.interval_seconds))
+    except (PolicyError, PolicyUnreadable, WorldError) as error:
+        for problem in error.problems if isinstance(error, PolicyError) else (error,):
+            click.echo(f"fairgate: {problem}", err=True)
+        return NOT_READ
+    return SHOWN
+
+
+def _show_once(order: Order, policy: Policy) -> None:
+    console = Console(stderr=True)
+    with console.status("Reading") if console.is_terminal else nullcontext():
+        text = _written(order, read_once(order.source, policy))
+    click.echo(text, nl=False)
+
+
+async def _watch(order: Order, policy: Policy, interval_seconds: float) -> None:
+    if isinstance(order.source, LiveCluster):
+        async with follow(order.source.kubeconfig, policy) as world:
+            while True:
+                _redraw(_written(order, world))
+                await asyncio.sleep(interval_seconds)
+    while True:
+        _redraw(_written(order, read_once(order.source, policy)))
+        await asyncio.sleep(interval_seconds)
+
+
+def _redraw(text: str) -> None:
+    """Draw over what was there on a terminal; in a pipe one picture follows another."""
+    if sys.stdout.isatty():
+        click.clear()
+        text = "\n".join(text.splitlines()[: max(1, Console().size.height - 1)]) + "\n"
+    click.echo(text, nl=False)
+    sys.stdout.flush()
+
+
+def _written(order: Order, world: World) -> str:
+    board = board_of(world)
+    match order.layout:
+        case Layout.JSON:
+            return to_json(report_of(board))
+        case Layout.YAML:
+            return to_yaml(report_of(board))
+        case Layout.TABLE | Layout.WIDE:
+            return to_table(
+                board,
+                seen=seen(origin_of(order.source), world),
+                width=columns(),
+                is_coloured=is_coloured(),
+                is_wide=order.layout is Layout.WIDE,
+                is_plain=not _can_draw(),
+            )
+
+
+def _can_draw() -> bool:
+    """Tell whether standard output knows the characters of the picture."""
+    try:
+        _PICTURE.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True

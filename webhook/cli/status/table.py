@@ -1,0 +1,139 @@
+"""The board for a screen: teams, nodes as a picture, what would fit now."""
+
+from io import StringIO
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from webhook.cli.status.board import Board, FreeRow, ModelRow, NodeRow, TeamRow
+from webhook.cli.status.picture import Pen
+from webhook.cli.words import plural
+from webhook.core.amount import ONE_GPU, format_gpus, format_limit
+from webhook.core.names import GpuModel, ResourceName
+
+_VENDORS: Final = ("NVIDIA-", "AMD-", "nvidia-", "amd-")
+_ROOM_FOR_HOLDERS: Final = 100
+
+
+def to_table(
+    board: Board, *, seen: str, width: int, is_coloured: bool, is_wide: bool = False, is_plain: bool = False
+) -> str:
+    """Write the board for a screen of this width, and below it what was `seen`.
+
+    `is_wide` adds teams' GPU models, the pods of each node, whole nodes and what is free on closed ones.
+    """
+    out = StringIO()
+    console = Console(file=out, width=width, force_terminal=is_coloured, no_color=not is_coloured, highlight=False)
+    pen = Pen([team.name for team in board.teams], is_plain=is_plain)
+    console.print(_teams(board, is_wide=is_wide, has_room=width >= _ROOM_FOR_HOLDERS), "")
+    if board.nodes:
+        console.print(_nodes(board, pen, is_wide=is_wide))
+        console.print(pen.legend(), soft_wrap=not is_coloured)
+        console.print("", _free(board, is_wide=is_wide), sep="\n")
+    else:
+        console.print("no node has GPUs that policy counts")
+    console.print("", Text(seen), sep="\n", soft_wrap=not is_coloured)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _grid(*columns: str) -> Table:
+    """Make a table; a column whose name begins with > holds numbers."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        is_number = column.startswith(">")
+        table.add_column(column.removeprefix(">"), justify="right" if is_number else "left", overflow="fold")
+    return table
+
+
+def _teams(board: Board, *, is_wide: bool, has_room: bool) -> Table:
+    table = _grid("team", ">guaranteed", ">limit", ">used", ">borrowed", ">waiting", "who holds")
+    for team in board.teams:
+        holders = team.holders if has_room or is_wide else team.holders[:2]
+        told = ", ".join(f"{holder} {_gpus(gpus)}" for holder, gpus in holders)
+        table.add_row(Text(team.name), *_numbers(team), Text(told or "-"))
+        for model in team.models if is_wide else ():
+            table.add_row(Text(f"  {_short(model.model)}"), *_numbers(model), "")
+    return table
+
+
+def _numbers(row: TeamRow | ModelRow) -> list[Text]:
+    is_full = not isinstance(row.limit, int) or row.used >= row.limit
+    borrowed = row.used - row.used_guaranteed if isinstance(row, ModelRow) else row.borrowed
+    waiting = "" if isinstance(row, ModelRow) else _gpus(row.waiting)
+    return [
+        Text(_gpus(row.guaranteed)),
+        Text(format_limit(row.limit)),
+        Text(_gpus(row.used), style="bold red" if is_full and isinstance(row.limit, int) else ""),
+        Text(_gpus(borrowed), style="yellow" if borrowed else ""),
+        Text(waiting, style="yellow" if waiting not in {"", "0"} else ""),
+    ]
+
+
+def _gpus(units: int) -> str:
+    """Write GPUs for people: a fraction of more than one GPU is rounded."""
+    exact = format_gpus(units)
+    return f"~{units / ONE_GPU:.2f}" if "/" in exact and units > ONE_GPU else exact
+
+
+def _nodes(board: Board, pen: Pen, *, is_wide: bool) -> Table:
+    has_kinds = is_wide or len({bank.resource for node in board.nodes for bank in node.banks}) > 1
+    table = _grid("node", "model", *(["resource"] if has_kinds else []), "GPUs", ">used", "")
+    for node in board.nodes:
+        for number, bank in enumerate(node.banks):
+            first = number == 0
+            table.add_row(
+                Text(node.name if first else ""),
+                Text(_short(node.model) if first else ""),
+                *([Text(_tail(bank.resource))] if has_kinds else []),
+                pen.bank(bank),
+                Text(f"{bank.used}/{bank.pieces}"),
+                Text(node.state if first else "", style="yellow"),
+            )
+            if is_wide:
+                _add_holders(table, node, number)
+    return table
+
+
+def _add_holders(table: Table, node: NodeRow, number: int) -> None:
+    sums: dict[tuple[str, str, str], int] = {}
+    for device in node.banks[number].devices:
+        for hold in device.holds:
+            key = (hold.pod, hold.team, hold.tier)
+            sums[key] = sums.get(key, 0) + hold.pieces
+    for (pod, team, tier), pieces in sums.items():
+        table.add_row("", "", "", Text(f"{pod} ({team}, {tier})", style="dim"), Text(str(pieces), style="dim"), "")
+
+
+def _free(board: Board, *, is_wide: bool) -> Table:
+    table = _grid(
+        "model", "resource", ">of", ">free", "largest job now", *([">whole nodes", ">closed"] if is_wide else [])
+    )
+    for row in board.free:
+        more = [Text(str(row.whole_nodes)), Text(str(row.closed))] if is_wide else []
+        table.add_row(
+            Text(_short(row.model) or "-"),
+            Text(_tail(row.resource)),
+            Text(str(row.pieces)),
+            Text(str(row.free)),
+            Text(_job(row)),
+            *more,
+        )
+    return table
+
+
+def _job(row: FreeRow) -> str:
+    return f"{plural(row.at_once, 'pod')} of {row.largest}" if row.largest else "none"
+
+
+def _short(model: GpuModel) -> str:
+    """Leave the vendor out: the column is narrow, and the rest says it."""
+    for vendor in _VENDORS:
+        if model.startswith(vendor):
+            return model.removeprefix(vendor)
+    return model
+
+
+def _tail(resource: ResourceName) -> str:
+    return resource.rpartition("/")[2]
