@@ -8,6 +8,7 @@ import click
 from webhook import __version__
 
 COMMANDS: Final = {
+    "explain": "webhook.cli.explain.command:explain",
     "manifests": "webhook.cli.manifests:manifests",
     "policy": "webhook.cli.policy:policy",
     "review": "webhook.cli.review.command:review",

@@ -12,10 +12,11 @@ from webhook.core.selector import Constraints, NodeTerm, Operator, Requirement
 
 
 def as_asked(pod: Pod, policy: Policy) -> Pod:
-    """Take off a pod what the decision on it added; one without a decision stays as it is."""
+    """Take off a pod what the decision on it added, and its node; without a decision only its node is known."""
     mark = None if pod.mark is None else marks.read(pod.mark)
     if mark is None:
-        return pod
+        is_bound = pod.handling is Handling.NODE_NAME
+        return pod._replace(node_name=None, handling=Handling.MANAGED) if is_bound else pod
     return pod._replace(
         mark=None,
         team_label=None,

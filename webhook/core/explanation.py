@@ -5,13 +5,12 @@ Nothing here decides: the outcome is `admit`'s own, and the steps are read from 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from webhook.core.admission import admit
 from webhook.core.candidates import Candidates, candidates
 from webhook.core.decision import Admit, Decision
 from webhook.core.demand import Demand, demand_of
-from webhook.core.ledger import Book
 from webhook.core.limits import Bar, bars, model_bars
 from webhook.core.names import PoolName, User
 from webhook.core.pod import Pod, Requester
@@ -21,7 +20,9 @@ from webhook.core.reason import Code
 from webhook.core.standing import Standing, standing
 from webhook.core.world import World
 
-_WAITS = frozenset({Code.NO_ROOM_NOW, Code.NEVER_FITS})
+HOLDERS: Final = 5
+
+_WAITS: Final = frozenset({Code.NO_ROOM_NOW, Code.NEVER_FITS})
 
 
 class PoolStep(NamedTuple):
@@ -36,16 +37,19 @@ class PoolStep(NamedTuple):
 class Explanation:
     """All steps of one decision.
 
-    `limits` are those that hold, with what is taken; `book` has the sums and holders of the team. Both are empty for a
-    pod that is not judged. `smaller` is the largest lesser demand that would run now, `elsewhere` the pools in which
-    the pod as it is would run now; they are looked for only where it would not run as it asks.
+    `limits` are those that hold, with what is taken; `guaranteed_left` is what the guaranteed share has room for, and
+    `holders` are those of the most GPUs of the team. They are empty for a pod that is not judged. `smaller` is the
+    largest lesser demand that would run now, `elsewhere` the pools in which the pod as it is would run now; they are
+    looked for only where it would not run as it asks.
     """
 
     pod: Pod
     team: Team | None
     user: User | None
     decision: Decision
-    book: Book | None = None
+    guaranteed_left: int = 0
+    reserved: int = 0
+    holders: tuple[tuple[str, int], ...] = ()
     limits: tuple[Bar, ...] = ()
     pools: tuple[PoolStep, ...] = ()
     smaller: Demand | None = None
@@ -69,7 +73,9 @@ def explain(pod: Pod, requester: Requester, world: World) -> Explanation:
         found.team,
         found.user,
         decision,
-        found.book,
+        found.team.gpus.guaranteed - found.book.guaranteed,
+        found.book.reserved,
+        tuple(found.book.largest_holders(HOLDERS)),
         bars(found.team, found.book, user=found.user) + model_bars(found.team, found.book),
         tuple(_pools(pod, found.team, world)),
         None if runs else _smaller(pod, requester, world),

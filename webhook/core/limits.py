@@ -18,6 +18,10 @@ class Bar:
     limit: Limit
     taken: int
 
+    def breaks(self, gpus: int) -> bool:
+        """Tell whether so many GPU units more would be too many."""
+        return exceeds(self.taken + gpus, self.limit)
+
 
 def violations(gpus: int, team: Team, book: Book, *, user: User | None) -> tuple[Reason, ...]:
     """Hold a request of so many GPU units against the limits per pod, user and team; report every one it breaks."""
@@ -29,7 +33,7 @@ def violations(gpus: int, team: Team, book: Book, *, user: User | None) -> tuple
         return ()
     held = bars(team, book, user=user)
     room = min(bar.limit - bar.taken for bar in held if not isinstance(bar.limit, Unlimited))
-    return tuple(_violation(bar, gpus, room, book) for bar in held if exceeds(bar.taken + gpus, bar.limit))
+    return tuple(_violation(bar, gpus, room, book) for bar in held if bar.breaks(gpus))
 
 
 def bars(team: Team, book: Book, *, user: User | None) -> tuple[Bar, ...]:

@@ -1,0 +1,1 @@
+"""`fairgate explain`: one decision, step by step."""

@@ -1,0 +1,72 @@
+"""`fairgate explain`: the options and what they mean; run.py does it."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from webhook.cli.options import Layout, chosen_source, policy_option, world_options
+
+_EXAMPLES = """\b
+Examples:
+  kubectl fairgate explain pod/train-0 -n vision
+  fairgate explain --policy policies train.yaml
+  fairgate explain --policy policies --world world.yaml pod/train-0 -n vision
+  helm template charts/train | fairgate explain --policy policies -
+
+\b
+Exit status: 0 all would run now, 1 something is refused or would wait, 2 something could not be judged."""
+
+
+@click.command(epilog=_EXAMPLES, short_help="Explain one decision step by step.")
+@click.argument("what", metavar="pod/NAME|FILE|-", type=click.Path(allow_dash=True))
+@policy_option
+@world_options
+@click.option(
+    "-n",
+    "--namespace",
+    default="default",
+    show_default=True,
+    metavar="NAME",
+    help="Namespace of the pod, or of objects that name none.",
+)
+@click.option(
+    "--as",
+    "user",
+    default="",
+    metavar="USER",
+    help="Who applies the manifests, for limits per user on bare pods.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "layout",
+    type=click.Choice([Layout.TABLE, Layout.JSON, Layout.YAML], case_sensitive=False),
+    default=Layout.TABLE.value,
+    show_default=True,
+)
+def explain(
+    *,
+    what: str,
+    policy: Path,
+    world: Path | None,
+    cluster: bool,
+    kubeconfig: Path | None,
+    namespace: str,
+    user: str,
+    layout: Layout,
+) -> None:
+    """Explain step by step what Fairgate decides on a pod, and why; of the cluster, by default.
+
+    The steps: demand, team, every limit with its sum and holders, tier, each pool with the nodes that have room (the
+    best with what they cost), those that have not by cause, the outcome, and what would run now instead. Costs are in
+    GPUs: what the pods to come could no longer use, and a little for what is left over.
+
+    Of a pod that exists it tells what was decided when it came, and how it would fare now without itself. Of a FILE it
+    tells this of one pod of each role, each as if it were the first.
+    """
+    # pydantic and rich are slow to import, and --help needs neither
+    from webhook.cli.explain.run import Order, run  # noqa: PLC0415
+
+    source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
+    sys.exit(run(Order(what, policy, source, namespace, user, layout)))

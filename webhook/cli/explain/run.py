@@ -1,0 +1,148 @@
+"""Carries `fairgate explain` out."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.console import Console
+
+from webhook.cli.explain.report import report_of
+from webhook.cli.explain.steps import to_steps
+from webhook.cli.explain.subjects import Subject, pod_name, pod_of_world, pods_of_manifests
+from webhook.cli.options import Layout, columns, is_coloured
+from webhook.cli.review.sources import read_sources
+from webhook.cli.worlds import Objects, Source, WorldError, origin_of, read_objects, read_once, seen, world_of
+from webhook.cli.written import to_json, to_yaml
+from webhook.core.asked import as_asked
+from webhook.core.decision import Deny
+from webhook.core.explanation import Explanation, explain
+from webhook.core.names import Uid
+from webhook.core.pod import Pod, Requester
+from webhook.core.world import World
+from webhook.kube.pods import stand_in_uid
+from webhook.kube.stream import Unreadable, read_stream
+from webhook.kube.workloads.expand import flattened
+from webhook.kube.workloads.model import Unknown
+from webhook.policy.load import load
+from webhook.policy.problems import PolicyError, PolicyUnreadable
+
+RUNS: Final = 0
+DOES_NOT_RUN: Final = 1
+NOT_JUDGED: Final = 2
+
+_CONTROLLER: Final = Requester("system:serviceaccount:kube-system:controller")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the user asked for."""
+
+    what: str
+    policy: Path
+    source: Source
+    namespace: str
+    user: str
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    subject: Subject
+    explanation: Explanation
+
+
+class _NothingToExplainError(Exception):
+    """What was named is not there, or cannot be read."""
+
+
+def run(order: Order) -> int:
+    """Explain, and give the exit status."""
+    shown = Console(stderr=True)
+    try:
+        with shown.status("Reading") if shown.is_terminal else nullcontext():
+            world, found = _subjects(order)
+    except (PolicyError, PolicyUnreadable, WorldError, _NothingToExplainError) as error:
+        for problem in error.problems if isinstance(error, PolicyError) else (error,):
+            click.echo(f"fairgate: {problem}", err=True)
+        return NOT_JUDGED
+    told = []
+    problems = []
+    for subject in found:
+        if isinstance(subject, Unknown):
+            problems.append(subject.reason)
+        elif isinstance(subject.template, Deny):
+            problems += [f"{subject.title}: {reason.text} ({reason.code})" for reason in subject.template.reasons]
+        else:
+            told.append(_Told(subject, _explained(subject, subject.template.pod, world, order)))
+    click.echo(_written(told, order, world), nl=False)
+    for reason in problems:
+        click.echo(f"fairgate: {reason}", err=True)
+    if any(not each.explanation.runs_now and each.explanation.limits for each in told):
+        return DOES_NOT_RUN
+    return NOT_JUDGED if problems else RUNS
+
+
+def _subjects(order: Order) -> tuple[World, Sequence[Subject | Unknown]]:
+    policy = load(order.policy)
+    name = pod_name(order.what)
+    if name is None:
+        world = read_once(order.source, policy)
+        return world, list(pods_of_manifests(_manifests(order.what), namespace=order.namespace, world=world))
+    found = read_objects(order.source)
+    world = world_of(found, policy, name=origin_of(order.source).name)
+    subject = pod_of_world(found, name, namespace=order.namespace, world=world)
+    if subject is None:
+        raise _NothingToExplainError(f"there is no pod {name} in namespace {order.namespace}; try -n NAMESPACE")
+    return world, [subject]
+
+
+def _manifests(path: str) -> Objects:
+    return tuple(_objects(path))
+
+
+def _objects(path: str) -> Iterator[dict[str, object]]:
+    for source in read_sources((path,), sys.stdin.buffer):
+        if source.problem is not None:
+            raise _NothingToExplainError(f"{source.name}: {source.problem}; name a file or pod/NAME")
+        for document in read_stream(source.content):
+            if isinstance(document, Unreadable):
+                raise _NothingToExplainError(f"{source.name}:{document.line}: not valid YAML: {document.problem}")
+            yield from (dict(each) for each in flattened((document.value,)))
+
+
+def _explained(subject: Subject, pod: Pod, world: World, order: Order) -> Explanation:
+    """Explain a pod as if it came now; one that exists is taken off first."""
+    user = order.user
+    if subject.existing is not None:
+        uid = pod.uid or stand_in_uid(pod.namespace, pod.name)
+        charge = world.charge_of(Uid(uid))
+        user = user or (charge.user or "" if charge is not None else "")
+        world.remove_pod(Uid(uid))
+        pod = as_asked(pod, world.policy)
+    requester = Requester(user) if pod.owner is None else _CONTROLLER
+    return explain(pod, requester, world)
+
+
+def _written(told: list[_Told], order: Order, world: World) -> str:
+    reports = [report_of(each.subject, each.explanation) for each in told]
+    match order.layout:
+        case Layout.JSON:
+            return to_json(reports)
+        case Layout.YAML:
+            return to_yaml(reports)
+        case Layout.TABLE | Layout.WIDE:
+            parts = [
+                to_steps(
+                    each.subject,
+                    each.explanation,
+                    policy_hash=world.policy.hash,
+                    width=columns(),
+                    is_coloured=is_coloured(),
+                )
+                for each in told
+            ]
+            return "\n".join([*parts, f"{seen(origin_of(order.source), world)}\n"])

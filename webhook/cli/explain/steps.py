@@ -1,0 +1,144 @@
+"""An explanation for a screen, one line or table a step."""
+
+from collections.abc import Iterator
+from io import StringIO
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from webhook.cli.explain.report import in_gpus
+from webhook.cli.explain.subjects import Existing, Subject
+from webhook.cli.explain.verdict import Outcome, Verdict, verdict_of
+from webhook.cli.words import plural, plural_gpus
+from webhook.core import mark as marks
+from webhook.core.amount import Unlimited, format_gpus, format_limit
+from webhook.core.demand import Demand
+from webhook.core.explanation import Explanation, PoolStep
+from webhook.core.names import CPU, MEMORY
+from webhook.core.tier import Tier
+
+_STYLES: Final = {
+    Outcome.ADMITTED: "green",
+    Outcome.REFUSED: "bold red",
+    Outcome.RETRY: "magenta",
+    Outcome.NOT_JUDGED: "magenta",
+}
+_GIB: Final = 1 << 30
+
+
+def to_steps(subject: Subject, told: Explanation, *, policy_hash: str, width: int, is_coloured: bool) -> str:
+    """Write an explanation for a screen of this width."""
+    out = StringIO()
+    console = Console(file=out, width=width, force_terminal=is_coloured, no_color=not is_coloured, highlight=False)
+    count = "" if subject.count == 1 else f", one of {subject.count or 'an open number of'}"
+    console.print(Text(f"{subject.title}{count}", style="bold"))
+    if subject.existing is not None:
+        console.print(Text(_as_it_is(subject.existing, policy_hash)))
+    grid = Table(box=None, pad_edge=False, show_header=False)
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
+    for name, step in _steps(told):
+        grid.add_row(name, step)
+    console.print(grid)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _as_it_is(existing: Existing, policy_hash: str) -> str:
+    """Say what was decided when the pod came."""
+    where = f"It is on {existing.node}" if existing.node else "It is on no node yet"
+    mark = None if existing.mark is None else marks.read(existing.mark)
+    if mark is None:
+        return f"{where}, and never passed Fairgate. If it came now:"
+    tier = f" as {existing.tier}" if existing.tier else ""
+    policy = "the present policy" if mark.policy == policy_hash else f"an earlier policy ({mark.policy})"
+    return f"{where}. Admitted{tier} ({mark.code}) at {mark.at} by {policy}. If it came now, without itself:"
+
+
+def _steps(told: Explanation) -> Iterator[tuple[str, RenderableType]]:
+    verdict = verdict_of(told.decision)
+    yield "demand", Text(_demand(told.pod.demand))
+    team = "nobody's" if told.team is None else told.team.name
+    user = "" if told.user is None else f"; user {told.user}"
+    yield "team", Text(f"{team}, by namespace {told.pod.namespace}{user}")
+    if told.limits:
+        yield "limits", _limits(told)
+        yield "tier", Text(_tier(told, verdict))
+    for step in told.pools:
+        yield f"pool {step.pool.name}" if step.pool.name else "nodes", _pool(step)
+    yield "outcome", _outcome(verdict)
+    if instead := list(_instead(told)):
+        yield "instead", Text("\n".join(instead), style="cyan")
+
+
+def _demand(demand: Demand) -> str:
+    devices = ", ".join(f"{name} {amount}" for name, amount in demand.devices) or "no GPU that policy counts"
+    others = dict(demand.requests)
+    beside = f"{others.get(CPU, 0) / 1000:g} cpu, {others.get(MEMORY, 0) / _GIB:g} GiB"
+    return f"{devices}: counts {plural_gpus(demand.gpus)}; beside that {beside}"
+
+
+def _limits(told: Explanation) -> RenderableType:
+    gpus = told.pod.demand.gpus
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(overflow="fold")
+    table.add_column(justify="right")
+    table.add_column()
+    for bar in told.limits:
+        taken = f"{format_gpus(bar.taken)} + {format_gpus(gpus)} = {format_gpus(bar.taken + gpus)}"
+        breaks = bar.breaks(gpus)
+        of = "no limit" if isinstance(bar.limit, Unlimited) else f"of {format_limit(bar.limit)}"
+        table.add_row(
+            Text(bar.subject), Text(taken), Text(f"{of}{', too much' if breaks else ''}", style="red" if breaks else "")
+        )
+    holders = ", ".join(f"{name} {format_gpus(held)}" for name, held in told.holders)
+    reserved = f"; reserved {format_gpus(told.reserved)}" if told.reserved else ""
+    return Group(table, Text(f"held by {holders or 'nobody'}{reserved}"))
+
+
+def _tier(told: Explanation, verdict: Verdict) -> str:
+    left = plural_gpus(max(0, told.guaranteed_left))
+    asked = f"; its label asks for {told.pod.tier_label}" if told.pod.tier_label else ""
+    why = f"{verdict.tier}: {verdict.reasons[0].text} ({verdict.reasons[0].code})" if verdict.tier else "none"
+    return f"{why}; the guaranteed share has {left} left{asked}"
+
+
+def _pool(step: PoolStep) -> RenderableType:
+    if step.nodes is None:
+        return Text(f"closed: {step.closed}", style="dim")
+    found = step.nodes
+    without = sum(filtered.nodes for filtered in found.filtered)
+    parts: list[RenderableType] = [Text(f"{found.with_room} of {plural(found.with_room + without, 'node')} have room")]
+    if found.best:
+        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+        table.add_column("best", overflow="fold")
+        for name in ("cost", "GPUs made useless", "left over"):
+            table.add_column(name, justify="right")
+        for name, cost in found.best:
+            left = None if cost is None else cost.gpus_left + cost.cpu_left
+            costs = () if cost is None or left is None else (cost.useless + left, cost.useless, left)
+            table.add_row(Text(name), *[f"{in_gpus(each):.3f}" for each in costs])
+        parts.append(table)
+    parts += [Text(f"{nodes}: {cause}") for cause, nodes in found.filtered]
+    return Group(*parts)
+
+
+def _outcome(verdict: Verdict) -> Text:
+    told = Text(verdict.outcome, style=_STYLES[verdict.outcome])
+    if verdict.tier is not None:
+        told.append(f" as {verdict.tier}", style="yellow" if verdict.tier is Tier.PREEMPTIBLE else "green")
+        told.append(f", sent to {', '.join(verdict.nodes)}" if verdict.nodes else ", sent to no node by name")
+    else:
+        told.append("".join(f"\n{reason.text} ({reason.code})" for reason in verdict.reasons), style="default")
+    for warning in verdict.warnings:
+        told.append(f"\nwarning: {warning.text} ({warning.code})", style="yellow")
+    return told
+
+
+def _instead(told: Explanation) -> Iterator[str]:
+    if told.smaller is not None:
+        devices = ", ".join(f"{name} {amount}" for name, amount in told.smaller.devices)
+        yield f"{devices} would run now, with the same cpu and memory"
+    for pool in told.elsewhere:
+        yield f"pool {pool} would run it now"
