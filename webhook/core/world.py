@@ -5,7 +5,7 @@ was admitted is *assumed* at once (its charge reserved, its room taken on the fi
 *confirmed* when the watch shows it, or *forgotten* when it never comes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -53,16 +53,21 @@ class _Held:
 
 
 class World:
-    """Nodes, pods, namespaces and the books of all teams, under one policy."""
+    """Nodes, pods, namespaces and the books of all teams, under one policy.
+
+    `on_books_changed` is called at each change of a book or of the shares that it is held against.
+    """
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        self.on_books_changed: Callable[[], None] = _nobody_listens
         self.fleet = Fleet()
         self.priority_classes: dict[str, PriorityTriple] = {}
         self._namespaces: dict[Namespace, NamespaceFacts] = {}
         self._tenancies: dict[Namespace, Tenancy] = {}
         self._held: dict[Uid, _Held] = {}
         self._assumed: dict[Uid, _Held] = {}
+        self._rising: dict[Uid, None] = {}
         self._by_namespace: dict[Namespace, dict[Uid, None]] = {}
         self._by_node: dict[NodeName, dict[Uid, None]] = {}
         self._books: dict[TeamName, Book] = {}
@@ -95,9 +100,18 @@ class World:
         entry = None if held is None else self.book(held.team).get(uid)
         return None if entry is None else entry.charge
 
+    def pod(self, uid: Uid) -> Resident | None:
+        """Find a pod that holds something."""
+        held = self._held.get(uid)
+        return None if held is None else held.pod
+
     def pods(self) -> Iterable[Resident]:
         """List the pods that hold something, assumed ones included."""
         return (held.pod for held in self._held.values())
+
+    def rising(self) -> tuple[Uid, ...]:
+        """List the pods that are promoted and whose label does not say so yet."""
+        return tuple(self._rising)
 
     def open_pools(self, team: TeamName) -> tuple[Pool, ...]:
         """List the pools that a team may enter with any pod: those without a `match` of their own."""
@@ -131,6 +145,7 @@ class World:
         self._open_pools.clear()
         self._books = {}
         self._track()
+        self.on_books_changed()
         for held in self._held.values():
             held.pod = replace(held.pod, demand=demand_of(dict(held.pod.demand.requests), policy.resources))
             self._charge(held)
@@ -156,11 +171,14 @@ class World:
             node = node or before.node  # still waiting for the scheduler: keep the room it was promised
             if before.pod == pod and before.node == node and before.forget_at is None:
                 return
+        if pod.tier is Tier.GUARANTEED:
+            self._rising.pop(pod.uid, None)
         self._drop(pod.uid)
         self._hold(_Held(pod, self.tenancy(pod.namespace).team_name, node))
 
     def remove_pod(self, uid: Uid) -> None:
         """Take a pod off: it was seen deleted or terminal."""
+        self._rising.pop(uid, None)
         self._drop(uid)
 
     def set_namespace(self, facts: NamespaceFacts) -> None:
@@ -205,6 +223,19 @@ class World:
             self._drop(held.pod.uid)
         return tuple(held.pod for held in late)
 
+    # -- the life of a promotion
+
+    def promote(self, uid: Uid) -> None:
+        """Charge a pod that was seen as guaranteed from now on; its label is to follow."""
+        self._rising[uid] = None
+        self._recharge((uid,))
+
+    def take_back_promotion(self, uid: Uid) -> None:
+        """Charge a pod again as its label says, which will not follow."""
+        if uid in self._rising:
+            del self._rising[uid]
+            self._recharge((uid,))
+
     # -- bookkeeping
 
     def _track(self) -> None:
@@ -233,6 +264,7 @@ class World:
             self.fleet.take(held.node, held.pod.demand, sign=-1)
         if (book := self._books.get(held.team)) is not None:
             book.release(uid)
+            self.on_books_changed()
 
     def _charge(self, held: _Held, charge: Charge | None = None) -> None:
         if not held.pod.demand.gpus:
@@ -247,13 +279,14 @@ class World:
             is_unlabelled=held.pod.tier_label not in TIERS,
         )
         self._books.setdefault(charge.team, Book()).charge(held.pod.uid, entry)
+        self.on_books_changed()
 
     def _charge_of(self, held: _Held) -> Charge:
         pod = held.pod
         tenancy = self.tenancy(pod.namespace)
         return Charge(
             team=tenancy.team_name,
-            tier=TIERS.get(pod.tier_label or "", Tier.PREEMPTIBLE),
+            tier=Tier.GUARANTEED if pod.uid in self._rising else TIERS.get(pod.tier_label or "", Tier.PREEMPTIBLE),
             gpus=pod.demand.gpus,
             model=self._model_of(held, tenancy.team),
             user=pod.user,
@@ -276,6 +309,10 @@ class World:
         before = self._tenancies.pop(namespace, None)
         if before is None or before.team_name != self.tenancy(namespace).team_name:
             self._recharge(self._by_namespace.get(namespace, ()))
+
+
+def _nobody_listens() -> None:
+    return None
 
 
 def holder_of(namespace: Namespace, name: str, owner: Owner | None) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from sys import intern
 from typing import Final
@@ -11,6 +12,7 @@ import msgspec
 from webhook.core.demand import Amounts
 from webhook.core.names import Namespace, NodeName, Uid, User
 from webhook.core.pod import NO_UID, Handling, Owner, Pod, Resident
+from webhook.core.tier import TIERS
 from webhook.kube import keys, objects
 from webhook.kube.constraints import read_placement
 from webhook.kube.demands import read_demand
@@ -28,8 +30,10 @@ class InvalidPod:
 
 class _Mark(msgspec.Struct, frozen=True, gc=False):
     user: User | None = None
+    asked: str = ""
 
 
+_NO_MARK: Final = _Mark()
 _mark_decoder: Final = msgspec.json.Decoder(_Mark)
 
 # on Python 3.11 each `Handling.X` costs 0.1 us
@@ -96,6 +100,7 @@ def to_resident(pod: objects.Pod, weights: Amounts) -> Resident | None:
     if not reading.demand.devices and not spec.node_name:
         return None
     labels, controller = metadata.labels or _NO_KEYS, _controller(metadata)
+    mark = _read_mark((metadata.annotations or _NO_KEYS).get(keys.DECISION))
     namespace = intern(metadata.namespace or "default")
     return Resident(
         uid=Uid(metadata.uid) if metadata.uid else stand_in_uid(namespace, metadata.name),
@@ -106,8 +111,10 @@ def to_resident(pod: objects.Pod, weights: Amounts) -> Resident | None:
         owner=None if controller is None else _owner(controller.kind, controller.name),
         team_label=_shared(labels.get(keys.TEAM)),
         tier_label=_shared(labels.get(keys.TIER)),
-        user=_marked_user((metadata.annotations or _NO_KEYS).get(keys.DECISION)),
+        user=mark.user,
         is_terminating=metadata.deletion_timestamp is not None,
+        asked_tier=TIERS.get(mark.asked),
+        created=_unix_seconds(metadata.creation_timestamp or ""),
     )
 
 
@@ -163,11 +170,19 @@ def _shared(text: str | None) -> str | None:
     return None if text is None else intern(text)
 
 
-def _marked_user(mark: str | None) -> User | None:
-    """Read back whom the pod was charged to, where the decision on it says so."""
-    if mark is None or '"user"' not in mark:
-        return None
+def _read_mark(mark: str | None) -> _Mark:
+    """Read back what no label says: whom the pod was charged to, and what tier its user asked for."""
+    if mark is None:
+        return _NO_MARK
     try:
-        return _mark_decoder.decode(mark).user
+        return _mark_decoder.decode(mark)
     except msgspec.MsgspecError:
-        return None  # a mark that is not ours says nothing
+        return _NO_MARK  # a mark that is not ours says nothing
+
+
+@lru_cache(maxsize=4096)  # pods are made in bursts, and a relist brings the same times again
+def _unix_seconds(timestamp: str) -> int:
+    try:
+        return int(datetime.fromisoformat(timestamp).timestamp())
+    except (ValueError, OverflowError):
+        return 0

@@ -1,0 +1,139 @@
+"""Tiers follow reality: which borrowing pods move into guaranteed room, and which guaranteed pods no longer fit.
+
+One order holds for both directions: pods that asked never to borrow first, then by age. Walking along it, whatever
+still fits into the share is guaranteed; a pod that is too large is passed over and blocks nobody behind it, for it runs
+all the same. What was changed once fits, and what was not does not: a second look finds nothing to do.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from webhook.core.amount import format_gpus
+from webhook.core.decision import Charge
+from webhook.core.ledger import Book, Entry
+from webhook.core.names import GpuModel
+from webhook.core.pod import Resident
+from webhook.core.policy import Team
+from webhook.core.tier import Tier
+from webhook.core.world import World
+
+_GUARANTEED: Final = Tier.GUARANTEED  # a look at an enum's member costs 0.1 us, and there may be thousands of pods
+_PREEMPTIBLE: Final = Tier.PREEMPTIBLE
+
+
+@dataclass(frozen=True, slots=True)
+class Retier:
+    """A pod whose tier changes: `charge` is what it is charged from then on, `sums` what the share looked like."""
+
+    pod: Resident
+    charge: Charge
+    sums: str
+
+    @property
+    def text(self) -> str:
+        """Tell the pod's owner what happened and why."""
+        gpus = format_gpus(self.charge.gpus)
+        if self.charge.tier is Tier.GUARANTEED:
+            return f"now guaranteed: its {gpus} GPUs fit into {self.sums}; it no longer borrows"
+        return f"now preemptible: its {gpus} GPUs do not fit into {self.sums}; they are borrowed and may be taken back"
+
+
+@dataclass(slots=True)
+class _Room:
+    """What is taken of a team's guaranteed share, and of its shares per GPU model."""
+
+    team: Team
+    taken: int = 0
+    by_model: dict[GpuModel, int] = field(default_factory=dict)
+
+    def fits(self, charge: Charge) -> bool:
+        if self.taken + charge.gpus > self.team.gpus.guaranteed:
+            return False
+        share = self.team.models.get(charge.model) if charge.model is not None else None
+        return share is None or self._of(charge.model) + charge.gpus <= share.guaranteed
+
+    def take(self, charge: Charge, *, sign: int = 1) -> None:
+        self.taken += sign * charge.gpus
+        if charge.model is not None:
+            self.by_model[charge.model] = self._of(charge.model) + sign * charge.gpus
+
+    def sums(self, model: GpuModel | None) -> str:
+        share = format_gpus(self.team.gpus.guaranteed)
+        told = f"team {self.team.name}'s guaranteed share of {share}, of which {format_gpus(self.taken)} are taken"
+        if model is None or model not in self.team.models:
+            return told
+        share = format_gpus(self.team.models[model].guaranteed)
+        return f"{told} ({share} of {model}, of which {format_gpus(self._of(model))} are taken)"
+
+    def _of(self, model: GpuModel | None) -> int:
+        return self.by_model.get(model, 0) if model is not None else 0
+
+
+def retier(team: Team, world: World) -> tuple[Retier, ...]:
+    """List what to change so that a team's tiers are true; demotions first, since they make room.
+
+    Only pods that the gate labelled and the cluster has shown are changed. Terminating pods are left alone: they still
+    count where room is given away, and no longer where it is taken. Pods that bypassed the gate count against the share
+    too, but push nobody out of it.
+    """
+    book = world.book(team.name)
+    demotions = _demotions(team, book, world) if _may_be_over(team, book) else []
+    room = _Room(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
+    for change in demotions:
+        room.take(change.charge, sign=-1)
+    has_room = room.taken < team.gpus.guaranteed and book.preemptible > 0
+    return (*demotions, *(_promotions(room, book, world) if has_room else ()))
+
+
+def _may_be_over(team: Team, book: Book) -> bool:
+    return book.guaranteed > team.gpus.guaranteed or any(
+        book.guaranteed_model(model) > share.guaranteed for model, share in team.models.items()
+    )
+
+
+def _demotions(team: Team, book: Book, world: World) -> list[Retier]:
+    kept, movable = _Room(team), []
+    for uid, entry in book.entries():
+        if entry.charge.tier is not _GUARANTEED or entry.is_unlabelled:
+            continue
+        pod = world.pod(uid)
+        if entry.is_reserved or pod is None or pod.tier is not _GUARANTEED:
+            kept.take(entry.charge)  # admitted or promoted, and not seen so yet
+        elif not pod.is_terminating:
+            movable.append((pod, entry))
+    found = []
+    for pod, entry in _in_order(movable):
+        if kept.fits(entry.charge):
+            kept.take(entry.charge)
+        else:
+            found.append(Retier(pod, entry.charge._replace(tier=Tier.PREEMPTIBLE), kept.sums(entry.charge.model)))
+    return found
+
+
+def _promotions(room: _Room, book: Book, world: World) -> list[Retier]:
+    movable = []
+    for uid, entry in book.entries():
+        if entry.charge.tier is not _PREEMPTIBLE or entry.is_reserved or not room.fits(entry.charge):
+            continue
+        pod = world.pod(uid)
+        if pod is not None and _may_rise(pod):
+            movable.append((pod, entry))
+    found = []
+    for pod, entry in _in_order(movable):
+        if room.fits(entry.charge):
+            found.append(Retier(pod, entry.charge._replace(tier=Tier.GUARANTEED), room.sums(entry.charge.model)))
+            room.take(entry.charge)
+    return found
+
+
+def _may_rise(pod: Resident) -> bool:
+    return pod.tier is _PREEMPTIBLE and pod.asked_tier is not _PREEMPTIBLE and not pod.is_terminating
+
+
+def _in_order(pods: Iterable[tuple[Resident, Entry]]) -> list[tuple[Resident, Entry]]:
+    return sorted(pods, key=lambda held: _rank(held[0]))
+
+
+def _rank(pod: Resident) -> tuple[bool, int, str, str, str]:
+    return (pod.asked_tier is not _GUARANTEED, pod.created, pod.namespace, pod.name, pod.uid)
