@@ -12,6 +12,7 @@ from typing import Final
 from webhook.core.amount import format_gpus
 from webhook.core.decision import Charge
 from webhook.core.ledger import Book, Entry
+from webhook.core.limits import has_guaranteed_room
 from webhook.core.names import GpuModel
 from webhook.core.pod import Resident
 from webhook.core.policy import Team
@@ -84,6 +85,16 @@ def retier(team: Team, world: World) -> tuple[Retier, ...]:
         room.take(change.charge, sign=-1)
     has_room = room.taken < team.gpus.guaranteed and book.preemptible > 0
     return (*demotions, *(_promotions(room, book, world) if has_room else ()))
+
+
+def is_still_due(change: Retier, world: World) -> bool:
+    """Tell whether a promotion is still right: others may have been admitted into the room since it was found."""
+    pod, charge = world.pod(change.pod.uid), world.charge_of(change.pod.uid)
+    team = world.policy.team(change.charge.team)
+    if pod is None or charge is None or team is None or not _may_rise(pod):
+        return False
+    is_same = charge._replace(tier=_GUARANTEED) == change.charge and charge.tier is _PREEMPTIBLE
+    return is_same and has_guaranteed_room(charge.gpus, team, world.book(team.name), charge.model)
 
 
 def _may_be_over(team: Team, book: Book) -> bool:

@@ -92,7 +92,7 @@ def to_resident(pod: objects.Pod, weights: Amounts) -> Resident | None:
     Raises ValueError where its amounts cannot be read at all.
     """
     metadata, spec = pod.metadata, pod.spec
-    if pod.status is not None and pod.status.phase in _ENDED:
+    if has_ended(pod):
         return None
     reading = read_demand(spec, weights)
     if reading.demand is None:
@@ -116,6 +116,11 @@ def to_resident(pod: objects.Pod, weights: Amounts) -> Resident | None:
         asked_tier=TIERS.get(mark.asked),
         created=_unix_seconds(metadata.creation_timestamp or ""),
     )
+
+
+def has_ended(pod: objects.Pod) -> bool:
+    """Tell whether a pod has run to its end: it stays for days and holds nothing."""
+    return pod.status is not None and pod.status.phase in _ENDED
 
 
 def stand_in_uid(namespace: str, name: str) -> Uid:

@@ -27,6 +27,7 @@ _REAP_SECONDS: Final = 5.0
 class Live:
     """A world that a cluster feeds."""
 
+    connection: ApiConnection
     feed: Feed
     world: World
 
@@ -37,7 +38,7 @@ class Live:
             connection = await stack.enter_async_context(await connect(kubeconfig))
         except ClusterError as exc:
             raise StartupError(str(exc)) from exc
-        return cls(_feed(connection, world), world)
+        return cls(connection, _feed(connection, world), world)
 
     def why_untrusted(self) -> str | None:
         """Tell why decisions should not be made on this world: not listed yet, or silent for too long."""

@@ -13,6 +13,7 @@ from typing import Any
 from certs.folder import CertFolder
 from certs.pair import CertificateError
 from certs.reload import Outcome, Reloaded, Reloader
+from webhook.cluster.identity import own_namespace
 from webhook.core.policy import Policy
 from webhook.core.tier import Tier
 from webhook.core.world import World
@@ -23,6 +24,7 @@ from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.watch import PolicyHolder
 from webhook.server.app import build_app, serve, stop_signals
 from webhook.server.gate import Gate
+from webhook.server.leader import Leader, trust_ourselves
 from webhook.server.ledger import MemoryLedger
 from webhook.server.live import Live
 from webhook.server.probes import Readiness
@@ -56,13 +58,22 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
         match settings.world:
             case WorldFile(path=path):
                 _read_world_file(path, world)
-            case LiveCluster(kubeconfig=kubeconfig):
+            case LiveCluster(kubeconfig=kubeconfig, namespace=namespace):
                 live = await Live.connect(kubeconfig, world, stack)
+                leader = Leader(
+                    live.connection,
+                    world,
+                    logs,
+                    namespace=namespace or await own_namespace(kubeconfig),
+                    why_untrusted=live.why_untrusted,
+                )
+                metrics.watch_leader(leader.standing)
                 readiness.watch("world", live.why_untrusted)
                 metrics.watch_world_age(live.age_seconds)
                 metrics.watch_feed(live.watched)
                 why_cold = live.why_cold
                 chores = [live.feed.run(), live.arrange(lambda: _settle(world, logs)), live.reap(logs)]
+                chores += [leader.run(), leader.events.run(), trust_ourselves(live.connection, gate)]
         chores += [
             holder.run(
                 on_change=lambda policy: _take_policy(policy, world, readiness, metrics, logs),
