@@ -10,7 +10,7 @@ from tests.core.make import gpus, node, policy, resident, team, world
 from webhook.core.decision import Charge
 from webhook.core.names import GpuModel, TeamName, Uid
 from webhook.core.policy import Share
-from webhook.core.retier import retier
+from webhook.core.retier import is_still_due, retier
 from webhook.core.tier import Tier
 
 A = TeamName("team-a")
@@ -158,17 +158,31 @@ def test_a_promotion_that_failed_is_taken_back():
     assert place.rising() == ()
 
 
+def test_a_promotion_is_still_due_only_while_the_room_is_there():
+    place = made(borrower("p", 2))
+    (change,) = changes(place)
+    assert is_still_due(change, place)
+    place.set_pod(keeper("faster", 19))
+    assert not is_still_due(change, place)
+    place.remove_pod(Uid("faster"))
+    assert is_still_due(change, place)
+    place.set_pod(replace(change.pod, is_terminating=True))
+    assert not is_still_due(change, place)
+    place.remove_pod(Uid("p"))
+    assert not is_still_due(change, place)
+
+
 def test_the_text_has_the_sums():
     shares = {A100: Share(gpus(4))}
     (up,) = changes(made(keeper("k", 17), borrower("p", 2)))
     assert up.text == (
-        "now guaranteed: its 2 GPUs fit into team team-a's guaranteed share of 20, of which 17 are taken; "
+        "now guaranteed: there is room for its 2 GPUs in team team-a's guaranteed share of 20, of which 17 are taken; "
         "it no longer borrows"
     )
     (down,) = changes(made(keeper("k1", 3, node="a0"), keeper("k2", 3, node="a0", created=1), models=shares))
     assert down.text == (
-        "now preemptible: its 3 GPUs do not fit into team team-a's guaranteed share of 20, of which 3 are taken "
-        "(4 of A100, of which 3 are taken); they are borrowed and may be taken back"
+        "now preemptible: there is no room for its 3 GPUs in team team-a's guaranteed share of 20, of which 3 are "
+        "taken (4 of A100, of which 3 are taken); it borrows, and may be evicted"
     )
 
 

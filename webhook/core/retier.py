@@ -34,10 +34,11 @@ class Retier:
     @property
     def text(self) -> str:
         """Tell the pod's owner what happened and why."""
-        gpus = format_gpus(self.charge.gpus)
+        amount = format_gpus(self.charge.gpus)
+        gpus = f"{amount} GPU" if amount == "1" else f"{amount} GPUs"
         if self.charge.tier is Tier.GUARANTEED:
-            return f"now guaranteed: its {gpus} GPUs fit into {self.sums}; it no longer borrows"
-        return f"now preemptible: its {gpus} GPUs do not fit into {self.sums}; they are borrowed and may be taken back"
+            return f"now guaranteed: there is room for its {gpus} in {self.sums}; it no longer borrows"
+        return f"now preemptible: there is no room for its {gpus} in {self.sums}; it borrows, and may be evicted"
 
 
 @dataclass(slots=True)

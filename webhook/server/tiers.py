@@ -1,7 +1,7 @@
 """Keeps tiers true in the cluster: carries out what core.retier finds, one pod and one patch at a time."""
 
 import asyncio
-from typing import Protocol
+from typing import Final, Protocol
 
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.errors import ApiError, ClusterError
@@ -13,7 +13,7 @@ from webhook.core.world import World
 from webhook.kube.events import Event, EventReason, EventType, ObjectRef
 from webhook.observe.logs import Logs
 
-REST_SECONDS = 10.0
+REST_SECONDS: Final = 10.0
 """How long a pod is left alone after its patch failed."""
 
 
