@@ -64,8 +64,18 @@ class Gate:
 
 
 @contextmanager
-def gate(cluster: ControlPlane, *, limit_a: object = 20, limit_b: object = 20, policy: str = "") -> Iterator[Gate]:
-    """Serve for two teams with 20 guaranteed GPUs each, until the end of the block; `policy` adds sections as YAML."""
+def gate(
+    cluster: ControlPlane,
+    *,
+    limit_a: object = 20,
+    limit_b: object = 20,
+    policy: str = "",
+    kubeconfig: Path | None = None,
+) -> Iterator[Gate]:
+    """Serve for two teams with 20 guaranteed GPUs each, until the end of the block.
+
+    `policy` adds sections as YAML; `kubeconfig` is whom Fairgate runs as, by default an admin.
+    """
     suffix = secrets.token_hex(3)
     team_a, team_b = make_namespace(cluster, f"team-a-{suffix}"), make_namespace(cluster, f"team-b-{suffix}")
     folder = cluster.folder / f"fairgate-{suffix}"
@@ -80,7 +90,15 @@ def gate(cluster: ControlPlane, *, limit_a: object = 20, limit_b: object = 20, p
     (port,) = free_ports(1)
     url, name = f"https://127.0.0.1:{port}", f"fairgate-{suffix}"
     fairgate = (sys.executable, "-m", "webhook")
-    serve = ("serve", "--policy", policies, "--kubeconfig", cluster.kubeconfig, "--listen", f"127.0.0.1:{port}")
+    serve = (
+        "serve",
+        "--policy",
+        policies,
+        "--kubeconfig",
+        kubeconfig or cluster.kubeconfig,
+        "--listen",
+        f"127.0.0.1:{port}",
+    )
     command = (*fairgate, *serve, "--certs", certs, "--drain-seconds", "0")
     running = Gate(cluster, name, command, url, certs / "ca.crt", policies, team_a, team_b)
     try:

@@ -8,13 +8,13 @@ import pytest
 
 from tests.control_plane.objects import pod
 from tests.control_plane.processes import free_ports
-from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_for, wait_phase
-from tests.scenarios.gate import DECISION, TIER, gate
+from tests.control_plane.workbench import create_pod, get_pod, make_namespace, make_nodes, wait_for, wait_phase
+from tests.docs.pages import blocks
+from tests.scenarios.gate import DECISION, ROOT, TIER, gate
 
 pytestmark = pytest.mark.cluster
 
 SIZE = {"cpu": "2", "memory": "8Gi"}
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/fairgate"
 
 
 def tier(cluster, namespace, name):
@@ -30,16 +30,25 @@ def tier_patches(cluster):
     ]
 
 
-def start_replica(fairgate, name="second"):
+def start_replica(fairgate):
     """Start one more server on the same cluster, policy and certificates; gives its process name."""
     (port,) = free_ports(1)
-    command = [f"127.0.0.1:{port}" if ":" in str(w) and str(w).startswith("127.") else w for w in fairgate.command]
-    fairgate.cluster.processes.start(f"{fairgate.name}-{name}", command, cwd=".")
-    return f"{fairgate.name}-{name}"
+    listen = fairgate.command.index("--listen") + 1
+    command = (*fairgate.command[:listen], f"127.0.0.1:{port}", *fairgate.command[listen + 1 :])
+    fairgate.cluster.processes.start(f"{fairgate.name}-second", command, cwd=ROOT)
+    return f"{fairgate.name}-second"
 
 
-def holder(cluster):
-    return cluster.api.get(LEASE)["spec"].get("holderIdentity", "")
+def leads(cluster, name):
+    """Whether a process says so in its log, last of all it says about it."""
+    said = [line for line in cluster.processes.log(name, lines=1000).splitlines() if "leading" in line]
+    return bool(said) and '"event":"leading"' in said[-1]
+
+
+def described_with(cluster, namespace, name, words):
+    """What `kubectl describe` says of a pod, once it says these words."""
+    text = cluster.kubectl("describe", "pod", name, "-n", namespace)
+    return text if words in text else ""
 
 
 def test_a_freed_share_promotes_the_oldest_and_a_lowered_one_demotes_the_newest(start_control_plane):
@@ -83,6 +92,50 @@ def test_a_freed_share_promotes_the_oldest_and_a_lowered_one_demotes_the_newest(
         fairgate.cluster.processes.stop(second, number=signal.SIGTERM, timeout=10)
 
 
-def described_with(cluster, namespace, name, words):
-    text = cluster.kubectl("describe", "pod", name, "-n", namespace)
-    return text if words in text else ""
+def test_a_leader_that_is_paused_is_replaced_and_does_nothing_twice_when_it_wakes(start_control_plane):
+    cluster = start_control_plane(audit=True)
+    make_nodes(cluster, 3)
+    with gate(cluster, limit_a=40) as fairgate:
+        mine = fairgate.team_a
+        create_pod(cluster, mine, pod("k", gpus=10, **SIZE))
+        create_pod(cluster, mine, pod("k2", gpus=10, **SIZE))
+        create_pod(cluster, mine, pod("p", gpus=5, **SIZE))
+        fairgate.stop(signal.SIGKILL)  # the other one is to lead, since this one answers the guard's questions
+        second = start_replica(fairgate)
+        wait_for(
+            cluster, lambda: leads(cluster, second), what="the second leads after the first was killed", timeout=40
+        )
+        fairgate.start()
+        cluster.processes.send_signal(second, signal.SIGSTOP)
+        paused = time.monotonic()
+        cluster.kubectl("delete", "pod", "k", "-n", mine, "--wait=true")
+        wait_for(cluster, lambda: tier(cluster, mine, "p") == "guaranteed", what="another leader promotes", timeout=40)
+        assert time.monotonic() - paused < 30
+        cluster.processes.send_signal(second, signal.SIGCONT)
+        wait_for(cluster, lambda: not leads(cluster, second), what="the one that was paused knows that it is over")
+        time.sleep(2)
+        assert tier_patches(cluster) == ["p"]
+        assert leads(cluster, fairgate.name)
+
+
+def test_the_rights_in_the_docs_are_enough_and_its_own_service_account_needs_no_flag(start_control_plane):
+    cluster = start_control_plane()
+    make_nodes(cluster, 3)
+    make_namespace(cluster, "fairgate-system")
+    rules = [block.text for block in blocks(ROOT / "docs" / "operations.md") if "rbac.authorization" in block.text]
+    cluster.kubectl("apply", "-f", "-", stdin="---\n".join(rules))
+    cluster.kubectl("create", "serviceaccount", "fairgate", "-n", "fairgate-system")
+    account = "--serviceaccount=fairgate-system:fairgate"
+    cluster.kubectl("create", "clusterrolebinding", "fairgate", "--clusterrole=fairgate", account)
+    cluster.kubectl("create", "rolebinding", "fairgate", "--role=fairgate", account, "-n", "fairgate-system")
+    credentials = cluster.service_account_kubeconfig("fairgate-system", "fairgate")
+    with gate(cluster, limit_a=40, kubeconfig=credentials) as fairgate:
+        create_pod(cluster, fairgate.team_a, pod("k", gpus=10, **SIZE))
+        create_pod(cluster, fairgate.team_a, pod("k2", gpus=10, **SIZE))
+        create_pod(cluster, fairgate.team_a, pod("p", gpus=5, **SIZE))
+        cluster.kubectl("delete", "pod", "k", "-n", fairgate.team_a, "--wait=true")
+        wait_for(cluster, lambda: tier(cluster, fairgate.team_a, "p") == "guaranteed", what="the borrower is promoted")
+        wait_for(cluster, lambda: described_with(cluster, fairgate.team_a, "p", "Promoted"), what="the Event")
+        assert "forbidden" not in cluster.processes.log(fairgate.name, lines=1000)
+        refused = cluster.kubectl.run("label", "--overwrite", "pod", "p", f"{TIER}=preemptible", "-n", fairgate.team_a)
+        assert "(ProtectedKeyChanged)" in refused.stderr
