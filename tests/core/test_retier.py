@@ -176,13 +176,13 @@ def test_the_text_has_the_sums():
     shares = {A100: Share(gpus(4))}
     (up,) = changes(made(keeper("k", 17), borrower("p", 2)))
     assert up.text == (
-        "now guaranteed: there is room for its 2 GPUs in team team-a's guaranteed share of 20, of which 17 are taken; "
+        "now guaranteed: there is room for its 2 GPUs in team team-a's guaranteed share of 20, 17 taken; "
         "it no longer borrows"
     )
     (down,) = changes(made(keeper("k1", 3, node="a0"), keeper("k2", 3, node="a0", created=1), models=shares))
     assert down.text == (
-        "now preemptible: there is no room for its 3 GPUs in team team-a's guaranteed share of 20, of which 3 are "
-        "taken (4 of A100, of which 3 are taken); it borrows, and may be evicted"
+        "now preemptible: there is no room for its 3 GPUs in team team-a's guaranteed share of 20, 3 taken "
+        "(of A100: 4, 3 taken); it borrows, and may be evicted"
     )
 
 

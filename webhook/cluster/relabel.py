@@ -1,5 +1,6 @@
 """Changes the tier label of one pod, and of no other that took its name."""
 
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
@@ -22,11 +23,13 @@ class Relabelled(Enum):
     GONE = auto()  # the pod ended, is being deleted, or another one has its name
 
 
-async def relabel(connection: ApiConnection, pod: Resident, tier: Tier) -> Relabelled:
+async def relabel(
+    connection: ApiConnection, pod: Resident, tier: Tier, *, is_leading: Callable[[], bool]
+) -> Relabelled:
     """Write a tier on a pod by a single patch. Raises ClusterError where the API server did not take it.
 
     Read first: the patch names UID and version, and rewrites the decision as it is now. A write whose answer was lost
-    is found done by the next call.
+    is found done by the next call. A process that was paused after the read finds that it no longer leads.
     """
     path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
     failures = 0
@@ -36,6 +39,8 @@ async def relabel(connection: ApiConnection, pod: Resident, tier: Tier) -> Relab
             return Relabelled.GONE
         if found.tier_label == tier:
             return Relabelled.ALREADY
+        if not is_leading():
+            raise ClusterError("cannot patch pods: this replica leads no longer")
         try:
             await connection.send(
                 "PATCH",

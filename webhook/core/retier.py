@@ -7,7 +7,7 @@ all the same. What was changed once fits, and what was not does not: a second lo
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.core.amount import format_gpus
 from webhook.core.decision import Charge
@@ -23,13 +23,22 @@ _GUARANTEED: Final = Tier.GUARANTEED  # a look at an enum's member costs 0.1 us,
 _PREEMPTIBLE: Final = Tier.PREEMPTIBLE
 
 
+class Sums(NamedTuple):
+    """What a team's guaranteed share was and how much of it others had taken; the same of a model that has one."""
+
+    share: int
+    taken: int
+    model_share: int | None = None
+    model_taken: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Retier:
-    """A pod whose tier changes: `charge` is what it is charged from then on, `sums` what the share looked like."""
+    """A pod whose tier changes: `charge` is what it is charged from then on, `sums` what it was held against."""
 
     pod: Resident
     charge: Charge
-    sums: str
+    sums: Sums
 
     @property
     def text(self) -> str:
@@ -37,8 +46,16 @@ class Retier:
         amount = format_gpus(self.charge.gpus)
         gpus = f"{amount} GPU" if amount == "1" else f"{amount} GPUs"
         if self.charge.tier is Tier.GUARANTEED:
-            return f"now guaranteed: there is room for its {gpus} in {self.sums}; it no longer borrows"
-        return f"now preemptible: there is no room for its {gpus} in {self.sums}; it borrows, and may be evicted"
+            return f"now guaranteed: there is room for its {gpus} in {self._share}; it no longer borrows"
+        return f"now preemptible: there is no room for its {gpus} in {self._share}; it borrows, and may be evicted"
+
+    @property
+    def _share(self) -> str:
+        share, taken, model_share, model_taken = self.sums
+        told = f"team {self.charge.team}'s guaranteed share of {format_gpus(share)}, {format_gpus(taken)} taken"
+        if model_share is None:
+            return told
+        return f"{told} (of {self.charge.model}: {format_gpus(model_share)}, {format_gpus(model_taken)} taken)"
 
 
 @dataclass(slots=True)
@@ -60,13 +77,11 @@ class _Room:
         if charge.model is not None:
             self.by_model[charge.model] = self._of(charge.model) + sign * charge.gpus
 
-    def sums(self, model: GpuModel | None) -> str:
-        share = format_gpus(self.team.gpus.guaranteed)
-        told = f"team {self.team.name}'s guaranteed share of {share}, of which {format_gpus(self.taken)} are taken"
-        if model is None or model not in self.team.models:
-            return told
-        share = format_gpus(self.team.models[model].guaranteed)
-        return f"{told} ({share} of {model}, of which {format_gpus(self._of(model))} are taken)"
+    def sums(self, charge: Charge) -> Sums:
+        of_model = self.team.models.get(charge.model) if charge.model is not None else None
+        if of_model is None:
+            return Sums(self.team.gpus.guaranteed, self.taken)
+        return Sums(self.team.gpus.guaranteed, self.taken, of_model.guaranteed, self._of(charge.model))
 
     def _of(self, model: GpuModel | None) -> int:
         return self.by_model.get(model, 0) if model is not None else 0
@@ -119,7 +134,7 @@ def _demotions(team: Team, book: Book, world: World) -> list[Retier]:
         if kept.fits(entry.charge):
             kept.take(entry.charge)
         else:
-            found.append(Retier(pod, entry.charge._replace(tier=Tier.PREEMPTIBLE), kept.sums(entry.charge.model)))
+            found.append(Retier(pod, entry.charge._replace(tier=Tier.PREEMPTIBLE), kept.sums(entry.charge)))
     return found
 
 
@@ -134,7 +149,7 @@ def _promotions(room: _Room, book: Book, world: World) -> list[Retier]:
     found = []
     for pod, entry in _in_order(movable):
         if room.fits(entry.charge):
-            found.append(Retier(pod, entry.charge._replace(tier=Tier.GUARANTEED), room.sums(entry.charge.model)))
+            found.append(Retier(pod, entry.charge._replace(tier=Tier.GUARANTEED), room.sums(entry.charge)))
             room.take(entry.charge)
     return found
 

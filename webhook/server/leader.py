@@ -54,7 +54,14 @@ class Leader:
         identity = own_identity()
         self.lease = Lease(connection, namespace=namespace, name=LEASE_NAME, identity=identity, timing=timing)
         self.events = EventWriter(connection, component=COMPONENT, instance=identity)
-        self.tiers = Tiers(world, connection, MemoryShares(world), self.events, logs)
+        self.tiers = Tiers(
+            world,
+            connection,
+            shares=MemoryShares(world),
+            teller=self.events,
+            logs=logs,
+            is_leading=lambda: self.lease.is_leading,
+        )
         self._bypasses = Bypasses(world, self.events, logs)
         self._why_untrusted = why_untrusted
         self._logs = logs

@@ -1,6 +1,7 @@
 """Keeps tiers true in the cluster: carries out what core.retier finds, one pod and one patch at a time."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from webhook.cluster.client import ApiConnection
@@ -15,6 +16,9 @@ from webhook.observe.logs import Logs
 
 REST_SECONDS: Final = 10.0
 """How long a pod is left alone after its patch failed."""
+
+AT_ONCE: Final = 50
+"""Changes of one team that are carried out before it is looked at anew: in half a second enough pods may have ended."""
 
 
 class Shares(Protocol):
@@ -58,13 +62,23 @@ class Teller(Protocol):
 class Tiers:
     """Promotes and demotes. `changes` counts what was done, by team and new tier."""
 
-    def __init__(self, world: World, connection: ApiConnection, shares: Shares, teller: Teller, logs: Logs) -> None:
+    def __init__(
+        self,
+        world: World,
+        connection: ApiConnection,
+        *,
+        shares: Shares,
+        teller: Teller,
+        logs: Logs,
+        is_leading: Callable[[], bool],
+    ) -> None:
         self.changes: dict[tuple[TeamName, Tier], int] = {}
         self._world = world
         self._connection = connection
         self._shares = shares
         self._teller = teller
         self._logs = logs
+        self._is_leading = is_leading
         self._promoting: dict[Uid, Retier] = {}  # room is taken, the label is not written for sure
         self._written: dict[Uid, Tier] = {}  # the label is written, and not seen yet
         self._resting: dict[Uid, float] = {}  # failed; until when it is left alone
@@ -76,20 +90,18 @@ class Tiers:
             await self._write(change)
         policy = self._world.policy
         for team in policy.teams:
-            for change in retier(team, self._world):
+            due = [change for change in retier(team, self._world) if not self._is_in_hand(change.pod.uid)]
+            for change in due[:AT_ONCE]:
                 if self._world.policy is not policy:
                     return  # found by a policy that is no longer in force
                 await self._carry_out(change)
             await asyncio.sleep(0)  # a large team takes milliseconds, and decisions wait for them
 
     async def _carry_out(self, change: Retier) -> None:
-        uid = change.pod.uid
-        if uid in self._written or uid in self._promoting or uid in self._resting:
-            return
         if change.charge.tier is Tier.GUARANTEED:
             if not await self._shares.promote(change):
                 return
-            self._promoting[uid] = change
+            self._promoting[change.pod.uid] = change
         await self._write(change)
 
     async def _write(self, change: Retier) -> None:
@@ -97,7 +109,7 @@ class Tiers:
         if uid in self._resting:
             return
         try:
-            outcome = await relabel(self._connection, change.pod, tier)
+            outcome = await relabel(self._connection, change.pod, tier, is_leading=self._is_leading)
         except ClusterError as error:
             self._resting[uid] = asyncio.get_running_loop().time() + REST_SECONDS
             self._logs.event.warning("tier not changed", **_subject(change), why=str(error))
@@ -125,6 +137,9 @@ class Tiers:
             self._teller.tell(Event(about, EventType.NORMAL, EventReason.PROMOTED, "Promote", change.text))
         else:
             self._teller.tell(Event(about, EventType.WARNING, EventReason.DEMOTED, "Demote", change.text))
+
+    def _is_in_hand(self, uid: Uid) -> bool:
+        return uid in self._written or uid in self._promoting or uid in self._resting
 
     def _forget_what_is_over(self) -> None:
         now = asyncio.get_running_loop().time()
