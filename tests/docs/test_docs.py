@@ -14,8 +14,8 @@ from webhook.cli.main import main
 from webhook.cli.serve import serve
 from webhook.core.tier import Tier
 from webhook.kube.events import EventReason
+from webhook.observe.leader import Candidacy
 from webhook.observe.metrics import Charged, Metrics, Phase, Watched
-from webhook.observe.standing import Standing
 from webhook.policy.load import load
 from webhook.server.answer import Record
 from webhook.server.handlers import _line
@@ -136,7 +136,7 @@ def exposed():
     metrics.watch_world_age(lambda: 1.0)
     metrics.watch_feed(lambda: [Watched("nodes", 1, 0, 0)])
     metrics.watch_certificate(lambda: 1.0)
-    metrics.watch_leader(lambda: Standing(True, 1, {("a", Tier.GUARANTEED): 1}, {"written": 1}))
+    metrics.watch_leader(lambda: Candidacy(True, 1, {("a", Tier.GUARANTEED): 1}, {"written": 1}))
     metrics.watch_charges(lambda: [Charged("a", Tier.GUARANTEED, 1)])
     text = metrics.expose().body.decode()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, flags=re.MULTILINE):

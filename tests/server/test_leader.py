@@ -127,7 +127,7 @@ async def test_a_pod_that_ends_lets_the_oldest_borrower_rise(tmp_path):
         assert patches(stage) == ["old"]
         mark = json.loads(stage.api.objects[PODS]["team-a/old"]["metadata"]["annotations"][keys.DECISION])
         assert mark == {"gpus": "3", "code": "WithinShare", "policy": "p1", "at": "then"}
-        assert stage.leader.standing().changes == {(A, Tier.GUARANTEED): 1}
+        assert stage.leader.candidacy().changes == {(A, Tier.GUARANTEED): 1}
         assert stage.world.rising() == ()
     assert [line["name"] for line in lines(tmp_path, "tier changed")] == ["old"]
 

@@ -23,7 +23,7 @@ from webhook.core.amount import ONE_GPU
 from webhook.core.names import TeamName
 from webhook.core.reason import Code
 from webhook.core.tier import Tier
-from webhook.observe.standing import LeaderMetrics, Standing
+from webhook.observe.leader import Candidacy, LeaderMetrics
 
 SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 """Bounds of the decision histogram: a decision takes some 10 us; waiting for a ledger write takes milliseconds."""
@@ -120,9 +120,9 @@ class Metrics:
         """Show what each watch has brought on each scrape."""
         self._registry.register(_Watches(watched))
 
-    def watch_leader(self, standing: Callable[[], Standing]) -> None:
+    def watch_leader(self, candidacy: Callable[[], Candidacy]) -> None:
         """Show on each scrape whether this replica leads, and what it did as leader."""
-        self._registry.register(LeaderMetrics(standing))
+        self._registry.register(LeaderMetrics(candidacy))
 
     def watch_certificate(self, expires_at: Callable[[], float]) -> None:
         """Show when the serving certificate expires, as Unix time."""

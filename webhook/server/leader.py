@@ -15,10 +15,9 @@ from webhook.cluster.identity import own_username
 from webhook.cluster.lease import DEFAULT_TIMING, Lease, Timing
 from webhook.cluster.pace import DEFAULT_PACE
 from webhook.core.world import World
+from webhook.observe.leader import Candidacy
 from webhook.observe.logs import Logs
-from webhook.observe.standing import Standing
 from webhook.server.bypasses import Bypasses
-from webhook.server.gate import Gate
 from webhook.server.tiers import MemoryShares, Tiers
 
 LEASE_NAME: Final = "fairgate"
@@ -72,10 +71,10 @@ class Leader:
         """Stand for election, and work while elected, until cancelled."""
         await self.lease.run(self._work)
 
-    def standing(self) -> Standing:
+    def candidacy(self) -> Candidacy:
         """Tell how it stands, for the metrics."""
         lease, events = self.lease, self.events
-        return Standing(
+        return Candidacy(
             is_leading=lease.is_leading,
             terms=lease.terms,
             changes=self.tiers.changes,
@@ -98,12 +97,12 @@ class Leader:
             self._logs.event.info("no longer leading", identity=self.lease.identity)
 
 
-async def trust_ourselves(connection: ApiConnection, gate: Gate) -> None:
-    """Tell the gate as whom Fairgate itself changes tiers, as soon as the API server can be asked."""
+async def learn_own_name(connection: ApiConnection, told: Callable[[str], None]) -> None:
+    """Tell the guard as whom Fairgate itself changes tiers, as soon as the API server can be asked."""
     failures = 0
     while True:
         try:
-            gate.trust_own(await own_username(connection))
+            told(await own_username(connection))
         except ClusterError as error:
             failures += 1
             if failures == 1:

@@ -24,7 +24,7 @@ from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.watch import PolicyHolder
 from webhook.server.app import build_app, serve, stop_signals
 from webhook.server.gate import Gate
-from webhook.server.leader import Leader, trust_ourselves
+from webhook.server.leader import Leader, learn_own_name
 from webhook.server.ledger import MemoryLedger
 from webhook.server.live import Live
 from webhook.server.probes import Readiness
@@ -67,13 +67,13 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                     namespace=namespace or await own_namespace(kubeconfig),
                     why_untrusted=live.why_untrusted,
                 )
-                metrics.watch_leader(leader.standing)
+                metrics.watch_leader(leader.candidacy)
                 readiness.watch("world", live.why_untrusted)
                 metrics.watch_world_age(live.age_seconds)
                 metrics.watch_feed(live.watched)
                 why_cold = live.why_cold
                 chores = [live.feed.run(), live.arrange(lambda: _settle(world, logs)), live.reap(logs)]
-                chores += [leader.run(), leader.events.run(), trust_ourselves(live.connection, gate)]
+                chores += [leader.run(), leader.events.run(), learn_own_name(live.connection, gate.trust_own)]
         chores += [
             holder.run(
                 on_change=lambda policy: _take_policy(policy, world, readiness, metrics, logs),

@@ -12,7 +12,7 @@ from webhook.core.tier import Tier
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Candidacy:
     """What one replica tells: `changes` counts pods by team and new tier, `events` by what became of them."""
 
     is_leading: bool
@@ -22,23 +22,23 @@ class Standing:
 
 
 class LeaderMetrics(Collector):
-    """Asks for the standing on each scrape."""
+    """Asks for the candidacy on each scrape."""
 
-    def __init__(self, standing: Callable[[], Standing]) -> None:
-        self._standing = standing
+    def __init__(self, candidacy: Callable[[], Candidacy]) -> None:
+        self._candidacy = candidacy
 
     def collect(self) -> Iterator[Metric]:
         """Write the metrics."""
-        standing = self._standing()
-        yield GaugeMetricFamily("fairgate_leader", "1 on the replica that leads.", value=standing.is_leading)
+        candidacy = self._candidacy()
+        yield GaugeMetricFamily("fairgate_leader", "1 on the replica that leads.", value=candidacy.is_leading)
         yield CounterMetricFamily(
-            "fairgate_leader_terms", "How often this replica began to lead.", value=standing.terms
+            "fairgate_leader_terms", "How often this replica began to lead.", value=candidacy.terms
         )
         changes = CounterMetricFamily("fairgate_tier_changes", "Pods by their new tier.", labels=["team", "tier"])
-        for (team, tier), count in standing.changes.items():
+        for (team, tier), count in candidacy.changes.items():
             changes.add_metric([team, tier], count)
         yield changes
         events = CounterMetricFamily("fairgate_events", "Kubernetes Events by what became of them.", labels=["outcome"])
-        for outcome, count in standing.events.items():
+        for outcome, count in candidacy.events.items():
             events.add_metric([outcome], count)
         yield events
