@@ -20,6 +20,7 @@ from tests.control_plane.processes import free_ports
 from tests.control_plane.workbench import list_pods, make_namespace, wait_for
 
 TEAM, TIER, DECISION = "fairgate.dev/team", "fairgate.dev/tier", "fairgate.dev/decision"
+TEAM_LEDGERS = "/apis/fairgate.dev/v1alpha1/teamledgers"
 ROOT = Path(__file__).parents[2]
 
 
@@ -115,6 +116,8 @@ def gate(
         yield running
     finally:
         running.stop()
+        for ledger in cluster.api.list(TEAM_LEDGERS) if cluster.api.exists(TEAM_LEDGERS) else ():
+            cluster.api.delete(f"{TEAM_LEDGERS}/{ledger['metadata']['name']}")
 
 
 def _is_asked(running: Gate) -> bool:

@@ -2,7 +2,7 @@
 
 Between two events it does not change, and no decision awaits anything: on one event loop that is the lock. A pod that
 was admitted is *assumed* at once (its charge reserved, its room taken on the first node that the gate chose), then
-*confirmed* when the watch shows it, or *forgotten* when it never comes.
+*confirmed* when the watch shows it, or *settled* when whoever keeps the ledger knows that it need not be held any more.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,14 +15,12 @@ from webhook.core.fleet import Fleet
 from webhook.core.ledger import EMPTY_BOOK, Book, Entry
 from webhook.core.names import UNASSIGNED, GpuModel, Namespace, NodeName, PoolName, TeamName, Uid
 from webhook.core.node import Node
+from webhook.core.page import ENDED, UNSEEN, Alive, Evidence, Flight, Unseen
 from webhook.core.pod import NamespaceFacts, Owner, PriorityTriple, Resident
 from webhook.core.policy import Policy, Pool, Team
 from webhook.core.selector import Constraints
 from webhook.core.team import is_exempt, team_of, unknown_namespace
 from webhook.core.tier import TIERS, Tier
-
-ASSUMED_SECONDS: Final = 90.0
-"""How long an admitted pod may stay unseen: kube-apiserver gives up a request after 34 s, a watch may lag."""
 
 _KEPT_JOINS: Final = 1024
 """Pairs of pod constraints and pool remembered."""
@@ -44,29 +42,36 @@ class Tenancy:
 
 @dataclass(slots=True)
 class _Held:
-    """What one pod holds: its record, its book, the node whose room it takes, and until when it may stay unseen."""
+    """What one pod holds: its record, its book, the node whose room it takes, and whether it is only reserved.
+
+    `since` is the resourceVersion at which the pod was first seen.
+    """
 
     pod: Resident
     team: TeamName
     node: NodeName | None
-    forget_at: float | None = None
+    is_reserved: bool = False
+    since: int = 0
 
 
 class World:
     """Nodes, pods, namespaces and the books of all teams, under one policy.
 
+    `is_live`: a cluster feeds it, so a namespace that is not known is one whose event is still to come.
     `on_books_changed` is called at each change of a book or of the shares that it is held against.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, *, is_live: bool = False) -> None:
         self.policy = policy
+        self.is_live = is_live
         self.on_books_changed: Callable[[], None] = _nobody_listens
         self.fleet = Fleet()
         self.priority_classes: dict[str, PriorityTriple] = {}
         self._namespaces: dict[Namespace, NamespaceFacts] = {}
         self._tenancies: dict[Namespace, Tenancy] = {}
         self._held: dict[Uid, _Held] = {}
-        self._assumed: dict[Uid, _Held] = {}
+        self._flights: dict[Uid, Evidence] = {}
+        self._strange: set[Namespace] = set()
         self._rising: dict[Uid, None] = {}
         self._by_namespace: dict[Namespace, dict[Uid, None]] = {}
         self._by_node: dict[NodeName, dict[Uid, None]] = {}
@@ -85,6 +90,26 @@ class World:
             known = Tenancy(facts, team_of(facts, self.policy), is_exempt(facts, self.policy))
             self._tenancies[name] = known
         return known
+
+    def knows(self, namespace: Namespace) -> bool:
+        """Tell whether a namespace's labels and annotations are known; without a cluster nobody will tell more."""
+        return not self.is_live or namespace in self._namespaces
+
+    @property
+    def is_sure(self) -> bool:
+        """Tell whether it is known whose every pod is: no pod sits in a namespace that is still to be seen."""
+        return not (self.is_live and self._strange)
+
+    def is_assumed(self, uid: Uid) -> bool:
+        """Tell whether the ledger lists a pod, seen or not."""
+        return uid in self._flights
+
+    def evidence(self, uid: Uid) -> Evidence:
+        """Tell what was seen of a pod that is assumed, or is there."""
+        held = self._held.get(uid)
+        if held is not None and not held.is_reserved:
+            return Alive(held.since)
+        return self._flights.get(uid, UNSEEN)
 
     def book(self, team: TeamName) -> Book:
         """Give a team's book, to read."""
@@ -164,20 +189,24 @@ class World:
     def set_pod(self, pod: Resident) -> None:
         """Take in what the cluster says of a pod: this confirms an assumed one."""
         before = self._held.get(pod.uid)
-        node = pod.node
+        node, since = pod.node or pod.promised, pod.version
         if before is not None:
             if pod.user is None and before.pod.user is not None:
                 pod = replace(pod, user=before.pod.user)
-            node = node or before.node  # still waiting for the scheduler: keep the room it was promised
-            if before.pod == pod and before.node == node and before.forget_at is None:
-                return
+            node = pod.node or before.node or node  # still waiting for the scheduler: keep the room it was promised
+            if not before.is_reserved:
+                if before.pod == pod and before.node == node:
+                    return
+                since = before.since
         if pod.tier is Tier.GUARANTEED:
             self._rising.pop(pod.uid, None)
         self._drop(pod.uid)
-        self._hold(_Held(pod, self.tenancy(pod.namespace).team_name, node))
+        self._hold(_Held(pod, self.tenancy(pod.namespace).team_name, node, since=since))
 
     def remove_pod(self, uid: Uid) -> None:
         """Take a pod off: it was seen deleted or terminal."""
+        if uid in self._flights:
+            self._flights[uid] = ENDED
         self._rising.pop(uid, None)
         self._drop(uid)
 
@@ -185,11 +214,13 @@ class World:
         """Take in a namespace; its pods move if it belongs to another team now."""
         if self._namespaces.get(facts.name) != facts:
             self._namespaces[facts.name] = facts
+            self._strange.discard(facts.name)
             self._revise(facts.name)
 
     def remove_namespace(self, name: Namespace) -> None:
         """Forget a namespace."""
         if self._namespaces.pop(name, None) is not None:
+            self._estrange(name)
             self._revise(name)
 
     def set_priority_class(self, triple: PriorityTriple) -> None:
@@ -206,22 +237,28 @@ class World:
 
     # -- the life of a reservation
 
-    def assume(self, pod: Resident, charge: Charge, *, node: NodeName | None, forget_at: float | None) -> None:
-        """Charge a pod that was just admitted and take its room, until it is seen; the same UID again changes nothing.
+    def assume(self, flight: Flight) -> None:
+        """Charge a pod that was just admitted and take its room, until it is seen or settled.
 
-        `forget_at` is the time after which it may be forgotten if it is still unseen; None: it exists from now on.
+        The same UID again changes nothing, and neither does one that was seen already: alive it is charged, and ended
+        it counts no more.
         """
-        if pod.uid in self._held:
-            return
-        held = _Held(replace(pod, node=node) if forget_at is None else pod, charge.team, node, forget_at)
-        self._hold(held, charge)
+        uid = flight.pod.uid
+        if isinstance(self._flights.setdefault(uid, UNSEEN), Unseen) and uid not in self._held:
+            self._hold(_Held(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
 
-    def forget_unseen(self, now: float) -> tuple[Resident, ...]:
-        """Take back what was assumed and never seen in time; tells which."""
-        late = [held for held in self._assumed.values() if held.forget_at is not None and held.forget_at <= now]
-        for held in late:
-            self._drop(held.pod.uid)
-        return tuple(held.pod for held in late)
+    def settle(self, uid: Uid) -> None:
+        """Stop holding what was assumed; a pod that was seen stays charged as any other."""
+        self._flights.pop(uid, None)
+        held = self._held.get(uid)
+        if held is not None and held.is_reserved:
+            self._drop(uid)
+
+    def add_pod(self, flight: Flight) -> None:
+        """Take in an admitted pod that exists from now on, since no watch will ever show it."""
+        if flight.pod.uid not in self._held:
+            pod = replace(flight.pod, node=flight.node)
+            self._hold(_Held(pod, flight.charge.team, flight.node), flight.charge)
 
     # -- the life of a promotion
 
@@ -245,9 +282,10 @@ class World:
     def _hold(self, held: _Held, charge: Charge | None = None) -> None:
         uid = held.pod.uid
         self._held[uid] = held
-        self._by_namespace.setdefault(held.pod.namespace, {})[uid] = None
-        if held.forget_at is not None:
-            self._assumed[uid] = held
+        namespace = held.pod.namespace
+        self._by_namespace.setdefault(namespace, {})[uid] = None
+        if namespace not in self._namespaces and not held.is_reserved:
+            self._strange.add(namespace)
         if held.node is not None:
             self._by_node.setdefault(held.node, {})[uid] = None
             self.fleet.take(held.node, held.pod.demand)
@@ -257,14 +295,23 @@ class World:
         held = self._held.pop(uid, None)
         if held is None:
             return
-        self._assumed.pop(uid, None)
         _unlist(self._by_namespace, held.pod.namespace, uid)
+        if held.pod.namespace in self._strange:
+            self._estrange(held.pod.namespace)
         if held.node is not None:
             _unlist(self._by_node, held.node, uid)
             self.fleet.take(held.node, held.pod.demand, sign=-1)
         if (book := self._books.get(held.team)) is not None:
             book.release(uid)
             self.on_books_changed()
+
+    def _estrange(self, namespace: Namespace) -> None:
+        """Note whether pods were seen in a namespace that is not known; what is reserved says itself who pays."""
+        there = self._by_namespace.get(namespace, ())
+        if all(self._held[uid].is_reserved for uid in there):
+            self._strange.discard(namespace)
+        else:
+            self._strange.add(namespace)
 
     def _charge(self, held: _Held, charge: Charge | None = None) -> None:
         if not held.pod.demand.gpus:
@@ -275,8 +322,9 @@ class World:
         entry = Entry(
             charge,
             holder=holder_of(held.pod.namespace, held.pod.name, held.pod.owner),
-            is_reserved=held.forget_at is not None,
+            is_reserved=held.is_reserved,
             is_unlabelled=held.pod.tier_label not in TIERS,
+            is_waiting=held.pod.node is None,
         )
         self._books.setdefault(charge.team, Book()).charge(held.pod.uid, entry)
         self.on_books_changed()
@@ -300,7 +348,7 @@ class World:
 
     def _recharge(self, several: Iterable[Uid]) -> None:
         for uid in several:
-            if (held := self._held[uid]).forget_at is None:
+            if not (held := self._held[uid]).is_reserved:
                 if (book := self._books.get(held.team)) is not None:
                     book.release(held.pod.uid)
                 self._charge(held)

@@ -28,13 +28,37 @@ class InvalidPod:
     problems: tuple[str, ...]
 
 
+class Fate(msgspec.Struct, frozen=True, gc=False):
+    """What became of a pod: as much of one as tells whether it is there."""
+
+    metadata: objects.ObjectMeta
+    status: objects.PodStatus = objects.PodStatus()
+
+    @property
+    def uid(self) -> Uid:
+        """Tell which pod it is: names are used again."""
+        return self.metadata.uid
+
+    @property
+    def version(self) -> int:
+        """Tell the resourceVersion at which it was read."""
+        return int(self.metadata.resource_version)
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether it takes nothing any more."""
+        return self.status.phase in _ENDED
+
+
 class _Mark(msgspec.Struct, frozen=True, gc=False):
     user: User | None = None
+    nodes: tuple[NodeName, ...] = ()
     asked: str = ""
 
 
 _NO_MARK: Final = _Mark()
 _mark_decoder: Final = msgspec.json.Decoder(_Mark)
+_fate_decoder: Final = msgspec.json.Decoder(Fate)
 
 # on Python 3.11 each `Handling.X` costs 0.1 us
 _MANAGED: Final = Handling.MANAGED
@@ -100,8 +124,9 @@ def to_resident(pod: objects.Pod, weights: Amounts) -> Resident | None:
     if not reading.demand.devices and not spec.node_name:
         return None
     labels, controller = metadata.labels or _NO_KEYS, _controller(metadata)
-    mark = _read_mark((metadata.annotations or _NO_KEYS).get(keys.DECISION))
     namespace = intern(metadata.namespace or "default")
+    mark = _read_mark((metadata.annotations or _NO_KEYS).get(keys.DECISION))
+    is_ours = keys.TEAM in labels
     return Resident(
         uid=Uid(metadata.uid) if metadata.uid else stand_in_uid(namespace, metadata.name),
         namespace=Namespace(namespace),
@@ -113,9 +138,16 @@ def to_resident(pod: objects.Pod, weights: Amounts) -> Resident | None:
         tier_label=_shared(labels.get(keys.TIER)),
         user=mark.user,
         is_terminating=metadata.deletion_timestamp is not None,
+        promised=NodeName(intern(mark.nodes[0])) if is_ours and mark.nodes and not spec.node_name else None,
+        version=int(metadata.resource_version) if metadata.resource_version.isdecimal() else 0,
         asked_tier=TIERS.get(mark.asked),
         created=_unix_seconds(metadata.creation_timestamp or ""),
     )
+
+
+def decode_fate(body: bytes) -> Fate:
+    """Read what became of a pod from the API server's answer."""
+    return _fate_decoder.decode(body)
 
 
 def has_ended(pod: objects.Pod) -> bool:
@@ -176,7 +208,7 @@ def _shared(text: str | None) -> str | None:
 
 
 def _read_mark(mark: str | None) -> _Mark:
-    """Read back what no label says: whom the pod was charged to, and what tier its user asked for."""
+    """Read back what no label says: the user that is charged, the node that was promised, the tier that was asked."""
     if mark is None:
         return _NO_MARK
     try:

@@ -23,7 +23,7 @@ from webhook.observe.metrics import Charged, Metrics
 from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.watch import PolicyHolder
 from webhook.server.app import build_app, serve, stop_signals
-from webhook.server.gate import Gate
+from webhook.server.gate import Gate, Ledger
 from webhook.server.leader import Leader, learn_own_name
 from webhook.server.ledger import MemoryLedger
 from webhook.server.live import Live
@@ -40,26 +40,25 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
     logs.capture_libraries()
     holder = _load_policy(settings)
     reloader = _load_certificate(settings)
-    world = World(holder.current)
+    is_embedded = isinstance(settings.world, WorldFile)
+    world = World(holder.current, is_live=not is_embedded)
     metrics, readiness = Metrics(), Readiness("policy")
-    loop = asyncio.get_running_loop()
     readiness.set_ok("policy", remark=f"policy {world.policy.hash}")
     readiness.watch("certificate", reloader.why_unusable)
     metrics.policy_reload(is_success=True)
     metrics.watch_certificate(lambda: reloader.not_after.timestamp())  # noqa: PLW0108 - not_after changes
     metrics.watch_charges(lambda: _charges(world))
-    is_embedded = isinstance(settings.world, WorldFile)
-    ledger = MemoryLedger(world, loop.time, is_embedded=is_embedded)
-    gate = Gate(world, ledger, trusted=frozenset(settings.trusted_users), now_text=_now_text)
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(stop_signals(logs))
         chores: list[Coroutine[Any, Any, None]] = []
         why_cold: Callable[[], str | None] = _never_cold
+        ledger: Ledger
         match settings.world:
             case WorldFile(path=path):
                 _read_world_file(path, world)
+                ledger = MemoryLedger(world, asyncio.get_running_loop().time)
             case LiveCluster(kubeconfig=kubeconfig, namespace=namespace):
-                live = await Live.connect(kubeconfig, world, stack)
+                live = await Live.connect(kubeconfig, world, stack, metrics=metrics, logs=logs)
                 leader = Leader(
                     live.connection,
                     world,
@@ -69,11 +68,16 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                 )
                 metrics.watch_leader(leader.candidacy)
                 readiness.watch("world", live.why_untrusted)
+                readiness.watch("ledger", live.why_no_ledger)
                 metrics.watch_world_age(live.age_seconds)
                 metrics.watch_feed(live.watched)
-                why_cold = live.why_cold
-                chores = [live.feed.run(), live.arrange(lambda: _settle(world, logs)), live.reap(logs)]
-                chores += [leader.run(), leader.events.run(), learn_own_name(live.connection, gate.trust_own)]
+                ledger, why_cold = live.ledger, live.why_cold
+                chores = live.chores(
+                    logs, settled=lambda: _settle(world, logs), is_leader=lambda: leader.lease.is_leading
+                )
+                told = learn_own_name(live.connection, lambda name: gate.trust_own(name))  # noqa: PLW0108 - made below
+                chores += [leader.run(), leader.events.run(), told]
+        gate = Gate(world, ledger, trusted=frozenset(settings.trusted_users), now_text=_now_text)
         chores += [
             holder.run(
                 on_change=lambda policy: _take_policy(policy, world, readiness, metrics, logs),
