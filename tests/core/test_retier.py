@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from tests.core.make import gpus, node, policy, resident, team, world
 from webhook.core.decision import Charge
 from webhook.core.names import GpuModel, TeamName, Uid
+from webhook.core.page import Alive, Ended, Flight, Unseen
 from webhook.core.policy import Share
-from webhook.core.retier import is_still_due, retier
+from webhook.core.retier import promotion, retier, under_way
 from webhook.core.tier import Tier
 
 A = TeamName("team-a")
@@ -79,7 +80,7 @@ def test_who_stays_preemptible(more):
 def test_pods_that_are_only_admitted_wait_until_they_are_seen():
     place = made()
     pod = borrower("p", 2)
-    place.assume(pod, Charge(A, Tier.PREEMPTIBLE, gpus(2)), node=None, forget_at=90.0)
+    place.assume(Flight(pod, Charge(A, Tier.PREEMPTIBLE, gpus(2)), None))
     assert told(place) == []
     place.set_pod(pod)
     assert told(place) == [("p", "guaranteed")]
@@ -87,7 +88,7 @@ def test_pods_that_are_only_admitted_wait_until_they_are_seen():
 
 def test_admitted_guaranteed_pods_keep_their_room():
     place = made(borrower("p", 2))
-    place.assume(keeper("k", 19), Charge(A, Tier.GUARANTEED, gpus(19)), node=None, forget_at=90.0)
+    place.assume(Flight(keeper("k", 19), Charge(A, Tier.GUARANTEED, gpus(19)), None))
     assert told(place) == []
 
 
@@ -135,41 +136,66 @@ def test_the_share_of_a_gpu_model_holds_in_both_directions():
     ]
 
 
+def charged(place):
+    """Charge the one promotion that is due, as the ledger does."""
+    (change,) = changes(place)
+    flight = promotion(change, place).flight
+    place.assume(flight)
+    return change, flight
+
+
 def test_a_promotion_under_way_is_neither_repeated_nor_forgotten():
     place = made(borrower("p", 2), keeper("k", 18))
-    place.promote(Uid("p"))
+    change, flight = charged(place)
+    assert flight.is_promotion
     assert place.book(A).guaranteed == gpus(20)
-    assert place.rising() == ("p",)
+    assert place.promotion(Uid("p")) == Unseen()
     assert told(place) == []
+    assert under_way(Uid("p"), place) == change
     place.set_pod(replace(place.pod(Uid("p")), node="n0"))  # something else changed
-    assert place.rising() == ("p",)
-    place.set_pod(replace(place.pod(Uid("p")), tier_label="guaranteed"))
-    assert place.rising() == ()
+    assert place.promotion(Uid("p")) == Unseen()
+    place.set_pod(replace(place.pod(Uid("p")), tier_label="guaranteed", version=7))
+    assert place.promotion(Uid("p")) == Alive(7)
     assert place.book(A).guaranteed == gpus(20)
+    place.set_pod(replace(place.pod(Uid("p")), tier_label="preemptible"))  # the share was lowered meanwhile
+    assert place.book(A).guaranteed == gpus(18)
 
 
 def test_a_promotion_that_failed_is_taken_back():
     place = made(borrower("p", 2))
-    place.promote(Uid("p"))
-    place.take_back_promotion(Uid("p"))
+    _, flight = charged(place)
+    place.settle(Uid("p"))
     assert (place.book(A).guaranteed, place.book(A).preemptible) == (0, gpus(2))
-    place.promote(Uid("p"))
+    place.assume(flight)
     place.remove_pod(Uid("p"))
-    assert place.rising() == ()
+    assert place.promotion(Uid("p")) == Ended()
+    assert under_way(Uid("p"), place) is None
 
 
-def test_a_promotion_is_still_due_only_while_the_room_is_there():
+def test_a_replica_that_learns_late_of_a_promotion_knows_what_it_has_seen():
+    _, flight = charged(made(borrower("p", 2)))
+    place = made(keeper("p", 2, version=9))
+    place.assume(flight)
+    assert place.promotion(Uid("p")) == Alive(9)
+    empty = made()
+    empty.assume(flight)
+    assert empty.promotion(Uid("p")) == Unseen()
+    empty.set_pod(borrower("p", 2))
+    assert empty.book(A).guaranteed == gpus(2)
+
+
+def test_a_promotion_is_charged_only_while_the_room_is_there():
     place = made(borrower("p", 2))
     (change,) = changes(place)
-    assert is_still_due(change, place)
+    assert promotion(change, place).flight is not None
     place.set_pod(keeper("faster", 19))
-    assert not is_still_due(change, place)
+    assert promotion(change, place).flight is None
     place.remove_pod(Uid("faster"))
-    assert is_still_due(change, place)
+    assert promotion(change, place).flight is not None
     place.set_pod(replace(change.pod, is_terminating=True))
-    assert not is_still_due(change, place)
+    assert promotion(change, place).flight is None
     place.remove_pod(Uid("p"))
-    assert not is_still_due(change, place)
+    assert promotion(change, place).flight is None
 
 
 def test_the_text_has_the_sums():

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from tests import builders
 from tests.cluster.book import FAST, write_kubeconfig
@@ -16,16 +17,22 @@ from webhook.cluster.client import connect
 from webhook.cluster.feed import Feed
 from webhook.cluster.kinds import namespace_kind, pod_kind
 from webhook.cluster.lease import Timing
+from webhook.cluster.ledger import ApiLedger
+from webhook.core.decision import Charge
 from webhook.core.names import TeamName, Uid
+from webhook.core.page import Flight
+from webhook.core.retier import promotion, retier
 from webhook.core.tier import Tier
 from webhook.kube import keys, objects
 from webhook.kube.nodes import to_namespace
 from webhook.kube.pods import to_resident
+from webhook.observe.ledger import LedgerMetrics
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.server import leader as leaders
 from webhook.server.leader import Leader
 
 PODS, EVENTS, NAMESPACES = "/api/v1/pods", "/api/v1/events", "/api/v1/namespaces"
+TEAM_LEDGERS = "/apis/fairgate.dev/v1alpha1/teamledgers"
 A = TeamName("team-a")
 QUICK = Timing(lease=1, renew_deadline=0.5, retry=0.05, jitter=0.1, release=0.2)
 
@@ -37,6 +44,7 @@ class Stage:
     api: FakeApi
     world: object
     leader: Leader
+    ledger: ApiLedger
     why_untrusted: str | None = None
 
     def put(self, name, tier, count=1, *, created=0, asked=None, **metadata):
@@ -69,27 +77,29 @@ async def staged(folder, *, guaranteed=4):
     async with FakeApi().serving() as api, await connect(write_kubeconfig(folder / "k", api.url)) as connection:
         world = make.world(make.policy(make.team(guaranteed=guaranteed, limit_=None)), nodes=[])
         api.put(NAMESPACES, "team-a")
+        counts = LedgerMetrics(CollectorRegistry(), standings=list)
+        ledger = ApiLedger(connection, world, reached=lambda: feed.watches[-1].reached, recorder=counts)
         weights = world.policy.resources
-        feed = Feed(
-            connection,
-            (
-                namespace_kind(world, objects.Namespace, to_namespace),
-                pod_kind(world, objects.Pod, lambda pod: to_resident(pod, weights)),
-            ),
-            pace=FAST,
+        kinds = (
+            namespace_kind(world, objects.Namespace, to_namespace),
+            ledger.kind(),
+            pod_kind(world, objects.Pod, lambda pod: to_resident(pod, weights)),
         )
+        feed = Feed(connection, kinds, pace=FAST)
         with (folder / "log").open("wb") as log:
             logs = open_logs(LogFormat.JSON, fd=log.fileno())
-            stage = Stage(api, world, None)
-            stage.leader = Leader(
+            stage = Stage(api, world, None, ledger)
+            stage.leader = leader = Leader(
                 connection,
                 world,
                 logs,
                 namespace="fairgate",
+                shares=ledger,
                 why_untrusted=lambda: stage.why_untrusted or feed.why_cold(),
                 timing=QUICK,
             )
-            tasks = [asyncio.create_task(work) for work in (feed.run(), stage.leader.run(), stage.leader.events.run())]
+            chores = (feed.run(), leader.run(), leader.events.run(), ledger.reconcile(is_leader=leader.may_tidy))
+            tasks = [asyncio.create_task(chore) for chore in chores]
             try:
                 await feed.wait_warm()
                 yield stage
@@ -97,6 +107,13 @@ async def staged(folder, *, guaranteed=4):
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+                await ledger.close()
+
+
+def in_flight(stage):
+    """The UIDs that the team's object lists, and the tiers they are charged as."""
+    found = stage.api.objects[TEAM_LEDGERS].get("/team-a", {"ledger": {"inFlight": []}})
+    return {entry["uid"]: entry["tier"] for entry in found["ledger"]["inFlight"]}
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +145,7 @@ async def test_a_pod_that_ends_lets_the_oldest_borrower_rise(tmp_path):
         mark = json.loads(stage.api.objects[PODS]["team-a/old"]["metadata"]["annotations"][keys.DECISION])
         assert mark == {"gpus": "3", "code": "WithinShare", "policy": "p1", "at": "then"}
         assert stage.leader.candidacy().changes == {(A, Tier.GUARANTEED): 1}
-        assert stage.world.rising() == ()
+        await until(lambda: in_flight(stage) == {})
     assert [line["name"] for line in lines(tmp_path, "tier changed")] == ["old"]
 
 
@@ -168,7 +185,7 @@ async def test_the_room_is_taken_before_anything_is_written(tmp_path):
     async with staged(tmp_path) as stage:
         stage.api.always["get"] = Slow(30)
         uid = Uid(stage.put("p", "preemptible", 4))
-        await until(lambda: stage.world.rising() == (uid,))
+        await until(lambda: in_flight(stage) == {uid: "guaranteed"})
         assert stage.world.book(A).guaranteed == make.gpus(4)
         assert stage.labels()["p"] == "preemptible"
 
@@ -178,8 +195,8 @@ async def test_a_promotion_that_is_refused_is_taken_back_and_tried_later(tmp_pat
         stage.api.always["patch"] = Answer(403)
         uid = Uid(stage.put("p", "preemptible", 2))
         await until(lambda: lines(tmp_path, "tier not changed"))
-        assert stage.world.rising() == ()
-        assert stage.world.charge_of(uid).tier is Tier.PREEMPTIBLE
+        await until(lambda: stage.world.charge_of(uid).tier is Tier.PREEMPTIBLE)
+        assert in_flight(stage) == {}
         del stage.api.always["patch"]
         await until(lambda: stage.labels()["p"] == "guaranteed")
     assert "RBAC must grant this user the verb patch on pods" in lines(tmp_path, "tier not changed")[0]["why"]
@@ -193,9 +210,29 @@ async def test_a_promotion_that_got_no_answer_keeps_its_room_until_it_is_known(t
         stage.api.faults["get"].append(Body(b"not a pod"))
         stage.why_untrusted = None
         await until(lambda: lines(tmp_path, "tier not changed"))
-        assert stage.world.rising() == (uid,)
+        assert in_flight(stage) == {uid: "guaranteed"}
         await until(lambda: stage.labels()["p"] == "guaranteed")
-        await until(lambda: stage.world.rising() == ())
+        await until(lambda: in_flight(stage) == {})
+
+
+async def test_what_an_earlier_leader_charged_and_did_not_write_is_finished(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.why_untrusted = "not yet"
+        uid = Uid(stage.put("p", "preemptible", 2))
+        await until(lambda: stage.world.pod(uid))
+        (change,) = retier(stage.world.policy.teams[0], stage.world)
+        await stage.ledger.commit(
+            lambda: promotion(change, stage.world),
+            deadline=asyncio.get_running_loop().time() + 5,
+            is_gone=lambda: False,
+        )
+        assert in_flight(stage) == {uid: "guaranteed"}
+        stage.put("k", "guaranteed", 2)
+        stage.why_untrusted = None
+        await until(lambda: stage.labels()["p"] == "guaranteed")
+        await until(stage.events)
+        assert stage.events() == [("Promoted", "p")]
+        await until(lambda: in_flight(stage) == {})
 
 
 async def test_a_write_without_an_answer_is_found_done(tmp_path):
@@ -221,7 +258,7 @@ async def test_another_pod_of_the_same_name_is_left_alone(tmp_path):
         await until(lambda: any(asked.path.endswith("/pods/p") for asked in stage.api.asked))
         await stage.rest()
         assert patches(stage) == []
-        assert stage.world.rising() == ()
+        await until(lambda: in_flight(stage) == {})
 
 
 async def test_nothing_is_done_on_a_world_that_cannot_be_trusted(tmp_path):
@@ -245,9 +282,21 @@ async def test_a_pod_that_bypassed_the_gate_is_reported_once(tmp_path):
         (event,) = stage.api.objects[EVENTS].values()
         assert (event["type"], event["count"]) == ("Warning", 1)
         assert event["message"].startswith(
-            "holds 2 GPUs that Fairgate did not decide on: they count against team team-a"
+            "holds 2 GPUs that Fairgate did not decide on; they are charged to team team-a"
         )
     assert len(lines(tmp_path, "pod bypassed the gate")) == 1
+
+
+async def test_a_pod_that_the_ledger_lists_was_let_in_to_be_counted_only(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.why_untrusted = "not yet"
+        uid = Uid(stage.put("agent", None, 2))
+        await until(lambda: stage.world.pod(uid))
+        charge = Charge(A, Tier.PREEMPTIBLE, make.gpus(2))
+        stage.world.assume(Flight(stage.world.pod(uid), charge, None))
+        stage.why_untrusted = None
+        await stage.rest()
+        assert stage.events() == []
 
 
 async def test_pods_of_exempt_namespaces_are_no_bypass(tmp_path):

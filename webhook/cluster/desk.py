@@ -8,7 +8,7 @@ sends this batch back to be judged anew.
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
@@ -146,6 +146,15 @@ class Desk:
         """Let go of charges that left the page, as far as the view of the pods has come."""
         self._clerk.settle(self._means.reached())
 
+    def withdraw(self, uid: Uid) -> None:
+        """Take a charge off the page soon, unless its pod is there and proves it."""
+        self._clerk.withdraw(uid)
+        self._start()
+
+    def promotions(self) -> Iterable[Flight]:
+        """List the promotions on the page that are still to be carried out."""
+        return self._clerk.promotions()
+
     def refresh(self) -> None:
         """Write the page soon, whether or not anybody asks for a charge."""
         self._is_due = True
@@ -278,7 +287,7 @@ class Desk:
                 self._answer(ticket, _MOVED)
             else:
                 self._clerk.charge(flight)
-                if not self._clerk.holds(flight.pod.uid):
+                if not self._clerk.holds(flight):
                     ticket.charged = flight.pod.uid
                     admitted.append(_Admitted(ticket, decision))
                 elif self._answer(ticket, decision):

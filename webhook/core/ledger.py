@@ -40,7 +40,6 @@ class Book:
         "_by_user",
         "_entries",
         "_guaranteed_by_model",
-        "_unlabelled",
         "guaranteed",
         "reserved",
         "total",
@@ -53,7 +52,6 @@ class Book:
         self._by_user: dict[User, int] = {}
         self._by_model: dict[GpuModel, int] = {}
         self._guaranteed_by_model: dict[GpuModel, int] = {}
-        self._unlabelled: dict[Uid, None] = {}
         self.total = 0
         self.reserved = 0
         self.guaranteed = 0
@@ -96,22 +94,15 @@ class Book:
         """Go through all entries."""
         yield from self._entries.items()
 
-    def unlabelled(self) -> Iterator[Uid]:
-        """Go through the pods that never passed the gate."""
-        yield from self._unlabelled
-
     def charge(self, uid: Uid, entry: Entry) -> None:
         """Put a pod on the book; the same UID again replaces its entry, so a repeated call charges once."""
         self.release(uid)
         self._entries[uid] = entry
-        if entry.is_unlabelled:
-            self._unlabelled[uid] = None
         self._add(entry, 1)
 
     def release(self, uid: Uid) -> None:
         """Take a pod off the book; one that is not there changes nothing."""
         if (entry := self._entries.pop(uid, None)) is not None:
-            self._unlabelled.pop(uid, None)
             self._add(entry, -1)
 
     def _add(self, entry: Entry, sign: int) -> None:

@@ -10,17 +10,20 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from webhook.core.amount import format_gpus
-from webhook.core.decision import Charge
+from webhook.core.decision import Charge, NotApplicable
 from webhook.core.ledger import Book, Entry
 from webhook.core.limits import has_guaranteed_room
-from webhook.core.names import GpuModel
+from webhook.core.names import GpuModel, Uid
+from webhook.core.page import Flight, Judgement
 from webhook.core.pod import Resident
 from webhook.core.policy import Team
+from webhook.core.reason import Code, Reason
 from webhook.core.tier import Tier
 from webhook.core.world import World
 
 _GUARANTEED: Final = Tier.GUARANTEED  # a look at an enum's member costs 0.1 us, and there may be thousands of pods
 _PREEMPTIBLE: Final = Tier.PREEMPTIBLE
+_NO_LONGER: Final = Judgement(NotApplicable(Reason(Code.BORROWS, "the pod is not to be promoted any more")), None)
 
 
 class Sums(NamedTuple):
@@ -103,14 +106,29 @@ def retier(team: Team, world: World) -> tuple[Retier, ...]:
     return (*demotions, *(_promotions(room, book, world) if has_room else ()))
 
 
-def is_still_due(change: Retier, world: World) -> bool:
-    """Tell whether a promotion is still right: others may have been admitted into the room since it was found."""
+def promotion(change: Retier, world: World) -> Judgement:
+    """Judge a promotion again at the moment when it is charged: others may have been admitted into the room."""
     pod, charge = world.pod(change.pod.uid), world.charge_of(change.pod.uid)
     team = world.policy.team(change.charge.team)
     if pod is None or charge is None or team is None or not _may_rise(pod):
-        return False
-    is_same = charge._replace(tier=_GUARANTEED) == change.charge and charge.tier is _PREEMPTIBLE
-    return is_same and has_guaranteed_room(charge.gpus, team, world.book(team.name), charge.model)
+        return _NO_LONGER
+    is_same = charge.tier is _PREEMPTIBLE and charge._replace(tier=_GUARANTEED) == change.charge
+    if not is_same or not has_guaranteed_room(charge.gpus, team, world.book(team.name), charge.model):
+        return _NO_LONGER
+    why = Reason(Code.WITHIN_SHARE, f"promoted in team {team.name}")
+    return Judgement(NotApplicable(why, change.charge), Flight(pod, change.charge, None))
+
+
+def under_way(uid: Uid, world: World) -> Retier | None:
+    """Find a promotion again that is charged already, such as an earlier leader left it; None where it is over."""
+    pod, charge = world.pod(uid), world.charge_of(uid)
+    team = None if charge is None else world.policy.team(charge.team)
+    if pod is None or charge is None or team is None or charge.tier is not _GUARANTEED:
+        return None
+    book = world.book(team.name)
+    room = _Room(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
+    room.take(charge, sign=-1)
+    return Retier(pod, charge, room.sums(charge))
 
 
 def _may_be_over(team: Team, book: Book) -> bool:

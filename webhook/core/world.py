@@ -72,7 +72,8 @@ class World:
         self._held: dict[Uid, _Held] = {}
         self._flights: dict[Uid, Evidence] = {}
         self._strange: set[Namespace] = set()
-        self._rising: dict[Uid, None] = {}
+        self._rising: dict[Uid, Evidence] = {}
+        self._undecided: dict[Uid, None] = {}
         self._by_namespace: dict[Namespace, dict[Uid, None]] = {}
         self._by_node: dict[NodeName, dict[Uid, None]] = {}
         self._books: dict[TeamName, Book] = {}
@@ -111,6 +112,10 @@ class World:
             return Alive(held.since)
         return self._flights.get(uid, UNSEEN)
 
+    def promotion(self, uid: Uid) -> Evidence:
+        """Tell what was seen of the label of a pod that is promoted."""
+        return self._rising.get(uid, UNSEEN)
+
     def book(self, team: TeamName) -> Book:
         """Give a team's book, to read."""
         return self._books.get(team, EMPTY_BOOK)
@@ -134,9 +139,9 @@ class World:
         """List the pods that hold something, assumed ones included."""
         return (held.pod for held in self._held.values())
 
-    def rising(self) -> tuple[Uid, ...]:
-        """List the pods that are promoted and whose label does not say so yet."""
-        return tuple(self._rising)
+    def undecided(self) -> Iterable[Uid]:
+        """List the GPU pods that carry no decision of the gate."""
+        return self._undecided.keys()
 
     def open_pools(self, team: TeamName) -> tuple[Pool, ...]:
         """List the pools that a team may enter with any pod: those without a `match` of their own."""
@@ -198,8 +203,8 @@ class World:
                 if before.pod == pod and before.node == node:
                     return
                 since = before.since
-        if pod.tier is Tier.GUARANTEED:
-            self._rising.pop(pod.uid, None)
+        if pod.tier is Tier.GUARANTEED and isinstance(self._rising.get(pod.uid), Unseen):
+            self._rising[pod.uid] = Alive(pod.version)
         self._drop(pod.uid)
         self._hold(_Held(pod, self.tenancy(pod.namespace).team_name, node, since=since))
 
@@ -207,7 +212,8 @@ class World:
         """Take a pod off: it was seen deleted or terminal."""
         if uid in self._flights:
             self._flights[uid] = ENDED
-        self._rising.pop(uid, None)
+        if uid in self._rising:
+            self._rising[uid] = ENDED
         self._drop(uid)
 
     def set_namespace(self, facts: NamespaceFacts) -> None:
@@ -238,17 +244,20 @@ class World:
     # -- the life of a reservation
 
     def assume(self, flight: Flight) -> None:
-        """Charge a pod that was just admitted and take its room, until it is seen or settled.
+        """Charge a pod that was just admitted and take its room, until it is seen or settled; or promote one.
 
         The same UID again changes nothing, and neither does one that was seen already: alive it is charged, and ended
         it counts no more.
         """
         uid = flight.pod.uid
-        if isinstance(self._flights.setdefault(uid, UNSEEN), Unseen) and uid not in self._held:
+        if flight.is_promotion:
+            self._promote(uid)
+        elif isinstance(self._flights.setdefault(uid, UNSEEN), Unseen) and uid not in self._held:
             self._hold(_Held(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
 
     def settle(self, uid: Uid) -> None:
         """Stop holding what was assumed; a pod that was seen stays charged as any other."""
+        self.take_back_promotion(uid)
         self._flights.pop(uid, None)
         held = self._held.get(uid)
         if held is not None and held.is_reserved:
@@ -260,17 +269,9 @@ class World:
             pod = replace(flight.pod, node=flight.node)
             self._hold(_Held(pod, flight.charge.team, flight.node), flight.charge)
 
-    # -- the life of a promotion
-
-    def promote(self, uid: Uid) -> None:
-        """Charge a pod that was seen as guaranteed from now on; its label is to follow."""
-        self._rising[uid] = None
-        self._recharge((uid,))
-
     def take_back_promotion(self, uid: Uid) -> None:
-        """Charge a pod again as its label says, which will not follow."""
-        if uid in self._rising:
-            del self._rising[uid]
+        """Charge a pod as its label says, whatever it was promised."""
+        if self._rising.pop(uid, None) is not None and uid in self._held:
             self._recharge((uid,))
 
     # -- bookkeeping
@@ -282,6 +283,8 @@ class World:
     def _hold(self, held: _Held, charge: Charge | None = None) -> None:
         uid = held.pod.uid
         self._held[uid] = held
+        if held.pod.team_label is None and held.pod.demand.gpus:
+            self._undecided[uid] = None
         namespace = held.pod.namespace
         self._by_namespace.setdefault(namespace, {})[uid] = None
         if namespace not in self._namespaces and not held.is_reserved:
@@ -295,6 +298,7 @@ class World:
         held = self._held.pop(uid, None)
         if held is None:
             return
+        self._undecided.pop(uid, None)
         _unlist(self._by_namespace, held.pod.namespace, uid)
         if held.pod.namespace in self._strange:
             self._estrange(held.pod.namespace)
@@ -334,17 +338,32 @@ class World:
         tenancy = self.tenancy(pod.namespace)
         return Charge(
             team=tenancy.team_name,
-            tier=Tier.GUARANTEED if pod.uid in self._rising else TIERS.get(pod.tier_label or "", Tier.PREEMPTIBLE),
+            tier=self._tier_of(pod),
             gpus=pod.demand.gpus,
             model=self._model_of(held, tenancy.team),
             user=pod.user,
         )
+
+    def _tier_of(self, pod: Resident) -> Tier:
+        if isinstance(self._rising.get(pod.uid), Unseen):
+            return Tier.GUARANTEED
+        return TIERS.get(pod.tier_label or "", Tier.PREEMPTIBLE)
 
     def _model_of(self, held: _Held, team: Team | None) -> GpuModel | None:
         if team is None or not team.models or held.node is None:
             return None
         node = self.fleet.get(held.node)
         return node.model if node is not None else None
+
+    def _promote(self, uid: Uid) -> None:
+        """Charge a pod as guaranteed, as soon as it is seen and until its label says so itself."""
+        if uid in self._rising:
+            return
+        held = self._held.get(uid)
+        is_done = held is not None and held.pod.tier is Tier.GUARANTEED and not held.is_reserved
+        self._rising[uid] = Alive(held.pod.version) if held is not None and is_done else UNSEEN
+        if held is not None:
+            self._recharge((uid,))
 
     def _recharge(self, several: Iterable[Uid]) -> None:
         for uid in several:

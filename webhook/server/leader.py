@@ -18,7 +18,7 @@ from webhook.core.world import World
 from webhook.observe.leader import Candidacy
 from webhook.observe.logs import Logs
 from webhook.server.bypasses import Bypasses
-from webhook.server.tiers import MemoryShares, Tiers
+from webhook.server.tiers import Shares, Tiers
 
 LEASE_NAME: Final = "fairgate"
 COMPONENT: Final = "fairgate"
@@ -47,6 +47,7 @@ class Leader:
         logs: Logs,
         *,
         namespace: str,
+        shares: Shares,
         why_untrusted: Callable[[], str | None],
         timing: Timing = DEFAULT_TIMING,
     ) -> None:
@@ -56,12 +57,13 @@ class Leader:
         self.tiers = Tiers(
             world,
             connection,
-            shares=MemoryShares(world),
+            shares=shares,
             teller=self.events,
             logs=logs,
             is_leading=lambda: self.lease.is_leading,
         )
-        self._bypasses = Bypasses(world, self.events, logs)
+        self._bypasses = Bypasses(world, self.events)
+        self._world = world
         self._why_untrusted = why_untrusted
         self._logs = logs
         self._has_changed = asyncio.Event()
@@ -70,6 +72,13 @@ class Leader:
     async def run(self) -> None:
         """Stand for election, and work while elected, until cancelled."""
         await self.lease.run(self._work)
+
+    def may_tidy(self) -> bool:
+        """Tell whether to do what one replica should do, and what does no harm where several do.
+
+        The leader should; so should a replica that cannot find out who leads, as where a right is missing.
+        """
+        return self.lease.is_leading or self.lease.problem is not None
 
     def candidacy(self) -> Candidacy:
         """Tell how it stands, for the metrics."""
@@ -86,7 +95,7 @@ class Leader:
         try:
             while True:
                 self._has_changed.clear()
-                if self._why_untrusted() is None:
+                if self._why_untrusted() is None and self._world.is_sure:
                     self._bypasses.look()
                     await self.tiers.settle()
                 with suppress(TimeoutError):

@@ -64,6 +64,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                     world,
                     logs,
                     namespace=namespace or await own_namespace(kubeconfig),
+                    shares=live.ledger,
                     why_untrusted=live.why_untrusted,
                 )
                 metrics.watch_leader(leader.candidacy)
@@ -72,9 +73,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                 metrics.watch_world_age(live.age_seconds)
                 metrics.watch_feed(live.watched)
                 ledger, why_cold = live.ledger, live.why_cold
-                chores = live.chores(
-                    logs, settled=lambda: _settle(world, logs), is_leader=lambda: leader.lease.is_leading
-                )
+                chores = live.chores(logs, settled=lambda: _settle(world, logs), is_leader=leader.may_tidy)
                 told = learn_own_name(live.connection, lambda name: gate.trust_own(name))  # noqa: PLW0108 - made below
                 chores += [leader.run(), leader.events.run(), told]
         gate = Gate(world, ledger, trusted=frozenset(settings.trusted_users), now_text=_now_text)
