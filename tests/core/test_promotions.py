@@ -1,4 +1,4 @@
-"""Promotions among replicas that lag, pause and die: the guaranteed share holds at every step, whoever else is admitted."""
+"""Promotions among replicas that lag, pause and die: the guaranteed share holds at every step, whoever is admitted."""
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
