@@ -11,7 +11,7 @@ from tests.core.make import gpus, policy, resident, team, world
 from webhook.core.clerk import Clerk
 from webhook.core.decision import Charge
 from webhook.core.names import TeamName, Uid
-from webhook.core.page import ENDED, EMPTY_PAGE, Alive, Evidence, Flight, Page
+from webhook.core.page import EMPTY_PAGE, ENDED, Alive, Evidence, Flight, Page
 from webhook.core.tier import Tier
 
 A = TeamName("team-a")

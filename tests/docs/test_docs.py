@@ -13,6 +13,7 @@ from tests.docs import pages
 from webhook.cli.main import main
 from webhook.cli.serve import serve
 from webhook.core.tier import Tier
+from webhook.observe.ledger import Standing
 from webhook.observe.metrics import Charged, Metrics, Phase, Watched
 from webhook.policy.load import load
 from webhook.server.answer import Record
@@ -135,6 +136,9 @@ def exposed():
     metrics.watch_feed(lambda: [Watched("nodes", 1, 0, 0)])
     metrics.watch_certificate(lambda: 1.0)
     metrics.watch_charges(lambda: [Charged("a", Tier.GUARANTEED, 1)])
+    counts = metrics.watch_ledger(lambda: [Standing("a", 1, 0)])
+    counts.wrote("written", charges=1, seconds=0.1)
+    counts.bypass("a")
     text = metrics.expose().body.decode()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, flags=re.MULTILINE):
         if name.endswith("_created"):
