@@ -15,6 +15,7 @@ from webhook.cli.serve import serve
 from webhook.core.tier import Tier
 from webhook.kube.events import EventReason
 from webhook.observe.leader import Candidacy
+from webhook.observe.ledger import Standing
 from webhook.observe.metrics import Charged, Metrics, Phase, Watched
 from webhook.policy.load import load
 from webhook.server.answer import Record
@@ -138,6 +139,9 @@ def exposed():
     metrics.watch_certificate(lambda: 1.0)
     metrics.watch_leader(lambda: Candidacy(True, 1, {("a", Tier.GUARANTEED): 1}, {"written": 1}))
     metrics.watch_charges(lambda: [Charged("a", Tier.GUARANTEED, 1)])
+    counts = metrics.watch_ledger(lambda: [Standing("a", 1, 0)])
+    counts.wrote("written", charges=1, seconds=0.1)
+    counts.bypass("a")
     text = metrics.expose().body.decode()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, flags=re.MULTILINE):
         if name.endswith("_created"):
