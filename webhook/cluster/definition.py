@@ -21,7 +21,7 @@ class _Condition(msgspec.Struct):
 
 
 class _Status(msgspec.Struct):
-    conditions: list[_Condition] = []
+    conditions: list[_Condition] | None = None  # null at first
 
 
 class _Definition(msgspec.Struct):
@@ -29,7 +29,7 @@ class _Definition(msgspec.Struct):
 
     @property
     def is_established(self) -> bool:
-        return any(c.type == "Established" and c.status == "True" for c in self.status.conditions)
+        return any(c.type == "Established" and c.status == "True" for c in self.status.conditions or ())
 
 
 @dataclass(slots=True)
