@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+from http import HTTPStatus
 
 import pytest
 
@@ -21,11 +22,13 @@ def tier(cluster, namespace, name):
 
 
 def tier_patches(cluster):
-    """Every write of a tier that the API server was asked for, by the pod's name."""
+    """Every tier that was written, by the pod's name; not what a paused replica's guard left without an answer."""
     return [
         event["objectRef"]["name"]
         for event in cluster.audit_events()
-        if event["verb"] == "patch" and "fieldManager=fairgate" in event["requestURI"]
+        if event["verb"] == "patch"
+        and "fieldManager=fairgate" in event["requestURI"]
+        and event["responseStatus"]["code"] == HTTPStatus.OK
     ]
 
 
