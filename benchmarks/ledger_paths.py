@@ -155,6 +155,7 @@ def sum_crd() -> dict[str, Any]:
     grows = f"{total.format('self')} <= self.limit || {total.format('self')} <= {total.format('oldSelf')}"
     number = {"type": "integer", "format": "int64"}
     charges = {"type": "object", "additionalProperties": number, "maxProperties": 1000}
+    charges["x-kubernetes-map-type"] = "atomic"  # or managedFields would list every key
     spec = {
         "type": "object",
         "properties": {"limit": number, "charges": charges},

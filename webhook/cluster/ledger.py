@@ -10,9 +10,10 @@ from webhook.cluster.client import ApiConnection
 from webhook.cluster.desk import PATH, Desk, Means, Recorder
 from webhook.cluster.errors import ApiError, ClusterError
 from webhook.cluster.kind import Kind
-from webhook.core.decision import Decision
+from webhook.core.decision import Decision, NotApplicable
 from webhook.core.names import UNASSIGNED, TeamName
 from webhook.core.page import Flight, Judgement
+from webhook.core.reason import Code
 from webhook.core.world import World
 from webhook.kube.keys import TEAM_LEDGERS
 from webhook.kube.review import Review
@@ -54,9 +55,12 @@ class ApiLedger:
         self._desks: dict[TeamName, Desk] = {}
 
     async def commit(self, judge: Callable[[], Judgement], *, deadline: float, is_gone: Callable[[], bool]) -> Decision:
-        """Refuse from memory what has no chance; everything else is judged and written with its team's next batch."""
+        """Refuse from memory what has no chance; everything else is judged and written with its team's next batch.
+
+        Pods of exempt namespaces are never refused, so they do not wait for a write either: the watch will charge them.
+        """
         decision, flight = judge()
-        if flight is None:
+        if flight is None or (isinstance(decision, NotApplicable) and decision.reason.code is Code.EXEMPT):
             return decision
         return await self._desk(flight.charge.team).charge(judge, deadline=deadline, is_gone=is_gone)
 
