@@ -24,9 +24,9 @@ from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.versions import CONTROL_PLANE
 from webhook.cluster.client import ApiConnection, connect
 from webhook.cluster.definition import Definition
-from webhook.cluster.desk import PATH
 from webhook.cluster.feed import Feed
 from webhook.cluster.ledger import ApiLedger
+from webhook.cluster.team_object import PATH
 from webhook.core.amount import ONE_GPU
 from webhook.core.decision import Charge, NotApplicable
 from webhook.core.demand import demand_of

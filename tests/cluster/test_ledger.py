@@ -8,9 +8,9 @@ import pytest
 from tests.cluster.book import FAST, until
 from tests.cluster.fake_api import Answer, Cut, Slow
 from tests.core.make import gpus, policy, resident, team, world
-from webhook.cluster.desk import PATH
 from webhook.cluster.feed import Feed
 from webhook.cluster.ledger import ApiLedger
+from webhook.cluster.team_object import PATH
 from webhook.core.decision import Charge, Deny, NotApplicable, Retry
 from webhook.core.names import TeamName
 from webhook.core.page import Flight, Judgement
