@@ -24,9 +24,9 @@ from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.versions import CONTROL_PLANE
 from webhook.cluster.client import ApiConnection, connect
 from webhook.cluster.definition import Definition
-from webhook.cluster.desk import PATH
 from webhook.cluster.feed import Feed
 from webhook.cluster.ledger import ApiLedger
+from webhook.cluster.team_object import PATH
 from webhook.core.amount import ONE_GPU
 from webhook.core.decision import Charge, NotApplicable
 from webhook.core.demand import demand_of
@@ -155,6 +155,7 @@ def sum_crd() -> dict[str, Any]:
     grows = f"{total.format('self')} <= self.limit || {total.format('self')} <= {total.format('oldSelf')}"
     number = {"type": "integer", "format": "int64"}
     charges = {"type": "object", "additionalProperties": number, "maxProperties": 1000}
+    charges["x-kubernetes-map-type"] = "atomic"  # or managedFields would list every key
     spec = {
         "type": "object",
         "properties": {"limit": number, "charges": charges},

@@ -8,9 +8,9 @@ import pytest
 from tests.cluster.book import FAST, until
 from tests.cluster.fake_api import Answer, Cut, Slow
 from tests.core.make import gpus, policy, resident, team, world
-from webhook.cluster.desk import PATH
 from webhook.cluster.feed import Feed
 from webhook.cluster.ledger import ApiLedger
+from webhook.cluster.team_object import PATH
 from webhook.core.decision import Charge, Deny, NotApplicable, Retry
 from webhook.core.names import TeamName
 from webhook.core.page import Flight, Judgement
@@ -246,7 +246,7 @@ async def test_a_pod_that_never_came_is_dropped_on_a_live_reads_word(api, one):
     assert [flight.pod.uid for flight in dropped] == ["orphan"]
     version = int(api.objects[PODS]["team-a/there"]["metadata"]["resourceVersion"])
     assert api.objects[PATH]["/team-a"]["ledger"]["folded"] == str(version)
-    assert one.world.book(A).total == gpus(2), "what is let go waits for the view to come as far"
+    assert one.world.book(A).total == gpus(1), "the one that is there counts until the view shows it, and after"
     one.see("there", version=version)
     assert await one.ask("next") is YES
     assert one.world.book(A).total == gpus(2)
@@ -303,3 +303,11 @@ async def test_a_bug_in_a_judgement_is_its_askers_answer_and_the_next_is_served(
     with pytest.raises(KeyError):
         await one.ledger.commit(breaks_later, deadline=asyncio.get_running_loop().time() + 1, is_gone=lambda: False)
     assert await one.ask("u1") is YES
+
+
+async def test_a_pod_of_an_exempt_namespace_waits_for_no_write(api, one):
+    exempt = NotApplicable(Reason(Code.EXEMPT, "only counted"))
+    flight = one.judge("u0")().flight
+    answer = await one.ledger.commit(lambda: Judgement(exempt, flight), deadline=0.0, is_gone=lambda: False)
+    assert answer is exempt
+    assert api.asked == []

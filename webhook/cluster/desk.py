@@ -10,27 +10,20 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
-from enum import Enum
-from http import HTTPStatus
 from typing import Final, NamedTuple, Protocol
 
 from webhook.cluster.client import ApiConnection
-from webhook.cluster.errors import ApiError, ClusterError
+from webhook.cluster.errors import ClusterError
+from webhook.cluster.team_object import WRITE_SECONDS, Result, TeamObject, result_of
 from webhook.core.clerk import Clerk
 from webhook.core.decision import Decision, Retry
 from webhook.core.names import TeamName, Uid
-from webhook.core.page import ENDED, Alive, Evidence, Flight, Judgement
+from webhook.core.page import ENDED, Flight, Judgement
 from webhook.core.reason import Code, Reason
 from webhook.core.summary import Summary, summary_of
 from webhook.core.world import World
 from webhook.kube import team_ledger
-from webhook.kube.keys import TEAM_LEDGERS
-from webhook.kube.pods import decode_fate
 from webhook.kube.team_ledger import TeamLedger
-
-PATH: Final = "/apis/fairgate.dev/v1alpha1/teamledgers"
-WRITE_SECONDS: Final = 3.0
-"""A write takes milliseconds; one that has no answer after this long is in doubt, and its fate is looked up."""
 
 _POLL_SECONDS: Final = 0.002
 """How often a view that is behind is looked at again: the event it lacks is on its way."""
@@ -48,15 +41,6 @@ _LONGEST_SECONDS: Final = 1.0
 _log: Final = logging.getLogger("webhook.cluster.ledger")
 _MOVED: Final = Retry(Reason(Code.RACE_LOST, "the pod's team changed while it waited: try again"))
 _LEFT: Final = Retry(Reason(Code.RACE_LOST, "the caller left before the charge was made: try again"))
-
-
-class Result(Enum):
-    """What became of a write."""
-
-    WRITTEN = "written"
-    CONFLICT = "conflict"
-    UNKNOWN = "unknown"
-    REFUSED = "refused"
 
 
 class Recorder(Protocol):
@@ -108,6 +92,7 @@ class Desk:
         self._rival_at = float("-inf")  # when another replica was last seen writing
         self._means = means
         self._clerk = Clerk(means.world)
+        self._object = TeamObject(means.connection, team)
         self._told: team_ledger.Status | None = None
         self._first_seen: dict[Uid, float] = {}
         self._queue: list[_Ticket] = []
@@ -201,11 +186,18 @@ class Desk:
         late = self._loop.time() - unseen_seconds
         for flight in self._clerk.unseen():
             if self._first_seen.get(flight.pod.uid, late) < late:
-                evidence = await self._fate(flight)
+                evidence = await self._object.fate(flight)
                 self._clerk.note(flight.pod.uid, evidence)
                 self.refresh()
                 if evidence is ENDED:
                     yield flight
+
+    async def remove(self) -> None:
+        """Delete the object, of a team that is no more, unless somebody just wrote it."""
+        try:
+            await self._object.delete(version=self._clerk.version)
+        except ClusterError as error:
+            self.problem = str(error)
 
     async def close(self) -> None:
         """Stop working; what waits is answered by its deadline."""
@@ -332,18 +324,14 @@ class Desk:
 
     async def _write(self, charges: int) -> Result:
         clerk, began = self._clerk, self._loop.time()
-        body = team_ledger.encode(clerk.next_page(), self._summary(), version=clerk.version)
-        method, path = ("PUT", self._path) if clerk.version else ("POST", PATH)
-        action = f"{'update' if clerk.version else 'create'} {TEAM_LEDGERS}"
         self._is_writing = True
         try:
-            answer = await self._means.connection.send(method, path, body, action=action, seconds=WRITE_SECONDS)
-            self.see(team_ledger.decode(answer))
+            self.see(await self._object.write(clerk.next_page(), self._summary(), version=clerk.version))
             result, self.problem = Result.WRITTEN, None
             self.wrote_at = self._loop.time()
             self._write_seconds = min(self.wrote_at - began, WRITE_SECONDS / 30)
         except (ClusterError, ValueError) as error:
-            result = _result_of(error)
+            result = result_of(error)
             clerk.give_up(is_in_doubt=result is Result.UNKNOWN)
             self.problem = None if result is Result.CONFLICT else str(error)
             if result is Result.CONFLICT:
@@ -354,39 +342,16 @@ class Desk:
         return result
 
     async def _read(self) -> Result:
-        action = f"get {TEAM_LEDGERS}"
         try:
-            answer = await self._means.connection.send("GET", self._path, action=action, seconds=WRITE_SECONDS)
-            self.see(team_ledger.decode(answer))
+            found = await self._object.read()
+            if found is None:
+                self._clerk.lose()
+            else:
+                self.see(found)
         except (ClusterError, ValueError) as error:
-            if not (isinstance(error, ApiError) and error.is_missing):
-                self.problem = str(error)
-                return Result.REFUSED
-            self._clerk.lose()
+            self.problem = str(error)
+            return Result.REFUSED
         return Result.WRITTEN
-
-    async def _fate(self, flight: Flight) -> Evidence:
-        """Ask the API server itself what became of a pod; nothing is known while it does not say."""
-        pod = flight.pod
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-        try:
-            found = decode_fate(await self._means.connection.send("GET", path, action="get pods"))
-        except ApiError as error:
-            if not error.is_missing:
-                raise
-            return ENDED
-        return Alive(found.version) if found.uid == pod.uid and not found.has_ended else ENDED
-
-    @property
-    def _path(self) -> str:
-        return f"{PATH}/{team_ledger.object_name(self.team)}"
-
-
-def _result_of(error: Exception) -> Result:
-    """Read from a failed write what became of it: an answer below 500 says that it was not carried out."""
-    if not isinstance(error, ApiError) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return Result.UNKNOWN
-    return Result.CONFLICT if error.is_conflict or error.is_missing else Result.REFUSED
 
 
 def _rest(first: float, times: int) -> float:
