@@ -77,13 +77,18 @@ class Brief:
 
 
 @dataclass(frozen=True)
+class Lost:
+    """Carry out what was asked, then drop the connection instead of answering."""
+
+
+@dataclass(frozen=True)
 class Tell:
     """Send these lines as they are, and go on."""
 
     data: bytes
 
 
-Fault = Tell | Answer | Body | Slow | Cut | ErrorEvent | CutMidLine | Silent | End | Brief
+Fault = Tell | Answer | Body | Slow | Cut | Lost | ErrorEvent | CutMidLine | Silent | End | Brief
 
 
 @dataclass(frozen=True)
@@ -219,7 +224,7 @@ class FakeApi:
         body = await request.read()
         if fault != Cut(is_carried_out=False):
             status, answer = carry_out(self, request.method, request.path, body, request.content_type)
-        if isinstance(fault, Cut):
+        if isinstance(fault, Cut | Lost):
             assert request.transport is not None
             request.transport.abort()
             return web.Response()
@@ -327,8 +332,12 @@ class FakeApi:
 
 
 def _shown(query: dict[str, str]) -> Callable[[Obj], bool]:
-    hidden = {term.split("!=")[1] for term in query.get("fieldSelector", "").split(",") if term}
-    return lambda obj: obj.get("status", {}).get("phase") not in hidden
+    terms = [term for term in query.get("fieldSelector", "").split(",") if term]
+    hidden = {term.split("!=")[1] for term in terms if "!=" in term}
+    names = {term.partition("=")[2] for term in terms if term.startswith("metadata.name=")}
+    return lambda obj: (
+        obj.get("status", {}).get("phase") not in hidden and (not names or obj["metadata"]["name"] in names)
+    )
 
 
 def _event(change: Change, shown: Callable[[Obj], bool]) -> bytes | None:
