@@ -329,3 +329,16 @@ async def test_an_object_of_another_name_is_nobodys(api, one, connection):
     async with beside(feed.run()):
         await feed.wait_warm()
         assert await one.ask("u0") is YES
+
+
+async def test_while_the_kind_is_gone_it_is_asked_for_with_rests(api, one):
+    await one.ask("u0")
+    del api.objects[PATH]["/team-a"]
+    api.always["post"] = Answer(404)
+    answer = await one.ask("u1", seconds=0.4)
+    assert isinstance(answer, Retry)
+    assert answer.reason.code is Code.LEDGER_UNAVAILABLE
+    assert api.count("post") < 10
+    api.always.clear()
+    assert await one.ask("u2") is YES
+    assert in_flight(api) == ["u0", "u2"]

@@ -260,7 +260,8 @@ class Desk:
         for ticket in tickets:
             if self._is_over(ticket) and ticket.charged is not None and ticket.charged not in self._allowed:
                 self._clerk.withdraw(ticket.charged)
-                self._means.recorder.withdrew()
+                if self._clerk.holds(ticket.charged):
+                    self._means.recorder.withdrew()
         return [ticket for ticket in tickets if not self._is_over(ticket)]
 
     async def _await_view(self, waiting: list[_Ticket]) -> None:
@@ -329,7 +330,7 @@ class Desk:
             self.wrote_at = self._loop.time()
             self._write_seconds = min(self.wrote_at - began, WRITE_SECONDS / 30)
         except (ClusterError, ValueError) as error:
-            result = result_of(error)
+            result = result_of(error, is_new=not clerk.version)
             clerk.give_up(is_in_doubt=result is Result.UNKNOWN)
             self.problem = None if result is Result.CONFLICT else str(error)
             if result is Result.CONFLICT:
