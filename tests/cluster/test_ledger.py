@@ -311,3 +311,34 @@ async def test_a_pod_of_an_exempt_namespace_waits_for_no_write(api, one):
     answer = await one.ledger.commit(lambda: Judgement(exempt, flight), deadline=0.0, is_gone=lambda: False)
     assert answer is exempt
     assert api.asked == []
+
+
+async def test_one_of_two_that_ask_for_the_same_pod_leaves_and_the_other_keeps_its_charge(api, one):
+    await one.ask("u0")
+    api.faults["put"].append(Slow(0.15))
+    leaves, stays = await asyncio.gather(one.ask("u1", seconds=0.05), one.ask("u1"))
+    assert isinstance(leaves, Retry)
+    assert stays is YES
+    await asyncio.sleep(0.05)
+    assert in_flight(api) == ["u0", "u1"]
+
+
+async def test_an_object_of_another_name_is_nobodys(api, one, connection):
+    feed = Feed(connection, (one.ledger.kind(),), pace=FAST)
+    api.put(PATH, "not-team-a", status={"team": "team-a"}, ledger={"folded": "999999", "inFlight": []})
+    async with beside(feed.run()):
+        await feed.wait_warm()
+        assert await one.ask("u0") is YES
+
+
+async def test_while_the_kind_is_gone_it_is_asked_for_with_rests(api, one):
+    await one.ask("u0")
+    del api.objects[PATH]["/team-a"]
+    api.always["post"] = Answer(404)
+    answer = await one.ask("u1", seconds=0.4)
+    assert isinstance(answer, Retry)
+    assert answer.reason.code is Code.LEDGER_UNAVAILABLE
+    assert api.count("post") < 10
+    api.always.clear()
+    assert await one.ask("u2") is YES
+    assert in_flight(api) == ["u0", "u2"]

@@ -302,3 +302,20 @@ def test_an_object_that_another_made_anew_gets_back_what_this_one_knows():
     one.finish()
     one.clerk.see(Page({}, 0, 1), version=etcd.version + 1, identity="another object")
     assert set(one.clerk.next_page().flights) == {"u0"}
+
+
+def test_a_live_read_is_believed_when_etcd_was_taken_back_to_a_backup():
+    etcd = Etcd()
+    one = Replica(etcd)
+    for uid in ("u0", "u1"):
+        one.judge([uid])
+        one.finish()
+    version, page = etcd.pages[0]
+    one.clerk.see(page, version=version, identity="object", is_live=True)
+    assert set(one.clerk.page.flights) == {"u0", "u1"}, "an old answer that nobody waits for proves nothing"
+    one.clerk.next_page()
+    one.clerk.give_up()
+    one.clerk.see(page, version=version, identity="object")
+    assert one.clerk.is_stale, "the watch may be behind our own writes"
+    one.clerk.see(page, version=version, identity="object", is_live=True)
+    assert (set(one.clerk.page.flights), one.clerk.is_stale) == ({"u0"}, False)

@@ -13,6 +13,8 @@ from webhook.cluster.pace import DEFAULT_PACE, Pace
 
 _PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POLL_SECONDS: Final = 0.1
+_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""What `kubectl create --save-config` writes, too: without it a later `kubectl apply` warns."""
 
 
 class _Condition(msgspec.Struct):
@@ -68,7 +70,8 @@ class Definition:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _create(self) -> None:
-        body = json.dumps(self.manifest).encode()
+        metadata = self.manifest["metadata"] | {"annotations": {_APPLIED: json.dumps(self.manifest) + "\n"}}
+        body = json.dumps(self.manifest | {"metadata": metadata}).encode()
         try:
             await self.connection.send("POST", _PATH, body, action="create customresourcedefinitions")
         except ApiError as error:

@@ -79,6 +79,7 @@ class _Ticket:
 class _Admitted(NamedTuple):
     ticket: _Ticket
     decision: Decision
+    uid: Uid
 
 
 class Desk:
@@ -95,6 +96,7 @@ class Desk:
         self._object = TeamObject(means.connection, team)
         self._told: team_ledger.Status | None = None
         self._first_seen: dict[Uid, float] = {}
+        self._allowed: set[Uid] = set()  # those on the page for which somebody heard a yes
         self._queue: list[_Ticket] = []
         self._is_due = False
         self._is_writing = False
@@ -116,15 +118,16 @@ class Desk:
                 return ticket.answer.result()  # both came in the same turn of the loop: the charge stands
             return self._unavailable()
 
-    def see(self, found: TeamLedger) -> None:
-        """Take over the team's object as the watch, a read or a write of our own brought it."""
+    def see(self, found: TeamLedger, *, is_live: bool = False) -> None:
+        """Take over the team's object as the watch, a write of our own or a live read brought it."""
         if found.version > self._clerk.version:
             self._told = found.status
             if not self._is_writing:
                 self._rival_at = self._loop.time()
-        self._clerk.see(found.page, version=found.version, identity=found.metadata.uid)
+        self._clerk.see(found.page, version=found.version, identity=found.metadata.uid, is_live=is_live)
         now = self._loop.time()
         self._first_seen = {uid: self._first_seen.get(uid, now) for uid in self._clerk.page.flights}
+        self._allowed.intersection_update(self._first_seen)
         self.settle()
 
     def lose(self, identity: str) -> None:
@@ -257,17 +260,17 @@ class Desk:
         if result is not Result.WRITTEN:
             self._is_due = self._is_due or was_due
         else:
-            for ticket, decision in admitted:
-                if self._answer(ticket, decision):
-                    ticket.charged = None
+            for ticket, decision, uid in admitted:
+                self._allow(ticket, decision, uid)
         return result
 
     def _still_waiting(self, tickets: list[_Ticket]) -> list[_Ticket]:
         """Leave out those that were answered; what may be charged for one that never heard a yes is taken back."""
         for ticket in tickets:
-            if self._is_over(ticket) and ticket.charged is not None:
+            if self._is_over(ticket) and ticket.charged is not None and ticket.charged not in self._allowed:
                 self._clerk.withdraw(ticket.charged)
-                self._means.recorder.withdrew()
+                if ticket.charged in self._first_seen:
+                    self._means.recorder.withdrew()
         return [ticket for ticket in tickets if not self._is_over(ticket)]
 
     async def _await_view(self, waiting: list[_Ticket]) -> None:
@@ -292,12 +295,17 @@ class Desk:
                 self._answer(ticket, _MOVED)
             else:
                 self._clerk.charge(flight)
-                if not self._clerk.holds(flight):
+                if self._clerk.holds(flight):
+                    self._allow(ticket, decision, flight.pod.uid)
+                else:
                     ticket.charged = flight.pod.uid
-                    admitted.append(_Admitted(ticket, decision))
-                elif self._answer(ticket, decision):
-                    ticket.charged = None
+                    admitted.append(_Admitted(ticket, decision, flight.pod.uid))
         return admitted
+
+    def _allow(self, ticket: _Ticket, decision: Decision, uid: Uid) -> None:
+        """Say yes to a request whose charge is on the page."""
+        if self._answer(ticket, decision):
+            self._allowed.add(uid)
 
     def _answer(self, ticket: _Ticket, decision: Decision) -> bool:
         """Answer a request; False where nobody is there any more to hear it."""
@@ -331,7 +339,7 @@ class Desk:
             self.wrote_at = self._loop.time()
             self._write_seconds = min(self.wrote_at - began, WRITE_SECONDS / 30)
         except (ClusterError, ValueError) as error:
-            result = result_of(error)
+            result = result_of(error, is_new=not clerk.version)
             clerk.give_up(is_in_doubt=result is Result.UNKNOWN)
             self.problem = None if result is Result.CONFLICT else str(error)
             if result is Result.CONFLICT:
@@ -347,7 +355,7 @@ class Desk:
             if found is None:
                 self._clerk.lose()
             else:
-                self.see(found)
+                self.see(found, is_live=True)
         except (ClusterError, ValueError) as error:
             self.problem = str(error)
             return Result.REFUSED

@@ -17,7 +17,7 @@ from webhook.core.reason import Code
 from webhook.core.world import World
 from webhook.kube.keys import TEAM_LEDGERS
 from webhook.kube.review import Review
-from webhook.kube.team_ledger import TeamLedger
+from webhook.kube.team_ledger import TeamLedger, object_name
 
 UNSEEN_SECONDS: Final = 40.0
 """When to look for a pod that nobody saw: kube-apiserver gives a request up after 34 s, so it cannot come any more."""
@@ -89,8 +89,11 @@ class ApiLedger:
         )
 
     def _see(self, found: TeamLedger) -> bool:
-        self._desk(found.team).see(found)
-        return True
+        """Take over a team's object; one that somebody made under another name is not it."""
+        is_ours = found.metadata.name == object_name(found.team)
+        if is_ours:
+            self._desk(found.team).see(found)
+        return is_ours
 
     def _lose(self, identity: str) -> None:
         for desk in self._desks.values():

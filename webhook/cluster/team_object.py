@@ -29,11 +29,14 @@ class Result(Enum):
     REFUSED = "refused"
 
 
-def result_of(error: Exception) -> Result:
-    """Read from a failed write what became of it: an answer below 500 says that it was not carried out."""
+def result_of(error: Exception, *, is_new: bool) -> Result:
+    """Read from a failed write what became of it: an answer below 500 says that it was not carried out.
+
+    An object that is gone was deleted by somebody; a new one that cannot be put anywhere means that the kind is gone.
+    """
     if not isinstance(error, ApiError) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Result.UNKNOWN
-    return Result.CONFLICT if error.is_conflict or error.is_missing else Result.REFUSED
+    return Result.CONFLICT if error.is_conflict or (error.is_missing and not is_new) else Result.REFUSED
 
 
 @dataclass(frozen=True, slots=True)
