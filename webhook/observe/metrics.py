@@ -23,6 +23,8 @@ from webhook.core.amount import ONE_GPU
 from webhook.core.names import TeamName
 from webhook.core.reason import Code
 from webhook.core.tier import Tier
+from webhook.observe.leader import Candidacy, LeaderMetrics
+from webhook.observe.ledger import LedgerMetrics, Standing
 
 SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 """Bounds of the decision histogram: a decision takes some 10 us; waiting for a ledger write takes milliseconds."""
@@ -55,6 +57,15 @@ class Watched:
     events: int
     relists: int
     rejected: int
+
+
+@dataclass(frozen=True, slots=True)
+class Authorities:
+    """The CAs of certificates in a Secret: when the signing one expires (Unix time), how many callers should trust."""
+
+    expires_at: float
+    trusted: int
+    is_published: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +104,12 @@ class Metrics:
             "1 if the policy in force is the folder's newest; 0 if a broken edit was left out.",
             registry=self._registry,
         )
+        self._certificate_changes = Counter(
+            "fairgate_certificate_changes",
+            "Changes that this process wrote to the certificates' Secret.",
+            ["change"],
+            registry=self._registry,
+        )
         for result in ("success", "failure"):
             self._reloads.labels(result)
 
@@ -119,14 +136,44 @@ class Metrics:
         """Show what each watch has brought on each scrape."""
         self._registry.register(_Watches(watched))
 
+    def watch_leader(self, candidacy: Callable[[], Candidacy]) -> None:
+        """Show on each scrape whether this replica leads, and what it did as leader."""
+        self._registry.register(LeaderMetrics(candidacy))
+
     def watch_certificate(self, expires_at: Callable[[], float]) -> None:
         """Show when the serving certificate expires, as Unix time."""
         name = "fairgate_certificate_expiration_timestamp_seconds"
         self._on_scrape(name, "When the serving certificate expires, in Unix time.", expires_at)
 
+    def watch_authorities(self, authorities: Callable[[], Authorities]) -> None:
+        """Show on each scrape how it goes with the CAs of certificates that lie in a Secret."""
+        self._on_scrape(
+            "fairgate_ca_expiration_timestamp_seconds",
+            "When the CA that signs the serving certificate expires, in Unix time.",
+            lambda: authorities().expires_at,
+        )
+        self._on_scrape(
+            "fairgate_ca_trusted",
+            "CAs that callers are to trust: 2 while one takes over from another.",
+            lambda: authorities().trusted,
+        )
+        self._on_scrape(
+            "fairgate_ca_published",
+            "1 if the webhook configurations are known to carry these CAs.",
+            lambda: authorities().is_published,
+        )
+
+    def certificate_change(self, change: str) -> None:
+        """Count a change that this process wrote to the certificates' Secret."""
+        self._certificate_changes.labels(change).inc()
+
     def watch_charges(self, charges: Callable[[], Iterable[Charged]]) -> None:
         """Show the ledger's GPUs by team and tier on each scrape."""
         self._registry.register(_Charges(charges))
+
+    def watch_ledger(self, standings: Callable[[], Iterable[Standing]]) -> LedgerMetrics:
+        """Add the metrics of a ledger on the API; how each team's object stands is asked on each scrape."""
+        return LedgerMetrics(self._registry, standings=standings)
 
     def expose(self, accept: str = "") -> Exposition:
         """Write all metrics in the format that an Accept header asks for, or in plain text where it asks for none."""
