@@ -58,8 +58,6 @@ def check(observer: Observer, load: Load) -> None:
     assert load.heard.lost_races == [], "a user saw a lost race"
     assert load.heard.counts["created"] > 20, load.heard.counts
     assert load.heard.counts["over the limit"] > 0, "no team ever came to its limit: this showed nothing"
-    limits = observer.limits.values()
-    assert max(observer.peaks.values()) >= max(limits) - 2, f"nobody came near the limit: {dict(observer.peaks)}"
 
 
 async def test_no_team_is_ever_over_its_limit(cluster, tmp_path):
@@ -72,6 +70,7 @@ async def test_no_team_is_ever_over_its_limit(cluster, tmp_path):
         check(observer, load)
         assert load.heard.failures == []
         assert load.heard.counts["refused by the bystander"] > 0
+        assert max(observer.peaks.values()) == 20, f"nobody came to the limit: {dict(observer.peaks)}"
 
 
 async def test_no_team_is_ever_over_its_limit_whatever_breaks(cluster, tmp_path):
