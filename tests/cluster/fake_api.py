@@ -327,8 +327,12 @@ class FakeApi:
 
 
 def _shown(query: dict[str, str]) -> Callable[[Obj], bool]:
-    hidden = {term.split("!=")[1] for term in query.get("fieldSelector", "").split(",") if term}
-    return lambda obj: obj.get("status", {}).get("phase") not in hidden
+    terms = [term for term in query.get("fieldSelector", "").split(",") if term]
+    hidden = {term.split("!=")[1] for term in terms if "!=" in term}
+    names = {term.partition("=")[2] for term in terms if term.startswith("metadata.name=")}
+    return lambda obj: (
+        obj.get("status", {}).get("phase") not in hidden and (not names or obj["metadata"]["name"] in names)
+    )
 
 
 def _event(change: Change, shown: Callable[[Obj], bool]) -> bytes | None:

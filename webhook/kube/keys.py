@@ -36,6 +36,8 @@ TEAM_LEDGER: Final = "TeamLedger"
 TEAM_LEDGERS: Final = "teamledgers"
 
 OWN_NAMESPACE: Final = "fairgate-system"
+OWN_LABELS: Final = (("app.kubernetes.io/name", "fairgate"),)
+"""On every object that Fairgate makes or prints."""
 SYSTEM_NAMESPACE: Final = "kube-system"
 
 GPU_MODEL_LABELS: Final = (
