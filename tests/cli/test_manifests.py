@@ -56,8 +56,7 @@ def test_the_definition_and_two_configurations_are_printed_for_a_url(folder, ca)
 def test_without_a_ca_the_bundle_is_left_to_who_fills_it_in(folder):
     result = run("--policy", folder, "--url", "https://127.0.0.1:8443")
     assert result.exit_code == 0, result.output
-    _, *configurations = yaml.safe_load_all(result.stdout)
-    clients = [hook["clientConfig"] for made in configurations for hook in made["webhooks"]]
+    clients = [hook["clientConfig"] for made in yaml.safe_load_all(result.stdout) for hook in made.get("webhooks", ())]
     assert len(clients) == 3
     assert all("caBundle" not in client for client in clients)
 

@@ -104,11 +104,18 @@ class Gate:
 
 @contextmanager
 def gate(
-    cluster: ControlPlane, *, limit_a: object = 20, limit_b: object = 20, policy: str = "", replicas: int = 1
+    cluster: ControlPlane,
+    *,
+    limit_a: object = 20,
+    limit_b: object = 20,
+    policy: str = "",
+    replicas: int = 1,
+    kubeconfig: Path | None = None,
 ) -> Iterator[Gate]:
     """Serve for two teams with 20 guaranteed GPUs each, until the end of the block; `policy` adds sections as YAML.
 
-    Several replicas are behind a balancer, which gives each its share of the API server's connections.
+    Several replicas are behind a balancer, which gives each its share of the API server's connections. `kubeconfig` is
+    whom Fairgate runs as, by default an admin.
     """
     suffix = secrets.token_hex(3)
     team_a, team_b = make_namespace(cluster, f"team-a-{suffix}"), make_namespace(cluster, f"team-b-{suffix}")
@@ -125,7 +132,15 @@ def gate(
     fairgate = (sys.executable, "-m", "webhook")
 
     def replica(number: int, port: int) -> Replica:
-        serve = ("serve", "--policy", policies, "--kubeconfig", cluster.kubeconfig, "--listen", f"127.0.0.1:{port}")
+        serve = (
+            "serve",
+            "--policy",
+            policies,
+            "--kubeconfig",
+            kubeconfig or cluster.kubeconfig,
+            "--listen",
+            f"127.0.0.1:{port}",
+        )
         command = (*fairgate, *serve, "--certs", certs, "--drain-seconds", "0")
         return Replica(f"fairgate-{suffix}-{number}", command, f"https://127.0.0.1:{port}")
 

@@ -8,7 +8,7 @@ sends this batch back to be judged anew.
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
@@ -140,6 +140,15 @@ class Desk:
         """Let go of charges that left the page, as far as the view of the pods has come."""
         self._clerk.settle(self._means.reached())
 
+    def withdraw(self, uid: Uid) -> None:
+        """Take a charge off the page soon, unless its pod is there and proves it."""
+        self._clerk.withdraw(uid)
+        self._start()
+
+    def promotions(self) -> Iterable[Flight]:
+        """List the promotions on the page that are still to be carried out."""
+        return self._clerk.promotions()
+
     def refresh(self) -> None:
         """Write the page soon, whether or not anybody asks for a charge."""
         self._is_due = True
@@ -260,7 +269,7 @@ class Desk:
         for ticket in tickets:
             if self._is_over(ticket) and ticket.charged is not None and ticket.charged not in self._allowed:
                 self._clerk.withdraw(ticket.charged)
-                if self._clerk.holds(ticket.charged):
+                if ticket.charged in self._first_seen:
                     self._means.recorder.withdrew()
         return [ticket for ticket in tickets if not self._is_over(ticket)]
 
@@ -286,7 +295,7 @@ class Desk:
                 self._answer(ticket, _MOVED)
             else:
                 self._clerk.charge(flight)
-                if self._clerk.holds(flight.pod.uid):
+                if self._clerk.holds(flight):
                     self._allow(ticket, decision, flight.pod.uid)
                 else:
                     ticket.charged = flight.pod.uid

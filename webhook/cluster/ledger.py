@@ -11,7 +11,7 @@ from webhook.cluster.errors import ClusterError
 from webhook.cluster.kind import Kind
 from webhook.cluster.team_object import PATH
 from webhook.core.decision import Decision, NotApplicable
-from webhook.core.names import UNASSIGNED, TeamName
+from webhook.core.names import UNASSIGNED, TeamName, Uid
 from webhook.core.page import Flight, Judgement
 from webhook.core.reason import Code
 from webhook.core.world import World
@@ -65,6 +65,14 @@ class ApiLedger:
 
     def release(self, review: Review) -> None:
         """Leave it to the watch: a DELETE that is reviewed may yet fail."""
+
+    def withdraw(self, team: TeamName, uid: Uid) -> None:
+        """Take a charge or a promotion back, of which it is known that nothing will come."""
+        self._desk(team).withdraw(uid)
+
+    def promotions(self) -> Iterable[Flight]:
+        """List the promotions that are charged and still to be carried out, whoever charged them."""
+        return [flight for desk in self._desks.values() for flight in desk.promotions()]
 
     # -- what the watch brings
 

@@ -47,6 +47,8 @@ class Clerk:
         before, self.page = self.page, page
         self.version, self.identity, self.is_stale, self._is_in_doubt = version, identity, False, False
         for uid, flight in page.flights.items():
+            if uid in before.flights and before.flights[uid].is_promotion != flight.is_promotion:
+                self._found.pop(uid, None)
             self._draft.pop(uid, None)
             self._departed.pop(uid, None)
             self._world.assume(flight)
@@ -84,7 +86,7 @@ class Clerk:
         uid = flight.pod.uid
         self._withdrawn.discard(uid)
         self._carried.pop(uid, None)
-        if uid not in self.page.flights:
+        if not self.holds(flight):
             self._departed.pop(uid, None)
             self._draft[uid] = flight
             self._world.assume(flight)
@@ -105,9 +107,14 @@ class Clerk:
         """Tell whether a write is due whatever the requests are."""
         return self._is_in_doubt or bool(self._carried) or not self._withdrawn.isdisjoint(self.page.flights)
 
-    def holds(self, uid: Uid) -> bool:
-        """Tell whether a charge is on the page, where every replica finds it."""
-        return uid in self.page.flights
+    def holds(self, flight: Flight) -> bool:
+        """Tell whether a charge, or a promotion, is on the page, where every replica finds it."""
+        found = self.page.flights.get(flight.pod.uid)
+        return found is not None and found.is_promotion == flight.is_promotion
+
+    def promotions(self) -> Iterable[Flight]:
+        """List the promotions on the page that are still to be carried out."""
+        return [f for f in self.unseen() if f.is_promotion and f.pod.uid not in self._withdrawn]
 
     @property
     def can_fold(self) -> bool:
@@ -134,10 +141,14 @@ class Clerk:
         if self.version == self._base:
             self.is_stale = True
             self._is_in_doubt = self._is_in_doubt or is_in_doubt
-        for uid in self._draft:
-            self._world.settle(uid)
+        for uid, flight in self._draft.items():
+            if flight.is_promotion:
+                self._world.take_back_promotion(uid)
+            else:
+                self._world.settle(uid)
         self._draft.clear()
 
     def _evidence(self, uid: Uid) -> Evidence:
-        shown = self._world.evidence(uid)
+        is_promotion = self.page.flights[uid].is_promotion
+        shown = self._world.promotion(uid) if is_promotion else self._world.evidence(uid)
         return self._found.get(uid, UNSEEN) if isinstance(shown, Unseen) else shown

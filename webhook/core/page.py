@@ -12,14 +12,23 @@ from typing import Final, NamedTuple
 from webhook.core.decision import Charge, Decision
 from webhook.core.names import NodeName, Uid
 from webhook.core.pod import Resident
+from webhook.core.tier import Tier
 
 
 class Flight(NamedTuple):
-    """A pod that was allowed: what it is charged, and the node whose room it takes where one was chosen."""
+    """A pod that was allowed: what it is charged, and the node whose room it takes where one was chosen.
+
+    Or one that runs and is promoted: charged as guaranteed, while its label still says preemptible.
+    """
 
     pod: Resident
     charge: Charge
     node: NodeName | None
+
+    @property
+    def is_promotion(self) -> bool:
+        """Tell whether it lifts a pod that is there, and is settled by its label and not by its being there."""
+        return self.charge.tier is Tier.GUARANTEED and self.pod.tier_label == Tier.PREEMPTIBLE
 
 
 class Judgement(NamedTuple):

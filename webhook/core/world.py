@@ -5,7 +5,7 @@ was admitted is *assumed* at once (its charge reserved, its room taken on the fi
 *confirmed* when the watch shows it, or *settled* when whoever keeps the ledger knows that it need not be held any more.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -58,11 +58,13 @@ class World:
     """Nodes, pods, namespaces and the books of all teams, under one policy.
 
     `is_live`: a cluster feeds it, so a namespace that is not known is one whose event is still to come.
+    `on_books_changed` is called at each change of a book or of the shares that it is held against.
     """
 
     def __init__(self, policy: Policy, *, is_live: bool = False) -> None:
         self.policy = policy
         self.is_live = is_live
+        self.on_books_changed: Callable[[], None] = _nobody_listens
         self.fleet = Fleet()
         self.priority_classes: dict[str, PriorityTriple] = {}
         self._namespaces: dict[Namespace, NamespaceFacts] = {}
@@ -70,6 +72,8 @@ class World:
         self._held: dict[Uid, _Held] = {}
         self._flights: dict[Uid, Evidence] = {}
         self._strange: set[Namespace] = set()
+        self._rising: dict[Uid, Evidence] = {}
+        self._undecided: dict[Uid, None] = {}
         self._by_namespace: dict[Namespace, dict[Uid, None]] = {}
         self._by_node: dict[NodeName, dict[Uid, None]] = {}
         self._books: dict[TeamName, Book] = {}
@@ -108,6 +112,10 @@ class World:
             return Alive(held.since)
         return self._flights.get(uid, UNSEEN)
 
+    def promotion(self, uid: Uid) -> Evidence:
+        """Tell what was seen of the label of a pod that is promoted."""
+        return self._rising.get(uid, UNSEEN)
+
     def book(self, team: TeamName) -> Book:
         """Give a team's book, to read."""
         return self._books.get(team, EMPTY_BOOK)
@@ -122,9 +130,18 @@ class World:
         entry = None if held is None else self.book(held.team).get(uid)
         return None if entry is None else entry.charge
 
+    def pod(self, uid: Uid) -> Resident | None:
+        """Find a pod that holds something."""
+        held = self._held.get(uid)
+        return None if held is None else held.pod
+
     def pods(self) -> Iterable[Resident]:
         """List the pods that hold something, assumed ones included."""
         return (held.pod for held in self._held.values())
+
+    def undecided(self) -> Iterable[Uid]:
+        """List the GPU pods that carry no decision of the gate."""
+        return self._undecided.keys()
 
     def open_pools(self, team: TeamName) -> tuple[Pool, ...]:
         """List the pools that a team may enter with any pod: those without a `match` of their own."""
@@ -158,6 +175,7 @@ class World:
         self._open_pools.clear()
         self._books = {}
         self._track()
+        self.on_books_changed()
         for held in self._held.values():
             held.pod = replace(held.pod, demand=demand_of(dict(held.pod.demand.requests), policy.resources))
             self._charge(held)
@@ -185,6 +203,8 @@ class World:
                 if before.pod == pod and before.node == node:
                     return
                 since = before.since
+        if pod.tier is Tier.GUARANTEED and isinstance(self._rising.get(pod.uid), Unseen):
+            self._rising[pod.uid] = Alive(pod.version)
         self._drop(pod.uid)
         self._hold(_Held(pod, self.tenancy(pod.namespace).team_name, node, since=since))
 
@@ -192,6 +212,8 @@ class World:
         """Take a pod off: it was seen deleted or terminal."""
         if uid in self._flights:
             self._flights[uid] = ENDED
+        if uid in self._rising:
+            self._rising[uid] = ENDED
         self._drop(uid)
 
     def set_namespace(self, facts: NamespaceFacts) -> None:
@@ -222,17 +244,20 @@ class World:
     # -- the life of a reservation
 
     def assume(self, flight: Flight) -> None:
-        """Charge a pod that was just admitted and take its room, until it is seen or settled.
+        """Charge a pod that was just admitted and take its room, until it is seen or settled; or promote one.
 
         The same UID again changes nothing, and neither does one that was seen already: alive it is charged, and ended
         it counts no more.
         """
         uid = flight.pod.uid
-        if isinstance(self._flights.setdefault(uid, UNSEEN), Unseen) and uid not in self._held:
+        if flight.is_promotion:
+            self._promote(uid)
+        elif isinstance(self._flights.setdefault(uid, UNSEEN), Unseen) and uid not in self._held:
             self._hold(_Held(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
 
     def settle(self, uid: Uid) -> None:
         """Stop holding what was assumed; a pod that was seen stays charged as any other."""
+        self.take_back_promotion(uid)
         self._flights.pop(uid, None)
         held = self._held.get(uid)
         if held is not None and held.is_reserved:
@@ -244,6 +269,11 @@ class World:
             pod = replace(flight.pod, node=flight.node)
             self._hold(_Held(pod, flight.charge.team, flight.node), flight.charge)
 
+    def take_back_promotion(self, uid: Uid) -> None:
+        """Charge a pod as its label says, whatever it was promised."""
+        if self._rising.pop(uid, None) is not None and uid in self._held:
+            self._recharge((uid,))
+
     # -- bookkeeping
 
     def _track(self) -> None:
@@ -253,6 +283,8 @@ class World:
     def _hold(self, held: _Held, charge: Charge | None = None) -> None:
         uid = held.pod.uid
         self._held[uid] = held
+        if held.pod.team_label is None and held.pod.demand.gpus:
+            self._undecided[uid] = None
         namespace = held.pod.namespace
         self._by_namespace.setdefault(namespace, {})[uid] = None
         if namespace not in self._namespaces and not held.is_reserved:
@@ -266,6 +298,7 @@ class World:
         held = self._held.pop(uid, None)
         if held is None:
             return
+        self._undecided.pop(uid, None)
         _unlist(self._by_namespace, held.pod.namespace, uid)
         if held.pod.namespace in self._strange:
             self._estrange(held.pod.namespace)
@@ -274,6 +307,7 @@ class World:
             self.fleet.take(held.node, held.pod.demand, sign=-1)
         if (book := self._books.get(held.team)) is not None:
             book.release(uid)
+            self.on_books_changed()
 
     def _estrange(self, namespace: Namespace) -> None:
         """Note whether pods were seen in a namespace that is not known; what is reserved says itself who pays."""
@@ -297,23 +331,39 @@ class World:
             is_waiting=held.pod.node is None,
         )
         self._books.setdefault(charge.team, Book()).charge(held.pod.uid, entry)
+        self.on_books_changed()
 
     def _charge_of(self, held: _Held) -> Charge:
         pod = held.pod
         tenancy = self.tenancy(pod.namespace)
         return Charge(
             team=tenancy.team_name,
-            tier=TIERS.get(pod.tier_label or "", Tier.PREEMPTIBLE),
+            tier=self._tier_of(pod),
             gpus=pod.demand.gpus,
             model=self._model_of(held, tenancy.team),
             user=pod.user,
         )
+
+    def _tier_of(self, pod: Resident) -> Tier:
+        if isinstance(self._rising.get(pod.uid), Unseen):
+            return Tier.GUARANTEED
+        return TIERS.get(pod.tier_label or "", Tier.PREEMPTIBLE)
 
     def _model_of(self, held: _Held, team: Team | None) -> GpuModel | None:
         if team is None or not team.models or held.node is None:
             return None
         node = self.fleet.get(held.node)
         return node.model if node is not None else None
+
+    def _promote(self, uid: Uid) -> None:
+        """Charge a pod as guaranteed, as soon as it is seen and until its label says so itself."""
+        if uid in self._rising:
+            return
+        held = self._held.get(uid)
+        is_done = held is not None and held.pod.tier is Tier.GUARANTEED and not held.is_reserved
+        self._rising[uid] = Alive(held.pod.version) if held is not None and is_done else UNSEEN
+        if held is not None:
+            self._recharge((uid,))
 
     def _recharge(self, several: Iterable[Uid]) -> None:
         for uid in several:
@@ -326,6 +376,10 @@ class World:
         before = self._tenancies.pop(namespace, None)
         if before is None or before.team_name != self.tenancy(namespace).team_name:
             self._recharge(self._by_namespace.get(namespace, ()))
+
+
+def _nobody_listens() -> None:
+    return None
 
 
 def holder_of(namespace: Namespace, name: str, owner: Owner | None) -> str:

@@ -45,6 +45,7 @@ class ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
 
 

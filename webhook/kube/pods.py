@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from sys import intern
 from typing import Final
@@ -11,6 +12,7 @@ import msgspec
 from webhook.core.demand import Amounts
 from webhook.core.names import Namespace, NodeName, Uid, User
 from webhook.core.pod import NO_UID, Handling, Owner, Pod, Resident
+from webhook.core.tier import TIERS
 from webhook.kube import keys, objects
 from webhook.kube.constraints import read_placement
 from webhook.kube.demands import read_demand
@@ -51,6 +53,7 @@ class Fate(msgspec.Struct, frozen=True, gc=False):
 class _Mark(msgspec.Struct, frozen=True, gc=False):
     user: User | None = None
     nodes: tuple[NodeName, ...] = ()
+    asked: str = ""
 
 
 _NO_MARK: Final = _Mark()
@@ -113,7 +116,7 @@ def to_resident(pod: objects.Pod, weights: Amounts) -> Resident | None:
     Raises ValueError where its amounts cannot be read at all.
     """
     metadata, spec = pod.metadata, pod.spec
-    if pod.status is not None and pod.status.phase in _ENDED:
+    if has_ended(pod):
         return None
     reading = read_demand(spec, weights)
     if reading.demand is None:
@@ -137,12 +140,19 @@ def to_resident(pod: objects.Pod, weights: Amounts) -> Resident | None:
         is_terminating=metadata.deletion_timestamp is not None,
         promised=NodeName(intern(mark.nodes[0])) if is_ours and mark.nodes and not spec.node_name else None,
         version=int(metadata.resource_version) if metadata.resource_version.isdecimal() else 0,
+        asked_tier=TIERS.get(mark.asked),
+        created=_unix_seconds(metadata.creation_timestamp or ""),
     )
 
 
 def decode_fate(body: bytes) -> Fate:
     """Read what became of a pod from the API server's answer."""
     return _fate_decoder.decode(body)
+
+
+def has_ended(pod: objects.Pod) -> bool:
+    """Tell whether a pod has run to its end: it stays for days and holds nothing."""
+    return pod.status is not None and pod.status.phase in _ENDED
 
 
 def stand_in_uid(namespace: str, name: str) -> Uid:
@@ -198,10 +208,18 @@ def _shared(text: str | None) -> str | None:
 
 
 def _read_mark(mark: str | None) -> _Mark:
-    """Read back whom the pod was charged to and which node it was promised, where the decision on it says so."""
+    """Read back what no label says: the user that is charged, the node that was promised, the tier that was asked."""
     if mark is None:
         return _NO_MARK
     try:
         return _mark_decoder.decode(mark)
     except msgspec.MsgspecError:
         return _NO_MARK  # a mark that is not ours says nothing
+
+
+@lru_cache(maxsize=4096)  # pods are made in bursts, and a relist brings the same times again
+def _unix_seconds(timestamp: str) -> int:
+    try:
+        return int(datetime.fromisoformat(timestamp).timestamp())
+    except (ValueError, OverflowError):
+        return 0

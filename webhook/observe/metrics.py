@@ -23,6 +23,7 @@ from webhook.core.amount import ONE_GPU
 from webhook.core.names import TeamName
 from webhook.core.reason import Code
 from webhook.core.tier import Tier
+from webhook.observe.leader import Candidacy, LeaderMetrics
 from webhook.observe.ledger import LedgerMetrics, Standing
 
 SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
@@ -134,6 +135,10 @@ class Metrics:
     def watch_feed(self, watched: Callable[[], Iterable[Watched]]) -> None:
         """Show what each watch has brought on each scrape."""
         self._registry.register(_Watches(watched))
+
+    def watch_leader(self, candidacy: Callable[[], Candidacy]) -> None:
+        """Show on each scrape whether this replica leads, and what it did as leader."""
+        self._registry.register(LeaderMetrics(candidacy))
 
     def watch_certificate(self, expires_at: Callable[[], float]) -> None:
         """Show when the serving certificate expires, as Unix time."""

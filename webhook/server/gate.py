@@ -5,12 +5,13 @@ request in: on one event loop that is the lock, so concurrent requests never pas
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol, assert_never
 
 from webhook.core.admission import admit
 from webhook.core.amount import format_gpus
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
-from webhook.core.guard import ProtectedKeys, guard
+from webhook.core.guard import ProtectedKeys, Trust, guard
 from webhook.core.names import Uid
 from webhook.core.page import Flight, Judgement
 from webhook.core.pod import NO_UID, Pod, Requester, Resident
@@ -21,6 +22,7 @@ from webhook.kube import keys, objects
 from webhook.kube.patch import operations
 from webhook.kube.pods import InvalidPod, stand_in_uid, to_pod
 from webhook.kube.pointer import Operation as Change
+from webhook.kube.relabel import FIELD_MANAGER
 from webhook.kube.review import Operation, Refusal, Review, Status, decode, encode_response
 from webhook.server.answer import Answer, Record
 
@@ -53,8 +55,12 @@ class Gate:
     def __init__(self, world: World, ledger: Ledger, *, trusted: frozenset[str], now_text: Callable[[], str]) -> None:
         self.world = world
         self._ledger = ledger
-        self._trusted = trusted
+        self._trust = Trust(trusted)
         self._now_text = now_text
+
+    def trust_own(self, username: str) -> None:
+        """Let Fairgate itself change its keys, under the name that the API server knows it by."""
+        self._trust = replace(self._trust, own_user=username, own_manager=FIELD_MANAGER)
 
     async def mutate(self, body: bytes, *, deadline: float) -> Answer:
         """Advise on a pod that is being created: labels, decision and placement as a patch, or a refusal."""
@@ -79,7 +85,8 @@ class Gate:
                 return await self._commit(review, review.pod, deadline, is_gone)
             case Operation.UPDATE if review.pod is not None and review.old_pod is not None:
                 old, new = _protected(review.old_pod.metadata), _protected(review.pod.metadata)
-                return self._answer(review, None, guard(old, new, Requester(review.username), trusted=self._trusted))
+                trusted = self._trust.covers(Requester(review.username), field_manager=review.field_manager)
+                return self._answer(review, None, guard(old, new, is_trusted=trusted))
             case Operation.DELETE if not review.dry_run:
                 self._ledger.release(review)
         return self._answer(review, None, _NOT_A_CREATE)

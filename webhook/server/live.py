@@ -31,6 +31,7 @@ from webhook.server.witness import Witness
 class Live:
     """A world that a cluster feeds, and the ledger that its replicas share."""
 
+    connection: ApiConnection
     feed: Feed
     world: World
     ledger: ApiLedger
@@ -53,16 +54,18 @@ class Live:
         witness = Witness(world, report=lambda pod: _tell_bypass(pod, world, counts, logs))
         feed = _feed(connection, world, ledger, witness)
         pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
-        return cls(feed, world, ledger, Definition(connection, team_ledger_crd()), witness, counts)
+        return cls(connection, feed, world, ledger, Definition(connection, team_ledger_crd()), witness, counts)
 
-    def chores(self, logs: Logs, *, settled: Callable[[], None]) -> list[Coroutine[Any, Any, None]]:
+    def chores(
+        self, logs: Logs, *, settled: Callable[[], None], is_leader: Callable[[], bool]
+    ) -> list[Coroutine[Any, Any, None]]:
         """List what runs for as long as the server does."""
         return [
             self.definition.ensure(),
             self.feed.run(),
             self._arrange(logs, settled),
-            self.ledger.reap(is_leader=_always, report=lambda flight: self._tell_orphan(flight, logs)),
-            self.ledger.reconcile(is_leader=_always),
+            self.ledger.reap(is_leader=is_leader, report=lambda flight: self._tell_orphan(flight, logs)),
+            self.ledger.reconcile(is_leader=is_leader),
         ]
 
     def why_untrusted(self) -> str | None:
@@ -100,10 +103,6 @@ class Live:
         self.counts.orphan()
         pod, team = flight.pod, flight.charge.team
         logs.event.warning("charge taken back", team=team, namespace=pod.namespace, name=pod.name, uid=pod.uid)
-
-
-def _always() -> bool:
-    return True
 
 
 def _tell_bypass(pod: Resident, world: World, counts: LedgerMetrics, logs: Logs) -> None:

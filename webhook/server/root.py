@@ -10,6 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from webhook.cluster.errors import ClusterError
+from webhook.cluster.namespace import own_namespace
 from webhook.core.policy import Policy
 from webhook.core.tier import Tier
 from webhook.core.world import World
@@ -21,6 +23,7 @@ from webhook.policy.watch import PolicyHolder
 from webhook.server.app import build_app, serve, stop_signals
 from webhook.server.certificates import Watchers, open_certificates
 from webhook.server.gate import Gate, Ledger
+from webhook.server.leader import Leader, learn_own_name
 from webhook.server.ledger import MemoryLedger
 from webhook.server.live import Live
 from webhook.server.probes import Readiness
@@ -53,12 +56,23 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                 ledger = MemoryLedger(world, asyncio.get_running_loop().time)
             case LiveCluster(kubeconfig=kubeconfig):
                 live = await Live.connect(kubeconfig, world, stack, metrics=metrics, logs=logs)
+                leader = Leader(
+                    live.connection,
+                    world,
+                    logs,
+                    namespace=settings.namespace or await _own_namespace(kubeconfig),
+                    shares=live.ledger,
+                    why_untrusted=live.why_untrusted,
+                )
+                metrics.watch_leader(leader.candidacy)
                 readiness.watch("world", live.why_untrusted)
                 readiness.watch("ledger", live.why_no_ledger)
                 metrics.watch_world_age(live.age_seconds)
                 metrics.watch_feed(live.watched)
                 ledger, why_cold = live.ledger, live.why_cold
-                chores = live.chores(logs, settled=lambda: _settle(world, logs))
+                chores = live.chores(logs, settled=lambda: _settle(world, logs), is_leader=leader.may_tidy)
+                told = learn_own_name(live.connection, lambda name: gate.trust_own(name))  # noqa: PLW0108 - made below
+                chores += [leader.run(), leader.events.run(), told]
         gate = Gate(world, ledger, trusted=frozenset(settings.trusted_users), now_text=_now_text)
         chores += [
             holder.run(
@@ -78,6 +92,13 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
 
         await _beside(chores, serve(app, settings, certificates.context, stop=stop, on_listening=tell))
     logs.flush()
+
+
+async def _own_namespace(kubeconfig: Path | None) -> str:
+    try:
+        return await own_namespace(kubeconfig)
+    except ClusterError as exc:
+        raise StartupError(str(exc)) from exc
 
 
 def _never_cold() -> None:
