@@ -219,7 +219,7 @@ class FakeApi:
         body = await request.read()
         if fault != Cut(is_carried_out=False):
             status, answer = carry_out(self, request.method, request.path, body, request.content_type)
-        if isinstance(fault, Cut | Lost):
+        if isinstance(fault, Cut):
             assert request.transport is not None
             request.transport.abort()
             return web.Response()
