@@ -99,6 +99,17 @@ def webhook_configurations(
     ]
 
 
+def with_ca_bundles(configuration: _Json, merge: Callable[[bytes], bytes]) -> _Json:
+    """Let every webhook of a configuration trust what `merge` makes of what it trusts now; the rest stays as it is."""
+
+    def changed(webhook: _Json) -> _Json:
+        client = webhook["clientConfig"]
+        bundle = b64encode(merge(b64decode(client.get("caBundle") or ""))).decode()
+        return {**webhook, "clientConfig": {**client, "caBundle": bundle}}
+
+    return {**configuration, "webhooks": [changed(webhook) for webhook in configuration.get("webhooks") or ()]}
+
+
 def workload_rules(policy: Policy) -> list[_Json]:
     """Name the kinds that make pods, one rule for each group; those whose definitions are absent match nothing."""
     rows = [row for row in kind_table(policy.workloads.kinds).values() if row.is_workload]
@@ -125,17 +136,6 @@ def _of_workloads(policy: Policy) -> list[_Json]:
         {"name": "is-made-by-no-controller", "expression": f"!({made})"},
         {"name": "may-ask-for-gpus", "expression": f"!(request.kind.group in [{groups}]) || {asks}"},
     ]
-
-
-def with_ca_bundles(configuration: _Json, merge: Callable[[bytes], bytes]) -> _Json:
-    """Let every webhook of a configuration trust what `merge` makes of what it trusts now; the rest stays as it is."""
-
-    def changed(webhook: _Json) -> _Json:
-        client = webhook["clientConfig"]
-        bundle = b64encode(merge(b64decode(client.get("caBundle") or ""))).decode()
-        return {**webhook, "clientConfig": {**client, "caBundle": bundle}}
-
-    return {**configuration, "webhooks": [changed(webhook) for webhook in configuration.get("webhooks") or ()]}
 
 
 def concerns_expression(policy: Policy, *, spec: str = "object.spec") -> str:

@@ -13,6 +13,7 @@ import msgspec
 from webhook.core.admission import admit
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.names import Namespace, NodeName, Uid
+from webhook.core.page import Flight
 from webhook.core.pod import Pod, Requester, Resident
 from webhook.core.reason import Code, Reason
 from webhook.core.verification import verify
@@ -22,8 +23,6 @@ from webhook.kube.patch import apply, operations
 from webhook.kube.pods import InvalidPod, to_pod
 
 _pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
-_NEVER: Final = float("inf")
-"""What is charged here stays reserved until the review is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ class Foreteller:
                 self._take(asking.template.pod, charge, None, times=1)
                 return size
             if before is not None:
-                self.world.remove_pod(before)
+                self.world.settle(before)
                 self.taken.pop()
             size //= 2
         return 0
@@ -134,7 +133,7 @@ class Foreteller:
             user=charge.user,
         )
         charged = charge._replace(gpus=charge.gpus * times)
-        self.world.assume(resident, charged, node=node, forget_at=_NEVER)
+        self.world.assume(Flight(resident, charged, node))
         self.taken.append(uid)
         return uid
 

@@ -32,7 +32,7 @@ def answer_reviews(
     """Answer each review in turn, with what those before it took; `on_problem` is told of those that are none."""
     gate = Gate(
         world,
-        MemoryLedger(world, lambda: 0.0, is_embedded=True),
+        MemoryLedger(world, lambda: 0.0),
         trusted=frozenset(),
         now_text=lambda: now_text,
     )
