@@ -49,6 +49,7 @@ class Fairgate:
         fleet = self.world.fleet
         nodes = best_nodes(fleet, demand, fleet.matching(constraints), count=LISTED_NODES)
         if not nodes:
+            fleet.gpus.mix.note(demand)  # in a cluster it is admitted all the same, and waits
             return None
         self._placed += 1
         uid = Uid(f"u{self._placed}")

@@ -13,7 +13,7 @@ from webhook.core.names import CPU, MEMORY, ResourceName
 _MEMORY: Final = 8192
 """Arrivals after which all counts are halved: enough for the rare sizes to be known, few enough to follow a change."""
 
-_PRIOR_ARRIVALS: Final = 64
+_PRIOR_ARRIVALS: Final = 32
 """As many arrivals as the prior is worth, for each resource."""
 
 _KEPT_SHAPES: Final = 512
