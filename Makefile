@@ -42,6 +42,7 @@ bench: setup ## the performance claims of docs/benchmarks.md, on this machine
 	$(BIN)/python benchmarks/decide.py
 	$(BIN)/python benchmarks/placement.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/watch.py
 
 schema: setup ## regenerate policies/schema.json
 	$(BIN)/fairgate policy schema > policies/schema.json

@@ -30,6 +30,8 @@ REGISTRATION_API: Final = "admissionregistration.k8s.io/v1"
 PRIORITY_API: Final = "scheduling.k8s.io/v1"
 
 OWN_NAMESPACE: Final = "fairgate-system"
+OWN_LABELS: Final = (("app.kubernetes.io/name", "fairgate"),)
+"""On every object that Fairgate makes or prints."""
 SYSTEM_NAMESPACE: Final = "kube-system"
 
 GPU_MODEL_LABELS: Final = (
