@@ -154,8 +154,9 @@ def test_the_schema_is_the_one_in_the_repository(results):
 def test_manifests_for_a_url(results):
     result = results["url"]
     assert (result.returncode, result.stderr) == (0, "")
-    mutating, validating = yaml.safe_load_all(result.stdout)
-    assert [made["kind"] for made in (mutating, validating)] == [
+    definition, mutating, validating = yaml.safe_load_all(result.stdout)
+    assert [made["kind"] for made in (definition, mutating, validating)] == [
+        "CustomResourceDefinition",
         "MutatingWebhookConfiguration",
         "ValidatingWebhookConfiguration",
     ]
@@ -176,7 +177,7 @@ def test_manifests_for_a_url(results):
 
 def test_manifests_for_a_service(results):
     made = list(yaml.safe_load_all(results["service"].stdout))
-    service = made[0]["webhooks"][0]["clientConfig"]["service"]
+    service = made[1]["webhooks"][0]["clientConfig"]["service"]
     assert service == {"namespace": "fairgate-system", "name": "fairgate", "port": 443, "path": "/mutate"}
 
 

@@ -43,6 +43,13 @@ class Slow:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """Drop the connection instead of answering: after carrying the request out, or without."""
+
+    is_carried_out: bool
+
+
+@dataclass(frozen=True)
 class ErrorEvent:
     """End the watch with an ERROR event."""
 
@@ -81,7 +88,7 @@ class Tell:
     data: bytes
 
 
-Fault = Tell | Answer | Body | Slow | Lost | ErrorEvent | CutMidLine | Silent | End | Brief
+Fault = Tell | Answer | Body | Slow | Cut | Lost | ErrorEvent | CutMidLine | Silent | End | Brief
 
 
 @dataclass(frozen=True)
@@ -211,9 +218,16 @@ class FakeApi:
             return await self._watch(request, query, fault)
         if verb in ("list", "page"):
             return self._list(request.path, query)
-        status, answer = carry_out(self, request.method, request.path, await request.read(), request.content_type)
-        if isinstance(fault, Lost) and request.transport is not None:
+        return await self._single(request, fault)
+
+    async def _single(self, request: web.Request, fault: Fault | None) -> web.Response:
+        body = await request.read()
+        if fault != Cut(is_carried_out=False):
+            status, answer = carry_out(self, request.method, request.path, body, request.content_type)
+        if isinstance(fault, Cut | Lost):
+            assert request.transport is not None
             request.transport.abort()
+            return web.Response()
         return web.json_response(answer, status=status)
 
     def _verb(self, request: web.Request, query: dict[str, str]) -> str:

@@ -7,8 +7,8 @@ from tests.core.make import (
     GPU,
     JOB,
     JOB_CONTROLLER,
-    commit,
     demand,
+    flight,
     gpus,
     mutated,
     node,
@@ -29,6 +29,7 @@ from webhook.core.reason import Code, refusal_text
 from webhook.core.selector import Constraints, Effect, NodeTerm, Taint, Toleration
 from webhook.core.tier import Tier
 from webhook.core.verification import verify
+from webhook.core.world import World
 
 A100, T4 = GpuModel("A100"), GpuModel("T4")
 
@@ -51,7 +52,8 @@ def test_first_inside_the_share_then_borrowing_then_refused_with_the_numbers():
         decision = admitted(admit(asked, ALICE, place))
         made = mutated(asked, decision, uid=f"u{i}")
         verified = admitted(verify(made, ALICE, place))
-        commit(place, made, verified.charge, verified.steering.nodes[0], forget_at=90.0 if i == 2 else None)
+        made_flight = flight(made, verified.charge, verified.steering.nodes[0])
+        (place.assume if i == 2 else place.add_pod)(made_flight)
         tiers.append(decision.charge.tier)
     assert tiers == [Tier.GUARANTEED, Tier.GUARANTEED, Tier.PREEMPTIBLE]
     refused = admit(pod(2), ALICE, place)
@@ -350,3 +352,13 @@ def test_the_same_question_has_the_same_answer():
     assert ask() == ask()
     assert ask().steering.nodes[0] == "n2"
     assert GPU in dict(ask().demand.devices)
+
+
+def test_a_pod_of_a_namespace_that_is_still_to_be_seen_is_asked_again():
+    place = World(policy(), is_live=True)
+    place.set_node(node("n0"))
+    asked = admit(pod(1), ALICE, place)
+    assert isinstance(asked, Retry)
+    assert asked.reason.code is Code.RACE_LOST
+    place.set_namespace(NamespaceFacts(Namespace("team-a")))
+    assert isinstance(admit(pod(1), ALICE, place), Admit)

@@ -176,7 +176,8 @@ def serve(
     """Serve the admission webhooks over HTTPS.
 
     Policy and certificates are watched: edits are live within seconds, broken ones are reported and left out.
-    Run one replica: this version keeps its ledger in memory.
+    Beside a cluster any number of replicas may run: they share one ledger, an object per team (`kubectl get
+    teamledgers`).
     """
     if world is not None and kubeconfig is not None:
         raise click.UsageError("--world and --kubeconfig exclude each other: a world comes from one of them")

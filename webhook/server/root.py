@@ -10,6 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from webhook.cluster.errors import ClusterError
+from webhook.cluster.namespace import own_namespace
 from webhook.core.policy import Policy
 from webhook.core.tier import Tier
 from webhook.core.world import World
@@ -20,7 +22,8 @@ from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.watch import PolicyHolder
 from webhook.server.app import build_app, serve, stop_signals
 from webhook.server.certificates import Watchers, open_certificates
-from webhook.server.gate import Gate
+from webhook.server.gate import Gate, Ledger
+from webhook.server.leader import Leader, learn_own_name
 from webhook.server.ledger import MemoryLedger
 from webhook.server.live import Live
 from webhook.server.probes import Readiness
@@ -35,30 +38,42 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
     logs = open_logs(settings.log_format)
     logs.capture_libraries()
     holder = _load_policy(settings)
-    world = World(holder.current)
+    is_embedded = isinstance(settings.world, WorldFile)
+    world = World(holder.current, is_live=not is_embedded)
     metrics, readiness = Metrics(), Readiness("policy")
-    loop = asyncio.get_running_loop()
     readiness.set_ok("policy", remark=f"policy {world.policy.hash}")
     metrics.policy_reload(is_success=True)
     metrics.watch_charges(lambda: _charges(world))
-    is_embedded = isinstance(settings.world, WorldFile)
-    ledger = MemoryLedger(world, loop.time, is_embedded=is_embedded)
-    gate = Gate(world, ledger, trusted=frozenset(settings.trusted_users), now_text=_now_text)
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(stop_signals(logs))
         certificates = await open_certificates(settings, stack, Watchers(readiness, metrics, logs))
         chores: list[Coroutine[Any, Any, None]] = []
         why_cold: Callable[[], str | None] = _never_cold
+        ledger: Ledger
         match settings.world:
             case WorldFile(path=path):
                 _read_world_file(path, world)
+                ledger = MemoryLedger(world, asyncio.get_running_loop().time)
             case LiveCluster(kubeconfig=kubeconfig):
-                live = await Live.connect(kubeconfig, world, stack)
+                live = await Live.connect(kubeconfig, world, stack, metrics=metrics, logs=logs)
+                leader = Leader(
+                    live.connection,
+                    world,
+                    logs,
+                    namespace=settings.namespace or await _own_namespace(kubeconfig),
+                    shares=live.ledger,
+                    why_untrusted=live.why_untrusted,
+                )
+                metrics.watch_leader(leader.candidacy)
                 readiness.watch("world", live.why_untrusted)
+                readiness.watch("ledger", live.why_no_ledger)
                 metrics.watch_world_age(live.age_seconds)
                 metrics.watch_feed(live.watched)
-                why_cold = live.why_cold
-                chores = [live.feed.run(), live.arrange(lambda: _settle(world, logs)), live.reap(logs)]
+                ledger, why_cold = live.ledger, live.why_cold
+                chores = live.chores(logs, settled=lambda: _settle(world, logs), is_leader=leader.may_tidy)
+                told = learn_own_name(live.connection, lambda name: gate.trust_own(name))  # noqa: PLW0108 - made below
+                chores += [leader.run(), leader.events.run(), told]
+        gate = Gate(world, ledger, trusted=frozenset(settings.trusted_users), now_text=_now_text)
         chores += [
             holder.run(
                 on_change=lambda policy: _take_policy(policy, world, readiness, metrics, logs),
@@ -77,6 +92,13 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
 
         await _beside(chores, serve(app, settings, certificates.context, stop=stop, on_listening=tell))
     logs.flush()
+
+
+async def _own_namespace(kubeconfig: Path | None) -> str:
+    try:
+        return await own_namespace(kubeconfig)
+    except ClusterError as exc:
+        raise StartupError(str(exc)) from exc
 
 
 def _never_cold() -> None:
