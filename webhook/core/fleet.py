@@ -200,7 +200,7 @@ class Fleet:
         """Copy the fleet with slots in the order of names, once many nodes have come at once (a list, a world file)."""
         copy = Fleet(self.gpus.mix)
         copy._taken = self._taken
-        copy._bays = self._bays
+        copy._bays.update(self._bays)
         for resource in self.gpus.tracked:
             copy.track(resource)
         for node in sorted(self.nodes(), key=lambda node: node.name):

@@ -3,10 +3,11 @@
 When the mix has moved, or the log of classes has grown long, a resource is looked at anew: one pass over its nodes.
 """
 
+from functools import lru_cache
 from typing import Final
 
 from webhook.core.classes import Classes, Kind
-from webhook.core.demand import Demand
+from webhook.core.demand import Demand, PerDevice
 from webhook.core.devices import Bays
 from webhook.core.forecast import WHOLE, Forecast, State
 from webhook.core.index import AmountIndex
@@ -15,38 +16,41 @@ from webhook.core.names import CPU, MEMORY, NodeName, ResourceName
 from webhook.core.node import Node
 from webhook.core.ranking import Ranking, Scale
 
-_KEPT_RANKINGS: Final = 256
-"""Shapes with a ranking: a fleet's templates have a few dozen; one more costs one pass over the classes."""
+_KEPT_ASKED: Final = 1024
+"""Requests with a ranking: a fleet's templates have a few dozen, and those of a size share one."""
 
-_KEPT_SHAPES: Final = 1024
 _KEPT_LOG: Final = 50_000
+
+
+_Asked = tuple[tuple[tuple[ResourceName, int], ...], PerDevice | None]
 
 
 class GpuView:
     """One GPU resource: its classes, and their rankings."""
 
-    __slots__ = ("_rankings", "_scale", "_shapes", "classes", "forecast", "version")
+    __slots__ = ("_by_asked", "_rankings", "classes", "forecast", "scale", "version")
 
     def __init__(self, forecast: Forecast, scale: Scale, version: int) -> None:
         self.forecast, self.version = forecast, version
         self.classes = Classes(forecast)
-        self._scale = scale
+        self.scale = scale
         self._rankings: dict[Shape, Ranking] = {}
-        self._shapes: dict[Demand, Shape] = {}
+        self._by_asked: dict[_Asked, Ranking] = {}
 
     def ranking(self, demand: Demand, resource: ResourceName) -> Ranking:
         """Rank the classes for a pod."""
-        shape = self._shapes.get(demand)
-        if shape is None:
-            if len(self._shapes) >= _KEPT_SHAPES:
-                self._shapes.clear()
-            shape = self._shapes[demand] = self.forecast.rounded(shape_of(demand, resource))
-        ranking = self._rankings.get(shape)
+        asked = demand.requests, demand.per_device
+        ranking = self._by_asked.get(asked)
         if ranking is None:
-            if len(self._rankings) >= _KEPT_RANKINGS:
-                del self._rankings[next(iter(self._rankings))]
-            ranking = self._rankings[shape] = Ranking(shape, self.forecast, self._scale)
-        ranking.take_in(self.classes)
+            if len(self._by_asked) >= _KEPT_ASKED:
+                self._by_asked.clear()
+                self._rankings.clear()
+            shape = self.forecast.rounded(shape_of(demand.requests, resource, demand.per_device))
+            if shape not in self._rankings:
+                self._rankings[shape] = Ranking(shape, self.forecast, self.scale)
+            ranking = self._by_asked[asked] = self._rankings[shape]
+        if ranking.seen < len(self.classes.log):
+            ranking.take_in(self.classes)
         return ranking
 
 
@@ -80,6 +84,10 @@ class Gpus:
         self.bits = self.bits | 1 << slot if now else self.bits & ~(1 << slot)
         self._nodes[slot] = node
         self._of_slot[slot] = now
+        for resource in now:
+            view = self._views.get(resource)
+            if view is not None and not view.scale.covers(self._scale(resource, [slot])):
+                del self._views[resource]
         self.settle(slot)
 
     def remove(self, slot: int) -> None:
@@ -111,31 +119,45 @@ class Gpus:
 
     def _scale(self, resource: ResourceName, members: list[int]) -> Scale:
         nodes = [self._nodes[slot] for slot in members]
-        devices = max((_devices(node, resource) for node in nodes), default=1)
-        return Scale(devices, max((node.allocatable.get(CPU, 0) for node in nodes), default=0) or 1)
+        return Scale(
+            max([1, *(_devices(node, resource) for node in nodes)]),
+            max([1, *(node.allocatable.get(CPU, 0) for node in nodes)]),
+        )
 
     def _kind(self, slot: int, resource: ResourceName, forecast: Forecast) -> Kind:
         node, free = self._nodes[slot], self._free
-        capacity = _devices(node, resource)
         if resource == node.devices.resource:
             state = _packed(self._bays[node.name])
         else:
-            state = State(max(0, free[resource].held(slot)))
-        cpu = forecast.cpu.mark(free[CPU].held(slot)) if CPU in free else 0
-        memory = forecast.memory.mark(free[MEMORY].held(slot)) if MEMORY in free else 0
-        return Kind(state, cpu, memory, capacity if state.whole == capacity else 0)
+            state = _plain(free[resource].held(slot))
+        capacity = _devices(node, resource)
+        return Kind(
+            state,
+            forecast.cpu.mark(free[CPU].held(slot)) if CPU in free else 0,
+            forecast.memory.mark(free[MEMORY].held(slot)) if MEMORY in free else 0,
+            capacity if state.whole == capacity else 0,  # 0 as well where all devices are gone
+        )
+
+
+@lru_cache(maxsize=1024)
+def _plain(free: int) -> State:
+    return State(max(0, free))
 
 
 def _devices(node: Node, resource: ResourceName) -> int:
-    return len(node.devices.capacities) if resource == node.devices.resource else node.allocatable[resource]
+    return (
+        sum(size > 0 for size in node.devices.capacities)
+        if resource == node.devices.resource
+        else node.allocatable[resource]
+    )
 
 
 def _packed(bays: Bays) -> State:
     whole, partly = 0, []
     for left, capacity in zip(bays.free, bays.devices.capacities, strict=True):
-        if left == capacity:
+        if capacity and left == capacity:
             whole += 1
         elif left > 0:
             partly.append(left * WHOLE // capacity)
     partly.sort()
-    return State(whole, tuple(partly), max(bays.devices.capacities))
+    return State(whole, tuple(partly), max(1, *bays.devices.capacities))

@@ -4,15 +4,16 @@ Old arrivals fade by halves as new ones come, not by the clock: an idle weekend 
 give the same mix. It is not stored: a process that starts anew learns from the pods that run.
 """
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
-from webhook.core.demand import Demand
+from webhook.core.demand import Demand, PerDevice
 from webhook.core.names import CPU, MEMORY, ResourceName
 
 _MEMORY: Final = 8192
 """Arrivals after which all counts are halved: enough for the rare sizes to be known, few enough to follow a change."""
 
-_PRIOR_ARRIVALS: Final = 64
+_PRIOR_ARRIVALS: Final = 32
 """As many arrivals as the prior is worth, for each resource."""
 
 _KEPT_SHAPES: Final = 512
@@ -21,7 +22,9 @@ _KEPT_SHAPES: Final = 512
 _ARRIVAL: Final = 16
 """What one arrival counts, so that it can be halved a few times."""
 
-_LOOK: Final = 64
+_LOOK: Final = 32
+"""Arrivals after which what came is first held against what was expected; later it takes more to make a difference."""
+
 _DRIFT: Final = 16
 """What is expected is made anew when a sixteenth of it would be others: each time costs a pass over the nodes."""
 
@@ -56,25 +59,28 @@ def resource_of(demand: Demand) -> ResourceName | None:
     return devices[0][0] if devices else None
 
 
-def shape_of(demand: Demand, resource: ResourceName) -> Shape:
+@lru_cache(maxsize=4096)  # asked for every pod that comes, and those of one template are the same
+def shape_of(
+    requests: tuple[tuple[ResourceName, int], ...], resource: ResourceName, ask: PerDevice | None = None
+) -> Shape:
     """Tell the size of a pod in terms of one of the GPU resources that it asks for."""
-    requests = dict(demand.requests)
-    cpu, memory, ask = requests.get(CPU, 0), requests.get(MEMORY, 0), demand.per_device
+    amounts = dict(requests)
+    cpu, memory = amounts.get(CPU, 0), amounts.get(MEMORY, 0)
     if ask is None:
-        return Shape(requests.get(resource, 0), cpu=cpu, memory=memory)
+        return Shape(amounts.get(resource, 0), cpu=cpu, memory=memory)
     return Shape(ask.number, ask.amount, ask.parts, cpu, memory)
 
 
 class Mix:
     """Counts of shapes by resource. `version` moves when what is expected is no longer what comes."""
 
-    __slots__ = ("_counts", "_expected", "_prior", "_unseen", "version")
+    __slots__ = ("_counts", "_expected", "_prior", "_until_look", "version")
 
     def __init__(self) -> None:
         self._prior = DEFAULT_PRIOR
         self._counts: dict[ResourceName, Weights] = {}
         self._expected: dict[ResourceName, Weights] = {}
-        self._unseen = 0  # arrivals since the last look at how far they differ from what was expected
+        self._until_look: dict[ResourceName, int] = {}  # arrivals until what came is held against what was expected
         self.version = 0
 
     def set_prior(self, prior: Prior) -> None:
@@ -89,12 +95,13 @@ class Mix:
         if resource is None:
             return
         counts = self._counts.setdefault(resource, {})
-        shape = shape_of(demand, resource)
+        shape = shape_of(demand.requests, resource, demand.per_device)
         counts[shape] = counts.get(shape, 0) + _ARRIVAL
         if len(counts) > _KEPT_SHAPES:
-            del counts[min(counts, key=lambda each: (counts[each], each != shape, each))]
-        self._unseen += 1
-        if self._unseen >= _LOOK:
+            del counts[min(counts, key=lambda each: (counts[each], each == shape, each))]
+        left = self._until_look.get(resource, _LOOK) - 1
+        self._until_look[resource] = left
+        if left <= 0:
             self._look(resource)
 
     def expected(self, resource: ResourceName) -> Weights:
@@ -105,9 +112,10 @@ class Mix:
         return known
 
     def _look(self, resource: ResourceName) -> None:
-        self._unseen = 0
         counts = self._counts[resource]
-        if sum(counts.values()) >= _ARRIVAL * _MEMORY:
+        known = sum(counts.values()) // _ARRIVAL
+        self._until_look[resource] = max(_LOOK, known // _DRIFT)
+        if known >= _MEMORY:
             self._counts[resource] = {shape: count // 2 for shape, count in counts.items() if count > 1}
         if resource in self._expected and _differ(self._expected[resource], self._weights(resource)):
             self._move()

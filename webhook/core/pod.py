@@ -108,8 +108,8 @@ class Resident:
     `node` is None while it waits for the scheduler; `team_label` and `tier_label` are what the gate wrote on it, None
     on pods that never passed the gate. `promised` is the node that its decision names first: where it takes its room
     while it waits. `version` is the resourceVersion that it was read at. `asked_tier` is what its user's own label
-    asked for. `created` is in seconds of Unix time, by the API server's clock; 0 where nobody says.
-    `devices` are the indices of the GPUs it holds, where the cluster says so.
+    asked for. `created` is in seconds of Unix time, by the API server's clock; 0 where nobody says. `devices` are
+    the indices of the GPUs it holds, where the cluster says so.
     """
 
     uid: Uid
@@ -122,11 +122,11 @@ class Resident:
     tier_label: str | None
     user: User | None = None
     is_terminating: bool = False
-    devices: tuple[int, ...] = ()
     promised: NodeName | None = None
     version: int = field(default=0, compare=False)  # changes with everything that we do not read, too
     asked_tier: Tier | None = None
     created: int = 0
+    devices: tuple[int, ...] = ()
 
     @property
     def tier(self) -> Tier | None:

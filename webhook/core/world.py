@@ -42,16 +42,13 @@ class Tenancy:
 
 @dataclass(slots=True)
 class _Held:
-    """What one pod holds: its record, its book, the node whose room it takes, and whether it is only reserved.
-
-    `since` is the resourceVersion at which the pod was first seen.
-    """
+    """What one pod holds: its record, its book, the node whose room it takes, and whether it is only reserved."""
 
     pod: Resident
     team: TeamName
     node: NodeName | None
     is_reserved: bool = False
-    since: int = 0
+    since: int = 0  # the resourceVersion at which the pod was first seen
 
 
 class World:
@@ -194,7 +191,7 @@ class World:
     def set_pod(self, pod: Resident) -> None:
         """Take in what the cluster says of a pod: this confirms an assumed one."""
         before = self._held.get(pod.uid)
-        node, since, devices = pod.node or pod.promised, pod.version, pod.devices
+        node, since = pod.node or pod.promised, pod.version
         if before is None:
             self.fleet.gpus.mix.note(pod.demand)
         else:
@@ -205,10 +202,9 @@ class World:
                 if before.pod == pod and before.node == node:
                     return
                 since = before.since
-            if node is not None and node == before.node and not pod.devices:
-                devices = self.fleet.devices_of(node, pod.uid)
         if pod.tier is Tier.GUARANTEED and isinstance(self._rising.get(pod.uid), Unseen):
             self._rising[pod.uid] = Alive(pod.version)
+        devices = pod.devices or (() if node is None else self.fleet.devices_of(node, pod.uid))
         self._drop(pod.uid)
         self._hold(_Held(pod, self.tenancy(pod.namespace).team_name, node, since=since), devices=devices)
 
@@ -271,6 +267,7 @@ class World:
     def add_pod(self, flight: Flight) -> None:
         """Take in an admitted pod that exists from now on, since no watch will ever show it."""
         if flight.pod.uid not in self._held:
+            self.fleet.gpus.mix.note(flight.pod.demand)
             pod = replace(flight.pod, node=flight.node)
             self._hold(_Held(pod, flight.charge.team, flight.node), flight.charge)
 
