@@ -15,6 +15,7 @@ COMMANDS: Final = {
     "serve": "webhook.cli.serve:serve",
     "status": "webhook.cli.status.command:status",
     "tryout": "webhook.cli.tryout:tryout",
+    "world": "webhook.cli.world:world",
 }
 
 

@@ -23,7 +23,6 @@ _KNOWN_DOMAINS: Final = re.compile(
     r"|fairgate\.dev|karpenter\.sh|aliyun\.accelerator)$"
 )
 _NUMBER_OR_WORD: Final = re.compile(r"[0-9.]*|true|false", re.IGNORECASE)
-_PLAIN_GLOB: Final = re.compile(r"[^*?\[\]]*\*[^*?\[\]]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +75,20 @@ class Pseudonyms:
         return known
 
     def namespace(self, name: str) -> str:
-        """Give the pseudonym of a namespace: one that the same entries of policy select."""
-        if name in self.kept.namespaces or ("namespace", name) in self.given:
-            return self.given.get(("namespace", name), name)
-        plain = self.of("namespace", name)
-        glob = next((glob for glob in self.kept.globs if fnmatchcase(name, glob)), None)
-        if glob is not None:
-            plain = glob.replace("*", plain) if _PLAIN_GLOB.fullmatch(glob) else name
-            self.given["namespace", name] = plain
-        return plain
+        """Give the pseudonym of a namespace, selected by the same entries of policy; where there is none, the name."""
+        if not name or name in self.kept.namespaces:
+            return name
+        known = self.given.get(("namespace", name))
+        if known is None:
+            plain = self.of("namespace", name)
+            matching = self._globs(name)
+            choices = (plain, *(glob.replace("*", plain) for glob in matching))
+            known = next((choice for choice in choices if self._globs(choice) == matching), name)
+            self.given["namespace", name] = known
+        return known
+
+    def _globs(self, name: str) -> tuple[str, ...]:
+        return tuple(glob for glob in self.kept.globs if fnmatchcase(name, glob))
 
     def rewritten(self, found: Json) -> dict[str, Any]:
         """Write an object with pseudonyms; `found` has only the fields that a world keeps."""

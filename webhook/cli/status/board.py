@@ -12,7 +12,7 @@ from webhook.core.ledger import Book
 from webhook.core.names import PODS, GpuModel, NodeName, ResourceName, TeamName
 from webhook.core.node import Node
 from webhook.core.pod import Resident
-from webhook.core.policy import Share, Team
+from webhook.core.policy import Team
 from webhook.core.tier import TIERS, Tier
 from webhook.core.world import World
 
@@ -36,8 +36,7 @@ class ModelRow:
 class TeamRow:
     """A team's share and what is taken of it, in GPU units.
 
-    `used` is all that is charged, `borrowed` what of it is preemptible, `reserved` what was admitted and not seen yet,
-    `waiting` what no node has taken.
+    `used` is all that is charged, `borrowed` what of it is preemptible, `waiting` what is on no node yet.
     """
 
     name: TeamName
@@ -45,7 +44,6 @@ class TeamRow:
     limit: Limit
     used: int
     borrowed: int
-    reserved: int
     waiting: int
     holders: tuple[tuple[str, int], ...]
     models: tuple[ModelRow, ...] = ()
@@ -150,19 +148,13 @@ def board_of(world: World, *, holders: int = 3) -> Board:
 
 
 def _teams(world: World, *, holders: int) -> Iterator[TeamRow]:
-    waiting: dict[TeamName, int] = defaultdict(int)
-    for pod in world.pods():
-        charge = world.charge_of(pod.uid)
-        if pod.node is None and charge is not None:
-            waiting[charge.team] += charge.gpus
     known = {team.name: team for team in world.policy.teams}
     others = sorted(name for name, book in world.books().items() if name not in known and len(book))
     for name in (*known, *others):
-        team = known.get(name, Team(name, gpus=Share(0)))
-        yield _team(team, world.book(name), waiting[name], holders=holders)
+        yield _team(known.get(name, Team(name)), world.book(name), holders=holders)
 
 
-def _team(team: Team, book: Book, waiting: int, *, holders: int) -> TeamRow:
+def _team(team: Team, book: Book, *, holders: int) -> TeamRow:
     models = tuple(
         ModelRow(model, share.guaranteed, share.limit, book.model(model), book.guaranteed_model(model))
         for model, share in team.models.items()
@@ -173,8 +165,7 @@ def _team(team: Team, book: Book, waiting: int, *, holders: int) -> TeamRow:
         team.gpus.limit,
         book.total,
         book.preemptible,
-        book.reserved,
-        waiting,
+        book.waiting,
         tuple(book.largest_holders(holders)),
         models,
     )

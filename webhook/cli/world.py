@@ -1,0 +1,126 @@
+"""`fairgate world`: a world as a file, with nothing in it that decisions do not read."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from webhook.cli.options import chosen_source, policy_option, world_options
+
+if TYPE_CHECKING:
+    from webhook.cli.worlds import Source
+    from webhook.kube.pseudonyms import Pseudonyms
+
+_EXAMPLES = """\b
+Examples:
+  fairgate world --policy policies > world.yaml
+  fairgate world --policy policies --pseudonyms --names names.json > world.yaml
+  kubectl get nodes,pods,namespaces,priorityclasses -A -o json > all.json
+  fairgate world --policy policies --world all.json -o json > world.json
+
+\b
+Exit status: 0 written, 2 the policy or the world cannot be read."""
+
+
+class Form(StrEnum):
+    """The forms of a world file."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
+@click.command(epilog=_EXAMPLES, short_help="Save a world for bug reports and CI.")
+@policy_option
+@world_options
+@click.option("--pseudonyms", is_flag=True, help="Replace names that the policy does not name.")
+@click.option(
+    "--names",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="With --pseudonyms: write there which name stands for which. Keep this file.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "form",
+    type=click.Choice(Form, case_sensitive=False),
+    default=Form.YAML.value,
+    show_default=True,
+)
+def world(
+    *,
+    policy: Path,
+    world: Path | None,
+    cluster: bool,
+    kubeconfig: Path | None,
+    pseudonyms: bool,
+    names: Path | None,
+    form: Form,
+) -> None:
+    """Print nodes, pods, namespaces and priority classes as a world file for --world; of the cluster, by default.
+
+    Only the fields that decisions read are kept: no images, commands, environment, volumes, Secrets or annotations of
+    others. Labels are kept, since selectors are about them. Pods that ended are left out.
+
+    With --pseudonyms the names of nodes, pods, controllers, users and namespaces are replaced, and the values of labels
+    that neither the policy nor Kubernetes or a GPU vendor defines; the same name gets the same pseudonym everywhere.
+    What the policy names stays, and namespaces stay in their teams: under the same policy the same is decided.
+    """
+    from webhook.cli.worlds import WorldError  # noqa: PLC0415 - slow to import, and --help needs none of it
+    from webhook.policy.problems import PolicyError, PolicyUnreadable  # noqa: PLC0415
+
+    if names is not None and not pseudonyms:
+        raise click.UsageError("--names is for --pseudonyms")
+    source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
+    try:
+        text, given = _saved(policy, source, with_pseudonyms=pseudonyms, form=form)
+        if names is not None and given is not None:
+            names.write_text(_names(given), encoding="utf-8")
+    except (PolicyError, PolicyUnreadable, WorldError) as error:
+        for problem in error.problems if isinstance(error, PolicyError) else (error,):
+            click.echo(f"fairgate: {problem}", err=True)
+        sys.exit(2)
+    except OSError as error:
+        click.echo(f"fairgate: {error.filename}: cannot be written: {error.strerror}", err=True)
+        sys.exit(2)
+    click.echo(text, nl=False)
+
+
+def _saved(folder: Path, source: "Source", *, with_pseudonyms: bool, form: Form) -> "tuple[str, Pseudonyms | None]":
+    from rich.console import Console  # noqa: PLC0415
+
+    from webhook.cli.worlds import read_objects  # noqa: PLC0415
+    from webhook.cli.written import to_json, to_yaml  # noqa: PLC0415
+    from webhook.kube.pseudonyms import Pseudonyms, kept_by  # noqa: PLC0415
+    from webhook.kube.worldobjects import bare  # noqa: PLC0415
+    from webhook.policy.load import load  # noqa: PLC0415
+
+    shown = Console(stderr=True)
+    with shown.status("Reading") if shown.is_terminal else nullcontext():
+        policy = load(folder)
+        found = read_objects(source)
+    annotations = frozenset(key.key for key in policy.defaults.user_from)
+    kept = [each for one in found if not _has_ended(one) and (each := bare(one, annotations=annotations)) is not None]
+    given = Pseudonyms(kept_by(policy)) if with_pseudonyms else None
+    items = [dict(each) if given is None else given.rewritten(each) for each in kept]
+    listed = {"apiVersion": "v1", "kind": "List", "items": items}
+    return (to_json if form is Form.JSON else to_yaml)(listed), given
+
+
+def _has_ended(found: Mapping[str, Any]) -> bool:
+    status = found.get("status")
+    return found.get("kind") == "Pod" and isinstance(status, Mapping) and status.get("phase") in {"Succeeded", "Failed"}
+
+
+def _names(given: "Pseudonyms") -> str:
+    from webhook.cli.written import to_json  # noqa: PLC0415
+
+    def rows() -> Iterator[dict[str, str]]:
+        for (kind, name), pseudonym in given.given.items():
+            yield {"kind": kind, "name": name, "pseudonym": pseudonym}
+
+    return to_json(list(rows()))
