@@ -40,6 +40,8 @@ class _LazyGroup(click.Group):
 First steps:
   fairgate tryout                        without a cluster: one decision, told in plain words
   fairgate policy check policies/default
+  fairgate status --help                 who has which GPUs, what would fit now
+  fairgate explain --help                why a pod is admitted, refused or waits
   fairgate review --help                 would these manifests be admitted
   fairgate serve --help                  beside a cluster, then:
   fairgate manifests --help              what makes the cluster ask""",
@@ -47,3 +49,8 @@ First steps:
 @click.version_option(__version__, prog_name="fairgate")
 def main() -> None:
     """Fair GPU sharing at the admission door, with the stock scheduler."""
+
+
+def plugin() -> None:
+    """Run as `kubectl fairgate`."""
+    main(prog_name="kubectl fairgate")

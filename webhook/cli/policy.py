@@ -1,49 +1,115 @@
-"""`fairgate policy`: check a policy folder, print the format's JSON Schema."""
+"""`fairgate policy`: check a policy folder, say what an edit would do, print the format's JSON Schema."""
 
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from webhook.cli.options import Layout, chosen_source, columns, is_coloured, world_options
+from webhook.cli.words import plural
 from webhook.core.policy import Policy
+from webhook.policy.build import build
 from webhook.policy.jsonschema import json_schema
-from webhook.policy.load import load
+from webhook.policy.load import drafted
 from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
+from webhook.policy.source import read_files
+from webhook.policy.validate import Draft
+
+if TYPE_CHECKING:
+    from webhook.cli.worlds import Source
 
 
 @click.group()
 def policy() -> None:
-    """Check policy files, describe their format."""
+    """Check policy files, say what an edit would do, describe their format."""
 
 
 @policy.command(
     epilog="""\b
 Examples:
   fairgate policy check policies/default
+  fairgate policy check policies/default --world world.yaml --fail-on warning
   fairgate policy check team.yaml && kubectl apply -k .
 
 \b
-Exit status: 0 the policy is good, 1 it has problems, 2 it cannot be read."""
+Exit status: 0 the policy is good, 1 it has problems (or --fail-on), 2 it or the world cannot be read."""
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-def check(folder: Path) -> None:
+@world_options
+@click.option("--fail-on", type=click.Choice(["warning"]), help="Fail for what means nothing in the world, too.")
+def check(*, folder: Path, world: Path | None, cluster: bool, kubeconfig: Path | None, fail_on: str | None) -> None:
     """Report every problem of the policy files in DIR (or of one file).
 
     Problems go to standard output, one per line, as FILE:LINE: FIELD: what is wrong, what would be right.
+
+    With --world or --cluster a good policy is also held against the nodes, namespaces and pods that there are: shares
+    that cannot be kept, limits that are never reached, namespaces, labels, GPU models and resources that nobody has,
+    pools that nobody may use or that have no nodes.
     """
-    try:
-        loaded = load(folder)
-    except PolicyUnreadable as error:
-        click.secho(str(error), fg="red", err=True)
-        sys.exit(2)
-    except PolicyError as error:
-        for problem in error.problems:
-            click.echo(_coloured(problem))
-        count = len(error.problems)
-        click.echo(f"{count} problem{'s' * (count != 1)} in {folder}", err=True)
+    made = _drafted(folder)
+    loaded = build(made)
+    warnings: tuple[Problem, ...] = ()
+    if world is not None or cluster or kubeconfig is not None:
+        warnings = _lint(folder, made, loaded, chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig))
+    for warning in warnings:
+        click.echo(_coloured(warning))
+    if warnings:
+        click.echo(f"{plural(len(warnings), 'warning')} in {folder}", err=True)
+    if warnings and fail_on:
         sys.exit(1)
     click.echo(_summary(folder, loaded))
+
+
+@policy.command(
+    epilog="""\b
+Examples:
+  fairgate policy diff policies.old policies.new --world world.yaml
+  git worktree add /tmp/main main && fairgate policy diff /tmp/main/policies policies --cluster
+
+\b
+Exit status: 0 nothing changes, 1 something does, 2 a policy or the world cannot be read."""
+)
+@click.argument("old", metavar="OLD", type=click.Path(path_type=Path))
+@click.argument("new", metavar="NEW", type=click.Path(path_type=Path))
+@world_options
+@click.option(
+    "-o",
+    "--output",
+    "layout",
+    type=click.Choice([Layout.TABLE, Layout.JSON, Layout.YAML], case_sensitive=False),
+    default=Layout.TABLE.value,
+    show_default=True,
+)
+def diff(*, old: Path, new: Path, world: Path | None, cluster: bool, kubeconfig: Path | None, layout: Layout) -> None:
+    """Show which running pods would change tier, team or pool, or be refused, under another policy.
+
+    Every GPU pod of the world (the cluster, by default) is judged under both policies as if it came again, on the node
+    that it has: pods that are guaranteed now first, then the older ones. Fairgate refuses nothing that runs: what would
+    be refused is what could not be made again.
+    """
+    # rich is slow to import, and --help needs none of it
+    from webhook.cli.policydiff import compare, to_table  # noqa: PLC0415
+    from webhook.cli.worlds import WorldError, origin_of, read_objects  # noqa: PLC0415
+    from webhook.cli.written import to_json, to_yaml  # noqa: PLC0415
+
+    source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
+    before, after = build(_drafted(old)), build(_drafted(new))
+    try:
+        found = compare(read_objects(source), before, after, name=origin_of(source).name)
+    except WorldError as error:
+        click.secho(f"fairgate: {error}", fg="red", err=True)
+        sys.exit(2)
+    match layout:
+        case Layout.JSON:
+            told = to_json(found)
+        case Layout.YAML:
+            told = to_yaml(found)
+        case Layout.TABLE | Layout.WIDE:
+            told = to_table(found, width=columns(), is_coloured=is_coloured())
+    click.echo(told, nl=False)
+    sys.exit(1 if found.changes else 0)
 
 
 @policy.command(
@@ -58,6 +124,32 @@ Editors with the YAML language server then complete and check a file that starts
 def schema() -> None:
     """Print the JSON Schema of policy files (draft 2020-12)."""
     click.echo(json.dumps(json_schema(), indent=2))
+
+
+def _drafted(folder: Path) -> Draft:
+    """Read and check a policy; says what is wrong and exits where it cannot be used."""
+    try:
+        return drafted(read_files(folder), origin=str(folder))
+    except PolicyUnreadable as error:
+        click.secho(str(error), fg="red", err=True)
+        sys.exit(2)
+    except PolicyError as error:
+        for problem in error.problems:
+            click.echo(_coloured(problem))
+        click.echo(f"{plural(len(error.problems), 'problem')} in {folder}", err=True)
+        sys.exit(1)
+
+
+def _lint(folder: Path, made: Draft, loaded: Policy, source: "Source") -> tuple[Problem, ...]:
+    """Hold a good policy against a world."""
+    from webhook.cli.worlds import WorldError, read_once  # noqa: PLC0415 - slow to import
+    from webhook.policy.lint import lint  # noqa: PLC0415
+
+    try:
+        return lint(made, loaded, read_once(source, loaded), origin=str(folder))
+    except WorldError as error:
+        click.secho(f"fairgate: {error}", fg="red", err=True)
+        sys.exit(2)
 
 
 def _summary(folder: Path, loaded: Policy) -> str:

@@ -14,15 +14,14 @@ from webhook.core.selector import Constraints, NodeTerm, Operator, Requirement
 def as_asked(pod: Pod, policy: Policy) -> Pod:
     """Take off a pod what the decision on it added, and its node; without a decision only its node is known."""
     mark = None if pod.mark is None else marks.read(pod.mark)
+    if pod.handling is Handling.NODE_NAME:
+        pod = pod._replace(node_name=None, handling=Handling.MANAGED)
     if mark is None:
-        is_bound = pod.handling is Handling.NODE_NAME
-        return pod._replace(node_name=None, handling=Handling.MANAGED) if is_bound else pod
+        return pod if pod.team_label is None else pod._replace(team_label=None, tier_label=None)
     return pod._replace(
         mark=None,
         team_label=None,
         tier_label=mark.asked,
-        node_name=None,
-        handling=Handling.MANAGED,
         constraints=_unsteered(pod.constraints, mark, policy),
     )
 

@@ -140,6 +140,10 @@ class World:
         """List the GPU pods that carry no decision of the gate."""
         return self._undecided.keys()
 
+    def namespaces(self) -> Iterable[NamespaceFacts]:
+        """List the namespaces that are known."""
+        return self._namespaces.values()
+
     def open_pools(self, team: TeamName) -> tuple[Pool, ...]:
         """List the pools that a team may enter with any pod: those without a `match` of their own."""
         known = self._open_pools.get(team)

@@ -7,7 +7,7 @@ from webhook.policy.build import build
 from webhook.policy.document import read_documents
 from webhook.policy.problems import PolicyError, Problem
 from webhook.policy.source import Files, read_files
-from webhook.policy.validate import draft
+from webhook.policy.validate import Draft, draft
 
 
 def load(path: Path) -> Policy:
@@ -17,6 +17,11 @@ def load(path: Path) -> Policy:
 
 def parse(files: Files, *, origin: str) -> Policy:
     """Make a policy of file contents read before; `origin` is named where no file can be. Raises PolicyError."""
+    return build(drafted(files, origin=origin))
+
+
+def drafted(files: Files, *, origin: str) -> Draft:
+    """Read and check file contents; what comes out has no problem, and knows its places. Raises PolicyError."""
     if not files:
         raise PolicyError((Problem(origin, 0, "", "no policy files: expected at least one *.yaml or *.yml here"),))
     reading = read_documents(files)
@@ -26,4 +31,4 @@ def parse(files: Files, *, origin: str) -> Policy:
         problems.add(Problem(origin, 0, "", "no policy in these files: every document is empty"))
     if problems:
         raise PolicyError(tuple(sorted(problems, key=lambda p: (p.file, p.line, p.path, p.message))))
-    return build(made)
+    return made

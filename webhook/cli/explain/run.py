@@ -21,7 +21,8 @@ from webhook.core.asked import as_asked
 from webhook.core.decision import Deny
 from webhook.core.explanation import Explanation, explain
 from webhook.core.names import Uid
-from webhook.core.pod import Pod, Requester
+from webhook.core.pod import Pod
+from webhook.core.replay import requester_of
 from webhook.core.world import World
 from webhook.kube.pods import stand_in_uid
 from webhook.kube.stream import Unreadable, read_stream
@@ -33,8 +34,6 @@ from webhook.policy.problems import PolicyError, PolicyUnreadable
 RUNS: Final = 0
 DOES_NOT_RUN: Final = 1
 NOT_JUDGED: Final = 2
-
-_CONTROLLER: Final = Requester("system:serviceaccount:kube-system:controller")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +122,7 @@ def _explained(subject: Subject, pod: Pod, world: World, order: Order) -> Explan
         user = user or (charge.user or "" if charge is not None else "")
         world.remove_pod(Uid(uid))
         pod = as_asked(pod, world.policy)
-    requester = Requester(user) if pod.owner is None else _CONTROLLER
-    return explain(pod, requester, world)
+    return explain(pod, requester_of(pod, user), world)
 
 
 def _written(told: list[_Told], order: Order, world: World) -> str:

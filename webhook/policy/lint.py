@@ -1,0 +1,200 @@
+"""A good policy held against a world: what it says that means nothing there. Warnings, not problems."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from webhook.core.amount import Limit, Unlimited, exceeds, format_gpus, format_limit
+from webhook.core.demand import demand_of
+from webhook.core.names import GpuModel, NodeName
+from webhook.core.node import Node
+from webhook.core.policy import Policy, Pool, Team, UnknownTeam
+from webhook.core.pools import WHOLE_CLUSTER
+from webhook.core.selector import NO_CONSTRAINTS
+from webhook.core.world import World
+from webhook.policy import schema
+from webhook.policy.problems import Problem
+from webhook.policy.validate import Draft, Placed
+
+
+def lint(draft: Draft, policy: Policy, world: World, *, origin: str) -> tuple[Problem, ...]:
+    """List what of a policy is out of the world's reach; `origin` is named where no single line is meant."""
+    scene = _Scene(policy, world)
+    found = [
+        *(problem for team in draft.teams for problem in _team(team, scene)),
+        *(problem for pool in draft.pools for problem in _pool(pool, scene)),
+        *_guarantees(draft, scene),
+        *(problem for name, placed in draft.resources.items() for problem in _resource(name, placed, scene)),
+        *_without_team(scene, origin),
+        *_without_pool(scene, origin),
+    ]
+    return tuple(sorted(found, key=lambda p: (p.file, p.line, p.path, p.message)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    policy: Policy
+    world: World
+
+    def team(self, name: str) -> Team:
+        return next(team for team in self.policy.teams if team.name == name)
+
+    def pool(self, name: str) -> Pool:
+        return next(pool for pool in self.policy.pools if pool.name == name)
+
+    def within(self, pools: Iterable[Pool]) -> list[Node]:
+        """List the nodes that are in any of these pools, whatever their taints."""
+        return [node for node in self.world.fleet.nodes() if any(_has(pool, node) for pool in pools)]
+
+    def reach(self, team: Team) -> list[Node]:
+        pools = [pool for pool in self.policy.pools if pool.admits(team.name)]
+        return self.within(pools if self.policy.pools else (WHOLE_CLUSTER,))
+
+    def owns_any(self, team: Team) -> bool:
+        """Tell whether a namespace of the world is the team's; a world without namespaces says nothing."""
+        names = [facts.name for facts in self.world.namespaces()]
+        return not names or any(self.world.tenancy(name).team_name == team.name for name in names)
+
+
+def _team(placed: Placed[schema.Team], scene: _Scene) -> Iterator[Problem]:
+    team = scene.team(placed.value.name)
+    yield from _namespaces(placed, team, scene)
+    nodes = scene.reach(team)
+    there = sum(_gpus(node, scene.policy) for node in nodes)
+    offer = f"{_whose(scene)} offer {format_gpus(there)} GPUs"
+    if team.gpus.guaranteed > there:
+        yield placed.problem(f"cannot be kept: {offer}", "gpus", "guaranteed")
+    if _is_above(team.gpus.limit, there):
+        yield placed.problem(f"is never reached: {offer}", "gpus", "limit")
+    largest = max((_gpus(node, scene.policy) for node in nodes), default=0)
+    if _is_above(team.per_pod, largest):
+        text = f"is never reached: the largest node offers {format_gpus(largest)} GPUs"
+        yield placed.problem(text, "perPod", "limit")
+    for field, own in (("perPod", team.per_pod), ("perUser", team.per_user)):
+        if _is_above(own, team.gpus.limit):
+            text = f"is never reached: the team's limit is {format_limit(team.gpus.limit)}"
+            yield placed.problem(text, field, "limit")
+    yield from _models(placed, team, nodes, scene)
+
+
+def _models(placed: Placed[schema.Team], team: Team, nodes: list[Node], scene: _Scene) -> Iterator[Problem]:
+    for model, share in team.models.items():
+        there = _of_model(model, nodes, scene.policy)
+        if not any(node.model == model for node in scene.world.fleet.nodes()):
+            yield placed.problem("no node has this GPU model", "models", model)
+        elif share.guaranteed > there:
+            text = f"cannot be kept: {_whose(scene)} offer {format_gpus(there)} of them"
+            yield placed.problem(text, "models", model, "guaranteed")
+
+
+def _namespaces(placed: Placed[schema.Team], team: Team, scene: _Scene) -> Iterator[Problem]:
+    names = [facts.name for facts in scene.world.namespaces()]
+    if not names:
+        return
+    for index, entry in enumerate(placed.value.namespaces):
+        if not any(fnmatchcase(name, entry) for name in names):
+            yield placed.problem(f"no namespace is called {entry}", "namespaces", index)
+    selector = team.namespace_selector
+    if selector is not None and not any(selector.matches(facts.labels) for facts in scene.world.namespaces()):
+        yield placed.problem("selects no namespace", "namespaceSelector")
+
+
+def _pool(placed: Placed[schema.Pool], scene: _Scene) -> Iterator[Problem]:
+    pool = scene.pool(placed.value.name)
+    nodes = list(scene.world.fleet.nodes())
+    for key, value in pool.node_selector:
+        if not any(node.labels.get(key) == value for node in nodes):
+            yield placed.problem(f"no node carries {key}={value}", "nodeSelector", key)
+    for requirement in pool.affinity:
+        if not any(requirement.matches(node.labels) for node in nodes):
+            text = f"no node meets {requirement.key} {requirement.operator} {', '.join(requirement.values)}"
+            yield placed.problem(text.rstrip(), "affinity")
+    inside = scene.within((pool,))
+    if not inside:
+        yield placed.problem("no node is in this pool", "name")
+    elif not scene.world.fleet.matching(scene.world.joined(NO_CONSTRAINTS, pool)):
+        taints = sorted({f"{taint.key}:{taint.effect}" for node in inside for taint in node.taints})
+        yield placed.problem(f"tolerates none of its nodes; they have {', '.join(taints)}", "name")
+    teams = [team for team in scene.policy.teams if pool.admits(team.name)]
+    if not any(scene.owns_any(team) for team in teams):
+        yield placed.problem("nobody may use it: no team that may enter owns a namespace", "name")
+
+
+def _guarantees(draft: Draft, scene: _Scene) -> Iterator[Problem]:
+    """Hold what is promised to all teams together against what there is, in all and by model."""
+    total = sum(team.gpus.guaranteed for team in scene.policy.teams)
+    nodes = list(scene.world.fleet.nodes())
+    there = sum(_gpus(node, scene.policy) for node in nodes)
+    largest = max(draft.teams, key=lambda placed: placed.value.gpus.guaranteed, default=None)
+    if largest is not None and total > there:
+        yield largest.problem(_promised(total, there), "gpus", "guaranteed")
+    promised: dict[GpuModel, int] = {}
+    for team in scene.policy.teams:
+        for model, share in team.models.items():
+            promised[model] = promised.get(model, 0) + share.guaranteed
+    for model, units in promised.items():
+        there = _of_model(model, nodes, scene.policy)
+        if there and units > there:
+            first = next(placed for placed in draft.teams if model in scene.team(placed.value.name).models)
+            yield first.problem(_promised(units, there), "models", model, "guaranteed")
+
+
+def _resource(name: str, placed: Placed[schema.Resource], scene: _Scene) -> Iterator[Problem]:
+    if not any(name in node.allocatable for node in scene.world.fleet.nodes()):
+        yield placed.problem("no node offers this resource")
+
+
+def _without_team(scene: _Scene, origin: str) -> Iterator[Problem]:
+    if scene.policy.defaults.unknown_team is not UnknownTeam.REJECT:
+        return
+    counts: dict[str, int] = {}
+    for pod in scene.world.pods():
+        tenancy = scene.world.tenancy(pod.namespace)
+        if pod.demand.gpus and tenancy.team is None and not tenancy.is_exempt:
+            counts[pod.namespace] = counts.get(pod.namespace, 0) + 1
+    for namespace, count in sorted(counts.items()):
+        pods = f"{count} pod{'s' * (count != 1)}"
+        text = f"namespace {namespace} has {pods} with GPUs and no team: new ones are refused"
+        yield Problem(origin, 0, "teams", text)
+
+
+def _without_pool(scene: _Scene, origin: str) -> Iterator[Problem]:
+    if not scene.policy.pools:
+        return
+    inside = {node.name for node in scene.within(scene.policy.pools)}
+    outside = [node.name for node in scene.world.fleet.nodes() if _gpus(node, scene.policy) and node.name not in inside]
+    if outside:
+        text = f"nodes with GPUs that are in no pool, so that no pod is sent there: {_listed(outside)}"
+        yield Problem(origin, 0, "pools", text)
+
+
+def _listed(names: list[NodeName], *, most: int = 5) -> str:
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def _gpus(node: Node, policy: Policy) -> int:
+    offered = {name: amount for name, amount in node.allocatable.items() if name in policy.resources}
+    return demand_of(offered, policy.resources).gpus
+
+
+def _has(pool: Pool, node: Node) -> bool:
+    return all(node.labels.get(key) == value for key, value in pool.node_selector) and all(
+        requirement.matches(node.labels) for requirement in pool.affinity
+    )
+
+
+def _of_model(model: GpuModel, nodes: Iterable[Node], policy: Policy) -> int:
+    return sum(_gpus(node, policy) for node in nodes if node.model == model)
+
+
+def _whose(scene: _Scene) -> str:
+    return "the nodes of its pools" if scene.policy.pools else "all nodes together"
+
+
+def _is_above(own: Limit, limit: Limit) -> bool:
+    return not isinstance(own, Unlimited) and exceeds(own, limit)
+
+
+def _promised(units: int, there: int) -> str:
+    return f"all teams together are guaranteed {format_gpus(units)} GPUs, the nodes offer {format_gpus(there)}"
