@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from string import ascii_lowercase
 from typing import Any, Final
 
 from webhook.core.policy import Policy
@@ -82,7 +83,9 @@ class Pseudonyms:
         if known is None:
             plain = self.of("namespace", name)
             matching = self._globs(name)
-            choices = (plain, *(glob.replace("*", plain) for glob in matching))
+            number = plain.rpartition("-")[2]
+            others = (f"{letter}-{number}" for letter in ascii_lowercase)
+            choices = (plain, *(glob.replace("*", plain) for glob in matching), *others)
             known = next((choice for choice in choices if self._globs(choice) == matching), name)
             self.given["namespace", name] = known
         return known

@@ -81,7 +81,7 @@ _NODE: Final[Shape] = {
     "spec": {"unschedulable": _ALL, "taints": {"key": _ALL, "value": _ALL, "effect": _ALL}},
     "status": {"allocatable": _ALL, "capacity": _ALL, "conditions": {"type": _ALL, "status": _ALL}},
 }
-_SHAPES: Final[Mapping[str, Shape]] = {
+SHAPES: Final[Mapping[str, Shape]] = {
     "Pod": _POD,
     "Node": _NODE,
     "Namespace": {"apiVersion": _ALL, "kind": _ALL, "metadata": _METADATA},
@@ -103,9 +103,9 @@ def bare(found: Json, *, annotations: frozenset[str]) -> Json | None:
     Annotations are Fairgate's own and those that are named: where policy reads a user.
     """
     kind = found.get("kind")
-    if not isinstance(kind, str) or kind not in _SHAPES:
+    if not isinstance(kind, str) or kind not in SHAPES:
         return None
-    kept: dict[str, Any] = _picked(found, _SHAPES[kind])
+    kept: dict[str, Any] = _picked(found, SHAPES[kind])
     metadata = kept.get("metadata")
     if isinstance(metadata, dict) and isinstance(metadata.get("annotations"), Mapping):
         told = {

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from tests.cli.review.sample import POLICY
 from tests.cluster.book import write_kubeconfig
 from tests.cluster.fake_api import Answer, FakeApi
-from webhook.cli.main import main
 from webhook.cli import worlds
+from webhook.cli.main import main
 
 AMOUNTS = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "10", "pods": "110"}
 

@@ -1,0 +1,131 @@
+"""A decision step by step: the steps are the decision's own, and what is offered instead would really run."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.make import ALICE, GPU, demand, gpus, node, pod, policy, pool, resident, team, world
+from webhook.core.admission import admit
+from webhook.core.asked import as_asked
+from webhook.core.decision import Admit, Deny
+from webhook.core.explanation import explain
+from webhook.core.policy import LabelSelector
+from webhook.core.reason import Code
+from webhook.core.selector import Operator, Requirement
+
+
+def limits(told):
+    return {bar.subject: (bar.taken, bar.limit, bar.breaks(told.pod.demand.gpus)) for bar in told.limits}
+
+
+def test_every_limit_is_told_with_its_sum_and_who_holds():
+    shares = {"A100": team(guaranteed=2, limit_=9).gpus}
+    rules = policy(team(limit_=10, per_pod=gpus(4), per_user=gpus(20), models=shares))
+    place = world(rules, residents=[resident(7, name="big", user="alice@example.com"), resident(2, name="small")])
+    told = explain(pod(5), ALICE, place)
+    assert limits(told) == {
+        "one pod of team team-a": (0, gpus(4), True),
+        "team team-a": (gpus(9), gpus(10), True),
+        "user alice@example.com in team team-a": (gpus(7), gpus(20), False),
+        "team team-a on A100": (0, gpus(9), False),
+    }
+    assert told.holders == (("team-a/Pod/big", gpus(7)), ("team-a/Pod/small", gpus(2)))
+    assert told.guaranteed_left == gpus(11)
+    assert isinstance(told.decision, Deny)
+
+
+@pytest.mark.parametrize(
+    ("more", "want"),
+    [
+        pytest.param({}, {"open": None, "nvlink": None}, id="both are open"),
+        pytest.param({"pool": "open"}, {"nvlink": "the pod is pinned to pool open"}, id="a pin closes the others"),
+        pytest.param({"requires": frozenset({"nvlink"})}, {"open": "does not offer nvlink"}, id="a capability"),
+        pytest.param(
+            {"labels": {"app": "kafka"}},
+            {"kafka": None, "open": "the pod is selected by another pool"},
+            id="a pool that selects the pod",
+        ),
+    ],
+)
+def test_a_closed_pool_says_why(more, want):
+    match = LabelSelector((Requirement("app", Operator.IN, ("kafka",)),))
+    pools = (
+        pool("open"),
+        pool("nvlink", capabilities=frozenset({"nvlink"})),
+        pool("kafka", match=match),
+        pool("others", teams=frozenset({"team-b"})),
+    )
+    told = explain(pod(**more), ALICE, world(policy(pools=pools)))
+    closed = {step.pool.name: step.closed for step in told.pools}
+    assert closed.items() >= want.items()
+    assert closed["others"] == "team team-a may not enter"
+    assert more.get("labels") or closed["kafka"] in {"takes other pods only", "the pod is pinned to pool open"}
+    assert all((step.nodes is None) == (step.closed is not None) for step in told.pools)
+
+
+def test_nodes_without_room_are_counted_by_cause():
+    place = world(nodes=[node("a"), node("b", is_cordoned=True), node("c", gpus=2)], residents=[resident(9, node="a")])
+    [step] = explain(pod(4), ALICE, place).pools
+    assert step.nodes.with_room == 0
+    assert dict(step.nodes.filtered) == {
+        "cordoned": 1,
+        "too small even when empty": 1,
+        f"too little {GPU} free": 1,
+    }
+
+
+def test_another_pool_that_has_room_is_named():
+    rules = policy(
+        pools=(
+            pool("full", node_selector=(("at", "full"),)),
+            pool("free", node_selector=(("at", "free"),)),
+            pool("closed", node_selector=(("at", "free"),), teams=frozenset({"team-b"})),
+        )
+    )
+    nodes = [node("f", labels={"at": "full"}), node("e", labels={"at": "free"})]
+    told = explain(pod(4, pool="full"), ALICE, world(rules, nodes, [resident(8, node="f", namespace="team-b")]))
+    assert told.elsewhere == ("free",)
+    assert dict(told.smaller.devices) == {GPU: 2}
+
+
+def test_a_pod_that_runs_needs_no_advice():
+    told = explain(pod(4), ALICE, world())
+    assert (told.runs_now, told.smaller, told.elsewhere) == (True, None, ())
+
+
+def test_what_is_not_judged_has_no_steps():
+    told = explain(pod(0), ALICE, world())
+    assert told.decision.reason.code is Code.NO_GPU
+    assert (told.limits, told.pools) == ((), ())
+
+
+@given(st.integers(1, 24), st.lists(st.integers(1, 10), max_size=4), st.integers(0, 30))
+def test_the_smaller_request_is_the_largest_that_runs(asked, held, limit):
+    place = world(policy(team(limit_=limit)))
+    for number, count in enumerate(held):
+        place.set_pod(resident(count, uid=f"u{number}", node=f"n{number}"))
+
+    def runs(count):
+        decision = admit(pod(demand=demand(count)), ALICE, place)
+        return isinstance(decision, Admit) and not decision.warnings
+
+    told = explain(pod(asked), ALICE, place)
+    assert told.decision == admit(pod(asked), ALICE, place)
+    want = None if runs(asked) else next((count for count in range(asked - 1, 0, -1) if runs(count)), None)
+    assert (None if told.smaller is None else dict(told.smaller.devices)[GPU]) == want
+
+
+def test_a_decided_pod_is_asked_as_its_user_asked():
+    from tests.core.make import mutated, requirement  # noqa: PLC0415
+    from webhook.core.selector import Constraints, NodeTerm  # noqa: PLC0415
+
+    a100 = pool("a100", node_selector=(("gpu", "a100"),), affinity=(requirement("memory", "Gt", "75000"),))
+    rules = policy(pools=(a100,))
+    nodes = [node(f"n{i}", labels={"gpu": "a100", "memory": "80000", "zone": "x"}) for i in range(3)]
+    place = world(rules, nodes)
+    for terms in (None, (NodeTerm((requirement("zone", "In", "x"),)),)):
+        user = pod(2, constraints=Constraints(terms=terms), tier_label="preemptible")
+        stored = mutated(user, admit(user, ALICE, place))
+        assert stored.constraints != user.constraints
+        again = as_asked(stored, rules)
+        assert (again.constraints, again.tier_label, again.mark) == (user.constraints, "preemptible", None)
