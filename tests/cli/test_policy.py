@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.cli import golden, sample_world
 from webhook.cli.main import main
 from webhook.policy.jsonschema import DIALECT
 
+GOLDEN = Path(__file__).parent / "golden"
 HEADER = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
 
 
@@ -63,3 +65,63 @@ def test_schema_is_what_is_committed(run):
 @pytest.mark.parametrize("command", ["check", "schema"])
 def test_help_shows_examples(run, command):
     assert f"fairgate policy {command}" in run(command, "--help").stdout
+
+
+@pytest.fixture
+def world(tmp_path):
+    sample_world.write(tmp_path)
+    return ["--world", str(tmp_path / "world.json")]
+
+
+def edited(tmp_path, *changes):
+    text = sample_world.POLICY
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "new.yaml").write_text(text)
+    return str(tmp_path / "new.yaml")
+
+
+def test_a_good_policy_is_held_against_a_world(run, world, tmp_path):
+    new = edited(tmp_path, ("guaranteed: 2,", "guaranteed: 200,"))
+    result = run("check", new, *world)
+    assert result.exit_code == 0
+    assert "gpus.guaranteed: cannot be kept: all nodes together offer" in result.stdout
+    assert f"{new}: good" in result.stdout
+    assert "2 warnings in" in result.stderr
+    assert run("check", new, *world, "--fail-on", "warning").exit_code == 1
+    assert run("check", new, "--fail-on", "warning").exit_code == 0
+
+
+def test_a_world_that_is_none_ends_the_check_with_2(run, world, tmp_path):
+    (tmp_path / "world.json").write_text("[")
+    result = run("check", edited(tmp_path), *world)
+    assert result.exit_code == 2
+    assert "world.json" in result.stderr
+
+
+def test_an_edit_is_told_by_the_pods_that_fare_differently(run, world, tmp_path):
+    new = edited(tmp_path, ("gpus: {guaranteed: 9, limit: 20}", "gpus: {guaranteed: 3, limit: 9}"))
+    result = run("diff", str(tmp_path / "policy.yaml"), new, *world)
+    assert result.exit_code == 1
+    golden.check(GOLDEN / "policy-diff.txt", result.stdout)
+    told = json.loads(run("diff", str(tmp_path / "policy.yaml"), new, *world, "-o", "json").stdout)
+    changed = {change["pod"]: (change["old"]["outcome"], change["new"]["outcome"]) for change in told["changes"]}
+    assert changed == {
+        "nlp/llm": ("guaranteed", "preemptible"),
+        "nlp/next": ("preemptible", "refused"),
+        "nlp/sweep-0": ("preemptible", "refused"),
+        "nlp/sweep-1": ("preemptible", "refused"),
+    }
+
+
+def test_the_same_policy_changes_nothing(run, world, tmp_path):
+    result = run("diff", str(tmp_path / "policy.yaml"), str(tmp_path / "policy.yaml"), *world)
+    assert (result.exit_code, result.stdout) == (0, "14 GPU pods: nothing changes\n")
+
+
+def test_an_edit_that_is_no_policy_is_told_with_its_problems(run, world, tmp_path):
+    (tmp_path / "bad.yaml").write_text(HEADER + "teams: [{name: a}]")
+    result = run("diff", str(tmp_path / "policy.yaml"), str(tmp_path / "bad.yaml"), *world)
+    assert result.exit_code == 2
+    assert "teams[0].namespaces" in result.stdout

@@ -69,7 +69,7 @@ Examples:
   git worktree add /tmp/main main && fairgate policy diff /tmp/main/policies policies --cluster
 
 \b
-Exit status: 0 nothing changes, 1 something does, 2 a policy or the world cannot be read."""
+Exit status: 0 nothing changes, 1 something does, 2 a policy is not good or something cannot be read."""
 )
 @click.argument("old", metavar="OLD", type=click.Path(path_type=Path))
 @click.argument("new", metavar="NEW", type=click.Path(path_type=Path))
@@ -95,7 +95,7 @@ def diff(*, old: Path, new: Path, world: Path | None, cluster: bool, kubeconfig:
     from webhook.cli.written import to_json, to_yaml  # noqa: PLC0415
 
     source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
-    before, after = build(_drafted(old)), build(_drafted(new))
+    before, after = (build(_drafted(folder, status=2)) for folder in (old, new))
     try:
         found = compare(read_objects(source), before, after, name=origin_of(source).name)
     except WorldError as error:
@@ -126,8 +126,8 @@ def schema() -> None:
     click.echo(json.dumps(json_schema(), indent=2))
 
 
-def _drafted(folder: Path) -> Draft:
-    """Read and check a policy; says what is wrong and exits where it cannot be used."""
+def _drafted(folder: Path, *, status: int = 1) -> Draft:
+    """Read and check a policy; says what is wrong and exits, with this status for problems."""
     try:
         return drafted(read_files(folder), origin=str(folder))
     except PolicyUnreadable as error:
@@ -137,7 +137,7 @@ def _drafted(folder: Path) -> Draft:
         for problem in error.problems:
             click.echo(_coloured(problem))
         click.echo(f"{plural(len(error.problems), 'problem')} in {folder}", err=True)
-        sys.exit(1)
+        sys.exit(status)
 
 
 def _lint(folder: Path, made: Draft, loaded: Policy, source: "Source") -> tuple[Problem, ...]:

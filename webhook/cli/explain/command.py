@@ -60,7 +60,7 @@ def explain(
 
     The steps: demand, team, every limit with its sum and holders, tier, each pool with the nodes that have room (the
     best with what they cost), those that have not by cause, the outcome, and what would run now instead. Costs are in
-    GPUs: what the pods to come could no longer use, and a little for what is left over.
+    GPUs: what the pods to come lose, those that the pod takes included, and a little for what is left over.
 
     Of a pod that exists it tells what was decided when it came, and how it would fare now without itself. Of a FILE it
     tells this of one pod of each role, each as if it were the first.

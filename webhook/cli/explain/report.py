@@ -44,7 +44,9 @@ class NodeReport(msgspec.Struct, rename="camel"):
 
     name: str
     cost: float | None
-    useless: Annotated[float | None, msgspec.Meta(description="GPUs made useless to pods to come")]
+    useless: Annotated[
+        float | None, msgspec.Meta(description="GPUs that pods to come lose, those that it takes included")
+    ]
     left_over: Annotated[float | None, msgspec.Meta(description="for what would be left over: a tie-breaker")]
 
 

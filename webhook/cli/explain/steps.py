@@ -113,7 +113,7 @@ def _pool(step: PoolStep) -> RenderableType:
     if found.best:
         table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
         table.add_column("best", overflow="fold")
-        for name in ("cost", "GPUs made useless", "left over"):
+        for name in ("cost", "lost to pods to come", "left over"):
             table.add_column(name, justify="right")
         for name, cost in found.best:
             left = None if cost is None else cost.gpus_left + cost.cpu_left

@@ -107,18 +107,18 @@ def _add_holders(table: Table, node: NodeRow, number: int) -> None:
 
 
 def _free(board: Board, *, is_wide: bool) -> Table:
-    table = _grid(
-        "model", "resource", ">of", ">free", "largest job now", *([">whole nodes", ">closed"] if is_wide else [])
-    )
+    has_closed = is_wide or any(row.closed for row in board.free)
+    more = (*([">closed"] if has_closed else []), *([">whole nodes"] if is_wide else []))
+    table = _grid("model", "resource", ">of", ">free", "largest job now", *more)
     for row in board.free:
-        more = [Text(str(row.whole_nodes)), Text(str(row.closed))] if is_wide else []
         table.add_row(
             Text(_short(row.model) or "-"),
             Text(_tail(row.resource)),
             Text(str(row.pieces)),
             Text(str(row.free)),
             Text(_job(row)),
-            *more,
+            *([Text(str(row.closed))] if has_closed else []),
+            *([Text(str(row.whole_nodes))] if is_wide else []),
         )
     return table
 

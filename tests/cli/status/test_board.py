@@ -1,0 +1,127 @@
+"""What the board shows of a world: devices one by one, teams, what would fit."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.make import GPU, demand, gpus, node, policy, resident, team, world
+from webhook.cli.status.board import board_of
+from webhook.core.amount import ONE_GPU
+from webhook.core.demand import PerDevice, demand_of
+from webhook.core.names import PODS, ResourceName
+from webhook.core.node import Devices
+from webhook.core.policy import BUILT_IN_RESOURCES
+from webhook.core.tier import Tier
+
+MEMORY = ResourceName("aliyun.com/gpu-mem")
+SHARED = ResourceName("nvidia.com/gpu.shared")
+
+
+def bank(board, *, resource=GPU):
+    [found] = [bank for row in board.nodes for bank in row.banks if bank.resource == resource]
+    return found
+
+
+def sizes(found):
+    return [(device.pieces, device.used) for device in found.devices]
+
+
+def test_pods_are_dealt_to_devices_in_the_order_of_their_names():
+    place = world(
+        nodes=[node("n", gpus=4)], residents=[resident(2, name="b", node="n"), resident(1, name="a", node="n")]
+    )
+    devices = bank(board_of(place)).devices
+    assert [[hold.pod for hold in device.holds] for device in devices] == [
+        ["team-a/a"],
+        ["team-a/b"],
+        ["team-a/b"],
+        [],
+    ]
+
+
+def test_shares_of_memory_are_on_the_devices_that_they_have():
+    resources = {**BUILT_IN_RESOURCES, MEMORY: ONE_GPU // 40}
+    rules = policy(resources=resources)
+    shared = node("n", gpus=0, devices=Devices(MEMORY, (40, 40)))
+    shared = type(shared)(shared.name, {**shared.allocatable, MEMORY: 80}, devices=shared.devices)
+    place = world(rules, [shared])
+    for index, amount in ((1, 30), (0, 10)):
+        asked = demand_of({MEMORY: amount, PODS: 1}, resources, per_device=PerDevice(MEMORY, amount))
+        place.set_pod(resident(name=f"p{index}", node="n", demand=asked, devices=(index,)))
+    board = board_of(place)
+    assert sizes(bank(board, resource=MEMORY)) == [(40, 10), (40, 30)]
+    assert (board.free[0].free, board.free[0].largest, board.free[0].at_once) == (40, 30, 1)
+
+
+@pytest.mark.parametrize(
+    ("resource", "weight", "labels", "offered", "want"),
+    [
+        pytest.param(SHARED, ONE_GPU, {"nvidia.com/gpu.replicas": "4"}, 8, [4, 4], id="replicas by label"),
+        pytest.param(GPU, ONE_GPU, {"nvidia.com/gpu.replicas": "4"}, 8, [4, 4], id="replicas under the plain name"),
+        pytest.param(SHARED, ONE_GPU // 8, {}, 12, [8, 4], id="shares by their weight, with a rest"),
+        pytest.param("nvidia.com/mig-1g.5gb", ONE_GPU // 7, {}, 3, [1, 1, 1], id="instances are devices"),
+        pytest.param(GPU, ONE_GPU, {}, 2, [1, 1], id="whole GPUs"),
+    ],
+)
+def test_pieces_of_a_device(resource, weight, labels, offered, want):
+    resource = ResourceName(resource)
+    place = world(policy(resources={resource: weight}), [])
+    made = node("n", gpus=0, labels=labels)
+    place.set_node(type(made)(made.name, {**made.allocatable, resource: offered}, labels))
+    assert [device.pieces for device in bank(board_of(place), resource=resource).devices] == want
+
+
+def test_more_than_a_node_offers_is_told():
+    place = world(nodes=[node("n", gpus=2)], residents=[resident(3, node="n")])
+    found = bank(board_of(place))
+    assert (found.over, found.used, found.pieces) == (1, 3, 2)
+
+
+def test_who_never_passed_the_gate_counts_as_guaranteed():
+    place = world(nodes=[node("n", gpus=2)], residents=[resident(1, node="n", tier=None)])
+    assert bank(board_of(place)).devices[0].holds[0].tier is Tier.GUARANTEED
+
+
+def test_teams_are_told_with_what_is_borrowed_and_waits():
+    place = world(
+        policy(team(models={"A100": team(guaranteed=4, limit_=6).gpus})),
+        [node("n", model="A100", model_label="m")],
+        [
+            resident(3, name="a", node="n"),
+            resident(2, name="b", node="n", tier="preemptible"),
+            resident(4, name="c", tier="preemptible"),
+            resident(1, name="s", namespace="stray"),
+        ],
+    )
+    mine, stray = board_of(place, holders=1).teams
+    assert (mine.used, mine.borrowed, mine.waiting) == (gpus(9), gpus(6), gpus(4))
+    assert mine.holders == (("team-a/Pod/c", gpus(4)),)
+    assert [(row.model, row.used, row.used_guaranteed) for row in mine.models] == [("A100", gpus(5), gpus(3))]
+    assert (stray.name, stray.used) == ("unassigned", gpus(1))
+
+
+def test_nodes_come_in_the_order_people_count():
+    place = world(nodes=[node("gpu-10"), node("gpu-9"), node("a"), node("cpu", gpus=0)])
+    board = board_of(place)
+    assert [row.name for row in board.nodes] == ["a", "gpu-9", "gpu-10"]
+    assert board.plain_nodes == 1
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 10), st.booleans()), min_size=1, max_size=5),
+    st.lists(st.tuples(st.integers(1, 6), st.integers(0, 4)), max_size=8),
+)
+def test_the_largest_job_fits_and_a_larger_one_does_not(nodes, pods):
+    place = world(nodes=[node(f"n{i}", gpus=size, is_cordoned=closed) for i, (size, closed) in enumerate(nodes)])
+    for number, (count, index) in enumerate(pods):
+        place.set_pod(resident(count, uid=f"u{number}", node=f"n{index}", demand=demand(count, cpu=0, memory=0)))
+    everywhere = place.fleet.open_bits
+
+    def room(count):
+        return place.fleet.with_room(demand(count, cpu=0, memory=0), everywhere).bit_count()
+
+    rows = board_of(place).free
+    for row in rows:
+        assert room(row.largest + 1) == 0
+        assert row.largest == 0 or room(row.largest) == row.at_once
+        assert row.free == sum(max(0, place.fleet.free(n.name, GPU)) for n in place.fleet.nodes() if n.is_open)

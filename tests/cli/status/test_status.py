@@ -1,0 +1,122 @@
+"""`fairgate status`: what is printed, in every layout, on every kind of terminal."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from tests.cli import golden, sample_world
+from webhook.cli.main import main
+from webhook.cli.status.board import board_of
+from webhook.cli.status.picture import Pen
+from webhook.cli.status.report import StatusReport
+from webhook.cli.status.table import to_table
+from webhook.cli.worlds import world_of
+from webhook.policy.load import parse
+
+GOLDEN = Path(__file__).parent / "golden"
+POLICY = parse({"p.yaml": sample_world.POLICY.encode()}, origin="p")
+
+
+@pytest.fixture(scope="module")
+def board():
+    return board_of(world_of(tuple(sample_world.objects()), POLICY, name="w"))
+
+
+LAYOUTS = {
+    "pipe": {"width": 500},
+    "80-columns": {"width": 80},
+    "wide": {"width": 120, "is_wide": True},
+    "ascii": {"width": 80, "is_plain": True},
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_picture(name, board):
+    told = to_table(board, seen="world w", is_coloured=False, **LAYOUTS[name])
+    golden.check(GOLDEN / f"{name}.txt", told)
+    assert max(map(len, told.splitlines())) <= LAYOUTS[name]["width"]
+    assert name != "ascii" or told.isascii()
+
+
+def test_colour_adds_nothing_but_colour(board):
+    from rich.text import Text  # noqa: PLC0415
+
+    coloured = to_table(board, seen="world w", width=80, is_coloured=True)
+    assert "\x1b[30;46mN" in coloured or "\x1b[30m\x1b[46m" in coloured
+    plain = "\n".join(line.rstrip() for line in Text.from_ansi(coloured).plain.splitlines())
+    assert plain + "\n" == (GOLDEN / "80-columns.txt").read_text()
+
+
+def test_every_team_has_a_letter_of_its_own_as_long_as_there_are_letters():
+    names = [f"team-{number}" for number in range(30)]
+    letters = list(Pen(names).letters.values())
+    assert letters[:3] == ["t", "e", "a"]
+    assert len(set(letters[:26])) == 26
+    assert set(letters[26:]) == {"#"}
+
+
+@pytest.fixture
+def run(tmp_path):
+    options = sample_world.write(tmp_path)
+    return lambda *words: CliRunner().invoke(main, ["status", *options, *words])
+
+
+def test_data_says_the_same_in_json_and_yaml(run):
+    told = json.loads(run("-o", "json").stdout)
+    assert told == yaml.safe_load(run("-o", "yaml").stdout)
+    report = msgspec.convert(told, StatusReport)
+    vision = next(team for team in report.teams if team.name == "vision")
+    assert (vision.guaranteed, vision.limit, vision.borrowed, vision.waiting) == ("12", "24", "4", "0")
+    assert vision.holders[0].name == "vision/Job/train"
+    assert {(row.resource, row.largest_pod, row.at_once) for row in report.free} >= {("nvidia.com/gpu", 5, 1)}
+    [cordoned] = [node for node in report.nodes if node.state]
+    assert (cordoned.name, cordoned.state) == ("gpu-4", "cordoned")
+
+
+def test_what_was_seen_is_told_with_its_age(run, tmp_path):
+    assert run().stdout.splitlines()[-1].startswith(f"world {tmp_path / 'world.json'}, ")
+
+
+def test_a_cluster_without_gpus_says_so(tmp_path):
+    options = sample_world.write(tmp_path, [])
+    assert "no node has GPUs that policy counts" in CliRunner().invoke(main, ["status", *options]).stdout
+
+
+@pytest.mark.parametrize("broken", ["policy.yaml", "world.json"])
+def test_what_cannot_be_read_ends_with_2(run, tmp_path, broken):
+    (tmp_path / broken).write_text("[")
+    result = run()
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("fairgate: ")
+    (tmp_path / broken).unlink()
+    assert run().exit_code == 2
+
+
+def test_a_world_and_a_cluster_exclude_each_other(run):
+    assert run("--cluster").exit_code == 2
+
+
+def test_watching_draws_again_what_has_changed_until_it_is_interrupted(tmp_path):
+    options = sample_world.write(tmp_path)
+    command = [sys.executable, "-m", "webhook", "status", *options, "--watch", "--interval", "0.1", "-o", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+        lines = iter(watching.stdout.readline, "")
+        assert next(line for line in lines if "gpu-10" in line)
+        sample_world.write(tmp_path, [found for found in sample_world.objects() if found["kind"] == "Node"][:1])
+        end = 0
+        for line in lines:
+            end = end + 1 if line == "}\n" else end
+            if end and "gpu-10" in line:
+                end = 0
+            if end == 3:
+                break
+        watching.send_signal(2)
+        watching.stdout.close()
+        assert watching.stderr.read() == ""
+        assert watching.wait(20) == 0

@@ -1,0 +1,137 @@
+"""A policy held against a world: what means nothing there is told with its line."""
+
+import json
+
+import pytest
+
+from tests import builders as b
+from webhook.core.world import World
+from webhook.kube.worldfile import parse_world
+from webhook.policy.build import build
+from webhook.policy.lint import lint
+from webhook.policy.load import drafted
+
+HEAD = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
+GOOD_TEAM = "teams: [{name: v, namespaces: [vision]}]\n"
+
+
+def namespace(name, **labels):
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+NODES = [b.node("a", model="A100", labels={"at": "x"}), b.node("b", model="T4", gpus=4)]
+NAMESPACES = [namespace("vision", dept="v"), namespace("nlp")]
+
+
+def told(text, *objects, nodes=NODES, namespaces=NAMESPACES):
+    made = drafted({"p.yaml": (HEAD + text).encode()}, origin="p")
+    policy = build(made)
+    world = World(policy)
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, *namespaces, *objects]})
+    parse_world(listed, policy.resources, name="w").fill(world)
+    return [str(problem) for problem in lint(made, policy, world, origin="p")]
+
+
+CASES = {
+    "all is well": (
+        "teams: [{name: v, namespaces: [vision, 'n*'], gpus: {guaranteed: 14, limit: 14}, perPod: {limit: 10}}]",
+        [],
+    ),
+    "limits that word unlimited": ("teams: [{name: v, namespaces: [vision]}]", []),
+    "a share that cannot be kept": (
+        "teams: [{name: v, namespaces: [vision], gpus: {guaranteed: 20}}]",
+        [
+            "teams[0].gpus.guaranteed: all teams together are guaranteed 20 GPUs, the nodes offer 14",
+            "teams[0].gpus.guaranteed: cannot be kept: all nodes together offer 14 GPUs",
+        ],
+    ),
+    "shares that are too much together": (
+        "teams: [{name: v, namespaces: [vision], gpus: {guaranteed: 9}}, "
+        "{name: n, namespaces: [nlp], gpus: {guaranteed: 10}}]",
+        ["teams[1].gpus.guaranteed: all teams together are guaranteed 19 GPUs, the nodes offer 14"],
+    ),
+    "limits that are never reached": (
+        "teams: [{name: v, namespaces: [vision], gpus: {limit: 12}, perPod: {limit: 11}, perUser: {limit: 13}}]",
+        [
+            "teams[0].perPod.limit: is never reached: the largest node offers 10 GPUs",
+            "teams[0].perUser.limit: is never reached: the team's limit is 12",
+        ],
+    ),
+    "a limit beyond all nodes": (
+        "teams: [{name: v, namespaces: [vision], gpus: {limit: 15}}]",
+        ["teams[0].gpus.limit: is never reached: all nodes together offer 14 GPUs"],
+    ),
+    "namespaces that are not there": (
+        "teams: [{name: v, namespaces: [visoin, 'x-*']}, {name: n, namespaceSelector: {matchLabels: {dept: w}}}]",
+        [
+            "teams[0].namespaces[0]: no namespace is called visoin",
+            "teams[0].namespaces[1]: no namespace is called x-*",
+            "teams[1].namespaceSelector: selects no namespace",
+        ],
+    ),
+    "models": (
+        "teams: [{name: v, namespaces: [vision], models: {H100: {limit: 1}, A100: {guaranteed: 11}}}]",
+        [
+            "teams[0].models.A100.guaranteed: all teams together are guaranteed 11 GPUs, the nodes offer 10",
+            "teams[0].models.A100.guaranteed: cannot be kept: all nodes together offer 10 of them",
+            "teams[0].models.H100: no node has this GPU model",
+        ],
+    ),
+    "resources": (
+        "teams: [{name: v, namespaces: [vision]}]\nresources: {nvidia.com/mig-1g.5gb: {gpus: 1/7}}",
+        ["resources[nvidia.com/mig-1g.5gb]: no node offers this resource"],
+    ),
+    "labels that no node carries": (
+        GOOD_TEAM + "pools: [{name: all}, {name: p, nodeSelector: {at: y}, affinity: [{key: m, operator: Exists}]}]",
+        [
+            "pools[1].affinity: no node meets m Exists",
+            "pools[1].name: no node is in this pool",
+            "pools[1].nodeSelector.at: no node carries at=y",
+        ],
+    ),
+    "a pool that nobody may use": (
+        "teams: [{name: v, namespaces: [vision]}, {name: n, namespaces: [gone]}]\npools: [{name: all}, "
+        "{name: p, teams: [n]}]",
+        [
+            "pools[1].name: nobody may use it: no team that may enter owns a namespace",
+            "teams[1].namespaces[0]: no namespace is called gone",
+        ],
+    ),
+    "nodes outside of all pools": (
+        GOOD_TEAM + "pools: [{name: p, nodeSelector: {at: x}}]",
+        ["pools: nodes with GPUs that are in no pool, so that no pod is sent there: b"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_policy_against_two_nodes_and_two_namespaces(name):
+    text, want = CASES[name]
+    assert sorted(line.partition(": ")[2] for line in told(text)) == want
+
+
+def test_a_line_is_named():
+    assert told("teams:\n  - name: v\n    namespaces:\n      - vision\n      - gone")[0].startswith("p.yaml:7: ")
+
+
+def test_pods_of_nobody():
+    pods = [b.pod("p1", namespace="stray", node="a"), b.pod("p2", namespace="stray", node="a")]
+    assert told(GOOD_TEAM, *pods) == [
+        "p: teams: namespace stray has 2 pods with GPUs and no team: new ones are refused"
+    ]
+    assert told(f"{GOOD_TEAM}exempt: {{namespaces: [stray]}}", *pods) == []
+    assert told(f"{GOOD_TEAM}defaults: {{unknownTeam: preemptible}}", *pods) == []
+
+
+def test_taints_that_a_pool_does_not_tolerate():
+    tainted = [b.node("a", taints=[{"key": "gpu", "effect": "NoSchedule"}])]
+    text = GOOD_TEAM + "pools: [{name: p}]"
+    assert told(text, nodes=tainted) == [
+        "p.yaml:4: pools[0].name: tolerates none of its nodes; they have gpu:NoSchedule"
+    ]
+    text = GOOD_TEAM + "pools: [{name: p, tolerations: [{key: gpu, operator: Exists}]}]"
+    assert told(text, nodes=tainted) == []
+
+
+def test_a_world_without_namespaces_says_nothing_of_them():
+    assert told("teams: [{name: v, namespaces: [gone]}]\npools: [{name: p, teams: [v]}]", namespaces=[]) == []
