@@ -52,7 +52,7 @@ bench: setup ## the performance claims of docs/benchmarks.md, on this machine
 schema: setup ## regenerate policies/schema.json
 	$(BIN)/fairgate policy schema > policies/schema.json
 
-docs: setup ## regenerate docs/cli.md and docs/review.schema.json
+docs: setup ## regenerate docs/cli.md and the schemas beside it
 	$(BIN)/python -m webhook.cli.reference docs
 
 clean: ## remove what setup and the tools made

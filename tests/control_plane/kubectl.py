@@ -49,6 +49,18 @@ class Kubectl:
             check=False,
         )
 
+    def plugin(self, *arguments: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+        """Run `kubectl <plugin> …` with plugins from a folder; kubectl takes no flag of its own before a plugin."""
+        path = f"{folder}:{self._environment.get('PATH', '')}"
+        return subprocess.run(
+            [self._binary, *arguments],
+            env={**self._environment, "PATH": path, "KUBECONFIG": str(self._kubeconfig)},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+        )
+
     def json(self, *arguments: str | Path) -> Any:
         """Run kubectl with `-o json` and decode its output; for a list of objects take ["items"]."""
         return json.loads(self(*arguments, "-o", "json"))

@@ -124,8 +124,9 @@ def to_table(diff: DiffReport, *, width: int, is_coloured: bool) -> str:
 
 def _told(fate: FateReport, other: FateReport) -> str:
     """Name the outcome, and of team and pool what differs."""
+    is_refused = _REFUSED in {fate.outcome, other.outcome}
     team = f", team {fate.team}" if fate.team != other.team else ""
-    pool = f", {_pool(fate)}" if fate.pool != other.pool and fate.outcome != _REFUSED else ""
+    pool = f", {_pool(fate)}" if fate.pool != other.pool and not is_refused else ""
     return f"{fate.outcome}{team}{pool}"
 
 

@@ -1,6 +1,6 @@
-"""The reference pages that come from the code: every command with its options, and the JSON Schema of a review.
+"""The reference pages that come from the code: every command with its options, and the JSON Schemas of what they print.
 
-`python -m webhook.cli.reference DIR` writes both; a test compares them with what is kept in docs/.
+`python -m webhook.cli.reference DIR` writes them; a test compares them with what is kept in docs/.
 """
 
 import inspect
@@ -9,11 +9,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
+from typing import Final
 
 import click
 
+from webhook.cli.explain.report import ExplanationReport
 from webhook.cli.main import main
-from webhook.cli.review.report import json_schema
+from webhook.cli.policydiff import DiffReport
+from webhook.cli.review.report import ReviewReport
+from webhook.cli.status.report import StatusReport
+from webhook.cli.written import schema_of
 
 _HEAD = """# Command line
 
@@ -21,13 +26,20 @@ Every command with its options, as `--help` explains them. This page is made fro
 """
 
 
+_DATA: Final = {
+    "explain": list[ExplanationReport],
+    "policy-diff": DiffReport,
+    "review": ReviewReport,
+    "status": StatusReport,
+}
+"""What commands print as JSON."""
+
+
 def pages() -> dict[str, str]:
     """Make every page, by its name."""
     commands = "\n".join(_section(path, command) for path, command in _commands(("fairgate",), main))
-    return {
-        "cli.md": f"{_HEAD}\n{commands}",
-        "review.schema.json": f"{json.dumps(json_schema(), indent=2)}\n",
-    }
+    schemas = {f"{name}.schema.json": f"{json.dumps(schema_of(data), indent=2)}\n" for name, data in _DATA.items()}
+    return {"cli.md": f"{_HEAD}\n{commands}"} | schemas
 
 
 def _commands(path: tuple[str, ...], command: click.Command) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -1,7 +1,11 @@
 """Data as text: JSON for machines, YAML for machines that people read over the shoulder of."""
 
+from typing import Any, Final
+
 import msgspec
 import yaml
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def to_json(data: object) -> str:
@@ -12,3 +16,8 @@ def to_json(data: object) -> str:
 def to_yaml(data: object) -> str:
     """Write data as YAML."""
     return yaml.safe_dump(msgspec.to_builtins(data), sort_keys=False, width=120, allow_unicode=True)
+
+
+def schema_of(data: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, list[T] included
+    """Describe data of a type as JSON Schema, draft 2020-12."""
+    return {"$schema": DIALECT, **msgspec.json.schema(data)}

@@ -1,6 +1,6 @@
-"""The review as data: the stable format of `-o json` and `-o yaml`, and its JSON Schema."""
+"""The review as data: the stable format of `-o json` and `-o yaml`."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 import msgspec
 
@@ -8,8 +8,6 @@ from webhook.cli import written
 from webhook.cli.review.judged import Judged, Outcome, PodGroup, Review, demand_text
 from webhook.core.amount import format_gpus
 from webhook.core.tier import Tier
-
-DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 class ReasonReport(msgspec.Struct):
@@ -90,11 +88,6 @@ def to_json(review: Review) -> str:
 def to_yaml(review: Review) -> str:
     """Write the review as YAML."""
     return written.to_yaml(_report(review))
-
-
-def json_schema() -> dict[str, Any]:
-    """Describe the format as JSON Schema, draft 2020-12."""
-    return {"$schema": DIALECT, **msgspec.json.schema(ReviewReport)}
 
 
 def _report(review: Review) -> ReviewReport:

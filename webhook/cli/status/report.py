@@ -1,6 +1,6 @@
-"""The board as data: the stable format of `-o json` and `-o yaml`, and its JSON Schema."""
+"""The board as data: the stable format of `-o json` and `-o yaml`."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -102,11 +102,6 @@ def report_of(board: Board) -> StatusReport:
     return StatusReport(
         [_team(team) for team in board.teams], [_node(node) for node in board.nodes], [_free(row) for row in board.free]
     )
-
-
-def json_schema() -> dict[str, Any]:
-    """Describe the format as JSON Schema."""
-    return msgspec.json.schema(StatusReport)
 
 
 def _team(team: TeamRow) -> TeamReport:
