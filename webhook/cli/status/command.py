@@ -12,7 +12,7 @@ Examples:
   fairgate status --policy policies
   kubectl fairgate status --watch
   fairgate status --policy policies --world world.yaml -o wide
-  fairgate status --policy policies -o json | jq '.teams[] | select(.waiting != "0")'
+  fairgate status --policy policies -o json | jq .teams
 
 \b
 Exit status: 0 shown, 2 the policy or the world cannot be read."""
