@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from webhook.core.decision import Charge
-from webhook.core.demand import demand_of
+from webhook.core.demand import reweighed
 from webhook.core.fleet import Fleet
 from webhook.core.ledger import EMPTY_BOOK, Book, Entry
 from webhook.core.names import UNASSIGNED, GpuModel, Namespace, NodeName, PoolName, TeamName, Uid
@@ -132,7 +132,7 @@ class World:
         self._books = {}
         self._track()
         for held in self._held.values():
-            held.pod = replace(held.pod, demand=demand_of(dict(held.pod.demand.requests), policy.resources))
+            held.pod = replace(held.pod, demand=reweighed(held.pod.demand, policy.resources))
             self._charge(held)
 
     def set_node(self, node: Node) -> None:

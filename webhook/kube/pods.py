@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from webhook.core.demand import Amounts
+from webhook.core.demand import Weights
 from webhook.core.names import Namespace, NodeName, Uid, User
 from webhook.core.pod import NO_UID, Handling, Owner, Pod, Resident
 from webhook.kube import keys, objects
@@ -44,7 +44,7 @@ _owner: Final = lru_cache(maxsize=4096)(Owner)
 
 
 def to_pod(
-    pod: objects.Pod, *, namespace: Namespace, weights: Amounts, name: str = "", uid: Uid = NO_UID
+    pod: objects.Pod, *, namespace: Namespace, weights: Weights, name: str = "", uid: Uid = NO_UID
 ) -> Pod | InvalidPod:
     """Translate a pod under admission; `weights` as in read_demand.
 
@@ -80,7 +80,7 @@ def to_pod(
     )
 
 
-def to_resident(pod: objects.Pod, weights: Amounts) -> Resident | None:
+def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
     """Translate a pod that exists; None where it takes nothing that counts.
 
     That is: it has ended, or it needs no GPU and sits on no node. Pods without GPUs that sit on a node stay, since

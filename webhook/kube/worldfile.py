@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from webhook.core.demand import Amounts
+from webhook.core.demand import Weights
 from webhook.core.node import Node
 from webhook.core.pod import NamespaceFacts, PriorityTriple, Resident
 from webhook.core.world import World
@@ -79,7 +79,7 @@ _KINDS: Final = {
 class _Found:
     """The objects and problems so far."""
 
-    weights: Amounts
+    weights: Weights
     nodes: list[Node] = field(default_factory=list)
     pods: list[Resident] = field(default_factory=list)
     namespaces: list[NamespaceFacts] = field(default_factory=list)
@@ -101,7 +101,7 @@ class _Found:
                 self.priority_classes.append(to_priority(_priority_decoder.decode(raw)))
 
 
-def read_world(path: str | Path, weights: Amounts) -> WorldFile:
+def read_world(path: str | Path, weights: Weights) -> WorldFile:
     """Read a world file; `weights` maps each GPU resource to the GPU units of one piece.
 
     Raises WorldFileError with every problem (the first twenty) of a file that is not one.
@@ -113,7 +113,7 @@ def read_world(path: str | Path, weights: Amounts) -> WorldFile:
     return parse_world(content, weights, name=str(path))
 
 
-def parse_world(content: bytes | str, weights: Amounts, *, name: str) -> WorldFile:
+def parse_world(content: bytes | str, weights: Weights, *, name: str) -> WorldFile:
     """Read a world from text that was read before; `name` is what its problems call it. Raises like read_world."""
     found = _Found(weights)
     documents = list(_documents(content.encode() if isinstance(content, str) else content, name))
