@@ -106,7 +106,7 @@ class Resident:
     """A GPU pod that exists in the cluster, as the world holds it (many thousands: keep it small).
 
     `node` is None while it waits for the scheduler; `team_label` and `tier_label` are what the gate wrote on it, None
-    on pods that never passed the gate.
+    on pods that never passed the gate. `devices` are the indices of the GPUs it holds, where the cluster says so.
     """
 
     uid: Uid
@@ -119,3 +119,4 @@ class Resident:
     tier_label: str | None
     user: User | None = None
     is_terminating: bool = False
+    devices: tuple[int, ...] = ()

@@ -149,15 +149,17 @@ class World:
     def set_pod(self, pod: Resident) -> None:
         """Take in what the cluster says of a pod: this confirms an assumed one."""
         before = self._held.get(pod.uid)
-        node = pod.node
+        node, devices = pod.node, pod.devices
         if before is not None:
             if pod.user is None and before.pod.user is not None:
                 pod = replace(pod, user=before.pod.user)
             node = node or before.node  # still waiting for the scheduler: keep the room it was promised
             if before.pod == pod and before.node == node and before.forget_at is None:
                 return
+            if node is not None and node == before.node and not pod.devices:
+                devices = self.fleet.devices_of(node, pod.uid)
         self._drop(pod.uid)
-        self._hold(_Held(pod, self.tenancy(pod.namespace).team_name, node))
+        self._hold(_Held(pod, self.tenancy(pod.namespace).team_name, node), devices=devices)
 
     def remove_pod(self, uid: Uid) -> None:
         """Take a pod off: it was seen deleted or terminal."""
@@ -211,7 +213,7 @@ class World:
         for resource in self.policy.resources:
             self.fleet.track(resource)
 
-    def _hold(self, held: _Held, charge: Charge | None = None) -> None:
+    def _hold(self, held: _Held, charge: Charge | None = None, *, devices: tuple[int, ...] = ()) -> None:
         uid = held.pod.uid
         self._held[uid] = held
         self._by_namespace.setdefault(held.pod.namespace, {})[uid] = None
@@ -219,7 +221,7 @@ class World:
             self._assumed[uid] = held
         if held.node is not None:
             self._by_node.setdefault(held.node, {})[uid] = None
-            self.fleet.take(held.node, held.pod.demand)
+            self.fleet.take(held.node, held.pod.demand, holder=uid, devices=devices)
         self._charge(held, charge)
 
     def _drop(self, uid: Uid) -> None:
@@ -230,7 +232,7 @@ class World:
         _unlist(self._by_namespace, held.pod.namespace, uid)
         if held.node is not None:
             _unlist(self._by_node, held.node, uid)
-            self.fleet.take(held.node, held.pod.demand, sign=-1)
+            self.fleet.take(held.node, held.pod.demand, sign=-1, holder=uid)
         if (book := self._books.get(held.team)) is not None:
             book.release(uid)
 
