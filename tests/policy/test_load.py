@@ -74,7 +74,7 @@ def test_every_field_arrives_in_the_core(folder):
 
 def test_what_is_left_out_is_as_the_core_has_it(folder):
     policy = load(folder(""))
-    want = Policy(resources=policy.resources, hash=policy.hash)
+    want = Policy(resources=policy.resources, ignored_resources=policy.ignored_resources, hash=policy.hash)
     assert policy == want
 
 

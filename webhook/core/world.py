@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
+from webhook.core.claims import ADMIN_ACCESS, ClaimKey, ClaimRef, Claims, ClaimSpec, DeviceClass, Found
 from webhook.core.decision import Charge
-from webhook.core.demand import reweighed
+from webhook.core.demand import Demand, reweighed
+from webhook.core.equipment import Condition, Equipment, Slice
 from webhook.core.fleet import Fleet
 from webhook.core.ledger import EMPTY_BOOK, Book, Entry
 from webhook.core.names import UNASSIGNED, GpuModel, Namespace, NodeName, PoolName, TeamName, Uid
@@ -58,6 +60,8 @@ class World:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.fleet = Fleet()
+        self._claims = Claims()
+        self._equipment = Equipment()
         self.priority_classes: dict[str, PriorityTriple] = {}
         self._namespaces: dict[Namespace, NamespaceFacts] = {}
         self._tenancies: dict[Namespace, Tenancy] = {}
@@ -121,6 +125,18 @@ class World:
             )
         return known
 
+    def with_claims(self, demand: Demand, refs: tuple[ClaimRef, ...], *, namespace: Namespace, uid: Uid) -> Found:
+        """Add to a demand what a pod claims, and what device classes know of it."""
+        return self._claims.find(
+            demand,
+            refs,
+            namespace=namespace,
+            uid=uid,
+            is_admin=self.tenancy(namespace).facts.labels.get(ADMIN_ACCESS) == "true",
+            weights=self.policy.resources,
+            ignored=self.policy.ignored_resources,
+        )
+
     # -- events
 
     def set_policy(self, policy: Policy) -> None:
@@ -132,18 +148,19 @@ class World:
         self._books = {}
         self._track()
         for held in self._held.values():
-            held.pod = replace(held.pod, demand=reweighed(held.pod.demand, policy.resources))
+            self._refit(held, self._counted(replace(held.pod, demand=reweighed(held.pod.demand, policy.resources))))
             self._charge(held)
 
     def set_node(self, node: Node) -> None:
         """Add a node or take in what changed of it."""
         before = self.fleet.get(node.name)
-        self.fleet.set(node)
+        self.fleet.set(self._equipment.set_node(node))
         if before is None or before.model != node.model:
             self._recharge(self._by_node.get(node.name, ()))
 
     def remove_node(self, name: NodeName) -> None:
         """Drop a node; its pods stay charged until they are seen to end."""
+        self._equipment.remove_node(name)
         self.fleet.remove(name)
 
     def set_pod(self, pod: Resident) -> None:
@@ -170,6 +187,7 @@ class World:
         if self._namespaces.get(facts.name) != facts:
             self._namespaces[facts.name] = facts
             self._revise(facts.name)
+            self._recount(self._by_namespace.get(facts.name, ()))
 
     def remove_namespace(self, name: Namespace) -> None:
         """Forget a namespace."""
@@ -183,6 +201,21 @@ class World:
     def remove_priority_class(self, name: str) -> None:
         """Forget a PriorityClass."""
         self.priority_classes.pop(name, None)
+
+    def set_claim(self, key: ClaimKey, spec: ClaimSpec | None) -> None:
+        """Take in a claim or a template of claims (None: it is gone)."""
+        self._recount(self._claims.set(key, spec))
+
+    def set_device_class(self, name: str, device_class: DeviceClass | None, *conditions: Condition) -> None:
+        """Take in a DeviceClass (None: it is gone)."""
+        for node in self._equipment.set_class(name, device_class, conditions):
+            self.fleet.set(node)
+        self._recount(self._claims.set_class(name, device_class))
+
+    def set_slice(self, name: str, found: Slice | None) -> None:
+        """Take in the devices that a driver offers on a node (None: they are gone)."""
+        for node in self._equipment.set_slice(name, found):
+            self.fleet.set(node)
 
     def arrange(self) -> None:
         """Order nodes by name, after a first list or a world file brought many at once."""
@@ -216,6 +249,9 @@ class World:
     def _hold(self, held: _Held, charge: Charge | None = None, *, devices: tuple[int, ...] = ()) -> None:
         uid = held.pod.uid
         self._held[uid] = held
+        if held.pod.claims or held.pod.demand.strange:
+            self._claims.join(uid, held.pod.namespace, held.pod.claims)
+            held.pod = self._counted(held.pod)
         self._by_namespace.setdefault(held.pod.namespace, {})[uid] = None
         if held.forget_at is not None:
             self._assumed[uid] = held
@@ -235,6 +271,36 @@ class World:
             self.fleet.take(held.node, held.pod.demand, sign=-1, holder=uid)
         if (book := self._books.get(held.team)) is not None:
             book.release(uid)
+        if held.pod.claims or held.pod.demand.strange:
+            self._recount(self._claims.leave(uid, held.pod.namespace, held.pod.claims))
+
+    def _counted(self, pod: Resident) -> Resident:
+        if not (pod.claims or pod.demand.strange):
+            return pod
+        return replace(
+            pod, demand=self.with_claims(pod.demand, pod.claims, namespace=pod.namespace, uid=pod.uid).demand
+        )
+
+    def _recount(self, several: Iterable[Uid]) -> None:
+        """Count pods anew whose claims are known better now, or that pay for others' no longer."""
+        for uid in several:
+            held = self._held[uid]
+            pod = self._counted(held.pod)
+            if pod.demand == held.pod.demand:
+                continue
+            self._refit(held, pod)
+            entry = self.book(held.team).get(uid)
+            if entry is not None:
+                self._books[held.team].release(uid)
+            self._charge(held, None if entry is None else entry.charge._replace(gpus=pod.demand.gpus))
+
+    def _refit(self, held: _Held, pod: Resident) -> None:
+        """Let a pod take other room where it is."""
+        if held.node is not None and pod.demand.requests != held.pod.demand.requests:
+            devices = self.fleet.devices_of(held.node, pod.uid)
+            self.fleet.take(held.node, held.pod.demand, sign=-1, holder=pod.uid)
+            self.fleet.take(held.node, pod.demand, holder=pod.uid, devices=devices)
+        held.pod = pod
 
     def _charge(self, held: _Held, charge: Charge | None = None) -> None:
         if not held.pod.demand.gpus:

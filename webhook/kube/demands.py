@@ -9,14 +9,17 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from webhook.core.demand import Container, Demand, Weights, demand_of, pod_requests
+from webhook.core.demand import Container, Demand, PerDevice, Weights, demand_of, pod_requests
 from webhook.core.names import CPU, MEMORY, PODS, ResourceName
 from webhook.core.shares import SHARES, shaped
-from webhook.kube import objects, quantity
+from webhook.kube import keys, objects, quantity
 from webhook.kube.quantity import Quantity
 
 MOST_PIECES: Final = 1_000_000
 """No pod asks for more devices of one kind: a larger number is a typing error, or an attack on the arithmetic."""
+
+_GPU_MEMORY: Final = ResourceName(keys.GPU_MEMORY)
+_GPU_COUNT: Final = ResourceName(keys.GPU_COUNT)
 
 _T = TypeVar("_T")
 
@@ -121,7 +124,14 @@ def _read(weights: Weights, source: _Source) -> Reading:
     counted = None
     if not SHARES.isdisjoint(requests):
         counted = pod_requests([_shaped(c) for c in containers], init=[_shaped(c) for c in inits], overhead=over)
-    return Reading(demand_of(requests, weights, counted=counted), problems)
+    return Reading(demand_of(requests, weights, per_device=_per_device(requests), counted=counted), problems)
+
+
+def _per_device(requests: Mapping[ResourceName, int]) -> PerDevice | None:
+    """Ask for shared memory on single devices: gpushare puts all of a pod's on one, or on as many as it names."""
+    memory = requests.get(_GPU_MEMORY, 0)
+    number = requests.get(_GPU_COUNT, 0) or 1
+    return PerDevice(_GPU_MEMORY, -(-memory // number), number) if memory else None
 
 
 def _shaped(container: Container) -> Container:

@@ -18,6 +18,14 @@ EXEMPT: Final = "fairgate.dev/exempt"
 GUARDED_LABELS: Final = (TEAM, TIER)
 GUARDED_ANNOTATIONS: Final = (DECISION,)
 
+GPUSHARE_DEVICE: Final = "ALIYUN_COM_GPU_MEM_IDX"
+"""Pod annotation: the index of the device that gpushare's scheduler extender chose."""
+EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
+"""Annotation of a claim that kube-scheduler made for what the pod's containers request: counted there."""
+GPU_MEMORY: Final = "aliyun.com/gpu-mem"
+GPU_COUNT: Final = "aliyun.com/gpu-count"
+"""gpushare: memory of devices in pieces of a GiB (or MiB), and how many devices it is spread over."""
+
 MIRROR: Final = "kubernetes.io/config.mirror"
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -28,6 +36,7 @@ CORE_API: Final = "v1"
 ADMISSION_API: Final = "admission.k8s.io/v1"
 REGISTRATION_API: Final = "admissionregistration.k8s.io/v1"
 PRIORITY_API: Final = "scheduling.k8s.io/v1"
+DEVICES_API: Final = "resource.k8s.io/v1"
 
 OWN_NAMESPACE: Final = "fairgate-system"
 SYSTEM_NAMESPACE: Final = "kube-system"

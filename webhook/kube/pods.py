@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from webhook.core.claims import ClaimRef
 from webhook.core.demand import Weights
 from webhook.core.names import Namespace, NodeName, Uid, User
 from webhook.core.pod import NO_UID, Handling, Owner, Pod, Resident
@@ -16,6 +17,7 @@ from webhook.kube.constraints import read_placement
 from webhook.kube.demands import read_demand
 
 _NO_KEYS: Final[Mapping[str, str]] = {}
+_LONGEST_INDEX: Final = 3
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -77,6 +79,7 @@ def to_pod(
         tier_label=labels.get(keys.TIER),
         mark=annotations.get(keys.DECISION),
         priority_class=spec.priority_class_name,
+        claims=_claims(spec, None) if spec.resource_claims else (),
     )
 
 
@@ -93,7 +96,7 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
     reading = read_demand(spec, weights)
     if reading.demand is None:
         raise ValueError("; ".join(reading.problems))
-    if not reading.demand.devices and not spec.node_name:
+    if not (reading.demand.gpus or reading.demand.strange or spec.resource_claims or spec.node_name):
         return None
     labels, controller = metadata.labels or _NO_KEYS, _controller(metadata)
     namespace = intern(metadata.namespace or "default")
@@ -108,12 +111,28 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         tier_label=_shared(labels.get(keys.TIER)),
         user=_marked_user((metadata.annotations or _NO_KEYS).get(keys.DECISION)),
         is_terminating=metadata.deletion_timestamp is not None,
+        devices=_held_devices(metadata.annotations or _NO_KEYS),
+        claims=_claims(spec, pod.status) if spec.resource_claims else (),
     )
 
 
 def stand_in_uid(namespace: str, name: str) -> Uid:
     """Name a pod that has no UID: world files and reviews written by hand have none."""
     return Uid(f"{namespace}/{name}")
+
+
+def _claims(spec: objects.PodSpec, status: objects.PodStatus | None) -> tuple[ClaimRef, ...]:
+    made = {s.name: s.resource_claim_name or "" for s in (status and status.resource_claim_statuses) or ()}
+    return tuple(
+        ClaimRef(entry.resource_claim_name or made.get(entry.name, ""), entry.resource_claim_template_name or "")
+        for entry in spec.resource_claims or ()
+    )
+
+
+def _held_devices(annotations: Mapping[str, str]) -> tuple[int, ...]:
+    """Read which devices gpushare gave a pod; -1 says that it found none."""
+    index = annotations.get(keys.GPUSHARE_DEVICE, "")
+    return (int(index),) if index.isdecimal() and len(index) <= _LONGEST_INDEX else ()
 
 
 def _controller(metadata: objects.ObjectMeta) -> objects.OwnerReference | None:

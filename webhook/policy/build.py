@@ -4,9 +4,11 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
+from fractions import Fraction
 from typing import Final
 
 from webhook.core.amount import UNLIMITED, Limit
+from webhook.core.demand import Weights
 from webhook.core.names import GpuModel, PoolName, ResourceName, TeamName
 from webhook.core.policy import (
     Defaults,
@@ -34,15 +36,19 @@ def build(draft: Draft) -> Policy:
     placement = draft.section("placement", schema.Placement())
     classes = draft.section("priorityClasses", schema.PriorityClasses())
     named = {Tier.GUARANTEED: classes.guaranteed, Tier.PREEMPTIBLE: classes.preemptible}
+    weights = _weights(draft)
     policy = Policy(
         teams=tuple(sorted((_team(team.value) for team in draft.teams), key=lambda team: team.name)),
         defaults=Defaults(
-            unknown_team=defaults.unknown_team, user_from=tuple(UserKey(*key.place()) for key in defaults.user_from)
+            unknown_team=defaults.unknown_team,
+            unknown_gpu=defaults.unknown_gpu,
+            user_from=tuple(UserKey(*key.place()) for key in defaults.user_from),
         ),
         pools=tuple(sorted((_pool(pool.value) for pool in draft.pools), key=lambda pool: pool.name)),
         placement=PlacementRules(mode=placement.mode, keep_whole=placement.keep_whole.nodes),
         reclaim=_reclaim(draft.section("reclaim", schema.Reclaim())),
-        resources=_resources(draft),
+        resources={name: weight for name, weight in weights.items() if weight},
+        ignored_resources=frozenset(name for name, weight in weights.items() if not weight),
         priority_classes={tier: name for tier, name in named.items() if name is not None},
         exempt_namespaces=_unique(name.value for name in draft.exempt),
     )
@@ -77,6 +83,7 @@ def _pool(spec: schema.Pool) -> Pool:
         capabilities=frozenset(spec.capabilities),
         teams=None if spec.teams is None else frozenset(TeamName(team) for team in spec.teams),
         match=None if spec.match is None else _selector(spec.match.pod_selector),
+        is_autoscaled=spec.autoscaled,
     )
 
 
@@ -90,10 +97,10 @@ def _reclaim(spec: schema.Reclaim) -> ReclaimRules:
     )
 
 
-def _resources(draft: Draft) -> dict[ResourceName, int]:
-    """Override the built-in weights; a resource that counts nothing is none of Fairgate's business."""
-    named = {ResourceName(name): resource.value.gpus for name, resource in draft.resources.items()}
-    return {name: weight for name, weight in sorted({**BUILT_IN, **named}.items()) if weight}
+def _weights(draft: Draft) -> Weights:
+    """Override the built-in weights; what counts nothing is named all the same, so that nobody takes it for new."""
+    named = {ResourceName(name): resource.value.weight() for name, resource in draft.resources.items()}
+    return dict(sorted({**BUILT_IN, **named}.items()))
 
 
 def _share(spec: schema.Share) -> Share:
@@ -132,4 +139,6 @@ def _plain(value: object) -> object:
         return sorted(map(str, value))
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, Fraction):
+        return str(value)
     return value.value if value is UNLIMITED else value

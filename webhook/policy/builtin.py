@@ -4,11 +4,11 @@ Profiles: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-
 `+me` as `.me`. A profile counts its compute slices, not its memory, so 1g.10gb is 1/7 on an A100 of 40 GB as well.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 from webhook.core.amount import ONE_GPU
-from webhook.core.names import ResourceName
+from webhook.core.demand import Weights
+from webhook.core.names import DEVICE_CLASS, ResourceName
 from webhook.core.policy import BUILT_IN_RESOURCES
 
 # A name says nothing of the GPU behind it: 1g.24gb is 1/7 on an H100 NVL or GH200 and 1/4 on an RTX PRO 6000, whose
@@ -35,5 +35,17 @@ def _mig() -> dict[ResourceName, int]:
     }
 
 
-BUILT_IN: Final[Mapping[ResourceName, int]] = {**BUILT_IN_RESOURCES, **_mig()}
-"""GPU units that one piece of each built-in resource counts."""
+_CLASSES: Final = ("gpu.nvidia.com", "vfio.gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "tpu.google.com")
+"""DeviceClasses of which each device is a whole GPU. Those of MIG devices tell no profile, so nobody can weigh them."""
+
+BUILT_IN: Final[Weights] = {
+    **BUILT_IN_RESOURCES,
+    **{ResourceName(DEVICE_CLASS + name): ONE_GPU for name in _CLASSES},
+    **_mig(),
+    # HAMi: hundredths of a device's memory and cores (see shares.py)
+    ResourceName("nvidia.com/gpumem-percentage"): ONE_GPU // 100,
+    ResourceName("nvidia.com/gpucores"): ONE_GPU // 100,
+    # gpushare: how many devices a node has; what is asked for and charged is their memory
+    ResourceName("aliyun.com/gpu-count"): 0,
+}
+"""GPU units that one piece of each built-in resource counts; 0 says that it is no GPU, whatever its name."""

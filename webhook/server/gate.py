@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, assert_never
 
 from webhook.core.admission import admit
 from webhook.core.amount import format_gpus
+from webhook.core.counting import count
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.guard import ProtectedKeys, guard
 from webhook.core.names import NodeName, Uid
@@ -17,7 +18,7 @@ from webhook.core.reason import Code, Reason, refusal_text
 from webhook.core.verification import verify
 from webhook.core.world import World
 from webhook.kube import keys, objects
-from webhook.kube.patch import operations
+from webhook.kube.patch import operations, steer
 from webhook.kube.pods import InvalidPod, stand_in_uid, to_pod
 from webhook.kube.pointer import Operation as Change
 from webhook.kube.review import Operation, Refusal, Review, Status, decode, encode_response
@@ -69,6 +70,8 @@ class Gate:
         if isinstance(decision, Admit):
             patch = operations(review.pod, decision, now_text=self._now_text())
             return self._answer(review, pod, decision, patch=patch)
+        if isinstance(decision, NotApplicable) and decision.steering is not None:
+            return self._answer(review, pod, decision, patch=steer(review.pod, decision.steering))
         return self._answer(review, pod, decision)
 
     async def validate(self, body: bytes, *, deadline: float) -> Answer:
@@ -98,12 +101,12 @@ class Gate:
                 return self._answer(review, pod, lost)
         return self._answer(review, pod, decision)
 
-    def _read(self, review: Review, found: objects.Pod, *, name: str = "", uid: Uid = NO_UID) -> Pod | Deny:
+    def _read(self, review: Review, found: objects.Pod, *, name: str = "", uid: Uid = NO_UID) -> Pod | Deny | Retry:
         weights = self.world.policy.resources
         pod = to_pod(found, namespace=review.namespace, weights=weights, name=name, uid=uid)
         if isinstance(pod, InvalidPod):
             return Deny(tuple(Reason(Code.INVALID_REQUEST, problem) for problem in pod.problems))
-        return pod
+        return count(pod, self.world)
 
     def _answer(self, review: Review, pod: Pod | None, decision: Decision, *, patch: Sequence[Change] = ()) -> Answer:
         """Write the answer and, in the same words, what the log, the metrics and the audit tell of it."""
@@ -182,6 +185,7 @@ def _claim(pod: Pod, decision: Admit | NotApplicable, charge: Charge) -> Claim:
             team_label=pod.team_label,
             tier_label=pod.tier_label,
             user=charge.user,
+            claims=pod.claims,
         ),
         charge,
         node,

@@ -17,6 +17,7 @@ from webhook.kube.nodes import to_namespace, to_node, to_priority
 from webhook.kube.pods import to_resident
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Watched
+from webhook.server.devices import device_kinds
 from webhook.server.settings import StartupError
 
 _REAP_SECONDS: Final = 5.0
@@ -80,6 +81,7 @@ def _feed(connection: ApiConnection, world: World) -> Feed:
             node_kind(world, objects.Node, to_node),
             namespace_kind(world, objects.Namespace, to_namespace),
             priority_class_kind(world, objects.PriorityClass, to_priority),
+            *device_kinds(world),
             pod_kind(world, objects.Pod, lambda pod: to_resident(pod, world.policy.resources)),
         ),
     )

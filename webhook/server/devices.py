@@ -1,0 +1,69 @@
+"""The kinds of DRA (resource.k8s.io) as the world takes them in."""
+
+from typing import Any
+
+from webhook.cluster.kind import Kind
+from webhook.cluster.kinds import device_kind
+from webhook.core.claims import ClaimKey
+from webhook.core.names import Namespace
+from webhook.core.world import World
+from webhook.kube import dra
+
+
+def device_kinds(world: World) -> tuple[Kind[Any], ...]:
+    """Feed classes, claims, templates and slices into a world."""
+    return (
+        device_kind(
+            "deviceclasses",
+            dra.DeviceClassObject,
+            apply=lambda found: _set_class(world, found),
+            remove=lambda name: world.set_device_class(name, None),
+        ),
+        device_kind(
+            "resourceclaims",
+            dra.ResourceClaim,
+            apply=lambda found: _set_claim(world, found),
+            remove=lambda path: world.set_claim(_key("claim", path), None),
+        ),
+        device_kind(
+            "resourceclaimtemplates",
+            dra.ResourceClaimTemplate,
+            apply=lambda found: _set_template(world, found),
+            remove=lambda path: world.set_claim(_key("template", path), None),
+        ),
+        device_kind(
+            "resourceslices",
+            dra.ResourceSlice,
+            apply=lambda found: _set_slice(world, found),
+            remove=lambda name: world.set_slice(name, None),
+        ),
+    )
+
+
+def _set_class(world: World, found: dra.DeviceClassObject) -> bool:
+    world.set_device_class(found.metadata.name, dra.to_class(found), *dra.conditions_of(found))
+    return True
+
+
+def _set_claim(world: World, found: dra.ResourceClaim) -> bool:
+    spec = dra.to_claim(found)
+    if spec is not None:
+        world.set_claim(dra.claim_key(found.metadata), spec)
+    return spec is not None
+
+
+def _set_template(world: World, found: dra.ResourceClaimTemplate) -> bool:
+    world.set_claim(dra.template_key(found.metadata), dra.to_template(found))
+    return True
+
+
+def _set_slice(world: World, found: dra.ResourceSlice) -> bool:
+    taken = dra.to_slice(found)
+    if taken is not None:
+        world.set_slice(found.metadata.name, taken)
+    return taken is not None
+
+
+def _key(kind: str, path: str) -> ClaimKey:
+    namespace, _, name = path.partition("/")
+    return ClaimKey(kind, Namespace(namespace), name)
