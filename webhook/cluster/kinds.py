@@ -115,13 +115,13 @@ def priority_class_kind(
     )
 
 
-def device_kind(
-    name: str, item: type[ObjectT], *, apply: Callable[[ObjectT], bool], remove: Callable[[str], None]
+def optional_kind(
+    name: str, api: str, item: type[ObjectT], *, apply: Callable[[ObjectT], bool], remove: Callable[[str], None]
 ) -> Kind[ObjectT]:
-    """Feed one of the kinds of resource.k8s.io/v1, by namespace/name; servers without that API have none of them."""
+    """Feed a kind of an API that not all servers have, by namespace/name."""
     return Kind(
         name=name,
-        path=f"/apis/resource.k8s.io/v1/{name}",
+        path=f"/apis/{api}/{name}",
         item=item,
         key=_path,
         handle=_path,

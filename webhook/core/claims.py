@@ -24,12 +24,13 @@ ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"
 class ClaimRef(NamedTuple):
     """A pod's entry in spec.resourceClaims: the claim, as far as it exists, and the template it is made from.
 
-    `group` names pods that share what the template makes: one claim for all of a PodGroup.
+    `group` is the pod's PodGroup, which may have one claim for all of its pods that have the same entry.
     """
 
     claim: str = ""
     template: str = ""
     group: str = ""
+    entry: str = ""
 
 
 class ClassCount(NamedTuple):
@@ -44,6 +45,13 @@ class DeviceRequest(NamedTuple):
 
     alternatives: tuple[ClassCount, ...]
     is_admin: bool = False
+
+
+class GroupEntry(NamedTuple):
+    """A claim that the pods of a PodGroup share: those whose entry has this name and template."""
+
+    name: str
+    template: str
 
 
 ClaimSpec = tuple[DeviceRequest, ...]
@@ -98,17 +106,34 @@ class Claims:
         self._classes: dict[str, DeviceClass] = {}
         self._by_resource: dict[ResourceName, DeviceClass] = {}
         self._users: dict[ClaimKey, dict[Uid, None]] = {}
-        self._pods: dict[Uid, None] = {}
+        self._pods: dict[Uid, tuple[ClaimKey, ...]] = {}
+        self._groups: dict[ClaimKey, frozenset[GroupEntry]] = {}
+        self._gone: set[ClaimKey] = set()  # deleted, still in use
 
     def set(self, key: ClaimKey, spec: ClaimSpec | None) -> Iterable[Uid]:
-        """Take in a claim or a template (None: it is gone); gives the pods whose demand may be another now."""
+        """Take in a claim or a template (None: it is gone); gives the pods whose demand may be another now.
+
+        Pods keep the devices of a claim whose template was deleted: what is gone holds until its last pod is.
+        """
+        self._gone.discard(key)
         if spec is None:
-            self._specs.pop(key, None)
-        elif self._specs.get(key) == spec:
-            return ()
-        else:
+            self._gone.add(key)
+            self._bury(key)
+        elif self._specs.get(key) != spec:
             self._specs[key] = spec
-        return tuple(self._users.get(key, ()))
+            return tuple(self._users.get(key, ()))
+        return ()
+
+    def set_group(self, key: ClaimKey, entries: frozenset[GroupEntry] | None) -> Iterable[Uid]:
+        """Take in what the pods of a PodGroup share (None: it is gone), as `set` does."""
+        self._gone.discard(key)
+        if entries is None:
+            self._gone.add(key)
+            self._bury(key)
+        elif self._groups.get(key) != entries:
+            self._groups[key] = entries
+            return tuple(self._users.get(key, ()))
+        return ()
 
     def set_class(self, name: str, device_class: DeviceClass | None) -> Iterable[Uid]:
         """Take in a class (None: it is gone); gives the pods whose demand may be another now."""
@@ -123,25 +148,20 @@ class Claims:
         self._by_resource = {known.extended_resource: known for known in ordered if known.extended_resource}
         return tuple(self._pods)
 
-    def join(self, uid: Uid, namespace: Namespace, refs: tuple[ClaimRef, ...]) -> None:
-        """Let a pod use its claims; one without any still asks for what a class may hand out."""
-        self._pods[uid] = None
-        for key in _keys(namespace, refs):
-            self._users.setdefault(key, {})[uid] = None
+    def join(self, uid: Uid, namespace: Namespace, refs: tuple[ClaimRef, ...]) -> Iterable[Uid]:
+        """Let a pod use its claims, and no others any more; gives the pods that pay for those from now on.
 
-    def leave(self, uid: Uid, namespace: Namespace, refs: tuple[ClaimRef, ...]) -> Iterable[Uid]:
+        A pod without any joins too: it may ask for what a class hands out.
+        """
+        before, keys = self._pods.get(uid, ()), tuple(dict.fromkeys(_keys(namespace, refs)))
+        self._pods[uid] = keys
+        for key in keys:
+            self._users.setdefault(key, {})[uid] = None
+        return self._part(uid, [key for key in before if key not in keys])
+
+    def leave(self, uid: Uid) -> Iterable[Uid]:
         """Let a pod go; gives the pods that pay for its shared claims from now on."""
-        self._pods.pop(uid, None)
-        heirs: dict[Uid, None] = {}
-        for key in _keys(namespace, refs):
-            users = self._users.get(key, {})
-            paid = next(iter(users), None) == uid
-            users.pop(uid, None)
-            if not users:
-                self._users.pop(key, None)
-            elif paid:
-                heirs[next(iter(users))] = None
-        return heirs
+        return self._part(uid, self._pods.pop(uid, ()))
 
     def find(
         self,
@@ -184,6 +204,25 @@ class Claims:
             own=own,
         )
         return Found(full, tuple(missing), tuple(unknown))
+
+    def _part(self, uid: Uid, keys: Iterable[ClaimKey]) -> Iterable[Uid]:
+        heirs: dict[Uid, None] = {}
+        for key in keys:
+            users = self._users[key]
+            paid = next(iter(users)) == uid
+            del users[uid]
+            if not users:
+                del self._users[key]
+                self._bury(key)
+            elif paid:
+                heirs[next(iter(users))] = None
+        return heirs
+
+    def _bury(self, key: ClaimKey) -> None:
+        if key in self._gone and key not in self._users:
+            self._gone.discard(key)
+            self._specs.pop(key, None)
+            self._groups.pop(key, None)
 
     def _extended(
         self, own: Demand, weights: Weights, ignored: frozenset[ResourceName], unknown: list[str]
@@ -235,20 +274,24 @@ class Claims:
         return self._specs.get(ClaimKey("template", namespace, ref.template)) if found is None else found
 
     def _pays(self, uid: Uid, namespace: Namespace, ref: ClaimRef) -> bool:
-        shared = _shared(namespace, ref)
-        return shared is None or next(iter(self._users.get(shared, ())), uid) == uid
+        users: Iterable[Uid] = ()
+        if ref.claim:
+            users = self._users.get(ClaimKey("claim", namespace, ref.claim), ())
+        if ref.group and (ref.entry, ref.template) in self._groups.get(ClaimKey("group", namespace, ref.group), ()):
+            users = self._users.get(_of_group(namespace, ref), ())
+        return next(iter(users), uid) == uid
 
 
-def _shared(namespace: Namespace, ref: ClaimRef) -> ClaimKey | None:
-    if ref.group:
-        return ClaimKey("group", namespace, ref.group)
-    return ClaimKey("claim", namespace, ref.claim) if ref.claim else None
+def _of_group(namespace: Namespace, ref: ClaimRef) -> ClaimKey:
+    return ClaimKey("entry", namespace, f"{ref.group}/{ref.entry}/{ref.template}")
 
 
 def _keys(namespace: Namespace, refs: tuple[ClaimRef, ...]) -> Iterator[ClaimKey]:
+    """List all that a pod's demand depends on."""
     for ref in refs:
         if ref.group:
             yield ClaimKey("group", namespace, ref.group)
+            yield _of_group(namespace, ref)
         if ref.claim:
             yield ClaimKey("claim", namespace, ref.claim)
         if ref.template:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from webhook.core.claims import ADMIN_ACCESS, ClaimKey, ClaimRef, Claims, ClaimSpec, DeviceClass, Found
+from webhook.core.claims import ADMIN_ACCESS, ClaimKey, ClaimRef, Claims, ClaimSpec, DeviceClass, Found, GroupEntry
 from webhook.core.decision import Charge
 from webhook.core.demand import Demand, reweighed
 from webhook.core.equipment import Condition, Equipment, Slice
@@ -175,7 +175,7 @@ class World:
                 return
             if node is not None and node == before.node and not pod.devices:
                 devices = self.fleet.devices_of(node, pod.uid)
-        self._drop(pod.uid)
+        self._put_down(pod.uid)
         self._hold(_Held(pod, self.tenancy(pod.namespace).team_name, node), devices=devices)
 
     def remove_pod(self, uid: Uid) -> None:
@@ -205,6 +205,10 @@ class World:
     def set_claim(self, key: ClaimKey, spec: ClaimSpec | None) -> None:
         """Take in a claim or a template of claims (None: it is gone)."""
         self._recount(self._claims.set(key, spec))
+
+    def set_group(self, key: ClaimKey, entries: frozenset[GroupEntry] | None) -> None:
+        """Take in which claims the pods of a PodGroup share (None: it is gone)."""
+        self._recount(self._claims.set_group(key, entries))
 
     def set_device_class(self, name: str, device_class: DeviceClass | None, *conditions: Condition) -> None:
         """Take in a DeviceClass (None: it is gone)."""
@@ -250,8 +254,9 @@ class World:
         uid = held.pod.uid
         self._held[uid] = held
         if held.pod.claims or held.pod.demand.strange:
-            self._claims.join(uid, held.pod.namespace, held.pod.claims)
+            heirs = self._claims.join(uid, held.pod.namespace, held.pod.claims)
             held.pod = self._counted(held.pod)
+            self._recount(heirs)
         self._by_namespace.setdefault(held.pod.namespace, {})[uid] = None
         if held.forget_at is not None:
             self._assumed[uid] = held
@@ -261,6 +266,11 @@ class World:
         self._charge(held, charge)
 
     def _drop(self, uid: Uid) -> None:
+        self._put_down(uid)
+        self._recount(self._claims.leave(uid))
+
+    def _put_down(self, uid: Uid) -> None:
+        """Take a pod off its node and book; its claims stay its own."""
         held = self._held.pop(uid, None)
         if held is None:
             return
@@ -271,8 +281,6 @@ class World:
             self.fleet.take(held.node, held.pod.demand, sign=-1, holder=uid)
         if (book := self._books.get(held.team)) is not None:
             book.release(uid)
-        if held.pod.claims or held.pod.demand.strange:
-            self._recount(self._claims.leave(uid, held.pod.namespace, held.pod.claims))
 
     def _counted(self, pod: Resident) -> Resident:
         if not (pod.claims or pod.demand.strange):

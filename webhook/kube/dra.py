@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from webhook.core.claims import ALL_DEVICES, ClaimKey, ClaimSpec, ClassCount, DeviceClass, DeviceRequest
+from webhook.core.claims import ALL_DEVICES, ClaimKey, ClaimSpec, ClassCount, DeviceClass, DeviceRequest, GroupEntry
 from webhook.core.equipment import Condition, Device, Slice, Value
 from webhook.core.lookalike import looks_like_gpu
 from webhook.core.names import Namespace, NodeName, ResourceName
@@ -131,6 +131,36 @@ class ResourceSlice(msgspec.Struct, frozen=True, gc=False):
 
     metadata: objects.ObjectMeta
     spec: _SliceSpec
+
+
+class _GroupClaim(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    name: str = ""
+    resource_claim_template_name: str | None = None
+
+
+class _PodGroupSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    resource_claims: tuple[_GroupClaim, ...] | None = None
+
+
+class PodGroup(msgspec.Struct, frozen=True, gc=False):
+    """Pods that are scheduled together, as far as they share claims (scheduling.k8s.io)."""
+
+    metadata: objects.ObjectMeta
+    spec: _PodGroupSpec = _PodGroupSpec()
+
+
+def to_group(group: PodGroup) -> frozenset[GroupEntry]:
+    """Translate what the pods of a group share."""
+    return frozenset(
+        GroupEntry(claim.name, claim.resource_claim_template_name)
+        for claim in group.spec.resource_claims or ()
+        if claim.resource_claim_template_name
+    )
+
+
+def group_key(metadata: objects.ObjectMeta) -> ClaimKey:
+    """Name a group."""
+    return ClaimKey("group", metadata.namespace or Namespace("default"), metadata.name)
 
 
 def claim_key(metadata: objects.ObjectMeta) -> ClaimKey:

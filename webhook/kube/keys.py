@@ -37,6 +37,7 @@ ADMISSION_API: Final = "admission.k8s.io/v1"
 REGISTRATION_API: Final = "admissionregistration.k8s.io/v1"
 PRIORITY_API: Final = "scheduling.k8s.io/v1"
 DEVICES_API: Final = "resource.k8s.io/v1"
+GROUPS_API: Final = "scheduling.k8s.io/v1beta1"
 
 OWN_NAMESPACE: Final = "fairgate-system"
 SYSTEM_NAMESPACE: Final = "kube-system"

@@ -123,8 +123,14 @@ def stand_in_uid(namespace: str, name: str) -> Uid:
 
 def _claims(spec: objects.PodSpec, status: objects.PodStatus | None) -> tuple[ClaimRef, ...]:
     made = {s.name: s.resource_claim_name or "" for s in (status and status.resource_claim_statuses) or ()}
+    group = (spec.scheduling_group.pod_group_name or "") if spec.scheduling_group is not None else ""
     return tuple(
-        ClaimRef(entry.resource_claim_name or made.get(entry.name, ""), entry.resource_claim_template_name or "")
+        ClaimRef(
+            claim=entry.resource_claim_name or made.get(entry.name, ""),
+            template=entry.resource_claim_template_name or "",
+            group=group if entry.resource_claim_template_name else "",
+            entry=entry.name,
+        )
         for entry in spec.resource_claims or ()
     )
 

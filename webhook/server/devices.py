@@ -1,41 +1,52 @@
-"""The kinds of DRA (resource.k8s.io) as the world takes them in."""
+"""The kinds of DRA (resource.k8s.io), and the groups whose pods share claims, as the world takes them in."""
 
 from typing import Any
 
 from webhook.cluster.kind import Kind
-from webhook.cluster.kinds import device_kind
+from webhook.cluster.kinds import optional_kind
 from webhook.core.claims import ClaimKey
 from webhook.core.names import Namespace
 from webhook.core.world import World
-from webhook.kube import dra
+from webhook.kube import dra, keys
 
 
 def device_kinds(world: World) -> tuple[Kind[Any], ...]:
-    """Feed classes, claims, templates and slices into a world."""
+    """Feed classes, claims, templates, slices and groups into a world."""
     return (
-        device_kind(
+        optional_kind(
             "deviceclasses",
+            keys.DEVICES_API,
             dra.DeviceClassObject,
             apply=lambda found: _set_class(world, found),
             remove=lambda name: world.set_device_class(name, None),
         ),
-        device_kind(
+        optional_kind(
             "resourceclaims",
+            keys.DEVICES_API,
             dra.ResourceClaim,
             apply=lambda found: _set_claim(world, found),
             remove=lambda path: world.set_claim(_key("claim", path), None),
         ),
-        device_kind(
+        optional_kind(
             "resourceclaimtemplates",
+            keys.DEVICES_API,
             dra.ResourceClaimTemplate,
             apply=lambda found: _set_template(world, found),
             remove=lambda path: world.set_claim(_key("template", path), None),
         ),
-        device_kind(
+        optional_kind(
             "resourceslices",
+            keys.DEVICES_API,
             dra.ResourceSlice,
             apply=lambda found: _set_slice(world, found),
             remove=lambda name: world.set_slice(name, None),
+        ),
+        optional_kind(
+            "podgroups",
+            keys.GROUPS_API,
+            dra.PodGroup,
+            apply=lambda found: _set_group(world, found),
+            remove=lambda path: world.set_group(_key("group", path), None),
         ),
     )
 
@@ -62,6 +73,13 @@ def _set_slice(world: World, found: dra.ResourceSlice) -> bool:
     if taken is not None:
         world.set_slice(found.metadata.name, taken)
     return taken is not None
+
+
+def _set_group(world: World, found: dra.PodGroup) -> bool:
+    entries = dra.to_group(found)
+    if entries:
+        world.set_group(dra.group_key(found.metadata), entries)
+    return bool(entries)
 
 
 def _key(kind: str, path: str) -> ClaimKey:
