@@ -13,7 +13,7 @@ from webhook.core.claims import ADMIN_ACCESS, ClaimKey, ClaimRef, ClassCount, De
 from webhook.core.counting import count
 from webhook.core.decision import Deny, Retry
 from webhook.core.equipment import Condition, Device, Slice
-from webhook.core.pod import NamespaceFacts
+from webhook.core.pod import Handling, NamespaceFacts, Requester
 from webhook.core.policy import Defaults, UnknownGpu
 from webhook.core.reason import Code
 from webhook.policy.builtin import BUILT_IN
@@ -163,7 +163,7 @@ def test_what_the_device_plugin_offers_comes_before_slices():
 
 
 def at_the_door(place, *claims, **more):
-    return count(make.pod(demand=bare(**more), claims=claims), place)
+    return count(make.pod(demand=bare(**more), claims=claims), make.ALICE, place)
 
 
 def test_at_the_door_claims_count_and_counting_again_changes_nothing():
@@ -172,9 +172,9 @@ def test_at_the_door_claims_count_and_counting_again_changes_nothing():
     pod = at_the_door(place, SHARING)
     assert pod.demand.gpus == 2 * ONE_GPU
     assert pod.demand.devices == ((GPU_CLASS.implicit_resource, 2),)
-    assert count(pod, place) == pod
+    assert count(pod, make.ALICE, place) == pod
     place.set_pod(resident("a", SHARING))
-    again = count(pod, place)
+    again = count(pod, make.ALICE, place)
     assert (again.demand.gpus, again.demand.devices) == (0, pod.demand.devices), "somebody else pays"
 
 
@@ -241,3 +241,13 @@ def test_whatever_happens_each_claim_in_use_is_paid_once(events):
     for number in there:
         place.remove_pod(f"u{number}")
     assert all(place.fleet.free(f"n{i}", "cpu") == 64_000 for i in range(4))
+
+
+def test_pods_that_are_only_counted_are_not_held_up():
+    place = world(exempt_namespaces=("system",))
+    asking = make.pod(demand=bare(**{"x.dev/gpu": 1}), claims=(SHARING,))
+    assert isinstance(count(asking, make.ALICE, place), Deny)
+    assert count(asking._replace(namespace="system"), make.ALICE, place).demand.gpus == 0
+    static = asking._replace(handling=Handling.MIRROR)
+    assert isinstance(count(static, make.ALICE, place), Deny), "anybody may write the annotation"
+    assert count(static, Requester("system:node:n0"), place).demand.gpus == 0

@@ -95,6 +95,27 @@ def test_mig_profile_counts_its_compute_slices(folder, profile, want):
     assert load(folder("")).resources[f"nvidia.com/mig-{profile}"] * whole == share * ONE_GPU
 
 
+@pytest.mark.parametrize(
+    ("profile", "want"),
+    [
+        ("1g.5gb", (1, 7)),
+        ("1g.5gb.me", (1, 7)),
+        ("1g.10gb", (1, 7)),  # one of eight on 80 GB, two of eight on 40
+        ("1g.20gb", (1, 4)),
+        ("2g.10gb", (2, 7)),
+        ("3g.20gb", (1, 2)),
+        ("4g.20gb", (4, 7)),
+        ("7g.40gb", (1, 1)),
+        ("1g.6gb", (1, 4)),
+        ("2g.12gb", (1, 2)),
+    ],
+)
+def test_mig_profiles_count_the_larger_of_both_slices_where_policy_says_so(folder, profile, want):
+    share, whole = want
+    policy = load(folder("defaults: {mig: larger}"))
+    assert policy.resources[f"nvidia.com/mig-{profile}"] * whole == share * ONE_GPU
+
+
 def test_hash_is_of_the_meaning_not_of_the_text(folder):
     one = load(folder("teams: [{name: a, namespaces: [x, y], gpus: {limit: 2}}, {name: b, namespaces: [z]}]"))
     two = load(

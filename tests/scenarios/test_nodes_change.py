@@ -90,7 +90,7 @@ def test_kinds_of_pods_are_kept_apart_and_what_nobody_weighed_is_refused(cluster
         assert TIER not in sent["metadata"]["labels"]
         assert web["spec"]["nodeName"] != broker
 
-        with pytest.raises(ApiError, match="nvidia.com/gpu.shared looks like a GPU"):
+        with pytest.raises(ApiError, match=r"nvidia\.com/gpu\.shared looks like a GPU"):
             create_pod(cluster, fairgate.team_a, asking("shared", **{"nvidia.com/gpu.shared": "1"}))
 
         waiting = pod("waits", gpus=8, annotations={"fairgate.dev/pool": "cloud"})

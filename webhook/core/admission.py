@@ -28,7 +28,7 @@ _SETTLED = Reason(Code.ALREADY_DECIDED, "the pod carries an intact decision")
 
 def admit(pod: Pod, requester: Requester, world: World) -> Decision:
     """Decide on what terms and where a new pod may run."""
-    counted = count(pod, world)
+    counted = count(pod, requester, world)
     if not isinstance(counted, Pod):
         return counted
     pod = counted

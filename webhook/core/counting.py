@@ -1,20 +1,26 @@
 """What a pod counts at the door, its claims included; unknown kinds of GPU end here."""
 
 from webhook.core.decision import Deny, Retry
-from webhook.core.pod import Pod
+from webhook.core.pod import Handling, Pod, Requester
 from webhook.core.policy import UnknownGpu
 from webhook.core.reason import Code, Reason
 from webhook.core.world import World
 
+_MIRROR = Handling.MIRROR
 
-def count(pod: Pod, world: World) -> Pod | Deny | Retry:
+
+def count(pod: Pod, requester: Requester, world: World) -> Pod | Deny | Retry:
     """Complete a pod's demand: add the devices it claims, look at resources that policy does not name.
 
-    Counting again changes nothing. What is not known yet is never guessed: the pod is asked again.
+    Counting again changes nothing. What is not known yet is never guessed: the pod is asked again. Pods that are only
+    counted, whatever they ask for, are not held up here either.
     """
     if not (pod.claims or pod.demand.strange):
         return pod
     found = world.with_claims(pod.demand, pod.claims, namespace=pod.namespace, uid=pod.uid)
+    is_held_up = found.unknown or found.missing
+    if not is_held_up or world.tenancy(pod.namespace).is_exempt or (pod.handling is _MIRROR and requester.is_kubelet):
+        return pod._replace(demand=found.demand)
     if found.unknown and world.policy.defaults.unknown_gpu is UnknownGpu.REJECT:
         return Deny(tuple(Reason(Code.UNKNOWN_GPU_RESOURCE, _unknown(name)) for name in dict.fromkeys(found.unknown)))
     if found.missing:

@@ -35,6 +35,13 @@ class UnknownGpu(StrEnum):
     IGNORE = "ignore"
 
 
+class MigWeight(StrEnum):
+    """What a MIG device counts: its share of the GPU's compute, or the larger of that and its share of the memory."""
+
+    COMPUTE = "compute"
+    LARGER = "larger"
+
+
 class Mode(StrEnum):
     """How firmly a pod is sent to the chosen nodes."""
 

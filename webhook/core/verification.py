@@ -33,7 +33,7 @@ def verify(pod: Pod, requester: Requester, world: World) -> Decision:
     A pod that is charged already is admitted as it was: where our answer got lost the same question comes again, and a
     pod must not be refused for the room that it holds itself.
     """
-    counted = count(pod, world)
+    counted = count(pod, requester, world)
     return _judged(counted, requester, world) if isinstance(counted, Pod) else counted
 
 

@@ -13,6 +13,7 @@ from webhook.core.names import GpuModel, PoolName, ResourceName, TeamName
 from webhook.core.policy import (
     Defaults,
     LabelSelector,
+    MigWeight,
     PlacementRules,
     Policy,
     Pool,
@@ -24,7 +25,7 @@ from webhook.core.policy import (
 from webhook.core.selector import Operator, Requirement, Toleration
 from webhook.core.tier import Tier
 from webhook.policy import schema
-from webhook.policy.builtin import BUILT_IN
+from webhook.policy.builtin import built_in
 from webhook.policy.validate import Draft
 
 HASH_LENGTH: Final = 12
@@ -36,7 +37,7 @@ def build(draft: Draft) -> Policy:
     placement = draft.section("placement", schema.Placement())
     classes = draft.section("priorityClasses", schema.PriorityClasses())
     named = {Tier.GUARANTEED: classes.guaranteed, Tier.PREEMPTIBLE: classes.preemptible}
-    weights = _weights(draft)
+    weights = _weights(draft, defaults.mig)
     policy = Policy(
         teams=tuple(sorted((_team(team.value) for team in draft.teams), key=lambda team: team.name)),
         defaults=Defaults(
@@ -97,10 +98,10 @@ def _reclaim(spec: schema.Reclaim) -> ReclaimRules:
     )
 
 
-def _weights(draft: Draft) -> Weights:
+def _weights(draft: Draft, mig: MigWeight) -> Weights:
     """Override the built-in weights; what counts nothing is named all the same, so that nobody takes it for new."""
     named = {ResourceName(name): resource.value.weight() for name, resource in draft.resources.items()}
-    return dict(sorted({**BUILT_IN, **named}.items()))
+    return dict(sorted({**built_in(mig), **named}.items()))
 
 
 def _share(spec: schema.Share) -> Share:

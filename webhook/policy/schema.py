@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from webhook.core.amount import ONE_GPU, UNLIMITED, exceeds, format_gpus, format_limit
-from webhook.core.policy import Mode, OnLimit, UnknownGpu, UnknownTeam, UserSource
+from webhook.core.policy import MigWeight, Mode, OnLimit, UnknownGpu, UnknownTeam, UserSource
 from webhook.core.selector import Effect, Operator
 from webhook.policy.leaves import (
     ClassName,
@@ -198,6 +198,10 @@ class Defaults(_Spec):
     unknown_gpu: UnknownGpu = Field(
         default=UnknownGpu.REJECT,
         description="Pods that ask for a resource that looks like a GPU and is not in resources: reject, or ignore it.",
+    )
+    mig: MigWeight = Field(
+        default=MigWeight.COMPUTE,
+        description="What MIG profiles count: their compute slices, or the larger of compute and memory slices.",
     )
     user_from: list[UserKey] = Field(
         default=[UserKey(namespaceAnnotation="owner")],
