@@ -181,8 +181,8 @@ def test_at_the_door_claims_count_and_counting_again_changes_nothing():
 @pytest.mark.parametrize(
     ("claims", "want"),
     [
-        ((SHARING,), "ResourceClaim shared in namespace team-a"),
-        ((MAKING, SHARING), "ResourceClaimTemplate made, ResourceClaim shared in namespace team-a"),
+        ((SHARING,), "not known yet: ResourceClaim team-a/shared;"),
+        ((MAKING, SHARING), "not known yet: ResourceClaimTemplate team-a/made, ResourceClaim team-a/shared;"),
     ],
 )
 def test_what_is_not_known_yet_is_asked_again(claims, want):

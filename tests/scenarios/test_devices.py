@@ -84,7 +84,7 @@ def test_claims_are_charged_a_shared_one_once_and_the_limit_holds_with_numbers(c
         assert "exceeded quota: team a: requested 17, limit 20, used" in refused.message
         missing = refusal(cluster, fairgate.team_a, claiming("early", resourceClaimTemplateName="none"))
         assert (missing.status, missing.body["details"]["retryAfterSeconds"]) == (429, 1)
-        assert "ResourceClaimTemplate none in namespace" in missing.message
+        assert f"not known yet: ResourceClaimTemplate {fairgate.team_a}/none" in missing.message
 
 
 def test_an_extended_resource_of_a_class_counts_once_beside_the_claim_that_kube_scheduler_makes(cluster, with_devices):

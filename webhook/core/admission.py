@@ -28,10 +28,11 @@ _SETTLED = Reason(Code.ALREADY_DECIDED, "the pod carries an intact decision")
 
 def admit(pod: Pod, requester: Requester, world: World) -> Decision:
     """Decide on what terms and where a new pod may run."""
-    counted = count(pod, requester, world)
-    if not isinstance(counted, Pod):
-        return counted
-    pod = counted
+    if pod.claims or pod.demand.strange:
+        counted = count(pod, requester, world)
+        if not isinstance(counted, Pod):
+            return counted
+        pod = counted
     if pod.mark is not None:
         settled = verify(pod, requester, world)
         if isinstance(settled, Admit):

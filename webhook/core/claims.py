@@ -183,7 +183,8 @@ class Claims:
         for ref in refs:
             spec = self._spec(namespace, ref)
             if spec is None:
-                missing.append(f"ResourceClaim {ref.claim}" if ref.claim else f"ResourceClaimTemplate {ref.template}")
+                kind, name = ("ResourceClaim", ref.claim) if ref.claim else ("ResourceClaimTemplate", ref.template)
+                missing.append(f"{kind} {namespace}/{name}")
                 continue
             wanted = [r for r in spec if not (r.is_admin and is_admin)]
             of_ref = [take for r in wanted if (take := self._dearest(r, weights, ignored, missing, unknown))]

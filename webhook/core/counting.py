@@ -15,8 +15,6 @@ def count(pod: Pod, requester: Requester, world: World) -> Pod | Deny | Retry:
     Counting again changes nothing. What is not known yet is never guessed: the pod is asked again. Pods that are only
     counted, whatever they ask for, are not held up here either.
     """
-    if not (pod.claims or pod.demand.strange):
-        return pod
     found = world.with_claims(pod.demand, pod.claims, namespace=pod.namespace, uid=pod.uid)
     is_held_up = found.unknown or found.missing
     if not is_held_up or world.tenancy(pod.namespace).is_exempt or (pod.handling is _MIRROR and requester.is_kubelet):
@@ -25,7 +23,7 @@ def count(pod: Pod, requester: Requester, world: World) -> Pod | Deny | Retry:
         return Deny(tuple(Reason(Code.UNKNOWN_GPU_RESOURCE, _unknown(name)) for name in dict.fromkeys(found.unknown)))
     if found.missing:
         listed = ", ".join(dict.fromkeys(found.missing))
-        return Retry(Reason(Code.CLAIM_UNKNOWN, f"{listed} in namespace {pod.namespace} is not known yet: try again"))
+        return Retry(Reason(Code.CLAIM_UNKNOWN, f"not known yet: {listed}; create what is missing, or try again"))
     return pod._replace(demand=found.demand)
 
 

@@ -33,8 +33,10 @@ def verify(pod: Pod, requester: Requester, world: World) -> Decision:
     A pod that is charged already is admitted as it was: where our answer got lost the same question comes again, and a
     pod must not be refused for the room that it holds itself.
     """
-    counted = count(pod, requester, world)
-    return _judged(counted, requester, world) if isinstance(counted, Pod) else counted
+    if pod.claims or pod.demand.strange:
+        counted = count(pod, requester, world)
+        return _judged(counted, requester, world) if isinstance(counted, Pod) else counted
+    return _judged(pod, requester, world)
 
 
 def _judged(pod: Pod, requester: Requester, world: World) -> Decision:

@@ -92,10 +92,14 @@ class _DeviceClassSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     extended_resource_name: str | None = None
 
 
+class _Dated(objects.ObjectMeta, frozen=True, gc=False, rename="camel"):
+    creation_timestamp: str | None = None
+
+
 class DeviceClassObject(msgspec.Struct, frozen=True, gc=False):
     """A kind of device."""
 
-    metadata: objects.ObjectMeta
+    metadata: _Dated
     spec: _DeviceClassSpec = _DeviceClassSpec()
 
 

@@ -56,3 +56,6 @@ GPU_MODEL_LABELS: Final = (
     "cloud.google.com/gke-tpu-accelerator",
 )
 """Labels that name a node's GPU model; the first one present speaks: the device's own discovery before the cloud's."""
+
+GPU_COUNT_LABELS: Final = ("nvidia.com/gpu.count", "aliyun.accelerator/nvidia_count")
+"""Labels that tell how many GPUs a node has, where its device plugin does not; the first one present speaks."""

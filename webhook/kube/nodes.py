@@ -12,6 +12,7 @@ from webhook.kube import keys, objects, quantity
 _NO_SPEC: Final = objects.NodeSpec()
 _NO_STATUS: Final = objects.NodeStatus()
 _MOST_DEVICES: Final = 256
+_LONGEST_COUNT: Final = 4
 _EFFECTS: Final = {effect.value: effect for effect in Effect}
 
 
@@ -39,7 +40,7 @@ def to_node(node: objects.Node) -> Node:
         model_label=model_label,
         is_ready=all(c.status == "True" for c in status.conditions or () if c.type == "Ready"),
         is_cordoned=bool(spec.unschedulable),
-        devices=_devices(allocatable),
+        devices=_devices(allocatable, labels),
     )
 
 
@@ -57,12 +58,13 @@ def to_priority(priority_class: objects.PriorityClass) -> PriorityTriple:
     return PriorityTriple(name, value, priority_class.preemption_policy)
 
 
-def _devices(allocatable: Mapping[ResourceName, int]) -> Devices:
+def _devices(allocatable: Mapping[ResourceName, int], labels: Mapping[str, str]) -> Devices:
     """Read the sizes of a node's devices from gpushare's sums, which its device plugin makes of equal devices."""
     memory = allocatable.get(ResourceName(keys.GPU_MEMORY), 0)
     if not memory:
         return NO_DEVICES
-    number = allocatable.get(ResourceName(keys.GPU_COUNT), 0)
+    told = (labels[key] for key in keys.GPU_COUNT_LABELS if labels.get(key, "").isdecimal())
+    number = allocatable.get(ResourceName(keys.GPU_COUNT), 0) or int(next(told, "1")[:_LONGEST_COUNT])
     if not 1 <= number <= _MOST_DEVICES:
         number = 1  # nobody says how it is cut: one piece, as kube-scheduler sees it
     return Devices(ResourceName(keys.GPU_MEMORY), (memory // number,) * number)

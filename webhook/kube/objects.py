@@ -45,7 +45,6 @@ class ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
     deletion_timestamp: str | None = None
-    creation_timestamp: str | None = None
 
 
 class ContainerPort(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -106,7 +106,9 @@ class Gate:
         pod = to_pod(found, namespace=review.namespace, weights=weights, name=name, uid=uid)
         if isinstance(pod, InvalidPod):
             return Deny(tuple(Reason(Code.INVALID_REQUEST, problem) for problem in pod.problems))
-        return count(pod, Requester(review.username), self.world)
+        if pod.claims or pod.demand.strange:
+            return count(pod, Requester(review.username), self.world)
+        return pod
 
     def _answer(self, review: Review, pod: Pod | None, decision: Decision, *, patch: Sequence[Change] = ()) -> Answer:
         """Write the answer and, in the same words, what the log, the metrics and the audit tell of it."""
