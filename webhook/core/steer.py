@@ -160,10 +160,10 @@ def _no_room(pod: Pod, pools: tuple[Pool, ...], sites: list[_Site], world: World
 
 def _never(pod: Pod, meeting: int, world: World) -> Reason:
     """Say that the pod can run nowhere: because of what it asks, or of where it may go."""
+    nodes = f"none of the {len(world.fleet)} nodes"
     if not meeting:
-        total = len(world.fleet)
-        return Reason(Code.NEVER_FITS, f"none of the {total} nodes meets what the pod and its pool ask of a node")
-    return Reason(Code.NEVER_FITS, f"none of the {meeting} nodes could hold {_asked(pod)}, even when empty")
+        return Reason(Code.NEVER_FITS, f"{nodes} meets what the pod and its pool ask of a node")
+    return Reason(Code.NEVER_FITS, f"{nodes} could hold {_asked(pod)}, even when empty")
 
 
 def _asked(pod: Pod) -> str:
