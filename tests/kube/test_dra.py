@@ -79,6 +79,7 @@ def device_class(*expressions, **spec):
         ),
         ("device.attributes['x.dev'].cores == 42", (Condition("x.dev/cores", 42),)),
         ("device.attributes['x.dev'].fast == true", (Condition("x.dev/fast", True),)),
+        ("device.attributes['x.dev'].uuid == 'GPU-1'", ()),
         ("device.driver == 'a' || device.driver == 'b'", ()),
         ("device.capacity['x.dev'].memory.compareTo(quantity('1Gi')) > 0", ()),
     ],
@@ -109,7 +110,10 @@ def test_a_slice_names_its_nodes_devices_in_full_and_leaves_tainted_ones_out():
         "nodeName": "n0",
         "pool": {"name": "n0", "generation": 3},
         "devices": [
-            {"name": "a", "attributes": {"type": {"string": "gpu"}, "x.dev/index": {"int": 0}, "v": {"version": "1"}}},
+            {
+                "name": "a",
+                "attributes": {"type": {"string": "gpu"}, "x.dev/index": {"int": 0}, "uuid": {"string": "GPU-1"}},
+            },
             {"name": "b", "attributes": {"ecc": {"bool": False}}, "taints": [{"effect": "None"}]},
             {"name": "c", "taints": [{"effect": "NoSchedule"}]},
         ],
