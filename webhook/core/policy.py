@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from webhook.core.amount import ONE_GPU, UNLIMITED, Limit
 from webhook.core.demand import Weights
+from webhook.core.mix import DEFAULT_PRIOR, Shape
 from webhook.core.names import GpuModel, PoolName, ResourceName, TeamName
 from webhook.core.selector import Requirement, Toleration
 from webhook.core.tier import Tier
@@ -134,10 +135,14 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRules:
-    """How pods are sent to nodes; `keep_whole` wholly free nodes are kept from small pods while there is a choice."""
+    """How pods are sent to nodes; `keep_whole` wholly free nodes are kept from small pods while there is a choice.
+
+    `demand_mix` weighs the shapes of pods that are expected before any came.
+    """
 
     mode: Mode = Mode.AUTO
     keep_whole: int = 0
+    demand_mix: tuple[tuple[Shape, int], ...] = DEFAULT_PRIOR
 
 
 @dataclass(frozen=True, slots=True)

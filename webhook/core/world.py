@@ -167,7 +167,9 @@ class World:
         """Take in what the cluster says of a pod: this confirms an assumed one."""
         before = self._held.get(pod.uid)
         node, devices = pod.node, pod.devices
-        if before is not None:
+        if before is None:
+            self.fleet.gpus.mix.note(pod.demand)
+        else:
             if pod.user is None and before.pod.user is not None:
                 pod = replace(pod, user=before.pod.user)
             node = node or before.node  # still waiting for the scheduler: keep the room it was promised
@@ -234,6 +236,7 @@ class World:
         """
         if pod.uid in self._held:
             return
+        self.fleet.gpus.mix.note(pod.demand)
         held = _Held(replace(pod, node=node) if forget_at is None else pod, charge.team, node, forget_at)
         self._hold(held, charge)
 
@@ -249,6 +252,7 @@ class World:
     def _track(self) -> None:
         for resource in self.policy.resources:
             self.fleet.track(resource)
+        self.fleet.gpus.mix.set_prior(self.policy.placement.demand_mix)
 
     def _hold(self, held: _Held, charge: Charge | None = None, *, devices: tuple[int, ...] = ()) -> None:
         uid = held.pod.uid

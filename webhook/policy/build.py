@@ -7,8 +7,9 @@ from dataclasses import fields, is_dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from webhook.core.amount import UNLIMITED, Limit
+from webhook.core.amount import ONE_GPU, UNLIMITED, Limit
 from webhook.core.demand import Weights
+from webhook.core.mix import Shape
 from webhook.core.names import GpuModel, PoolName, ResourceName, TeamName
 from webhook.core.policy import (
     Defaults,
@@ -46,7 +47,7 @@ def build(draft: Draft) -> Policy:
             user_from=tuple(UserKey(*key.place()) for key in defaults.user_from),
         ),
         pools=tuple(sorted((_pool(pool.value) for pool in draft.pools), key=lambda pool: pool.name)),
-        placement=PlacementRules(mode=placement.mode, keep_whole=placement.keep_whole.nodes),
+        placement=_placement(placement),
         reclaim=_reclaim(draft.section("reclaim", schema.Reclaim())),
         resources={name: weight for name, weight in weights.items() if weight},
         ignored_resources=frozenset(name for name, weight in weights.items() if not weight),
@@ -60,6 +61,16 @@ def content_hash(policy: Policy) -> str:
     """Name a policy's content."""
     content = json.dumps(_plain(replace(policy, hash="")), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(content.encode()).hexdigest()[:HASH_LENGTH]
+
+
+def _placement(spec: schema.Placement) -> PlacementRules:
+    rules = PlacementRules(mode=spec.mode, keep_whole=spec.keep_whole.nodes)
+    weights: dict[Shape, int] = {}
+    for item in spec.demand_mix:
+        number, share = max(1, item.gpus // ONE_GPU), min(item.gpus, ONE_GPU)
+        shape = Shape(number, share, ONE_GPU, item.cpu, item.memory)
+        weights[shape] = weights.get(shape, 0) + item.weight
+    return replace(rules, demand_mix=tuple(sorted(weights.items()))) if weights else rules
 
 
 def _team(spec: schema.Team) -> Team:

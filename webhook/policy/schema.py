@@ -25,7 +25,9 @@ from webhook.core.amount import ONE_GPU, UNLIMITED, exceeds, format_gpus, format
 from webhook.core.policy import MigWeight, Mode, OnLimit, UnknownGpu, UnknownTeam, UserSource
 from webhook.core.selector import Effect, Operator
 from webhook.policy.leaves import (
+    Bytes,
     ClassName,
+    Cores,
     GpuLimit,
     Gpus,
     Key,
@@ -259,6 +261,24 @@ class KeepWhole(_Spec):
     )
 
 
+class ExpectedPod(_Spec):
+    """A size of pod that is expected, before Fairgate has seen what comes."""
+
+    gpus: Gpus = Field(description="GPUs of one pod: whole ones, or a share of one, such as 0.5.")
+    cpu: Cores = Field(default=0, description="cpu that it asks for, such as 8 or 500m.")
+    memory: Bytes = Field(default=0, description="Memory that it asks for, such as 64Gi.")
+    weight: Annotated[int, Strict(), Field(ge=1, le=1_000_000)] = Field(
+        default=1, description="How often it comes, in proportion to the others."
+    )
+
+    @field_validator("gpus")
+    @classmethod
+    def _is_a_number_of_devices(cls, gpus: int) -> int:
+        if not gpus or (gpus > ONE_GPU and gpus % ONE_GPU):
+            raise ValueError(f"expected whole GPUs or a share of one, got {format_gpus(gpus)}")
+        return gpus
+
+
 class Placement(_Spec):
     """How pods are sent to nodes."""
 
@@ -267,6 +287,9 @@ class Placement(_Spec):
         description="auto: the best few nodes by name; require: the best one; prefer: soft; off: no choice.",
     )
     keep_whole: KeepWhole = Field(default=KeepWhole(nodes=0), description="Whole nodes kept free of small pods.")
+    demand_mix: Annotated[list[ExpectedPod], Field(max_length=100)] = Field(
+        default=[], description="Sizes of pods to keep room for until enough have come; left out: 1, 2, 4 and 8 GPUs."
+    )
 
 
 Protected = Annotated[
