@@ -250,3 +250,15 @@ def test_pods_that_are_only_counted_are_not_held_up():
     static = asking._replace(handling=Handling.MIRROR)
     assert isinstance(count(static, make.ALICE, place), Deny), "anybody may write the annotation"
     assert count(static, Requester("system:node:n0"), place).demand.gpus == 0
+
+
+def test_two_entries_for_one_claim_are_one_claim():
+    place = world()
+    place.set_claim(SHARED, spec(2))
+    place.set_claim(TEMPLATE, spec(1))
+    twice = (SHARING._replace(entry="a"), SHARING._replace(entry="b"))
+    made = (MAKING._replace(entry="c"), MAKING._replace(entry="d"))
+    assert at_the_door(place, *twice).demand.gpus == 2 * ONE_GPU
+    assert at_the_door(place, *made).demand.gpus == 2 * ONE_GPU, "a template makes a claim for each"
+    named_alike = (SHARING._replace(entry="a"), MAKING._replace(entry="shared"))
+    assert at_the_door(place, *named_alike).demand.gpus == 3 * ONE_GPU

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from webhook.core.demand import Demand, Weights
 from webhook.core.lookalike import looks_like_gpu
 from webhook.core.names import DEVICE_CLASS, Namespace, ResourceName, Uid
+from webhook.core.policy import Policy
 
 ALL_DEVICES: Final = 32
 """The most that one claim can hold (AllocationResultsMaxSize), and what `All` counts until it is allocated."""
@@ -171,23 +172,23 @@ class Claims:
         namespace: Namespace,
         uid: Uid,
         is_admin: bool,
-        weights: Weights,
-        ignored: frozenset[ResourceName],
+        policy: Policy,
     ) -> Found:
         """Add what a pod's claims count to what its containers ask for."""
         own = demand.own or demand
         missing: list[str] = []
         unknown: list[str] = []
-        takes = list(self._extended(own, weights, ignored, unknown))
+        takes = list(self._extended(own, policy, unknown))
         units: int | Fraction = sum(take.units for take in takes)
-        for ref in refs:
+        # entries that name the same claim are one claim
+        for ref in {(ref.claim, "" if ref.claim else ref.entry): ref for ref in refs}.values():
             spec = self._spec(namespace, ref)
             if spec is None:
                 kind, name = ("ResourceClaim", ref.claim) if ref.claim else ("ResourceClaimTemplate", ref.template)
                 missing.append(f"{kind} {namespace}/{name}")
                 continue
             wanted = [r for r in spec if not (r.is_admin and is_admin)]
-            of_ref = [take for r in wanted if (take := self._dearest(r, weights, ignored, missing, unknown))]
+            of_ref = [take for r in wanted if (take := self._dearest(r, policy, missing, unknown))]
             takes += of_ref
             units += sum(take.units for take in of_ref) if self._pays(uid, namespace, ref) else 0
         if not takes:
@@ -199,7 +200,7 @@ class Claims:
                 devices[take.name] = devices.get(take.name, 0) + take.number
         full = replace(
             own,
-            gpus=own.gpus + int(units),
+            gpus=own.gpus + (max(int(units), 1) if units else 0),
             devices=tuple(sorted(devices.items())),
             requests=tuple(sorted(requests.items())),
             own=own,
@@ -225,12 +226,11 @@ class Claims:
             self._specs.pop(key, None)
             self._groups.pop(key, None)
 
-    def _extended(
-        self, own: Demand, weights: Weights, ignored: frozenset[ResourceName], unknown: list[str]
-    ) -> Iterator[_Take]:
+    def _extended(self, own: Demand, policy: Policy, unknown: list[str]) -> Iterator[_Take]:
         """Weigh extended resources that policy does not name but a DeviceClass does."""
+        weights = policy.resources
         for name in own.strange:
-            if name in ignored:
+            if name in policy.ignored_resources:
                 continue
             implicit = self._classes.get(name.removeprefix(DEVICE_CLASS)) if name.startswith(DEVICE_CLASS) else None
             device_class = implicit or self._by_resource.get(name)
@@ -241,15 +241,9 @@ class Claims:
             elif looks_like_gpu(name) or (device_class is not None and device_class.speaks_of_gpus):
                 unknown.append(name)
 
-    def _dearest(
-        self,
-        request: DeviceRequest,
-        weights: Weights,
-        ignored: frozenset[ResourceName],
-        missing: list[str],
-        unknown: list[str],
-    ) -> _Take | None:
+    def _dearest(self, request: DeviceRequest, policy: Policy, missing: list[str], unknown: list[str]) -> _Take | None:
         """Count a request by the alternative that counts most."""
+        weights, ignored = policy.resources, policy.ignored_resources
         dearest: _Take | None = None
         for name, number in request.alternatives:
             device_class = self._classes.get(name)

@@ -133,8 +133,7 @@ class World:
             namespace=namespace,
             uid=uid,
             is_admin=self.tenancy(namespace).facts.labels.get(ADMIN_ACCESS) == "true",
-            weights=self.policy.resources,
-            ignored=self.policy.ignored_resources,
+            policy=self.policy,
         )
 
     # -- events

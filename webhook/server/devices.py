@@ -12,6 +12,10 @@ from webhook.kube import dra, keys
 
 def device_kinds(world: World) -> tuple[Kind[Any], ...]:
     """Feed classes, claims, templates, slices and groups into a world."""
+    return (*_offers(world), *_claims(world))
+
+
+def _offers(world: World) -> tuple[Kind[Any], ...]:
     return (
         optional_kind(
             "deviceclasses",
@@ -20,6 +24,18 @@ def device_kinds(world: World) -> tuple[Kind[Any], ...]:
             apply=lambda found: _set_class(world, found),
             remove=lambda name: world.set_device_class(name, None),
         ),
+        optional_kind(
+            "resourceslices",
+            keys.DEVICES_API,
+            dra.ResourceSlice,
+            apply=lambda found: _set_slice(world, found),
+            remove=lambda name: world.set_slice(name, None),
+        ),
+    )
+
+
+def _claims(world: World) -> tuple[Kind[Any], ...]:
+    return (
         optional_kind(
             "resourceclaims",
             keys.DEVICES_API,
@@ -33,13 +49,6 @@ def device_kinds(world: World) -> tuple[Kind[Any], ...]:
             dra.ResourceClaimTemplate,
             apply=lambda found: _set_template(world, found),
             remove=lambda path: world.set_claim(_key("template", path), None),
-        ),
-        optional_kind(
-            "resourceslices",
-            keys.DEVICES_API,
-            dra.ResourceSlice,
-            apply=lambda found: _set_slice(world, found),
-            remove=lambda name: world.set_slice(name, None),
         ),
         optional_kind(
             "podgroups",
