@@ -52,6 +52,14 @@ def test_two_configurations_are_printed_for_a_url(folder, ca):
     assert "&id" not in result.stdout
 
 
+def test_without_a_ca_the_bundle_is_left_to_who_fills_it_in(folder):
+    result = run("--policy", folder, "--url", "https://127.0.0.1:8443")
+    assert result.exit_code == 0, result.output
+    clients = [hook["clientConfig"] for made in yaml.safe_load_all(result.stdout) for hook in made["webhooks"]]
+    assert len(clients) == 3
+    assert all("caBundle" not in client for client in clients)
+
+
 @pytest.mark.parametrize(
     ("service", "port"), [("fairgate-system/fairgate", 443), ("fairgate-system/fairgate:8443", 8443)]
 )

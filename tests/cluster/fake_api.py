@@ -70,13 +70,18 @@ class Brief:
 
 
 @dataclass(frozen=True)
+class Lost:
+    """Carry out what was asked, then drop the connection instead of answering."""
+
+
+@dataclass(frozen=True)
 class Tell:
     """Send these lines as they are, and go on."""
 
     data: bytes
 
 
-Fault = Tell | Answer | Body | Slow | ErrorEvent | CutMidLine | Silent | End | Brief
+Fault = Tell | Answer | Body | Slow | Lost | ErrorEvent | CutMidLine | Silent | End | Brief
 
 
 @dataclass(frozen=True)
@@ -207,6 +212,8 @@ class FakeApi:
         if verb in ("list", "page"):
             return self._list(request.path, query)
         status, answer = carry_out(self, request.method, request.path, await request.read(), request.content_type)
+        if isinstance(fault, Lost) and request.transport is not None:
+            request.transport.abort()
         return web.json_response(answer, status=status)
 
     def _verb(self, request: web.Request, query: dict[str, str]) -> str:
@@ -311,8 +318,12 @@ class FakeApi:
 
 
 def _shown(query: dict[str, str]) -> Callable[[Obj], bool]:
-    hidden = {term.split("!=")[1] for term in query.get("fieldSelector", "").split(",") if term}
-    return lambda obj: obj.get("status", {}).get("phase") not in hidden
+    terms = [term for term in query.get("fieldSelector", "").split(",") if term]
+    hidden = {term.split("!=")[1] for term in terms if "!=" in term}
+    names = {term.partition("=")[2] for term in terms if term.startswith("metadata.name=")}
+    return lambda obj: (
+        obj.get("status", {}).get("phase") not in hidden and (not names or obj["metadata"]["name"] in names)
+    )
 
 
 def _event(change: Change, shown: Callable[[Obj], bool]) -> bytes | None:

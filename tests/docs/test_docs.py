@@ -13,7 +13,7 @@ from tests.docs import pages
 from webhook.cli.main import main
 from webhook.cli.serve import serve
 from webhook.core.tier import Tier
-from webhook.observe.metrics import Charged, Metrics, Phase, Watched
+from webhook.observe.metrics import Authorities, Charged, Metrics, Phase, Watched
 from webhook.policy.load import load
 from webhook.server.answer import Record
 from webhook.server.handlers import _line
@@ -91,7 +91,7 @@ def test_policies_in_samples_load(page, tmp_path):
 def test_other_samples_are_yaml(page):
     for block in pages.blocks(page):
         if block.language in ("yaml", "json"):
-            assert yaml.safe_load(block.text)
+            assert all(yaml.safe_load_all(block.text))
 
 
 def test_the_readmes_policy_has_thirty_lines():
@@ -134,6 +134,8 @@ def exposed():
     metrics.watch_world_age(lambda: 1.0)
     metrics.watch_feed(lambda: [Watched("nodes", 1, 0, 0)])
     metrics.watch_certificate(lambda: 1.0)
+    metrics.watch_authorities(lambda: Authorities(1.0, 1, is_published=True))
+    metrics.certificate_change("renewed")
     metrics.watch_charges(lambda: [Charged("a", Tier.GUARANTEED, 1)])
     text = metrics.expose().body.decode()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, flags=re.MULTILINE):

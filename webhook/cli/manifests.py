@@ -45,12 +45,12 @@ Exit status: 0 printed, 1 the policy has problems, 2 something cannot be read.""
 )
 @click.option(
     "--ca",
-    required=True,
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="CA certificate (PEM) that signed Fairgate's certificate.",
+    help="CA certificate (PEM) that signed Fairgate's certificate. Without it caBundle is left out, for "
+    "`fairgate serve --certs-secret` or cert-manager to fill in.",
 )
-def manifests(folder: Path, url: str | None, service: ServiceReference | None, ca: Path) -> None:
+def manifests(folder: Path, url: str | None, service: ServiceReference | None, ca: Path | None) -> None:
     """Print the webhook configurations for a policy as YAML.
 
     They send exactly those pods that the policy is about: print and apply them again when its resource names change.
@@ -61,8 +61,8 @@ def manifests(folder: Path, url: str | None, service: ServiceReference | None, c
 
     if (url is None) == (service is None):
         raise click.UsageError("give --url or --service, one of them")
-    pem = ca.read_bytes()
-    if b"-----BEGIN CERTIFICATE-----" not in pem:
+    pem = ca.read_bytes() if ca is not None else None
+    if pem is not None and b"-----BEGIN CERTIFICATE-----" not in pem:
         raise click.BadParameter(f"{ca} holds no PEM certificate; give the ca.crt of Fairgate's --certs folder")
     try:
         policy = load(folder)

@@ -149,6 +149,10 @@ class Claims:
         self._by_resource = {known.extended_resource: known for known in ordered if known.extended_resource}
         return tuple(self._pods)
 
+    def knows(self, name: ResourceName) -> bool:
+        """Tell whether a class hands out this resource, or may."""
+        return name in self._by_resource or name.startswith(DEVICE_CLASS)
+
     def join(self, uid: Uid, namespace: Namespace, refs: tuple[ClaimRef, ...]) -> Iterable[Uid]:
         """Let a pod use its claims, and no others any more; gives the pods that pay for those from now on.
 

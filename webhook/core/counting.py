@@ -15,6 +15,8 @@ def count(pod: Pod, requester: Requester, world: World) -> Pod | Deny | Retry:
     Counting again changes nothing. What is not known yet is never guessed: the pod is asked again. Pods that are only
     counted, whatever they ask for, are not held up here either.
     """
+    if not pod.claims and world.are_ordinary(pod.demand.strange):
+        return pod
     found = world.with_claims(pod.demand, pod.claims, namespace=pod.namespace, uid=pod.uid)
     is_held_up = found.unknown or found.missing
     if not is_held_up or world.tenancy(pod.namespace).is_exempt or (pod.handling is _MIRROR and requester.is_kubelet):

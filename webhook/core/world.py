@@ -15,7 +15,8 @@ from webhook.core.demand import Demand, reweighed
 from webhook.core.equipment import Condition, Equipment, Slice
 from webhook.core.fleet import Fleet
 from webhook.core.ledger import EMPTY_BOOK, Book, Entry
-from webhook.core.names import UNASSIGNED, GpuModel, Namespace, NodeName, PoolName, TeamName, Uid
+from webhook.core.lookalike import looks_like_gpu
+from webhook.core.names import UNASSIGNED, GpuModel, Namespace, NodeName, PoolName, ResourceName, TeamName, Uid
 from webhook.core.node import Node
 from webhook.core.pod import NamespaceFacts, Owner, PriorityTriple, Resident
 from webhook.core.policy import Policy, Pool, Team
@@ -135,6 +136,10 @@ class World:
             is_admin=self.tenancy(namespace).facts.labels.get(ADMIN_ACCESS) == "true",
             policy=self.policy,
         )
+
+    def are_ordinary(self, resources: tuple[ResourceName, ...]) -> bool:
+        """Tell whether none of these resources, which policy does not weigh, can be a GPU."""
+        return not any(self._claims.knows(name) or looks_like_gpu(name) for name in resources)
 
     # -- events
 

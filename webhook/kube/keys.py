@@ -40,6 +40,8 @@ DEVICES_API: Final = "resource.k8s.io/v1"
 GROUPS_API: Final = "scheduling.k8s.io/v1beta1"
 
 OWN_NAMESPACE: Final = "fairgate-system"
+OWN_LABELS: Final = (("app.kubernetes.io/name", "fairgate"),)
+"""On every object that Fairgate makes or prints."""
 SYSTEM_NAMESPACE: Final = "kube-system"
 
 GPU_MODEL_LABELS: Final = (

@@ -1,8 +1,8 @@
 """The webhook configurations that send pods to us: who is asked, when, and what happens when we do not answer."""
 
 import json
-from base64 import b64encode
-from collections.abc import Iterable
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
@@ -19,11 +19,10 @@ VALIDATE_NAME: Final = "validate.fairgate.dev"
 GUARD_NAME: Final = "guard.fairgate.dev"
 
 # Mutating configurations run in the order of their names: a late one sees what the others made of the pod.
-_MUTATING: Final = "zz-fairgate"
-_VALIDATING: Final = "fairgate"
+MUTATING_CONFIGURATION: Final = "zz-fairgate"
+VALIDATING_CONFIGURATION: Final = "fairgate"
 _MUTATE_SECONDS: Final = 3
 _VALIDATE_SECONDS: Final = 5
-_LABELS: Final = {"app.kubernetes.io/name": "fairgate"}
 _GLOB: Final = frozenset("*?[")
 _ABSENT: Final = "!absent"  # no label has this value; an annotation with it says nothing to us
 
@@ -40,18 +39,18 @@ class ServiceReference:
 
 
 def webhook_configurations(
-    policy: Policy, *, ca_bundle_pem: bytes, url: str | None = None, service: ServiceReference | None = None
+    policy: Policy, *, ca_bundle_pem: bytes | None, url: str | None = None, service: ServiceReference | None = None
 ) -> list[_Json]:
     """Make the mutating and the validating configuration for a policy.
 
     Fairgate is reached at `url` (`https://HOST:PORT`, no path) or through `service`, exactly one of them. Raises
-    ValueError otherwise.
+    ValueError otherwise. Without `ca_bundle_pem` somebody else fills the caBundle in, and apply leaves it to him.
     """
     if (url is None) == (service is None):
         raise ValueError("say how the API server reaches Fairgate: by url or by service, one of them")
 
     def client(path: str) -> _Json:
-        where: _Json = {"caBundle": b64encode(ca_bundle_pem).decode()}
+        where: _Json = {"caBundle": b64encode(ca_bundle_pem).decode()} if ca_bundle_pem is not None else {}
         if service is not None:
             reference = {"namespace": service.namespace, "name": service.name, "port": service.port, "path": path}
             return {"service": reference, **where}
@@ -86,9 +85,20 @@ def webhook_configurations(
         "sideEffects": "None",
     }
     return [
-        _configuration("MutatingWebhookConfiguration", _MUTATING, [mutate]),
-        _configuration("ValidatingWebhookConfiguration", _VALIDATING, [validate, guard]),
+        _configuration("MutatingWebhookConfiguration", MUTATING_CONFIGURATION, [mutate]),
+        _configuration("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION, [validate, guard]),
     ]
+
+
+def with_ca_bundles(configuration: _Json, merge: Callable[[bytes], bytes]) -> _Json:
+    """Let every webhook of a configuration trust what `merge` makes of what it trusts now; the rest stays as it is."""
+
+    def changed(webhook: _Json) -> _Json:
+        client = webhook["clientConfig"]
+        bundle = b64encode(merge(b64decode(client.get("caBundle") or ""))).decode()
+        return {**webhook, "clientConfig": {**client, "caBundle": bundle}}
+
+    return {**configuration, "webhooks": [changed(webhook) for webhook in configuration.get("webhooks") or ()]}
 
 
 def concerns_expression(policy: Policy) -> str:
@@ -195,6 +205,6 @@ def _configuration(kind: str, name: str, webhooks: list[_Json]) -> _Json:
     return {
         "apiVersion": keys.REGISTRATION_API,
         "kind": kind,
-        "metadata": {"name": name, "labels": dict(_LABELS)},
+        "metadata": {"name": name, "labels": dict(keys.OWN_LABELS)},
         "webhooks": webhooks,
     }
