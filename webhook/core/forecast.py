@@ -22,8 +22,8 @@ WHOLE: Final = 1000
 WEIGHT: Final = 1 << 16
 """The weights of all shapes together."""
 
-_CPU_STEPS: Final = 16
-_MEMORY_STEPS: Final = 8
+_CPU_STEPS: Final = 24
+_MEMORY_STEPS: Final = 10
 _MOST_DEVICES: Final = 16
 
 

@@ -3,10 +3,11 @@
 When the mix has moved, or the log of classes has grown long, a resource is looked at anew: one pass over its nodes.
 """
 
+from functools import lru_cache
 from typing import Final
 
 from webhook.core.classes import Classes, Kind
-from webhook.core.demand import Demand
+from webhook.core.demand import Demand, PerDevice
 from webhook.core.devices import Bays
 from webhook.core.forecast import WHOLE, Forecast, State
 from webhook.core.index import AmountIndex
@@ -15,38 +16,41 @@ from webhook.core.names import CPU, MEMORY, NodeName, ResourceName
 from webhook.core.node import Node
 from webhook.core.ranking import Ranking, Scale
 
-_KEPT_RANKINGS: Final = 256
-"""Shapes with a ranking: a fleet's templates have a few dozen; one more costs one pass over the classes."""
+_KEPT_ASKED: Final = 1024
+"""Requests with a ranking: a fleet's templates have a few dozen, and those of a size share one."""
 
-_KEPT_SHAPES: Final = 1024
 _KEPT_LOG: Final = 50_000
+
+
+_Asked = tuple[tuple[tuple[ResourceName, int], ...], PerDevice | None]
 
 
 class GpuView:
     """One GPU resource: its classes, and their rankings."""
 
-    __slots__ = ("_rankings", "_scale", "_shapes", "classes", "forecast", "version")
+    __slots__ = ("_by_asked", "_rankings", "_scale", "classes", "forecast", "version")
 
     def __init__(self, forecast: Forecast, scale: Scale, version: int) -> None:
         self.forecast, self.version = forecast, version
         self.classes = Classes(forecast)
         self._scale = scale
         self._rankings: dict[Shape, Ranking] = {}
-        self._shapes: dict[Demand, Shape] = {}
+        self._by_asked: dict[_Asked, Ranking] = {}
 
     def ranking(self, demand: Demand, resource: ResourceName) -> Ranking:
         """Rank the classes for a pod."""
-        shape = self._shapes.get(demand)
-        if shape is None:
-            if len(self._shapes) >= _KEPT_SHAPES:
-                self._shapes.clear()
-            shape = self._shapes[demand] = self.forecast.rounded(shape_of(demand, resource))
-        ranking = self._rankings.get(shape)
+        asked = demand.requests, demand.per_device
+        ranking = self._by_asked.get(asked)
         if ranking is None:
-            if len(self._rankings) >= _KEPT_RANKINGS:
-                del self._rankings[next(iter(self._rankings))]
-            ranking = self._rankings[shape] = Ranking(shape, self.forecast, self._scale)
-        ranking.take_in(self.classes)
+            if len(self._by_asked) >= _KEPT_ASKED:
+                self._by_asked.clear()
+                self._rankings.clear()
+            shape = self.forecast.rounded(shape_of(demand.requests, resource, demand.per_device))
+            if shape not in self._rankings:
+                self._rankings[shape] = Ranking(shape, self.forecast, self._scale)
+            ranking = self._by_asked[asked] = self._rankings[shape]
+        if ranking.seen < len(self.classes.log):
+            ranking.take_in(self.classes)
         return ranking
 
 
@@ -116,14 +120,21 @@ class Gpus:
 
     def _kind(self, slot: int, resource: ResourceName, forecast: Forecast) -> Kind:
         node, free = self._nodes[slot], self._free
-        capacity = _devices(node, resource)
         if resource == node.devices.resource:
-            state = _packed(self._bays[node.name])
+            state, capacity = _packed(self._bays[node.name]), len(node.devices.capacities)
         else:
-            state = State(max(0, free[resource].held(slot)))
-        cpu = forecast.cpu.mark(free[CPU].held(slot)) if CPU in free else 0
-        memory = forecast.memory.mark(free[MEMORY].held(slot)) if MEMORY in free else 0
-        return Kind(state, cpu, memory, capacity if state.whole == capacity else 0)
+            state, capacity = _plain(free[resource].held(slot)), node.allocatable[resource]
+        return Kind(
+            state,
+            forecast.cpu.mark(free[CPU].held(slot)) if CPU in free else 0,
+            forecast.memory.mark(free[MEMORY].held(slot)) if MEMORY in free else 0,
+            capacity if state.whole == capacity else 0,
+        )
+
+
+@lru_cache(maxsize=1024)
+def _plain(free: int) -> State:
+    return State(max(0, free))
 
 
 def _devices(node: Node, resource: ResourceName) -> int:

@@ -4,15 +4,16 @@ Old arrivals fade by halves as new ones come, not by the clock: an idle weekend 
 give the same mix. It is not stored: a process that starts anew learns from the pods that run.
 """
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
-from webhook.core.demand import Demand
+from webhook.core.demand import Demand, PerDevice
 from webhook.core.names import CPU, MEMORY, ResourceName
 
 _MEMORY: Final = 8192
 """Arrivals after which all counts are halved: enough for the rare sizes to be known, few enough to follow a change."""
 
-_PRIOR_ARRIVALS: Final = 64
+_PRIOR_ARRIVALS: Final = 32
 """As many arrivals as the prior is worth, for each resource."""
 
 _KEPT_SHAPES: Final = 512
@@ -22,6 +23,8 @@ _ARRIVAL: Final = 16
 """What one arrival counts, so that it can be halved a few times."""
 
 _LOOK: Final = 64
+"""Arrivals after which what came is held against what was expected."""
+
 _DRIFT: Final = 16
 """What is expected is made anew when a sixteenth of it would be others: each time costs a pass over the nodes."""
 
@@ -56,12 +59,15 @@ def resource_of(demand: Demand) -> ResourceName | None:
     return devices[0][0] if devices else None
 
 
-def shape_of(demand: Demand, resource: ResourceName) -> Shape:
+@lru_cache(maxsize=4096)  # asked for every pod that comes, and those of one template are the same
+def shape_of(
+    requests: tuple[tuple[ResourceName, int], ...], resource: ResourceName, ask: PerDevice | None = None
+) -> Shape:
     """Tell the size of a pod in terms of one of the GPU resources that it asks for."""
-    requests = dict(demand.requests)
-    cpu, memory, ask = requests.get(CPU, 0), requests.get(MEMORY, 0), demand.per_device
+    amounts = dict(requests)
+    cpu, memory = amounts.get(CPU, 0), amounts.get(MEMORY, 0)
     if ask is None:
-        return Shape(requests.get(resource, 0), cpu=cpu, memory=memory)
+        return Shape(amounts.get(resource, 0), cpu=cpu, memory=memory)
     return Shape(ask.number, ask.amount, ask.parts, cpu, memory)
 
 
@@ -89,10 +95,10 @@ class Mix:
         if resource is None:
             return
         counts = self._counts.setdefault(resource, {})
-        shape = shape_of(demand, resource)
+        shape = shape_of(demand.requests, resource, demand.per_device)
         counts[shape] = counts.get(shape, 0) + _ARRIVAL
         if len(counts) > _KEPT_SHAPES:
-            del counts[min(counts, key=lambda each: (counts[each], each != shape, each))]
+            del counts[min(counts, key=lambda each: (counts[each], each == shape, each))]
         self._unseen += 1
         if self._unseen >= _LOOK:
             self._look(resource)

@@ -14,11 +14,12 @@ NUMBER: Final = (1 << NUMBER_BITS) - 1
 _EMPTIED: Final = 64
 """So many classes may have emptied before an order is rid of them: meeting one costs little, a pass over all more."""
 
-_LEFT_OVER: Final = 100 * WEIGHT
-"""What a node left wholly free after the pod would cost, against GPUs made useless: 0.07 of a GPU.
+_GPUS_LEFT: Final = 20 * WEIGHT
+_CPU_LEFT: Final = 50 * WEIGHT
+"""What the largest node left wholly free after the pod would cost: 0.02 of a GPU for its GPUs, 0.05 for its cpu.
 
-Measured on the openb trace, together with the fragmentation gradient: without it ties open fresh nodes, with much more
-of it pods crowd where they waste the cpu that free GPUs need.
+Measured on the openb trace beside the fragmentation gradient: 95.50 % allocated; 95.40 with 0.035 for both, 95.31 with
+0.07 for the GPUs, 95.01 with nothing for them. Without any, ties open fresh nodes.
 """
 
 
@@ -49,9 +50,9 @@ class Ranking:
         "_listed",
         "_memory_fits",
         "_ranks",
-        "_seen",
         "_swept",
         "order",
+        "seen",
         "shape",
     )
 
@@ -59,16 +60,16 @@ class Ranking:
         self.shape = shape
         self.order: list[int] = []  # entries, as above
         self._forecast = forecast
-        self._seen = 0  # position in the log of classes that came up
+        self.seen = 0  # position in the log of classes that came up, as far as it was taken in
         self._swept = 0  # classes that had emptied when the order was last rid of them
         self._ranks: dict[int, int | None] = {}  # by number of the class; None: never fits
         self._listed: set[int] = set()
         self._afters: dict[State, State | None] = {}
         left = [max(0, mark - shape.cpu) for mark in forecast.cpu.marks]
         self._cpu_fits = [forecast.cpu.fitting(cpu) for cpu in left]
-        self._cpu_left = [_LEFT_OVER // 2 * cpu // scale.cpu for cpu in left]
+        self._cpu_left = [_CPU_LEFT * cpu // scale.cpu for cpu in left]
         self._memory_fits = [forecast.memory.fitting(max(0, mark - shape.memory)) for mark in forecast.memory.marks]
-        self._gpu_left = _LEFT_OVER // 2 // (scale.devices * WHOLE)
+        self._gpu_left = _GPUS_LEFT // (scale.devices * WHOLE)
 
     def cost(self, node_class: NodeClass) -> Cost | None:
         """Tell what a class costs; None where the devices do not fit."""
@@ -91,7 +92,7 @@ class Ranking:
             order[:] = [entry for entry in order if members[entry & NUMBER].members]
             self._listed = {entry & NUMBER for entry in order}
         ranks, listed = self._ranks, self._listed
-        for number in log[self._seen :]:
+        for number in log[self.seen :]:
             if number in listed or not members[number].members:
                 continue
             if number not in ranks:
@@ -101,7 +102,7 @@ class Ranking:
             if rank is not None:
                 listed.add(number)
                 insort(order, rank << NUMBER_BITS | number)
-        self._seen = len(log)
+        self.seen = len(log)
 
     def entries(self, numbers: set[int]) -> list[int]:
         """List only these classes, in this order."""
