@@ -286,7 +286,7 @@ class TestPools:
 class TestModels:
     NODES = (
         node("a0", gpus=4, model=A100, model_label="gpu.product", labels={"gpu.product": "A100"}),
-        node("t0", gpus=10, model=T4, model_label="gpu.product", labels={"gpu.product": "T4"}),
+        node("t0", gpus=8, model=T4, model_label="gpu.product", labels={"gpu.product": "T4"}),
     )
     TEAM = team(guaranteed=10, limit_=14, models={A100: Share(gpus(2), gpus(3))})
 

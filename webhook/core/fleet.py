@@ -8,10 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.core.demand import Demand
-from webhook.core.index import AmountIndex, ClassIndex
-from webhook.core.names import GpuModel, NodeName, ResourceName
-from webhook.core.node import Node
+from webhook.core.demand import Demand, PerDevice
+from webhook.core.devices import Bays, DeviceIndex
+from webhook.core.gpus import Gpus
+from webhook.core.index import AmountIndex
+from webhook.core.mix import Mix
+from webhook.core.names import GpuModel, NodeName, ResourceName, Uid
+from webhook.core.node import NO_DEVICES, Devices, Node
+from webhook.core.pod import NO_UID
 from webhook.core.selector import Constraints
 
 _KEPT_MASKS: Final = 512
@@ -32,7 +36,7 @@ class _Mask:
 class Fleet:
     """Nodes by name and slot, their free resources and the indexes over them."""
 
-    def __init__(self) -> None:
+    def __init__(self, mix: Mix | None = None) -> None:
         self._slots: dict[NodeName, int] = {}
         self._nodes: list[Node | None] = []
         self._names: list[NodeName] = []
@@ -40,7 +44,9 @@ class Fleet:
         self._taken: dict[NodeName, dict[ResourceName, int]] = {}  # also of nodes that are not (yet, any more) known
         self._free: dict[ResourceName, AmountIndex] = {}
         self._capacity: dict[ResourceName, AmountIndex] = {}
-        self._devices: dict[ResourceName, ClassIndex] = {}
+        self._bays: dict[NodeName, Bays] = {}  # single devices and who holds them; also of nodes not known
+        self._device_room = DeviceIndex()
+        self.gpus = Gpus(mix or Mix(), self._free, self._bays)
         self._by_model: dict[tuple[GpuModel, str], int] = {}
         self._masks: dict[Constraints, _Mask] = {}
         self._changed: list[int] = []  # slots whose name, labels or taints changed, in order
@@ -82,6 +88,8 @@ class Fleet:
             self._note_change(slot)
         for name in node.allocatable.keys() | (before.allocatable.keys() if before else frozenset()):
             self._settle(slot, node, name)
+        self._lay_out(slot, node.name, node.devices)
+        self.gpus.set(slot, node)
 
     def remove(self, name: NodeName) -> None:
         """Drop a node; what pods hold there is remembered until they end."""
@@ -97,9 +105,16 @@ class Fleet:
         gone = Node(name=name, allocatable={})
         for resource in node.allocatable:
             self._settle(slot, gone, resource)
+        self._lay_out(slot, name, NO_DEVICES)
+        self.gpus.remove(slot)
 
-    def take(self, name: NodeName, demand: Demand, *, sign: int = 1) -> None:
-        """Put a pod's requests on a node (sign -1: off it again)."""
+    def take(
+        self, name: NodeName, demand: Demand, *, sign: int = 1, holder: Uid = NO_UID, devices: tuple[int, ...] = ()
+    ) -> None:
+        """Put a pod's requests on a node (sign -1: off it again).
+
+        Where it takes parts of devices `holder` says whose they are, and `devices` which, if that is known.
+        """
         taken = self._taken.get(name)
         if taken is None:
             taken = self._taken[name] = {}
@@ -109,6 +124,10 @@ class Fleet:
         node = None if slot is None else self._nodes[slot]
         if node is not None and slot is not None:
             self._settle_requests(slot, node, taken, demand)
+        if demand.per_device is not None:
+            self._take_devices(name, demand.per_device, sign=sign, holder=holder, devices=devices)
+        if slot is not None:
+            self.gpus.settle(slot)
         if sign < 0 and not any(taken.values()):
             del self._taken[name]
 
@@ -123,18 +142,26 @@ class Fleet:
         slot = self._slots.get(name)
         if slot is None or not self.open_bits >> slot & 1:
             return False
-        return all(
+        ask = demand.per_device
+        return (ask is None or bool(self._device_room.with_room(ask) >> slot & 1)) and all(
             (index := self._free.get(resource)) is not None and index.held(slot) >= amount
             for resource, amount in demand.requests
         )
 
+    def devices_of(self, name: NodeName, holder: Uid) -> tuple[int, ...]:
+        """Tell which devices of a node a pod holds, as far as parts of devices are concerned."""
+        bays = self._bays.get(name)
+        return () if bays is None else bays.held_by(holder)
+
     def with_room(self, demand: Demand, among: int) -> int:
         """Narrow a set of slots to those that have room for all that is asked now."""
-        return _hold(self._free, demand, among)
+        among = _hold(self._free, demand, among)
+        return among if demand.per_device is None else among & self._device_room.with_room(demand.per_device)
 
     def with_capacity(self, demand: Demand, among: int) -> int:
         """Narrow a set of slots to those that would have room if they were empty."""
-        return _hold(self._capacity, demand, among)
+        among = _hold(self._capacity, demand, among)
+        return among if demand.per_device is None else among & self._device_room.with_capacity(demand.per_device)
 
     def bit(self, name: NodeName) -> int:
         """Give the bitmap of one node; 0 where it is unknown."""
@@ -144,10 +171,6 @@ class Fleet:
     def by_model(self) -> dict[tuple[GpuModel, str], int]:
         """List the slots of each GPU model and the label that names it."""
         return self._by_model
-
-    def classes(self, resource: ResourceName) -> ClassIndex:
-        """Give the classes of a GPU resource that policy counts."""
-        return self._devices[resource]
 
     def names(self, slots: list[int]) -> tuple[NodeName, ...]:
         """Name the nodes in slots that a bitmap listed."""
@@ -170,24 +193,49 @@ class Fleet:
         return mask.bits
 
     def track(self, resource: ResourceName) -> None:
-        """Keep classes of a GPU resource from now on."""
-        if resource in self._devices:
-            return
-        index = self._devices[resource] = ClassIndex()
-        for node in self.nodes():
-            slot = self._slots[node.name]
-            capacity = node.allocatable.get(resource, 0)
-            index.change(slot, 1 << slot, capacity - self._taken.get(node.name, {}).get(resource, 0), capacity)
+        """Rank nodes by a GPU resource from now on."""
+        self.gpus.track(resource)
 
     def arranged(self) -> "Fleet":
         """Copy the fleet with slots in the order of names, once many nodes have come at once (a list, a world file)."""
-        copy = Fleet()
+        copy = Fleet(self.gpus.mix)
         copy._taken = self._taken
-        for resource in self._devices:
+        copy._bays.update(self._bays)
+        for resource in self.gpus.tracked:
             copy.track(resource)
         for node in sorted(self.nodes(), key=lambda node: node.name):
             copy.set(node)
         return copy
+
+    def _lay_out(self, slot: int, name: NodeName, devices: Devices) -> None:
+        bays = self._bays.get(name)
+        if bays is None:
+            if not devices.capacities:
+                self._device_room.change(slot, devices, [])
+                return
+            bays = self._bays[name] = Bays()
+        bays.lay_out(devices)
+        self._device_room.change(slot, devices, bays.free)
+        self._drop_idle(name, bays)
+
+    def _take_devices(
+        self, name: NodeName, ask: PerDevice, *, sign: int, holder: Uid, devices: tuple[int, ...]
+    ) -> None:
+        bays = self._bays.get(name)
+        if bays is None:
+            bays = self._bays[name] = Bays()
+        if sign > 0:
+            bays.take(holder, ask, devices)
+        else:
+            bays.release(holder)
+        slot = self._slots.get(name)
+        if slot is not None:
+            self._device_room.change(slot, bays.devices, bays.free)
+        self._drop_idle(name, bays)
+
+    def _drop_idle(self, name: NodeName, bays: Bays) -> None:
+        if not bays and not bays.devices.capacities:
+            del self._bays[name]
 
     def _leave_model(self, node: Node, bit: int) -> None:
         model = (node.model, node.model_label)
@@ -214,10 +262,6 @@ class Fleet:
             capacity = node.allocatable.get(resource, 0)
             if capacity:
                 self._free[resource].change(slot, bit, capacity - taken[resource])
-        for resource, _ in demand.devices:
-            capacity = node.allocatable.get(resource, 0)
-            if capacity:
-                self._devices[resource].change(slot, bit, capacity - taken[resource], capacity)
 
     def _settle(self, slot: int, node: Node, resource: ResourceName) -> None:
         """Bring the indexes of one resource of one slot up to date."""
@@ -232,9 +276,6 @@ class Fleet:
         if whole is None:
             whole = self._capacity[resource] = AmountIndex()
         whole.change(slot, bit, capacity)
-        devices = self._devices.get(resource)
-        if devices is not None:
-            devices.change(slot, bit, free, capacity)
 
 
 def _hold(indexes: dict[ResourceName, AmountIndex], demand: Demand, among: int) -> int:

@@ -5,13 +5,15 @@ from fractions import Fraction
 from typing import Final
 
 from webhook.core.amount import UNLIMITED, Limit, parse_gpus
-from webhook.core.names import UNASSIGNED
+from webhook.core.names import DEVICE_CLASS, UNASSIGNED
 from webhook.policy.problems import described
 
 MOST_GPUS: Final = 1_000_000_000  # keeps every sum of GPU units inside 64 bits
 
 AMOUNT: Final = r"(0|[1-9][0-9]*)(\.[0-9]+|/[1-9][0-9]*)?"
 DURATION: Final = r"([0-9]+(\.[0-9]+)?(h|m|s))+|0"
+CORES: Final = r"[0-9]{1,6}(\.[0-9]{1,3}|m)?"
+BYTES: Final = r"[0-9]{1,12}(Ki|Mi|Gi|Ti)?"
 LABEL_VALUE: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 DNS_SUBDOMAIN: Final = rf"{DNS_LABEL}(\.{DNS_LABEL})*"
@@ -20,6 +22,7 @@ NAMESPACE_GLOB: Final = r"[-a-z0-9*?]+"
 _LONGEST = 40  # characters of a number
 _NAME = 63  # longest label value, namespace name and name part of a key
 _SUBDOMAIN = 253
+_BINARY = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}
 _SECONDS = {"h": 3600, "m": 60, "s": 1}
 
 
@@ -59,6 +62,23 @@ def seconds(value: object) -> int:
     if total.denominator != 1:
         raise ValueError(f"expected whole seconds, got {described(value)}")
     return int(total)
+
+
+def cores(value: object) -> int:
+    """Read an amount of cpu as thousandths of a core: 8, 0.5 or 500m."""
+    text = str(value)
+    if isinstance(value, bool) or not re.fullmatch(CORES, text):
+        raise ValueError(f'expected cpu such as 8, "0.5" or 500m, got {described(value)}')
+    return int(text[:-1]) if text.endswith("m") else int(Fraction(text) * 1000)
+
+
+def size(value: object) -> int:
+    """Read an amount of memory as bytes: 64Gi, 512Mi."""
+    text = str(value)
+    if isinstance(value, bool) or not re.fullmatch(BYTES, text):
+        raise ValueError(f"expected memory such as 64Gi or 512Mi, got {described(value)}")
+    unit = text[-2:] if text.endswith("i") else ""
+    return int(text.removesuffix(unit)) << _BINARY[unit]
 
 
 def is_integer(text: str) -> bool:
@@ -101,8 +121,13 @@ def label_key(value: str) -> str:
 
 
 def resource_name(value: str) -> str:
-    """Check the name of an extended resource, the only kind that can be a GPU."""
-    prefix, slash, _ = value.partition("/")
+    """Check the name of an extended resource, the only kind that can be a GPU.
+
+    A DeviceClass goes by Kubernetes' own name for what it hands out, deviceclass.resource.kubernetes.io/CLASS.
+    """
+    prefix, slash, rest = value.partition("/")
+    if value.startswith(DEVICE_CLASS):
+        return DEVICE_CLASS + object_name(rest)
     if not slash or prefix == "kubernetes.io" or prefix.endswith(".kubernetes.io"):
         raise ValueError(f"expected an extended resource such as nvidia.com/gpu, got {described(value)}")
     return label_key(value)
