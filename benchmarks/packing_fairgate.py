@@ -9,6 +9,7 @@ from webhook.core.decision import Charge
 from webhook.core.demand import Demand, PerDevice, demand_of
 from webhook.core.names import CPU, MEMORY, PODS, GpuModel, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.node import NO_DEVICES, Devices, Node
+from webhook.core.page import Flight
 from webhook.core.placement import best_nodes
 from webhook.core.pod import Resident
 from webhook.core.policy import Policy
@@ -54,7 +55,7 @@ class Fairgate:
         self._placed += 1
         uid = Uid(f"u{self._placed}")
         pod = Resident(uid, Namespace(TEAM), uid, demand, None, None, TEAM, Tier.GUARANTEED)
-        self.world.assume(pod, Charge(TEAM, Tier.GUARANTEED, demand.gpus), node=nodes[0], forget_at=None)
+        self.world.add_pod(Flight(pod, Charge(TEAM, Tier.GUARANTEED, demand.gpus), nodes[0]))
         return uid
 
     def remove(self, held: Uid, task: Task) -> None:

@@ -64,3 +64,11 @@ def test_every_other_node_is_counted_under_the_first_cause_that_keeps_the_pod_of
         Filtered("too little cpu free", 1),
         Filtered(Cause.NEVER, 1),
     )
+
+
+def test_costs_are_the_same_whether_the_largest_node_came_first_or_last():
+    nodes = [node("small", gpus=2, cpu=8000), node("large", gpus=16, cpu=256_000)]
+    early, late = fleet(*nodes), fleet(nodes[0])
+    candidates(late, demand(1), ANY)
+    late.set(nodes[1])
+    assert candidates(early, demand(1), ANY) == candidates(late, demand(1), ANY)

@@ -40,8 +40,8 @@ class PerDevice(NamedTuple):
     parts: int = 0
 
     def on(self, capacity: int) -> int:
-        """Tell how many pieces it takes of a device of this capacity."""
-        return -(-capacity * self.amount // self.parts) if self.parts else self.amount
+        """Tell how many pieces it takes of a device of this capacity: at least one, also of a device that is gone."""
+        return max(1, -(-capacity * self.amount // self.parts)) if self.parts else self.amount
 
 
 @dataclass(frozen=True, slots=True)

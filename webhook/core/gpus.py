@@ -28,12 +28,12 @@ _Asked = tuple[tuple[tuple[ResourceName, int], ...], PerDevice | None]
 class GpuView:
     """One GPU resource: its classes, and their rankings."""
 
-    __slots__ = ("_by_asked", "_rankings", "_scale", "classes", "forecast", "version")
+    __slots__ = ("_by_asked", "_rankings", "classes", "forecast", "scale", "version")
 
     def __init__(self, forecast: Forecast, scale: Scale, version: int) -> None:
         self.forecast, self.version = forecast, version
         self.classes = Classes(forecast)
-        self._scale = scale
+        self.scale = scale
         self._rankings: dict[Shape, Ranking] = {}
         self._by_asked: dict[_Asked, Ranking] = {}
 
@@ -47,7 +47,7 @@ class GpuView:
                 self._rankings.clear()
             shape = self.forecast.rounded(shape_of(demand.requests, resource, demand.per_device))
             if shape not in self._rankings:
-                self._rankings[shape] = Ranking(shape, self.forecast, self._scale)
+                self._rankings[shape] = Ranking(shape, self.forecast, self.scale)
             ranking = self._by_asked[asked] = self._rankings[shape]
         if ranking.seen < len(self.classes.log):
             ranking.take_in(self.classes)
@@ -84,6 +84,10 @@ class Gpus:
         self.bits = self.bits | 1 << slot if now else self.bits & ~(1 << slot)
         self._nodes[slot] = node
         self._of_slot[slot] = now
+        for resource in now:
+            view = self._views.get(resource)
+            if view is not None and not view.scale.covers(self._scale(resource, [slot])):
+                del self._views[resource]
         self.settle(slot)
 
     def remove(self, slot: int) -> None:
@@ -115,20 +119,23 @@ class Gpus:
 
     def _scale(self, resource: ResourceName, members: list[int]) -> Scale:
         nodes = [self._nodes[slot] for slot in members]
-        devices = max((_devices(node, resource) for node in nodes), default=1)
-        return Scale(devices, max((node.allocatable.get(CPU, 0) for node in nodes), default=0) or 1)
+        return Scale(
+            max([1, *(_devices(node, resource) for node in nodes)]),
+            max([1, *(node.allocatable.get(CPU, 0) for node in nodes)]),
+        )
 
     def _kind(self, slot: int, resource: ResourceName, forecast: Forecast) -> Kind:
         node, free = self._nodes[slot], self._free
         if resource == node.devices.resource:
-            state, capacity = _packed(self._bays[node.name]), len(node.devices.capacities)
+            state = _packed(self._bays[node.name])
         else:
-            state, capacity = _plain(free[resource].held(slot)), node.allocatable[resource]
+            state = _plain(free[resource].held(slot))
+        capacity = _devices(node, resource)
         return Kind(
             state,
             forecast.cpu.mark(free[CPU].held(slot)) if CPU in free else 0,
             forecast.memory.mark(free[MEMORY].held(slot)) if MEMORY in free else 0,
-            capacity if state.whole == capacity else 0,
+            capacity if state.whole == capacity else 0,  # 0 as well where all devices are gone
         )
 
 
@@ -138,15 +145,19 @@ def _plain(free: int) -> State:
 
 
 def _devices(node: Node, resource: ResourceName) -> int:
-    return len(node.devices.capacities) if resource == node.devices.resource else node.allocatable[resource]
+    return (
+        sum(size > 0 for size in node.devices.capacities)
+        if resource == node.devices.resource
+        else node.allocatable[resource]
+    )
 
 
 def _packed(bays: Bays) -> State:
     whole, partly = 0, []
     for left, capacity in zip(bays.free, bays.devices.capacities, strict=True):
-        if left == capacity:
+        if capacity and left == capacity:
             whole += 1
         elif left > 0:
             partly.append(left * WHOLE // capacity)
     partly.sort()
-    return State(whole, tuple(partly), max(bays.devices.capacities))
+    return State(whole, tuple(partly), max(1, *bays.devices.capacities))

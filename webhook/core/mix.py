@@ -22,8 +22,8 @@ _KEPT_SHAPES: Final = 512
 _ARRIVAL: Final = 16
 """What one arrival counts, so that it can be halved a few times."""
 
-_LOOK: Final = 64
-"""Arrivals after which what came is held against what was expected."""
+_LOOK: Final = 32
+"""Arrivals after which what came is first held against what was expected; later it takes more to make a difference."""
 
 _DRIFT: Final = 16
 """What is expected is made anew when a sixteenth of it would be others: each time costs a pass over the nodes."""
@@ -74,13 +74,13 @@ def shape_of(
 class Mix:
     """Counts of shapes by resource. `version` moves when what is expected is no longer what comes."""
 
-    __slots__ = ("_counts", "_expected", "_prior", "_unseen", "version")
+    __slots__ = ("_counts", "_expected", "_prior", "_until_look", "version")
 
     def __init__(self) -> None:
         self._prior = DEFAULT_PRIOR
         self._counts: dict[ResourceName, Weights] = {}
         self._expected: dict[ResourceName, Weights] = {}
-        self._unseen = 0  # arrivals since the last look at how far they differ from what was expected
+        self._until_look: dict[ResourceName, int] = {}  # arrivals until what came is held against what was expected
         self.version = 0
 
     def set_prior(self, prior: Prior) -> None:
@@ -99,8 +99,9 @@ class Mix:
         counts[shape] = counts.get(shape, 0) + _ARRIVAL
         if len(counts) > _KEPT_SHAPES:
             del counts[min(counts, key=lambda each: (counts[each], each == shape, each))]
-        self._unseen += 1
-        if self._unseen >= _LOOK:
+        left = self._until_look.get(resource, _LOOK) - 1
+        self._until_look[resource] = left
+        if left <= 0:
             self._look(resource)
 
     def expected(self, resource: ResourceName) -> Weights:
@@ -111,9 +112,10 @@ class Mix:
         return known
 
     def _look(self, resource: ResourceName) -> None:
-        self._unseen = 0
         counts = self._counts[resource]
-        if sum(counts.values()) >= _ARRIVAL * _MEMORY:
+        known = sum(counts.values()) // _ARRIVAL
+        self._until_look[resource] = max(_LOOK, known // _DRIFT)
+        if known >= _MEMORY:
             self._counts[resource] = {shape: count // 2 for shape, count in counts.items() if count > 1}
         if resource in self._expected and _differ(self._expected[resource], self._weights(resource)):
             self._move()

@@ -29,6 +29,10 @@ class Scale(NamedTuple):
     devices: int
     cpu: int
 
+    def covers(self, other: "Scale") -> bool:
+        """Tell whether another node is no larger."""
+        return other.devices <= self.devices and other.cpu <= self.cpu
+
 
 class Cost(NamedTuple):
     """What a class of nodes costs a pod, in thousandths of a GPU times WEIGHT: the lowest sum wins."""

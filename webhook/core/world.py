@@ -45,16 +45,13 @@ class Tenancy:
 
 @dataclass(slots=True)
 class _Held:
-    """What one pod holds: its record, its book, the node whose room it takes, and whether it is only reserved.
-
-    `since` is the resourceVersion at which the pod was first seen.
-    """
+    """What one pod holds: its record, its book, the node whose room it takes, and whether it is only reserved."""
 
     pod: Resident
     team: TeamName
     node: NodeName | None
     is_reserved: bool = False
-    since: int = 0
+    since: int = 0  # the resourceVersion at which the pod was first seen
 
 
 class World:
@@ -312,6 +309,7 @@ class World:
     def add_pod(self, flight: Flight) -> None:
         """Take in an admitted pod that exists from now on, since no watch will ever show it."""
         if flight.pod.uid not in self._held:
+            self.fleet.gpus.mix.note(flight.pod.demand)
             pod = replace(flight.pod, node=flight.node)
             self._hold(_Held(pod, flight.charge.team, flight.node), flight.charge)
 
