@@ -162,8 +162,8 @@ def test_manifests_for_a_url(results):
     ]
     hooks = mutating["webhooks"] + validating["webhooks"]
     bundle = base64.b64encode(CA.encode()).decode()
-    for hook in hooks:
-        path = "mutate" if hook in mutating["webhooks"] else "validate"
+    paths = ["mutate", "validate", "validate", "workloads"]
+    for hook, path in zip(hooks, paths, strict=True):
         assert hook["clientConfig"] == {"url": f"https://127.0.0.1:8443/{path}", "caBundle": bundle}
         assert hook["admissionReviewVersions"] == ["v1"]
         assert hook["sideEffects"] in ("None", "NoneOnDryRun")

@@ -14,6 +14,7 @@ from webhook.cli.main import main
 from webhook.cli.serve import serve
 from webhook.core.tier import Tier
 from webhook.kube.events import EventReason
+from webhook.kube.workloads.table import BUILT_IN
 from webhook.observe.leader import Candidacy
 from webhook.observe.ledger import Standing
 from webhook.observe.metrics import Authorities, Charged, Metrics, Phase, Watched
@@ -167,6 +168,20 @@ def test_the_fields_of_a_decisions_line_are_all_explained():
     fields = ["time", "level", "event", *_line(Phase.MUTATE, record, 0.0)]
     told = [field for row in pages.table(OPERATIONS, first="field") for field in re.findall(r"\w+", row[0])]
     assert sorted(told) == sorted(fields)
+
+
+def test_the_kinds_of_workloads_are_all_in_the_table():
+    want = [
+        [
+            row.kind.kind,
+            row.kind.group or "core",
+            ", ".join(row.versions),
+            "yes" if row.kind.is_gang else "no",
+            row.told.replace("`", ""),
+        ]
+        for row in BUILT_IN
+    ]
+    assert pages.table(pages.ROOT / "docs" / "workloads.md", first="kind") == want
 
 
 def test_pre_commit_runs_what_make_lint_runs():

@@ -7,7 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from webhook.core.policy import BUILT_IN_RESOURCES, Defaults, LabelSelector, Policy, Pool, UnknownGpu
+from webhook.core.policy import (
+    BUILT_IN_RESOURCES,
+    Defaults,
+    LabelSelector,
+    Policy,
+    Pool,
+    UnknownGpu,
+    WorkloadKind,
+    WorkloadRules,
+)
 from webhook.core.selector import Operator, Requirement
 from webhook.kube.registration import (
     ServiceReference,
@@ -57,7 +66,24 @@ def test_only_the_mutating_webhook_is_called_again_after_others():
         "mutate.fairgate.dev": "IfNeeded",
         "validate.fairgate.dev": None,
         "guard.fairgate.dev": None,
+        "workloads.fairgate.dev": None,
     }
+
+
+def test_the_webhook_for_workloads_is_asked_once_about_every_kind_and_harms_nobody_when_it_is_down():
+    own = WorkloadKind("ml.example.com", "Run", "runs")
+    hook = webhooks(Policy(workloads=WorkloadRules(kinds=(own,))))["workloads.fairgate.dev"]
+    assert hook["clientConfig"]["url"] == "https://127.0.0.1:8443/workloads"
+    assert (hook["failurePolicy"], hook["timeoutSeconds"], hook["sideEffects"]) == ("Ignore", 2, "None")
+    rules = {rule["apiGroups"][0]: rule for rule in hook["rules"]}
+    assert {operation for rule in hook["rules"] for operation in rule["operations"]} == {"CREATE"}
+    assert rules["apps"]["resources"] == ["daemonsets", "deployments", "replicasets", "statefulsets"]
+    assert (rules["kubeflow.org"]["apiVersions"], "mpijobs" in rules["kubeflow.org"]["resources"]) == (
+        ["v1", "v1alpha1", "v1beta1", "v2beta1"],
+        True,
+    )
+    assert (rules["ml.example.com"]["apiVersions"], rules["ml.example.com"]["resources"]) == (["*"], ["runs"])
+    assert "pods" not in rules[""]["resources"]
 
 
 def test_the_ca_is_handed_over_in_base64():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import signal
 import ssl
@@ -70,6 +71,13 @@ class Gate:
             if line.startswith("fairgate_gpus_charged{")
         ]
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if f'team="{team}"' in line)
+
+    def refused(self, code: str) -> float:
+        """How many pods were refused for a reason, at either webhook."""
+        found = re.findall(
+            rf'^fairgate_decisions_total{{code="{code}",outcome="deny",.*}} (\S+)$', self.get("/metrics"), re.MULTILINE
+        )
+        return sum(map(float, found))
 
     def tiers(self, namespace: str) -> list[str]:
         """The tier labels of a namespace's pods, by the pods' names."""

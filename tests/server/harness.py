@@ -58,6 +58,9 @@ class FakeReviewer:
         self.is_gone = is_gone
         return await self._answer("validate", body, deadline)
 
+    async def workloads(self, body: bytes, *, deadline: float) -> Answer:
+        return await self._answer("workloads", body, deadline)
+
     async def _answer(self, phase: str, body: bytes, deadline: float) -> Answer:
         self.calls.append(phase)
         self.seconds_left.append(deadline - asyncio.get_running_loop().time())

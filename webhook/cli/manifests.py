@@ -54,8 +54,8 @@ Exit status: 0 printed, 1 the policy has problems, 2 something cannot be read.""
 def manifests(folder: Path, url: str | None, service: ServiceReference | None, ca: Path | None) -> None:
     """Print the TeamLedger definition and the webhook configurations for a policy as YAML.
 
-    The latter send exactly those pods that the policy is about: print and apply them again when its
-    resource names change. Give one of --url and --service.
+    The latter send exactly those pods that the policy is about, and objects that make pods: print and apply them again
+    when its resource names or kinds of workloads change. Give one of --url and --service.
     """
     from webhook.policy.load import load  # noqa: PLC0415 - pydantic is slow to import, and --help needs none of it
     from webhook.policy.problems import PolicyError, PolicyUnreadable  # noqa: PLC0415

@@ -155,6 +155,47 @@ class ReclaimRules:
     protected_selectors: tuple[LabelSelector, ...] = ()
 
 
+class OnWorkloadLimit(StrEnum):
+    """What happens to a workload whose pods together are more than a limit allows."""
+
+    WARN = "warn"
+    REJECT = "reject"
+
+
+@dataclass(frozen=True, slots=True)
+class PodPath:
+    """Where a kind keeps one sort of pods; paths are keys with dots between them.
+
+    With `each`, a list or mapping, the other paths start from every entry of it, and the entry's name is the role.
+    The count is the product of `replicas`; one that the object does not set counts `default`, None: nobody knows.
+    """
+
+    template: str
+    replicas: tuple[str, ...] = ()
+    role: str = ""
+    each: str = ""
+    default: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadKind:
+    """A kind of object that makes pods. `resource` is its name in the API's URLs; `is_gang`: all or nothing."""
+
+    group: str
+    kind: str
+    resource: str
+    pods: tuple[PodPath, ...] = ()
+    is_gang: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRules:
+    """How workloads are judged as a whole, and kinds of them besides the built-in ones."""
+
+    on_limit: OnWorkloadLimit = OnWorkloadLimit.WARN
+    kinds: tuple[WorkloadKind, ...] = ()
+
+
 BUILT_IN_RESOURCES: Weights = {
     ResourceName(name): ONE_GPU for name in ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu")
 }
@@ -176,6 +217,7 @@ class Policy:
     ignored_resources: frozenset[ResourceName] = frozenset()
     priority_classes: Mapping[Tier, str] = field(default_factory=dict)
     exempt_namespaces: tuple[str, ...] = ()
+    workloads: WorkloadRules = WorkloadRules()
     hash: str = ""
 
     def team(self, name: TeamName) -> Team | None:

@@ -44,6 +44,9 @@ class Code(StrEnum):
     NO_ROOM_NOW = "NoRoomNow"
     NEVER_FITS = "NeverFits"
     UNKNOWN_USER = "UnknownUser"
+    # of workloads as a whole
+    WORKLOAD_FITS = "WorkloadFits"
+    OPEN_COUNT = "OpenCount"
 
 
 LIMIT_CODES = frozenset(

@@ -11,18 +11,22 @@ from webhook.core.names import DEVICE_CLASS
 from webhook.core.policy import LabelSelector, Policy, UnknownGpu
 from webhook.core.selector import Operator, Requirement
 from webhook.kube import keys
+from webhook.kube.workloads.table import kind_table
 
 MUTATE_PATH: Final = "/mutate"
 VALIDATE_PATH: Final = "/validate"
+WORKLOADS_PATH: Final = "/workloads"
 MUTATE_NAME: Final = "mutate.fairgate.dev"
 VALIDATE_NAME: Final = "validate.fairgate.dev"
 GUARD_NAME: Final = "guard.fairgate.dev"
+WORKLOADS_NAME: Final = "workloads.fairgate.dev"
 
 # Mutating configurations run in the order of their names: a late one sees what the others made of the pod.
 MUTATING_CONFIGURATION: Final = "zz-fairgate"
 VALIDATING_CONFIGURATION: Final = "fairgate"
 _MUTATE_SECONDS: Final = 3
 _VALIDATE_SECONDS: Final = 5
+_WORKLOADS_SECONDS: Final = 2
 _GLOB: Final = frozenset("*?[")
 _ABSENT: Final = "!absent"  # no label has this value; an annotation with it says nothing to us
 
@@ -84,9 +88,19 @@ def webhook_configurations(
         "namespaceSelector": selector,
         "sideEffects": "None",
     }
+    workloads = {
+        # Ignore: it only warns, and where policy refuses, the pods' own limits hold all the same.
+        **_webhook(
+            WORKLOADS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=_of_workloads(policy)
+        ),
+        "rules": workload_rules(policy),
+        "clientConfig": client(WORKLOADS_PATH),
+        "namespaceSelector": selector,
+        "sideEffects": "None",
+    }
     return [
         _configuration("MutatingWebhookConfiguration", MUTATING_CONFIGURATION, [mutate]),
-        _configuration("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION, [validate, guard]),
+        _configuration("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION, [validate, guard, workloads]),
     ]
 
 
@@ -101,16 +115,47 @@ def with_ca_bundles(configuration: _Json, merge: Callable[[bytes], bytes]) -> _J
     return {**configuration, "webhooks": [changed(webhook) for webhook in configuration.get("webhooks") or ()]}
 
 
-def concerns_expression(policy: Policy) -> str:
-    """Write in CEL: the pod claims devices, or asks for a resource that policy counts or may have to refuse."""
+def workload_rules(policy: Policy) -> list[_Json]:
+    """Name the kinds that make pods, one rule for each group; those whose definitions are absent match nothing."""
+    rows = [row for row in kind_table(policy.workloads.kinds).values() if row.is_workload]
+    groups = sorted({row.kind.group for row in rows})
+    return [
+        _rule(
+            group,
+            versions=sorted({version for row in rows if row.kind.group == group for version in row.versions}),
+            resources=sorted(row.kind.resource for row in rows if row.kind.group == group),
+            operation="CREATE",
+        )
+        for group in groups
+    ]
+
+
+def _of_workloads(policy: Policy) -> list[_Json]:
+    """Keep away what a controller made, whose warnings nobody would read, and Kubernetes' own kinds without GPUs."""
+    template = '(request.kind.kind == "CronJob" ? object.spec.jobTemplate.spec.template : object.spec.template)'
+    owners = "object.metadata.ownerReferences"
+    made = f"has({owners}) && {owners}.exists(o, has(o.controller) && o.controller)"
+    groups = ", ".join(_quoted(group) for group in ("", "apps", "batch"))
+    asks = concerns_expression(policy, spec=f"{template}.spec")
+    return [
+        {"name": "is-made-by-no-controller", "expression": f"!({made})"},
+        {"name": "may-ask-for-gpus", "expression": f"!(request.kind.group in [{groups}]) || {asks}"},
+    ]
+
+
+def concerns_expression(policy: Policy, *, spec: str = "object.spec") -> str:
+    """Write in CEL: a pod claims devices, or asks for a resource that policy counts or may have to refuse.
+
+    `spec` is where its spec is found.
+    """
     if not policy.resources:
         return "false"
     asks = " || ".join(
         f"(has(c.resources.{side}) && c.resources.{side}.exists(k, {_concerning(policy)}))"
         for side in ("limits", "requests")
     )
-    containers = "(object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : []))"
-    return f"has(object.spec.resourceClaims) || {containers}.exists(c, has(c.resources) && ({asks}))"
+    containers = f"({spec}.containers + (has({spec}.initContainers) ? {spec}.initContainers : []))"
+    return f"has({spec}.resourceClaims) || {containers}.exists(c, has(c.resources) && ({asks}))"
 
 
 def steers_expression(policy: Policy) -> str:
@@ -185,19 +230,21 @@ def _webhook(name: str, operation: str, *, failure: str, seconds: int, condition
     return {
         "name": name,
         "admissionReviewVersions": ["v1"],
-        "rules": [
-            {
-                "apiGroups": [""],
-                "apiVersions": ["v1"],
-                "operations": [operation],
-                "resources": ["pods"],
-                "scope": "Namespaced",
-            }
-        ],
+        "rules": [_rule("", versions=["v1"], resources=["pods"], operation=operation)],
         "matchPolicy": "Equivalent",
         "matchConditions": conditions,
         "failurePolicy": failure,
         "timeoutSeconds": seconds,
+    }
+
+
+def _rule(group: str, *, versions: list[str], resources: list[str], operation: str) -> _Json:
+    return {
+        "apiGroups": [group],
+        "apiVersions": versions,
+        "operations": [operation],
+        "resources": resources,
+        "scope": "Namespaced",
     }
 
 

@@ -38,6 +38,7 @@ class Phase(StrEnum):
 
     MUTATE = "mutate"
     VALIDATE = "validate"
+    WORKLOADS = "workloads"
 
 
 @dataclass(frozen=True, slots=True)

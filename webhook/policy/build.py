@@ -16,18 +16,22 @@ from webhook.core.policy import (
     LabelSelector,
     MigWeight,
     PlacementRules,
+    PodPath,
     Policy,
     Pool,
     ReclaimRules,
     Share,
     Team,
     UserKey,
+    WorkloadKind,
+    WorkloadRules,
 )
 from webhook.core.selector import Operator, Requirement, Toleration
 from webhook.core.tier import Tier
 from webhook.policy import schema
 from webhook.policy.builtin import built_in
 from webhook.policy.validate import Draft
+from webhook.policy.workloads import Workloads
 
 HASH_LENGTH: Final = 12
 
@@ -53,6 +57,7 @@ def build(draft: Draft) -> Policy:
         ignored_resources=frozenset(name for name, weight in weights.items() if not weight),
         priority_classes={tier: name for tier, name in named.items() if name is not None},
         exempt_namespaces=_unique(name.value for name in draft.exempt),
+        workloads=_workloads(draft.section("workloads", Workloads())),
     )
     return replace(policy, hash=content_hash(policy))
 
@@ -113,6 +118,23 @@ def _weights(draft: Draft, mig: MigWeight) -> Weights:
     """Override the built-in weights; what counts nothing is named all the same, so that nobody takes it for new."""
     named = {ResourceName(name): resource.value.weight() for name, resource in draft.resources.items()}
     return dict(sorted({**built_in(mig), **named}.items()))
+
+
+def _workloads(spec: Workloads) -> WorkloadRules:
+    kinds = (
+        WorkloadKind(
+            group=kind.group,
+            kind=kind.kind,
+            resource=kind.resource,
+            pods=tuple(
+                PodPath(pods.template, tuple(pods.replicas), role=pods.role, each=pods.each or "", default=pods.default)
+                for pods in kind.pods
+            ),
+            is_gang=kind.gang,
+        )
+        for kind in spec.kinds
+    )
+    return WorkloadRules(on_limit=spec.on_limit, kinds=tuple(sorted(kinds, key=lambda kind: (kind.group, kind.kind))))
 
 
 def _share(spec: schema.Share) -> Share:

@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Discriminator,
@@ -40,16 +39,12 @@ from webhook.policy.leaves import (
     Text,
 )
 from webhook.policy.problems import described
+from webhook.policy.spec import Spec as _Spec
 from webhook.policy.values import any_label_value, is_integer, not_queue
+from webhook.policy.workloads import Workloads
 
 API_VERSION: Final = "fairgate.dev/v1alpha1"
 KIND: Final = "Policy"
-
-
-class _Spec(BaseModel):
-    """What all parts share: camelCase in files, nothing unknown, nothing changed later."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
 
 
 class Share(_Spec):
@@ -363,3 +358,4 @@ class PolicyFile(_Spec):
     )
     priority_classes: PriorityClasses = Field(default=PriorityClasses(), description="Priority classes by tier.")
     exempt: Exempt = Field(default=Exempt(), description="What Fairgate leaves alone, but counts.")
+    workloads: Workloads = Field(default=Workloads(), description="How objects that make pods are judged as a whole.")

@@ -18,6 +18,7 @@ LABEL_VALUE: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 DNS_SUBDOMAIN: Final = rf"{DNS_LABEL}(\.{DNS_LABEL})*"
 NAMESPACE_GLOB: Final = r"[-a-z0-9*?]+"
+_FIELD: Final = r"[A-Za-z_][-A-Za-z0-9_]*"
 
 _LONGEST = 40  # characters of a number
 _NAME = 63  # longest label value, namespace name and name part of a key
@@ -143,6 +144,28 @@ def namespace_glob(value: str) -> str:
 def object_name(value: str) -> str:
     """Check the name of a cluster-wide object."""
     return _named(value, DNS_SUBDOMAIN, _SUBDOMAIN, "lower-case letters, digits, - and .")
+
+
+def api_group(value: str) -> str:
+    """Check an API group other than the core one, whose kinds are all built in."""
+    return _named(value, DNS_SUBDOMAIN, _SUBDOMAIN, "lower-case letters, digits, - and ., such as batch.volcano.sh")
+
+
+def kind_name(value: str) -> str:
+    """Check the name of a kind."""
+    return _named(value, r"[A-Z][A-Za-z0-9]*", _NAME, "letters and digits, a capital first, such as PyTorchJob")
+
+
+def resource_plural(value: str) -> str:
+    """Check the name of a kind in the API's URLs."""
+    return _named(value, DNS_LABEL, _NAME, "lower-case letters and digits, such as pytorchjobs")
+
+
+def field_path(value: str) -> str:
+    """Check a path of fields."""
+    return _named(
+        value, rf"{_FIELD}(\.{_FIELD})*", _SUBDOMAIN, "names of fields with dots between, such as spec.template"
+    )
 
 
 def _named(value: str, pattern: str, longest: int, alphabet: str) -> str:

@@ -17,7 +17,7 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
-from webhook.kube.registration import MUTATE_PATH, VALIDATE_PATH
+from webhook.kube.registration import MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
 from webhook.server.answer import Reviewer
@@ -35,7 +35,7 @@ from webhook.server.settings import (
 )
 from webhook.server.target import Target, parse_target
 
-REVIEW_PATHS: Final = (MUTATE_PATH, VALIDATE_PATH)
+REVIEW_PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH)
 LINGERING_SECONDS: Final = 1.0
 """How long to go on reading a body that was refused, so that its sender gets to see the answer."""
 
@@ -64,6 +64,7 @@ class App:
         self._routes = {
             MUTATE_PATH: _Route(("POST",), handlers.mutate),
             VALIDATE_PATH: _Route(("POST",), handlers.validate),
+            WORKLOADS_PATH: _Route(("POST",), handlers.workloads),
             "/healthz": _Route(("GET", "HEAD"), handlers.healthz),
             "/readyz": _Route(("GET", "HEAD"), handlers.readyz),
             "/metrics": _Route(("GET", "HEAD"), handlers.metrics),

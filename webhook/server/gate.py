@@ -26,6 +26,7 @@ from webhook.kube.pointer import Operation as Change
 from webhook.kube.relabel import FIELD_MANAGER
 from webhook.kube.review import Operation, Refusal, Review, Status, decode, encode_response
 from webhook.server.answer import Answer, Record
+from webhook.server.workloads import answer_workload
 
 
 def _never() -> bool:
@@ -93,6 +94,11 @@ class Gate:
             case Operation.DELETE if not review.dry_run:
                 self._ledger.release(review)
         return self._answer(review, None, _NOT_A_CREATE)
+
+    async def workloads(self, body: bytes, *, deadline: float) -> Answer:
+        """Warn of an object that is being created and whose pods together can never all run."""
+        del deadline  # nothing is charged
+        return answer_workload(body, self.world)
 
     async def _commit(self, review: Review, found: objects.Pod, deadline: float, is_gone: Callable[[], bool]) -> Answer:
         # kube-apiserver fills in name and UID before it validates; reviews written by hand may lack them
