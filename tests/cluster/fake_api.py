@@ -77,18 +77,13 @@ class Brief:
 
 
 @dataclass(frozen=True)
-class Lost:
-    """Carry out what was asked, then drop the connection instead of answering."""
-
-
-@dataclass(frozen=True)
 class Tell:
     """Send these lines as they are, and go on."""
 
     data: bytes
 
 
-Fault = Tell | Answer | Body | Slow | Cut | Lost | ErrorEvent | CutMidLine | Silent | End | Brief
+Fault = Tell | Answer | Body | Slow | Cut | ErrorEvent | CutMidLine | Silent | End | Brief
 
 
 @dataclass(frozen=True)
@@ -224,7 +219,7 @@ class FakeApi:
         body = await request.read()
         if fault != Cut(is_carried_out=False):
             status, answer = carry_out(self, request.method, request.path, body, request.content_type)
-        if isinstance(fault, Cut | Lost):
+        if isinstance(fault, Cut):
             assert request.transport is not None
             request.transport.abort()
             return web.Response()

@@ -10,7 +10,7 @@ from certs.bundle import CA, read_bundle
 from certs.keeper import Changed, Keeper, StoreError, Told, Untold
 from certs.rotation import Change
 from tests.cluster.book import FAST, until
-from tests.cluster.fake_api import Answer, Body, CutMidLine, Lost
+from tests.cluster.fake_api import Answer, Body, Cut, CutMidLine
 from webhook.cluster.certstore import SecretStore, WebhookCallers, ring_on_changes
 
 SECRETS = "/api/v1/secrets"
@@ -102,7 +102,7 @@ async def test_a_write_whose_answer_was_lost_is_found_at_the_next_look(api, conn
     register(api)
     told = []
     keeper = keeper_of(connection, told)
-    api.faults[verb].append(Lost())
+    api.faults[verb].append(Cut(is_carried_out=True))
     await keeper.look()
     await keeper.look()
     assert (keeper.why_unusable(), keeper.why_untold()) == (None, None)

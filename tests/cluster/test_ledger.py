@@ -153,7 +153,7 @@ async def test_a_replica_whose_view_is_older_than_the_object_waits_for_it(one, o
     assert not waiting.done()
     other.see("u0", version=7)
     assert await waiting is YES
-    assert other.counts.waits == 1
+    assert other.counts.waits >= 1
 
 
 async def test_a_view_that_stays_behind_is_a_lost_race(one, other):

@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.control_plane.cleanup import TEAM_LEDGERS
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import pod
 from tests.control_plane.processes import free_ports
@@ -21,7 +22,6 @@ from tests.control_plane.workbench import list_pods, make_namespace, wait_for
 from tests.scenarios.balancer import balancing
 
 TEAM, TIER, DECISION = "fairgate.dev/team", "fairgate.dev/tier", "fairgate.dev/decision"
-TEAM_LEDGERS = "/apis/fairgate.dev/v1alpha1/teamledgers"
 ROOT = Path(__file__).parents[2]
 
 
@@ -157,8 +157,6 @@ def gate(
                 if cluster.processes.is_running(made[number].name):
                     running.resume(number)
             running.stop()
-            for ledger in cluster.api.list(TEAM_LEDGERS) if cluster.api.exists(TEAM_LEDGERS) else ():
-                cluster.api.delete(f"{TEAM_LEDGERS}/{ledger['metadata']['name']}")
 
 
 def _register(running: Gate, fairgate: tuple[str, ...]) -> None:

@@ -23,6 +23,7 @@ from webhook.kube.team_ledger_crd import team_ledger_crd
 from webhook.observe.ledger import LedgerMetrics, Standing
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics, Watched
+from webhook.server.devices import device_kinds
 from webhook.server.settings import StartupError
 from webhook.server.witness import Witness
 
@@ -120,6 +121,7 @@ def _feed(connection: ApiConnection, world: World, ledger: ApiLedger, witness: W
             namespace_kind(world, objects.Namespace, to_namespace),
             priority_class_kind(world, objects.PriorityClass, to_priority),
             ledger.kind(),
+            *device_kinds(world),
             pod_kind(witness, objects.Pod, lambda pod: to_resident(pod, world.policy.resources)),
         ),
     )
