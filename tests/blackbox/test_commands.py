@@ -47,7 +47,7 @@ ADDRESSES = {
     "host": "https://:8443",
     "nothing": "",
 }
-HELPED = ("", "serve", "manifests", "policy", "policy check", "policy schema", "tryout")
+HELPED = ("", "serve", "manifests", "policy", "policy check", "policy schema", "review", "tryout")
 
 
 @pytest.fixture(scope="module")

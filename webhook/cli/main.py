@@ -10,6 +10,7 @@ from webhook import __version__
 COMMANDS: Final = {
     "manifests": "webhook.cli.manifests:manifests",
     "policy": "webhook.cli.policy:policy",
+    "review": "webhook.cli.review.command:review",
     "serve": "webhook.cli.serve:serve",
     "tryout": "webhook.cli.tryout:tryout",
 }
@@ -36,6 +37,7 @@ class _LazyGroup(click.Group):
 First steps:
   fairgate tryout                        without a cluster: one decision, told in plain words
   fairgate policy check policies/default
+  fairgate review --help                 would these manifests be admitted
   fairgate serve --help                  beside a cluster, then:
   fairgate manifests --help              what makes the cluster ask""",
 )

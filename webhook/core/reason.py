@@ -47,6 +47,9 @@ class Code(StrEnum):
     # of workloads as a whole
     WORKLOAD_FITS = "WorkloadFits"
     OPEN_COUNT = "OpenCount"
+    # of manifests: what a review cannot judge
+    UNREADABLE = "Unreadable"
+    UNKNOWN_KIND = "UnknownKind"
 
 
 LIMIT_CODES = frozenset(
