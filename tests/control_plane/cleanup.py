@@ -24,6 +24,8 @@ COLLECTIONS = (
     "/apis/scheduling.k8s.io/v1/priorityclasses",
     "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "/apis/resource.k8s.io/v1/deviceclasses",
+    "/apis/resource.k8s.io/v1/resourceslices",
     NODES,
 )
 # The controller-manager keeps making these by itself.

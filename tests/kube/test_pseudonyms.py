@@ -151,3 +151,54 @@ def test_a_decision_that_is_none_is_not_passed_on(mark):
     found = b.pod("p", annotations={keys.DECISION: mark})
     kept = Pseudonyms(kept_by(POLICY)).rewritten(bare(found, annotations=frozenset()))
     assert "secret" not in json.dumps(kept)
+
+
+CLAIM = {
+    "devices": {"requests": [{"name": "secret-gpus", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 2}}]}
+}
+DRA = "resource.k8s.io/v1"
+
+
+def test_claims_stay_with_their_pods():
+    objects = [
+        {"apiVersion": DRA, "kind": "DeviceClass", "metadata": {"name": "gpu.nvidia.com"}},
+        {
+            "apiVersion": DRA,
+            "kind": "ResourceClaimTemplate",
+            "metadata": {"name": "secret-template", "namespace": "vision"},
+            "spec": {"spec": CLAIM},
+        },
+        {
+            "apiVersion": DRA,
+            "kind": "ResourceClaim",
+            "metadata": {"name": "secret-claim", "namespace": "vision"},
+            "spec": CLAIM,
+            "status": {
+                "allocation": {"devices": {"results": [{"request": "secret-gpus"}, {"request": "secret-gpus"}]}}
+            },
+        },
+        b.pod(
+            "secret-one",
+            gpus=None,
+            resourceClaims=[{"name": "secret", "resourceClaimTemplateName": "secret-template"}],
+        ),
+        b.pod("secret-two", gpus=None, resourceClaims=[{"name": "secret", "resourceClaimName": "secret-claim"}]),
+        {
+            "apiVersion": DRA,
+            "kind": "ResourceSlice",
+            "metadata": {"name": "secret-slice"},
+            "spec": {
+                "driver": "gpu.nvidia.com",
+                "pool": {"name": "secret-node", "generation": 1},
+                "nodeName": "secret-node",
+                "devices": [
+                    {"name": "secret", "attributes": {"uuid": {"string": "secret"}, "type": {"string": "gpu"}}}
+                ],
+            },
+        },
+    ]
+    names = Pseudonyms(kept_by(POLICY))
+    found = [names.rewritten(bare(each, annotations=frozenset())) for each in objects]
+    assert "secret" not in json.dumps(found)
+    assert sums(world(found)) == sums(world(objects))
+    assert sums(world(objects))["vision"][0] > 0

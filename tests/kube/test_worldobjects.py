@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests import builders as b
 from tests.realistic import realistic_pod
 from webhook.core.policy import BUILT_IN_RESOURCES
-from webhook.kube import keys, objects
+from webhook.kube import dra, keys, objects
 from webhook.kube.worldfile import parse_world
 from webhook.kube.worldobjects import SHAPES, bare
 
@@ -22,6 +22,10 @@ STRUCTS = {
     "Node": objects.Node,
     "Namespace": objects.Namespace,
     "PriorityClass": objects.PriorityClass,
+    "DeviceClass": dra.DeviceClassObject,
+    "ResourceClaim": dra.ResourceClaim,
+    "ResourceClaimTemplate": dra.ResourceClaimTemplate,
+    "ResourceSlice": dra.ResourceSlice,
 }
 
 
@@ -36,7 +40,7 @@ def fields(struct, path):
 
 
 def flat(annotation):
-    if typing.get_origin(annotation) in (list, types.UnionType, typing.Union):
+    if typing.get_origin(annotation) in (list, tuple, types.UnionType, typing.Union):
         for each in typing.get_args(annotation):
             yield from flat(each)
     else:

@@ -75,7 +75,7 @@ def test_every_field_arrives_in_the_core(folder):
 
 def test_what_is_left_out_is_as_the_core_has_it(folder):
     policy = load(folder(""))
-    want = Policy(resources=policy.resources, hash=policy.hash)
+    want = Policy(resources=policy.resources, ignored_resources=policy.ignored_resources, hash=policy.hash)
     assert policy == want
 
 
@@ -94,6 +94,27 @@ def test_what_is_left_out_is_as_the_core_has_it(folder):
 def test_mig_profile_counts_its_compute_slices(folder, profile, want):
     share, whole = want
     assert load(folder("")).resources[f"nvidia.com/mig-{profile}"] * whole == share * ONE_GPU
+
+
+@pytest.mark.parametrize(
+    ("profile", "want"),
+    [
+        ("1g.5gb", (1, 7)),
+        ("1g.5gb.me", (1, 7)),
+        ("1g.10gb", (1, 7)),  # one of eight on 80 GB, two of eight on 40
+        ("1g.20gb", (1, 4)),
+        ("2g.10gb", (2, 7)),
+        ("3g.20gb", (1, 2)),
+        ("4g.20gb", (4, 7)),
+        ("7g.40gb", (1, 1)),
+        ("1g.6gb", (1, 4)),
+        ("2g.12gb", (1, 2)),
+    ],
+)
+def test_mig_profiles_count_the_larger_of_both_slices_where_policy_says_so(folder, profile, want):
+    share, whole = want
+    policy = load(folder("defaults: {mig: larger}"))
+    assert policy.resources[f"nvidia.com/mig-{profile}"] * whole == share * ONE_GPU
 
 
 def test_hash_is_of_the_meaning_not_of_the_text(folder):

@@ -12,17 +12,13 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from webhook.cli.words import age, plural
-from webhook.cluster.kind import Kind
-from webhook.cluster.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
 from webhook.core.policy import Policy
 from webhook.core.world import World
-from webhook.kube import objects
-from webhook.kube.nodes import to_namespace, to_node, to_priority
-from webhook.kube.pods import to_resident
 from webhook.kube.stream import Unreadable, read_stream
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.worldfile import WorldFileError, parse_world, read_world
 from webhook.kube.worldobjects import WORLD_KINDS
+from webhook.server.kinds import world_kinds
 from webhook.server.settings import LiveCluster, WorldFile
 
 LIST_SECONDS: Final = 30.0
@@ -103,7 +99,7 @@ async def follow(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[World
     world = World(policy)
     try:
         async with await connect(kubeconfig) as connection:
-            feed = Feed(connection, _kinds(world))
+            feed = Feed(connection, world_kinds(world, pods=world))
             feeding = asyncio.create_task(feed.run())
             try:
                 try:
@@ -173,12 +169,3 @@ async def _objects_of_cluster(kubeconfig: Path | None) -> list[Mapping[str, Any]
     except ClusterError as error:
         raise WorldError(str(error)) from error
     return found
-
-
-def _kinds(world: World) -> tuple[Kind[Any], ...]:
-    return (
-        node_kind(world, objects.Node, to_node),
-        namespace_kind(world, objects.Namespace, to_namespace),
-        priority_class_kind(world, objects.PriorityClass, to_priority),
-        pod_kind(world, objects.Pod, lambda pod: to_resident(pod, world.policy.resources)),
-    )

@@ -6,6 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from webhook.core.claims import ClaimRef
 from webhook.core.demand import Demand
 from webhook.core.names import Namespace, NodeName, Uid, User
 from webhook.core.selector import NO_CONSTRAINTS, Constraints
@@ -69,6 +70,7 @@ class Pod(NamedTuple):
     tier_label: str | None = None
     mark: str | None = None
     priority_class: str = ""
+    claims: tuple[ClaimRef, ...] = ()
 
     @property
     def asked_tier(self) -> Tier | None:
@@ -108,8 +110,8 @@ class Resident:
     `node` is None while it waits for the scheduler; `team_label` and `tier_label` are what the gate wrote on it, None
     on pods that never passed the gate. `promised` is the node that its decision names first: where it takes its room
     while it waits. `version` is the resourceVersion that it was read at. `asked_tier` is what its user's own label
-    asked for. `created` is in seconds of Unix time, by the API server's clock; 0 where nobody says. `devices` are
-    the indices of the GPUs it holds, where the cluster says so.
+    asked for. `created` is in seconds of Unix time, by the API server's clock; 0 where nobody says. `devices` are the
+    indices of the GPUs it holds, where the cluster says so.
     """
 
     uid: Uid
@@ -127,6 +129,7 @@ class Resident:
     asked_tier: Tier | None = None
     created: int = 0
     devices: tuple[int, ...] = ()
+    claims: tuple[ClaimRef, ...] = ()
 
     @property
     def tier(self) -> Tier | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from webhook.core.amount import ONE_GPU, UNLIMITED, Limit
+from webhook.core.demand import Weights
 from webhook.core.mix import DEFAULT_PRIOR, Shape
 from webhook.core.names import GpuModel, PoolName, ResourceName, TeamName
 from webhook.core.selector import Requirement, Toleration
@@ -26,6 +27,20 @@ class UnknownTeam(StrEnum):
 
     REJECT = "reject"
     PREEMPTIBLE = "preemptible"
+
+
+class UnknownGpu(StrEnum):
+    """What happens to pods that ask for a resource that looks like a GPU and that policy does not name."""
+
+    REJECT = "reject"
+    IGNORE = "ignore"
+
+
+class MigWeight(StrEnum):
+    """What a MIG device counts: its share of the GPU's compute, or the larger of that and its share of the memory."""
+
+    COMPUTE = "compute"
+    LARGER = "larger"
 
 
 class Mode(StrEnum):
@@ -92,6 +107,7 @@ class Defaults:
     """What holds where a team says nothing. `user_from` defaults to the annotation that Kubeflow profiles carry."""
 
     unknown_team: UnknownTeam = UnknownTeam.REJECT
+    unknown_gpu: UnknownGpu = UnknownGpu.REJECT
     user_from: tuple[UserKey, ...] = (UserKey(UserSource.NAMESPACE_ANNOTATION, "owner"),)
 
 
@@ -100,7 +116,7 @@ class Pool:
     """A set of nodes that belong together.
 
     `teams` is None where every team may enter. A pod that `match` selects goes to this pool and nowhere else; a pool
-    with `match` takes no other pods.
+    with `match` takes no other pods. An autoscaler adds and removes nodes of an `is_autoscaled` pool.
     """
 
     name: PoolName
@@ -110,6 +126,7 @@ class Pool:
     capabilities: frozenset[str] = frozenset()
     teams: frozenset[TeamName] | None = None
     match: LabelSelector | None = None
+    is_autoscaled: bool = False
 
     def admits(self, team: TeamName) -> bool:
         """Tell whether a team may enter."""
@@ -179,21 +196,25 @@ class WorkloadRules:
     kinds: tuple[WorkloadKind, ...] = ()
 
 
-BUILT_IN_RESOURCES: Mapping[ResourceName, int] = {
+BUILT_IN_RESOURCES: Weights = {
     ResourceName(name): ONE_GPU for name in ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu")
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The merged policy folder. `hash` names its content: equal hashes, equal policies."""
+    """The merged policy folder. `hash` names its content: equal hashes, equal policies.
+
+    `resources` weighs what counts; `ignored_resources` are named on purpose as counting nothing.
+    """
 
     teams: tuple[Team, ...] = ()
     defaults: Defaults = Defaults()
     pools: tuple[Pool, ...] = ()
     placement: PlacementRules = PlacementRules()
     reclaim: ReclaimRules = ReclaimRules()
-    resources: Mapping[ResourceName, int] = field(default_factory=lambda: BUILT_IN_RESOURCES)
+    resources: Weights = field(default_factory=lambda: BUILT_IN_RESOURCES)
+    ignored_resources: frozenset[ResourceName] = frozenset()
     priority_classes: Mapping[Tier, str] = field(default_factory=dict)
     exempt_namespaces: tuple[str, ...] = ()
     workloads: WorkloadRules = WorkloadRules()

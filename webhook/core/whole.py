@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from webhook.core.amount import exceeds, format_gpus, format_limit
+from webhook.core.counting import count
+from webhook.core.decision import Deny
 from webhook.core.index import lowest_slots
 from webhook.core.node import NO_MODEL
 from webhook.core.pod import Handling, Pod, Requester
@@ -40,7 +42,18 @@ class _Total(NamedTuple):
 
 def misfits(parts: Sequence[Part], requester: Requester, world: World) -> tuple[Reason, ...]:
     """Tell every reason why these pods can never all run; none where they can, or where they ask for no GPU."""
-    asking = [part for part in parts if part.pod.demand.gpus and part.count != 0]
+    refused: list[Reason] = []
+    asking = []
+    for part in parts:
+        counted = count(part.pod, requester, world)
+        if isinstance(counted, Deny):
+            refused += counted.reasons
+        elif isinstance(counted, Pod) and counted.demand.gpus and part.count != 0:
+            asking.append(replace(part, pod=counted))
+    return tuple(dict.fromkeys((*refused, *_together(asking, requester, world))))
+
+
+def _together(asking: Sequence[Part], requester: Requester, world: World) -> Sequence[Reason]:
     if not asking:
         return ()
     tenancy = world.tenancy(asking[0].pod.namespace)
@@ -56,7 +69,7 @@ def misfits(parts: Sequence[Part], requester: Requester, world: World) -> tuple[
     for part in counted:
         if part.pod.handling is Handling.MANAGED:
             found += _without_node(part, team, world)
-    return tuple(dict.fromkeys(found))
+    return found
 
 
 def _over_limits(parts: list[Part], team: Team, requester: Requester, world: World) -> Iterable[Reason]:

@@ -23,6 +23,18 @@ _KNOWN_DOMAINS: Final = re.compile(
     r"(^|\.)(kubernetes\.io|k8s\.io|x-k8s\.io|nvidia\.com|amd\.com|intel\.com|habana\.ai|google\.com|aws|azure\.com"
     r"|fairgate\.dev|karpenter\.sh|aliyun\.accelerator)$"
 )
+_UNIQUE: Final = frozenset({"uuid", "parentUUID", "pciBusID", "pcieRoot", "hostname"})
+"""Attributes that tell one device from another; nothing is decided by them."""
+
+_NAMED: Final = {
+    "name": "part",
+    "request": "part",
+    "podGroupName": "podgroup",
+    "resourceClaimName": "resourceclaim",
+    "resourceClaimTemplateName": "resourceclaimtemplate",
+}
+"""Fields of a spec that name something, and what kind of thing; a request may name a part of another, by a slash."""
+
 _NUMBER_OR_WORD: Final = re.compile(r"[0-9.]*|true|false", re.IGNORECASE)
 
 
@@ -114,13 +126,16 @@ class Pseudonyms:
                 for each in metadata["ownerReferences"]
                 if isinstance(each, dict)
             ]
-        if isinstance(found.get("spec"), Mapping):
-            made["spec"] = self._walk(found["spec"])
+        for part in ("spec", "status"):
+            if isinstance(found.get(part), Mapping):
+                made[part] = self._walk(found[part])
         return made
 
     def _named(self, kind: str, name: str) -> str:
         if kind == "Namespace":
             return self.namespace(name)
+        if kind == "DeviceClass":  # its driver's name, and policy's
+            return name
         return self._class(name) if kind == "PriorityClass" else self.of(kind.lower(), name)
 
     def _class(self, name: str) -> str:
@@ -176,10 +191,12 @@ class Pseudonyms:
         return made
 
     def _field(self, key: str, value: Any) -> Any:  # noqa: ANN401 - JSON values have no common type
+        if key == "attributes":
+            return {name: each for name, each in value.items() if name.rpartition("/")[2] not in _UNIQUE}
         if key == "nodeName":
             return self.of("node", value)
         if key == "priorityClassName":
             return self._class(value)
-        if key in {"name", "resourceClaimName", "resourceClaimTemplateName", "request"} and isinstance(value, str):
-            return self.of("part", value)
+        if key in _NAMED and isinstance(value, str):
+            return "/".join(self.of(_NAMED[key], each) for each in value.split("/"))
         return self._walk(value, key)

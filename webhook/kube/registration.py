@@ -4,9 +4,12 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
-from webhook.core.policy import Policy
+from webhook.core.lookalike import PATTERN, looks_like_gpu
+from webhook.core.names import DEVICE_CLASS
+from webhook.core.policy import LabelSelector, Policy, UnknownGpu
+from webhook.core.selector import Operator, Requirement
 from webhook.kube import keys
 from webhook.kube.workloads.table import kind_table
 
@@ -59,11 +62,13 @@ def webhook_configurations(
 
     selector = _namespace_selector(policy)
     concerns_us = [{"name": "concerns-fairgate", "expression": concerns_expression(policy)}]
+    # only advice for pods without GPUs: they must not wait for us while we are away
+    steers = [{"name": "concerns-fairgate", "expression": steers_expression(policy)}]
     changes_ours = [{"name": "changes-fairgate-keys", "expression": guard_expression()}]
     mutate = {
         # Ignore: a pod that slips by unmutated is refused by the validating step with a silent retry, so failing here
         # as well would buy nothing and turn a lost advice into an outage.
-        **_webhook(MUTATE_NAME, "CREATE", failure="Ignore", seconds=_MUTATE_SECONDS, conditions=concerns_us),
+        **_webhook(MUTATE_NAME, "CREATE", failure="Ignore", seconds=_MUTATE_SECONDS, conditions=steers),
         "clientConfig": client(MUTATE_PATH),
         "namespaceSelector": selector,
         "sideEffects": "None",
@@ -139,13 +144,58 @@ def _of_workloads(policy: Policy) -> list[_Json]:
 
 
 def concerns_expression(policy: Policy, *, spec: str = "object.spec") -> str:
-    """Write in CEL: the pod, or the pod spec at another place, asks for a resource that policy counts."""
-    names = ", ".join(_quoted(name) for name in sorted(policy.resources))
+    """Write in CEL: a pod claims devices, or asks for a resource that policy counts or may have to refuse.
+
+    `spec` is where its spec is found.
+    """
+    if not policy.resources:
+        return "false"
     asks = " || ".join(
-        f"(has(c.resources.{side}) && c.resources.{side}.exists(k, k in [{names}]))" for side in ("limits", "requests")
+        f"(has(c.resources.{side}) && c.resources.{side}.exists(k, {_concerning(policy)}))"
+        for side in ("limits", "requests")
     )
     containers = f"({spec}.containers + (has({spec}.initContainers) ? {spec}.initContainers : []))"
-    return f"{containers}.exists(c, has(c.resources) && ({asks}))" if names else "false"
+    return f"has({spec}.resourceClaims) || {containers}.exists(c, has(c.resources) && ({asks}))"
+
+
+def steers_expression(policy: Policy) -> str:
+    """Write in CEL: the pod concerns us, or a pool is for its kind even if it asks for no GPU."""
+    kinds = [f" || ({_matching(pool.match)})" for pool in policy.pools if pool.match is not None]
+    return concerns_expression(policy) + "".join(kinds)
+
+
+def _concerning(policy: Policy) -> str:
+    """Write in CEL: the name of a resource k concerns us."""
+    names = ", ".join(_quoted(name) for name in sorted(policy.resources))
+    asked = f"k in [{names}] || k.startsWith({_quoted(DEVICE_CLASS)})"
+    if policy.defaults.unknown_gpu is UnknownGpu.IGNORE:
+        return asked
+    known = ", ".join(_quoted(name) for name in sorted(policy.ignored_resources) if looks_like_gpu(name))
+    return f"{asked} || (k.matches({_quoted(PATTERN)})" + (f" && !(k in [{known}]))" if known else ")")
+
+
+def _matching(selector: LabelSelector) -> str:
+    """Write in CEL: the pod's labels are selected."""
+    return " && ".join(map(_meeting, selector.requirements))
+
+
+def _meeting(requirement: Requirement) -> str:
+    labels, key = "object.metadata.labels", _quoted(requirement.key)
+    is_there = f"has({labels}) && {key} in {labels}"
+    values = ", ".join(map(_quoted, requirement.values))
+    match requirement.operator:
+        case Operator.EXISTS:
+            return f"({is_there})"
+        case Operator.DOES_NOT_EXIST:
+            return f"!({is_there})"
+        case Operator.IN:
+            return f"({is_there} && {labels}[{key}] in [{values}])"
+        case Operator.NOT_IN:
+            return f"!({is_there} && {labels}[{key}] in [{values}])"
+        case Operator.GT | Operator.LT:  # for node affinity only: policy refuses them in a label selector
+            return "false"
+        case _ as never:
+            assert_never(never)
 
 
 def guard_expression() -> str:

@@ -24,6 +24,10 @@ class WorldKind(NamedTuple):
 WORLD_KINDS: Final = (
     WorldKind("Namespace", keys.CORE_API, "/api/v1/namespaces"),
     WorldKind("PriorityClass", keys.PRIORITY_API, "/apis/scheduling.k8s.io/v1/priorityclasses"),
+    WorldKind("DeviceClass", keys.DEVICES_API, "/apis/resource.k8s.io/v1/deviceclasses"),
+    WorldKind("ResourceClaim", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceclaims"),
+    WorldKind("ResourceClaimTemplate", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceclaimtemplates"),
+    WorldKind("ResourceSlice", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceslices"),
     WorldKind("Node", keys.CORE_API, "/api/v1/nodes"),
     WorldKind("Pod", keys.CORE_API, "/api/v1/pods", "status.phase!=Succeeded,status.phase!=Failed"),
 )
@@ -34,7 +38,8 @@ _ALL: Final = None
 Shape = Mapping[str, Any] | None
 """The fields that are kept, each with its own shape."""
 
-_METADATA: Final = {"name": _ALL, "namespace": _ALL, "uid": _ALL, "labels": _ALL, "annotations": _ALL}
+_METADATA: Final = dict.fromkeys(("name", "namespace", "uid", "labels", "annotations", "creationTimestamp"), _ALL)
+_HEAD: Final = {"apiVersion": _ALL, "kind": _ALL, "metadata": _METADATA}
 _CONTAINER: Final[Shape] = {
     "name": _ALL,
     "resources": _ALL,
@@ -42,12 +47,10 @@ _CONTAINER: Final[Shape] = {
     "restartPolicy": _ALL,
 }
 _POD: Final[Shape] = {
-    "apiVersion": _ALL,
-    "kind": _ALL,
+    **_HEAD,
     "metadata": {
         **_METADATA,
         "ownerReferences": {"apiVersion": _ALL, "kind": _ALL, "name": _ALL, "controller": _ALL},
-        "creationTimestamp": _ALL,
         "deletionTimestamp": _ALL,
     },
     "spec": {
@@ -68,33 +71,47 @@ _POD: Final[Shape] = {
                 "overhead",
                 "resources",
                 "resourceClaims",
+                "schedulingGroup",
             ),
             _ALL,
         ),
     },
-    "status": {"phase": _ALL},
+    "status": {"phase": _ALL, "resourceClaimStatuses": {"name": _ALL, "resourceClaimName": _ALL}},
 }
+_REQUEST: Final[Shape] = dict.fromkeys(("name", "deviceClassName", "allocationMode", "count", "adminAccess"), _ALL)
+_CLAIM: Final[Shape] = {"devices": {"requests": {"name": _ALL, "exactly": _REQUEST, "firstAvailable": _REQUEST}}}
 _NODE: Final[Shape] = {
-    "apiVersion": _ALL,
-    "kind": _ALL,
-    "metadata": _METADATA,
+    **_HEAD,
     "spec": {"unschedulable": _ALL, "taints": {"key": _ALL, "value": _ALL, "effect": _ALL}},
     "status": {"allocatable": _ALL, "capacity": _ALL, "conditions": {"type": _ALL, "status": _ALL}},
 }
 SHAPES: Final[Mapping[str, Shape]] = {
     "Pod": _POD,
     "Node": _NODE,
-    "Namespace": {"apiVersion": _ALL, "kind": _ALL, "metadata": _METADATA},
-    "PriorityClass": {
-        "apiVersion": _ALL,
-        "kind": _ALL,
-        "metadata": _METADATA,
-        "value": _ALL,
-        "preemptionPolicy": _ALL,
+    "Namespace": _HEAD,
+    "PriorityClass": {**_HEAD, "value": _ALL, "preemptionPolicy": _ALL},
+    "DeviceClass": {**_HEAD, "spec": {"selectors": _ALL, "extendedResourceName": _ALL}},
+    "ResourceClaim": {
+        **_HEAD,
+        "spec": _CLAIM,
+        "status": {"allocation": {"devices": {"results": {"request": _ALL}}}},
+    },
+    "ResourceClaimTemplate": {**_HEAD, "spec": {"spec": _CLAIM}},
+    "ResourceSlice": {
+        **_HEAD,
+        "spec": {
+            "driver": _ALL,
+            "pool": {"name": _ALL, "generation": _ALL},
+            "nodeName": _ALL,
+            "devices": {"attributes": _ALL, "taints": {"effect": _ALL}},
+        },
     },
 }
+"""The fields of each kind."""
 
-_READ_ANNOTATIONS: Final = frozenset({keys.DECISION, keys.REQUIRES, keys.POOL, keys.MIRROR})
+_READ_ANNOTATIONS: Final = frozenset(
+    {keys.DECISION, keys.REQUIRES, keys.POOL, keys.MIRROR, keys.GPUSHARE_DEVICE, keys.EXTENDED_CLAIM}
+)
 
 
 def bare(found: Json, *, annotations: frozenset[str]) -> Json | None:

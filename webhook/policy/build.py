@@ -4,14 +4,17 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
+from fractions import Fraction
 from typing import Final
 
 from webhook.core.amount import ONE_GPU, UNLIMITED, Limit
+from webhook.core.demand import Weights
 from webhook.core.mix import Shape
 from webhook.core.names import GpuModel, PoolName, ResourceName, TeamName
 from webhook.core.policy import (
     Defaults,
     LabelSelector,
+    MigWeight,
     PlacementRules,
     PodPath,
     Policy,
@@ -26,7 +29,7 @@ from webhook.core.policy import (
 from webhook.core.selector import Operator, Requirement, Toleration
 from webhook.core.tier import Tier
 from webhook.policy import schema
-from webhook.policy.builtin import BUILT_IN
+from webhook.policy.builtin import built_in
 from webhook.policy.validate import Draft
 from webhook.policy.workloads import Workloads
 
@@ -39,15 +42,19 @@ def build(draft: Draft) -> Policy:
     placement = draft.section("placement", schema.Placement())
     classes = draft.section("priorityClasses", schema.PriorityClasses())
     named = {Tier.GUARANTEED: classes.guaranteed, Tier.PREEMPTIBLE: classes.preemptible}
+    weights = _weights(draft, defaults.mig)
     policy = Policy(
         teams=tuple(sorted((_team(team.value) for team in draft.teams), key=lambda team: team.name)),
         defaults=Defaults(
-            unknown_team=defaults.unknown_team, user_from=tuple(UserKey(*key.place()) for key in defaults.user_from)
+            unknown_team=defaults.unknown_team,
+            unknown_gpu=defaults.unknown_gpu,
+            user_from=tuple(UserKey(*key.place()) for key in defaults.user_from),
         ),
         pools=tuple(sorted((_pool(pool.value) for pool in draft.pools), key=lambda pool: pool.name)),
         placement=_placement(placement),
         reclaim=_reclaim(draft.section("reclaim", schema.Reclaim())),
-        resources=_resources(draft),
+        resources={name: weight for name, weight in weights.items() if weight},
+        ignored_resources=frozenset(name for name, weight in weights.items() if not weight),
         priority_classes={tier: name for tier, name in named.items() if name is not None},
         exempt_namespaces=_unique(name.value for name in draft.exempt),
         workloads=_workloads(draft.section("workloads", Workloads())),
@@ -93,6 +100,7 @@ def _pool(spec: schema.Pool) -> Pool:
         capabilities=frozenset(spec.capabilities),
         teams=None if spec.teams is None else frozenset(TeamName(team) for team in spec.teams),
         match=None if spec.match is None else _selector(spec.match.pod_selector),
+        is_autoscaled=spec.autoscaled,
     )
 
 
@@ -104,6 +112,12 @@ def _reclaim(spec: schema.Reclaim) -> ReclaimRules:
         protected_namespaces=_unique(item for item in spec.protect if isinstance(item, str)),
         protected_selectors=tuple(sorted(selectors, key=repr)),
     )
+
+
+def _weights(draft: Draft, mig: MigWeight) -> Weights:
+    """Override the built-in weights; what counts nothing is named all the same, so that nobody takes it for new."""
+    named = {ResourceName(name): resource.value.weight() for name, resource in draft.resources.items()}
+    return dict(sorted({**built_in(mig), **named}.items()))
 
 
 def _workloads(spec: Workloads) -> WorkloadRules:
@@ -121,12 +135,6 @@ def _workloads(spec: Workloads) -> WorkloadRules:
         for kind in spec.kinds
     )
     return WorkloadRules(on_limit=spec.on_limit, kinds=tuple(sorted(kinds, key=lambda kind: (kind.group, kind.kind))))
-
-
-def _resources(draft: Draft) -> dict[ResourceName, int]:
-    """Override the built-in weights; a resource that counts nothing is none of Fairgate's business."""
-    named = {ResourceName(name): resource.value.gpus for name, resource in draft.resources.items()}
-    return {name: weight for name, weight in sorted({**BUILT_IN, **named}.items()) if weight}
 
 
 def _share(spec: schema.Share) -> Share:
@@ -165,4 +173,6 @@ def _plain(value: object) -> object:
         return sorted(map(str, value))
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, Fraction):
+        return str(value)
     return value.value if value is UNLIMITED else value

@@ -4,6 +4,7 @@ Class docstrings and descriptions end up in policies/schema.json, which editors 
 policies/README.md. Checks that need another part or another file are in validate.py.
 """
 
+from fractions import Fraction
 from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import (
@@ -20,7 +21,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from webhook.core.amount import ONE_GPU, UNLIMITED, exceeds, format_gpus, format_limit
-from webhook.core.policy import Mode, OnLimit, UnknownTeam, UserSource
+from webhook.core.policy import MigWeight, Mode, OnLimit, UnknownGpu, UnknownTeam, UserSource
 from webhook.core.selector import Effect, Operator
 from webhook.policy.leaves import (
     Bytes,
@@ -191,6 +192,14 @@ class Defaults(_Spec):
         default=UnknownTeam.REJECT,
         description="Namespaces that no team claims: reject, or preemptible (may borrow, guaranteed nothing).",
     )
+    unknown_gpu: UnknownGpu = Field(
+        default=UnknownGpu.REJECT,
+        description="Pods that ask for a resource that looks like a GPU and is not in resources: reject, or ignore it.",
+    )
+    mig: MigWeight = Field(
+        default=MigWeight.COMPUTE,
+        description="What MIG profiles count: their compute slices, or the larger of compute and memory slices.",
+    )
     user_from: list[UserKey] = Field(
         default=[UserKey(namespaceAnnotation="owner")],
         description="Where the user behind a controller's pod is read; the first that is there counts.",
@@ -234,6 +243,9 @@ class Pool(_Spec):
         default=None, description="Teams that may enter; left out: every team."
     )
     match: Match | None = Field(default=None, description="Pods that go here and nowhere else; others stay out.")
+    autoscaled: Annotated[bool, Strict()] = Field(
+        default=False, description="An autoscaler adds nodes: pods wait there for a node instead of being refused."
+    )
 
 
 class KeepWhole(_Spec):
@@ -293,9 +305,29 @@ class Reclaim(_Spec):
 
 
 class Resource(_Spec):
-    """What one piece of a resource counts."""
+    """What one piece of a resource counts: exactly one of these."""
 
-    gpus: Gpus = Field(description='GPUs that one piece counts, such as 1 or "1/7"; 0 takes a built-in one out.')
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    gpus: Gpus | None = Field(
+        default=None, description='GPUs that one piece counts, such as 1 or "1/7"; 0: it is known and counts nothing.'
+    )
+    per_gpu: Annotated[int, Strict(), Field(ge=1, le=1_000_000_000)] | None = Field(
+        default=None, description="Pieces that make one GPU: its memory in the resource's unit, or its replicas."
+    )
+
+    @model_validator(mode="after")
+    def _says_one(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            raise ValueError("expected exactly one of gpus (of one piece) and perGpu (pieces of one GPU)")
+        return self
+
+    def weight(self) -> int | Fraction:
+        """Return the GPU units of one piece."""
+        if self.per_gpu is None:
+            return self.gpus or 0
+        exact = Fraction(ONE_GPU, self.per_gpu)
+        return exact.numerator if exact.denominator == 1 else exact
 
 
 class PriorityClasses(_Spec):

@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Final
 
 from webhook.core.amount import UNLIMITED, Limit, parse_gpus
-from webhook.core.names import UNASSIGNED
+from webhook.core.names import DEVICE_CLASS, UNASSIGNED
 from webhook.policy.problems import described
 
 MOST_GPUS: Final = 1_000_000_000  # keeps every sum of GPU units inside 64 bits
@@ -122,8 +122,13 @@ def label_key(value: str) -> str:
 
 
 def resource_name(value: str) -> str:
-    """Check the name of an extended resource, the only kind that can be a GPU."""
-    prefix, slash, _ = value.partition("/")
+    """Check the name of an extended resource, the only kind that can be a GPU.
+
+    A DeviceClass goes by Kubernetes' own name for what it hands out, deviceclass.resource.kubernetes.io/CLASS.
+    """
+    prefix, slash, rest = value.partition("/")
+    if value.startswith(DEVICE_CLASS):
+        return DEVICE_CLASS + object_name(rest)
     if not slash or prefix == "kubernetes.io" or prefix.endswith(".kubernetes.io"):
         raise ValueError(f"expected an extended resource such as nvidia.com/gpu, got {described(value)}")
     return label_key(value)

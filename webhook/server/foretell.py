@@ -19,7 +19,7 @@ from webhook.core.reason import Code, Reason
 from webhook.core.verification import verify
 from webhook.core.world import World
 from webhook.kube import objects
-from webhook.kube.patch import apply, operations
+from webhook.kube.patch import apply, operations, steer
 from webhook.kube.pods import InvalidPod, to_pod
 
 _pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
@@ -71,14 +71,13 @@ class Foreteller:
         left = count
         while left:
             decision = self._decide(asking)
-            if (
-                isinstance(decision, Deny | Retry) or decision.charge is None
-            ):  # nothing was taken: all are told the same
+            if isinstance(decision, Deny | Retry) or decision.charge is None:  # nothing was taken: all hear the same
                 yield asking.answer(decision, left)
                 return
             node = template.pod.node_name or _chosen(decision)
             self._take(template.pod, decision.charge, node, times=1)
-            alike = 0 if node is not None else self._take_alike(asking, decision, decision.charge, left - 1)
+            differs = node is not None or template.pod.claims  # in room, or in who pays for a claim that they share
+            alike = 0 if differs else self._take_alike(asking, decision, decision.charge, left - 1)
             yield asking.answer(decision, 1 + alike, node)
             left -= 1 + alike
 
@@ -131,6 +130,7 @@ class Foreteller:
             team_label=charge.team,
             tier_label=charge.tier,
             user=charge.user,
+            claims=pod.claims,
         )
         charged = charge._replace(gpus=charge.gpus * times)
         self.world.assume(Flight(resident, charged, node))
@@ -168,8 +168,14 @@ class _Asking:
 
     def answer(self, decision: Decision, count: int, node: NodeName | None = None) -> Answer:
         """Say what so many of its pods are told."""
-        patched = self.patched[_Terms.of(decision)] if isinstance(decision, Admit) else None
-        return Answer(decision, count, node, patched)
+        return Answer(decision, count, node, self._patched(decision))
+
+    def _patched(self, decision: Decision) -> Mapping[str, Any] | None:
+        if isinstance(decision, Admit):
+            return self.patched[_Terms.of(decision)]
+        if isinstance(decision, NotApplicable) and decision.steering is not None:
+            return apply(self.template.written, steer(self.template.found, decision.steering))
+        return None
 
 
 def _is_alike(one: Decision, other: Decision) -> bool:

@@ -1,6 +1,6 @@
 """One review: documents one after another against one world, each seeing what those before it took."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, assert_never
 
@@ -9,7 +9,7 @@ from webhook.cli.review.judged import Judged, Outcome, Patch, Place, PodGroup
 from webhook.cli.review.running import Running
 from webhook.cli.words import plural
 from webhook.core.decision import Admit, Decision, Deny, NotApplicable, Retry
-from webhook.core.names import UNASSIGNED, Namespace, NodeName, TeamName, Uid
+from webhook.core.names import UNASSIGNED, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.pod import Handling, Pod, Requester
 from webhook.core.policy import OnWorkloadLimit
 from webhook.core.reason import LIMIT_CODES, Code, Reason
@@ -62,7 +62,7 @@ class Session:
         if expanded is None:
             return None
         if isinstance(expanded, Unknown):
-            return _undescribed(item, expanded, _gpu_line(item, {}, self._world.policy.resources))
+            return _undescribed(item, expanded, _gpu_line(item, {}, self._world.policy.resources.keys()))
         notes, warnings = tuple(self._vacate(item, expanded)), list(expanded.warnings)
         whole = self._judge_whole(item, expanded)
         warnings += [f"{reason.text} ({reason.code})" for reason in whole]
@@ -99,7 +99,7 @@ class Session:
         self, item: Item, workload: Workload, pod_set: PodSet, refusal: tuple[Reason, ...], warnings: list[str]
     ) -> list[PodGroup]:
         namespace = Namespace(workload.namespace)
-        line = _gpu_line(item, pod_set.template, self._world.policy.resources)
+        line = _gpu_line(item, pod_set.template, self._world.policy.resources.keys())
         blank = PodGroup(pod_set.role, pod_set.count, Outcome.UNKNOWN, (), line, team=self._team(namespace))
         if not pod_set.template:
             return [replace(blank, reasons=(_open(pod_set),))]
@@ -236,7 +236,7 @@ def _open(pod_set: PodSet) -> Reason:
     return Reason(Code.OPEN_COUNT, pod_set.problem or "the manifest does not say how many pods there will be")
 
 
-def _gpu_line(item: Item, template: Mapping[str, Any], counted: Mapping[Any, int]) -> int:
+def _gpu_line(item: Item, template: Mapping[str, Any], counted: Collection[ResourceName]) -> int:
     """Find the line on which a template asks for GPUs; the document's first line where it cannot be told."""
     for value in (template.get("spec"), item.object):
         found = _line_below(item.document, value, counted)
@@ -245,7 +245,7 @@ def _gpu_line(item: Item, template: Mapping[str, Any], counted: Mapping[Any, int
     return item.place.line
 
 
-def _line_below(document: Document, value: object, counted: Mapping[Any, int]) -> int | None:
+def _line_below(document: Document, value: object, counted: Collection[ResourceName]) -> int | None:
     """Walk down in the order of the manifest; the template's parts are the document's own."""
     waiting = [value]
     while waiting:

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from webhook.core.demand import Amounts
+from webhook.core.demand import Weights
 from webhook.core.names import Namespace
 from webhook.core.pod import Requester
 from webhook.core.reason import Code, Reason
@@ -17,7 +17,7 @@ from webhook.kube.workloads.model import PodSet, Workload
 _pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
 
 
-def to_part(pod_set: PodSet, *, namespace: str, weights: Amounts) -> Part | InvalidPod:
+def to_part(pod_set: PodSet, *, namespace: str, weights: Weights) -> Part | InvalidPod:
     """Translate a pod set that has a template; `weights` as in read_demand."""
     try:
         pod = _pod_decoder.decode(msgspec.json.encode(pod_set.template))
