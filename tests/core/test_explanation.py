@@ -1,5 +1,7 @@
 """A decision step by step: the steps are the decision's own, and what is offered instead would really run."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,11 +9,14 @@ from hypothesis import strategies as st
 from tests.core.make import ALICE, GPU, demand, gpus, node, pod, policy, pool, resident, team, world
 from webhook.core.admission import admit
 from webhook.core.asked import as_asked
+from webhook.core.claims import ClaimKey, ClaimRef, ClassCount, DeviceClass, DeviceRequest
 from webhook.core.decision import Admit, Deny
 from webhook.core.explanation import explain
+from webhook.core.names import ResourceName
 from webhook.core.policy import LabelSelector
 from webhook.core.reason import Code
 from webhook.core.selector import Operator, Requirement
+from webhook.policy.builtin import BUILT_IN
 
 
 def limits(told):
@@ -129,3 +134,20 @@ def test_a_decided_pod_is_asked_as_its_user_asked():
         assert stored.constraints != user.constraints
         again = as_asked(stored, rules)
         assert (again.constraints, again.tier_label, again.mark) == (user.constraints, "preemptible", None)
+
+
+def test_what_nobody_weighed_is_refused_and_has_no_steps():
+    strange = replace(demand(1), strange=(ResourceName("acme.com/gpu"),))
+    told = explain(pod(demand=strange), ALICE, world())
+    assert [reason.code for reason in told.decision.reasons] == [Code.UNKNOWN_GPU_RESOURCE]
+    assert (told.limits, told.pools, told.smaller) == ((), (), None)
+
+
+def test_a_claim_is_counted_and_has_no_smaller_request():
+    place = world(replace(policy(team(limit_=1)), resources=BUILT_IN))
+    place.set_device_class("gpu.nvidia.com", DeviceClass("gpu.nvidia.com", speaks_of_gpus=True))
+    place.set_claim(ClaimKey("claim", "team-a", "two"), (DeviceRequest((ClassCount("gpu.nvidia.com", 2),)),))
+    told = explain(pod(0, claims=(ClaimRef(claim="two"),)), ALICE, place)
+    assert told.pod.demand.gpus == gpus(2)
+    assert [bar.subject for bar in told.limits if bar.breaks(gpus(2))] == ["team team-a"]
+    assert told.smaller is None

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from webhook.core.admission import admit
 from webhook.core.candidates import Candidates, candidates
+from webhook.core.counting import count
 from webhook.core.decision import Admit, Decision
 from webhook.core.demand import Demand, demand_of
 from webhook.core.limits import Bar, bars, model_bars
@@ -64,12 +65,14 @@ class Explanation:
 def explain(pod: Pod, requester: Requester, world: World) -> Explanation:
     """Decide on a new pod, and keep every step."""
     decision = admit(pod, requester, world)
-    found = standing(pod, requester, world)
-    if not isinstance(found, Standing):
-        return Explanation(pod, world.tenancy(pod.namespace).team, None, decision)
+    counted = count(pod, requester, world)
+    judged = counted if isinstance(counted, Pod) else pod
+    found = standing(judged, requester, world)
+    if not isinstance(found, Standing) or judged is not counted:
+        return Explanation(judged, world.tenancy(pod.namespace).team, None, decision)
     runs = _runs(decision)
     return Explanation(
-        pod,
+        judged,
         found.team,
         found.user,
         decision,
@@ -77,7 +80,7 @@ def explain(pod: Pod, requester: Requester, world: World) -> Explanation:
         found.book.reserved,
         tuple(found.book.largest_holders(HOLDERS)),
         bars(found.team, found.book, user=found.user) + model_bars(found.team, found.book),
-        tuple(_pools(pod, found.team, world)),
+        tuple(_pools(judged, found.team, world)),
         None if runs else _smaller(pod, requester, world),
         () if runs else tuple(_elsewhere(pod, requester, world)),
     )
@@ -112,7 +115,7 @@ def _why_closed(pod: Pod, pool: Pool, team: Team) -> str:
 
 def _smaller(pod: Pod, requester: Requester, world: World) -> Demand | None:
     """Find the largest lesser demand that would run now, by halving; the rest of the request stays as it is."""
-    if len(pod.demand.devices) != 1:
+    if len(pod.demand.devices) != 1 or pod.claims:
         return None
     [(_, asked)] = pod.demand.devices
     best, low, high = None, 1, asked - 1
@@ -127,7 +130,9 @@ def _smaller(pod: Pod, requester: Requester, world: World) -> Demand | None:
 
 
 def _resized(demand: Demand, pieces: int, policy: Policy) -> Demand | None:
-    """Ask for fewer pieces of the one device resource; None where they are parts of several devices."""
+    """Ask for fewer pieces of the one device resource; None where a shape or a claim says how they count."""
+    if demand.counted is not None:
+        return None
     per_device = demand.per_device
     if per_device is not None:
         if per_device.parts or per_device.number != 1:

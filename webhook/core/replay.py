@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from webhook.core.counting import count
 from webhook.core.decision import Deny
 from webhook.core.limits import guaranteed_violation, has_guaranteed_room, model_violation
 from webhook.core.names import GpuModel, PoolName, TeamName, Uid
@@ -68,7 +69,10 @@ def _turn(running: Running) -> tuple[bool, int, str, str]:
 def _fate(running: Running, world: World) -> Fate:
     pod, resident = running.asked, running.resident
     team_name = world.tenancy(pod.namespace).team_name
-    found = standing(pod, requester_of(pod, resident.user or ""), world)
+    requester = requester_of(pod, resident.user or "")
+    counted = count(pod, requester, world)
+    found = standing(counted, requester, world) if isinstance(counted, Pod) else counted
+    pod = counted if isinstance(counted, Pod) else pod
     if isinstance(found, Deny):
         return Fate(team_name, refusals=found.reasons)
     if not isinstance(found, Standing):

@@ -1,5 +1,7 @@
 """What the board shows of a world: devices one by one, teams, what would fit."""
 
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,6 +63,8 @@ def test_shares_of_memory_are_on_the_devices_that_they_have():
         pytest.param(SHARED, ONE_GPU // 8, {}, 12, [8, 4], id="shares by their weight, with a rest"),
         pytest.param("nvidia.com/mig-1g.5gb", ONE_GPU // 7, {}, 3, [1, 1, 1], id="instances are devices"),
         pytest.param(GPU, ONE_GPU, {}, 2, [1, 1], id="whole GPUs"),
+        pytest.param(MEMORY, Fraction(ONE_GPU, 23), {}, 46, [23, 23], id="shares that units do not divide by"),
+        pytest.param(GPU, ONE_GPU, {}, 1000, [1000], id="more than anybody could draw"),
     ],
 )
 def test_pieces_of_a_device(resource, weight, labels, offered, want):

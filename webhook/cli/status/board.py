@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.core.amount import ONE_GPU, Limit
-from webhook.core.demand import demand_of
 from webhook.core.ledger import Book
 from webhook.core.names import PODS, GpuModel, NodeName, ResourceName, TeamName
 from webhook.core.node import Node
@@ -18,6 +17,7 @@ from webhook.core.world import World
 
 _MIG: Final = "nvidia.com/mig-"
 _SHARED: Final = ".shared"
+_MOST_DEVICES: Final = 256
 _DIGITS: Final = re.compile(r"([0-9]+)")
 
 
@@ -205,15 +205,17 @@ def _whose(pod: Resident, world: World) -> tuple[TeamName, Tier]:
 def _sizes(node: Node, resource: ResourceName, offered: int, world: World) -> list[int]:
     """Tell how many pieces each device has: instances of a GPU are devices of their own, shares are parts of one."""
     per_device = 1
-    weight = demand_of({resource: 1}, world.policy.resources).gpus
+    weight = world.policy.resources[resource]
     replicas = node.labels.get(f"{resource.removesuffix(_SHARED)}.replicas", "")
     if resource.startswith(_MIG):
         per_device = 1
-    elif 0 < weight < ONE_GPU and ONE_GPU % weight == 0:
-        per_device = ONE_GPU // weight
+    elif 0 < weight < ONE_GPU:
+        per_device = round(ONE_GPU / weight)
     elif replicas.isdecimal() and int(replicas):
         per_device = int(replicas)
     whole, rest = divmod(offered, per_device)
+    if whole > _MOST_DEVICES:  # nobody says how these pieces are cut
+        return [offered]
     return [per_device] * whole + [rest] * bool(rest)
 
 
