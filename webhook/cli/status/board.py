@@ -174,10 +174,11 @@ def _team(team: Team, book: Book, *, holders: int) -> TeamRow:
 def _node(node: Node, pods: Iterable[Resident], world: World) -> NodeRow:
     state = "not ready" if not node.is_ready else "cordoned" if node.is_cordoned else ""
     there = sorted(pods, key=lambda pod: (pod.namespace, pod.name))
+    held = {resource for pod in there for resource, _ in pod.demand.devices}
     banks = (
         _bank(node, resource, there, world)
         for resource in sorted(world.policy.resources)
-        if node.allocatable.get(resource, 0) > 0 or any(dict(pod.demand.devices).get(resource) for pod in there)
+        if node.allocatable.get(resource, 0) > 0 or resource in held
     )
     return NodeRow(node.name, node.model, state, tuple(banks))
 
