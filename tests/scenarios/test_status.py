@@ -1,6 +1,8 @@
 """`kubectl fairgate`: the real kubectl finds the plugin, and it shows what the cluster is like."""
 
 import json
+import signal
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import EntryPoint
@@ -36,6 +38,20 @@ def plugins(tmp_path):
     return tmp_path
 
 
+def watch_until_deleted(fairgate, plugins, team):
+    """Watch the status while a pod that waits is deleted; Ctrl-C ends it in peace."""
+    command = [plugins / "kubectl-fairgate", "status", "--policy", fairgate.policy]
+    options = ["--kubeconfig", fairgate.cluster.kubeconfig, "--watch", "--interval", "0.2", "-o", "json"]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as watching:
+        lines = iter(watching.stdout.readline, "")
+        assert next(line for line in lines if '"waiting": "8"' in line)
+        fairgate.cluster.kubectl("delete", "pod", "wide", "-n", team, "--wait=false")
+        assert next(line for line in lines if '"used": "16"' in line)
+        watching.send_signal(signal.SIGINT)
+        watching.stdout.close()
+        assert watching.wait(20) == 0
+
+
 def test_kubectl_shows_explains_and_saves_the_cluster(cluster, plugins):
     make_nodes(cluster, 2)
     with gate(cluster, limit_a=24) as fairgate:
@@ -66,6 +82,9 @@ def test_kubectl_shows_explains_and_saves_the_cluster(cluster, plugins):
         assert "Admitted as preemptible (Borrows)" in explained.stdout
         assert "by the present policy" in explained.stdout
         assert "nvidia.com/gpu 2 would run now" in explained.stdout
+
+        watch_until_deleted(fairgate, plugins, team)
+        create_pod(cluster, team, pod("wide", gpus=8, **SIZE))
 
         saved = plugins / "world.yaml"
         saved.write_text(kubectl("world").stdout)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,14 @@ class Origin:
     source: str
     name: str
     age_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A world that goes on; `why_stale` tells why it should not be trusted any more, None while all is well."""
+
+    world: World
+    why_stale: Callable[[], str | None]
 
 
 def origin_of(source: Source) -> Origin:
@@ -90,7 +98,7 @@ def read_once(source: Source, policy: Policy) -> World:
 
 
 @asynccontextmanager
-async def follow(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[World]:
+async def follow(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[Followed]:
     """Give a world that a cluster feeds until the end of the block, once everything was listed. Raises WorldError."""
     from webhook.cluster.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
     from webhook.cluster.errors import ClusterError  # noqa: PLC0415
@@ -109,7 +117,7 @@ async def follow(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[World
                     why = f"the cluster was not read within {LIST_SECONDS:g} s: {feed.readiness()}"
                     raise WorldError(why) from None
                 world.arrange()
-                yield world
+                yield Followed(world, feed.readiness)
             finally:
                 feeding.cancel()
                 await asyncio.gather(feeding, return_exceptions=True)
@@ -141,8 +149,8 @@ def world_of(found: Objects, policy: Policy, *, name: str) -> World:
 
 async def _read_cluster(kubeconfig: Path | None, policy: Policy) -> World:
     """List everything once and let go: the world stays as it was at that moment."""
-    async with follow(kubeconfig, policy) as world:
-        return world
+    async with follow(kubeconfig, policy) as followed:
+        return followed.world
 
 
 def _objects_of_file(path: Path) -> Iterable[Mapping[str, Any]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from webhook.cli.options import policy_option
 from webhook.cli.review.findings import FailOn
 from webhook.cli.review.outputs import Format, Output, OutputType
 
@@ -23,7 +24,7 @@ Where both is true it is 1: a refusal stays one, whatever the rest turns out to 
 
 @click.command(epilog=_EXAMPLES, short_help="Judge manifests without applying them.")
 @click.argument("sources", metavar="FILE|DIR|-...", nargs=-1, required=True, type=click.Path(allow_dash=True))
-@click.option("--policy", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder of policy files.")
+@policy_option
 @click.option(
     "--world",
     type=click.Path(path_type=Path),

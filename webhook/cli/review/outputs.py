@@ -1,14 +1,13 @@
 """Which outputs were asked for, and where each goes."""
 
-import os
-import shutil
-import sys
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
+
+from webhook.cli import options
 
 
 class Format(StrEnum):
@@ -34,12 +33,12 @@ class Output:
     @property
     def is_coloured(self) -> bool:
         """Tell whether colour helps: on a terminal, unless the user said no."""
-        return self.file is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        return self.file is None and options.is_coloured()
 
     @property
     def width(self) -> int:
         """Give the columns to fill: those of the terminal; a pipe has room for all."""
-        return shutil.get_terminal_size().columns if self.file is None and sys.stdout.isatty() else 500
+        return options.columns() if self.file is None else 500
 
     def write(self, text: str) -> None:
         """Write it out. Raises OSError where the file cannot be written."""

@@ -13,6 +13,7 @@ from webhook.core.names import UNASSIGNED, Namespace, NodeName, ResourceName, Te
 from webhook.core.pod import Handling, Pod, Requester
 from webhook.core.policy import OnWorkloadLimit
 from webhook.core.reason import LIMIT_CODES, Code, Reason
+from webhook.core.replay import CONTROLLER
 from webhook.core.tier import Tier
 from webhook.core.world import World
 from webhook.kube.stream import Document
@@ -22,9 +23,6 @@ from webhook.kube.workloads.parts import judge
 from webhook.kube.workloads.related import Related
 from webhook.kube.workloads.table import kind_table
 from webhook.server.foretell import Answer, Foreteller, Template, read_template
-
-_CONTROLLER: Final = Requester("system:serviceaccount:kube-system:controller")
-"""Who asks for the pods of a workload: some controller, through its service account."""
 
 _ABOUT_NODES: Final = frozenset({Code.NO_ROOM_NOW, Code.NEVER_FITS})
 _IN_PART: Final = "it starts whole or not at all: while some of its pods are refused, the others hold GPUs and wait"
@@ -128,7 +126,7 @@ class Session:
         """Tell who will ask for a pod: whom its review names, the controller of a workload, or the user."""
         if workload.kind == "Pod" and item.requester is not None:
             return item.requester
-        return self._requester if pod.owner is None else _CONTROLLER
+        return self._requester if pod.owner is None else CONTROLLER
 
     def _count(self, pod_set: PodSet, pod: Pod) -> int | None:
         """Tell how many pods there are at peak; of a DaemonSet one on every node that it may use."""

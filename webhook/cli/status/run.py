@@ -64,9 +64,9 @@ def _show_once(order: Order, policy: Policy) -> None:
 
 async def _watch(order: Order, policy: Policy, interval_seconds: float) -> None:
     if isinstance(order.source, LiveCluster):
-        async with follow(order.source.kubeconfig, policy) as world:
+        async with follow(order.source.kubeconfig, policy) as followed:
             while True:
-                _redraw(_written(order, world))
+                _redraw(_written(order, followed.world, why_stale=followed.why_stale()))
                 await asyncio.sleep(interval_seconds)
     while True:
         _redraw(_written(order, read_once(order.source, policy)))
@@ -82,8 +82,9 @@ def _redraw(text: str) -> None:
     sys.stdout.flush()
 
 
-def _written(order: Order, world: World) -> str:
+def _written(order: Order, world: World, *, why_stale: str | None = None) -> str:
     board = board_of(world)
+    told = seen(origin_of(order.source), world)
     match order.layout:
         case Layout.JSON:
             return to_json(report_of(board))
@@ -92,7 +93,7 @@ def _written(order: Order, world: World) -> str:
         case Layout.TABLE | Layout.WIDE:
             return to_table(
                 board,
-                seen=seen(origin_of(order.source), world),
+                seen=told if why_stale is None else f"{told}\nSTALE: {why_stale}",
                 width=columns(),
                 is_coloured=is_coloured(),
                 is_wide=order.layout is Layout.WIDE,
