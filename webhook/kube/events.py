@@ -28,6 +28,7 @@ class EventReason(StrEnum):
     PROMOTED = "Promoted"
     DEMOTED = "Demoted"
     BYPASSED_ADMISSION = "BypassedAdmission"
+    POLICY_REFUSED = "PolicyRefused"
 
 
 class EventType(StrEnum):
