@@ -50,8 +50,8 @@ def _grid(*columns: str) -> Table:
 def _teams(board: Board, *, is_wide: bool, has_room: bool) -> Table:
     table = _grid("team", ">guaranteed", ">limit", ">used", ">borrowed", ">waiting", "who holds")
     for team in board.teams:
-        holders = team.holders if has_room or is_wide else team.holders[:2]
-        told = ", ".join(f"{holder} {_gpus(gpus)}" for holder, gpus in holders)
+        holders = [f"{holder} {_gpus(gpus)}" for holder, gpus in team.holders]
+        told = ", ".join(holders) if has_room or is_wide else "\n".join(holders[:2])
         table.add_row(Text(team.name), *_numbers(team), Text(told or "-"))
         for model in team.models if is_wide else ():
             table.add_row(Text(f"  {_short(model.model)}"), *_numbers(model), "")
