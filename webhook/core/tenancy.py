@@ -1,5 +1,6 @@
 """Whose each namespace is: what was seen of namespaces, judged by the current policy."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from webhook.core.names import UNASSIGNED, Namespace, TeamName
@@ -33,6 +34,10 @@ class Tenancies:
 
     def __contains__(self, name: Namespace) -> bool:
         return name in self._seen
+
+    def seen(self) -> Iterable[NamespaceFacts]:
+        """List the namespaces that were seen."""
+        return self._seen.values()
 
     @property
     def has_strange(self) -> bool:

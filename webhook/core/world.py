@@ -109,7 +109,7 @@ class World:
 
     def namespaces(self) -> Iterable[NamespaceFacts]:
         """List the namespaces that are known."""
-        return self._namespaces.values()
+        return self._tenancies.seen()
 
     def open_pools(self, team: TeamName) -> tuple[Pool, ...]:
         """List the pools that a team may enter with any pod: those without a `match` of their own."""
