@@ -147,6 +147,11 @@ class Fleet:
         bays = self._bays.get(name)
         return () if bays is None else bays.held_by(holder)
 
+    def bays(self, name: NodeName) -> Bays:
+        """Copy a node's devices and who holds them, to try things out."""
+        bays = self._bays.get(name)
+        return Bays() if bays is None else bays.copy()
+
     def with_room(self, demand: Demand, among: int) -> int:
         """Narrow a set of slots to those that have room for all that is asked now."""
         among = _hold(self._free, demand, among)
@@ -169,6 +174,10 @@ class Fleet:
     def classes(self, resource: ResourceName) -> ClassIndex:
         """Give the classes of a GPU resource that policy counts."""
         return self._devices[resource]
+
+    def names_of(self, bits: int) -> list[NodeName]:
+        """Name the nodes of a bitmap, in slot order."""
+        return [self._names[slot] for slot in range(bits.bit_length()) if bits >> slot & 1]
 
     def names(self, slots: list[int]) -> tuple[NodeName, ...]:
         """Name the nodes in slots that a bitmap listed."""

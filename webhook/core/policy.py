@@ -123,9 +123,21 @@ class PlacementRules:
     keep_whole: int = 0
 
 
+class ReclaimCost(StrEnum):
+    """What victims are chosen by: the fewest gangs broken, GPUs freed beyond need, work lost, and so on."""
+
+    GANGS = "gangs"
+    SURPLUS = "surplus"
+    LOST_WORK = "lostWork"
+    OVER_SHARE = "overShare"
+    AGE = "age"
+
+
 @dataclass(frozen=True, slots=True)
 class ReclaimRules:
-    """When and how borrowed GPUs are taken back; read by the evictor."""
+    """When and how borrowed GPUs are taken back; read by the evictor. `order` names what counts first."""
+
+    order: tuple[ReclaimCost, ...] = tuple(ReclaimCost)
 
     notice_seconds: int = 0
     minimum_runtime_seconds: int = 0
