@@ -23,6 +23,7 @@ from webhook.core.decision import Charge
 from webhook.core.demand import Demand, demand_of
 from webhook.core.names import CPU, MEMORY, PODS, Namespace, NodeName, PoolName, ResourceName, TeamName, Uid
 from webhook.core.node import Node
+from webhook.core.page import Flight
 from webhook.core.placement import best_nodes
 from webhook.core.pod import Resident
 from webhook.core.policy import BUILT_IN_RESOURCES, PlacementRules, Policy, Pool, Share, Team
@@ -118,7 +119,7 @@ def churn(world: World, rng: random.Random, uids: list[Uid], count: int) -> None
     if nodes:
         uid = Uid(f"c{count}")
         pod = Resident(uid, Namespace("vision"), uid, wanted, None, None, "vision", Tier.GUARANTEED)
-        world.assume(pod, Charge(TeamName("vision"), Tier.GUARANTEED, wanted.gpus), node=nodes[0], forget_at=None)
+        world.add_pod(Flight(pod, Charge(TeamName("vision"), Tier.GUARANTEED, wanted.gpus), nodes[0]))
         uids.append(uid)
 
 
@@ -126,7 +127,7 @@ def decisions(nodes: int, *, calls: int, seed: int) -> tuple[Spread, Spread]:
     """Time whole decisions and json.loads of the same bodies in turn."""
     rng = random.Random(seed)
     world = crowded_world(nodes, rng)
-    ledger = MemoryLedger(world, time.monotonic, is_embedded=True)
+    ledger = MemoryLedger(world, time.monotonic)
     gate = Gate(world, ledger, trusted=frozenset(), now_text=lambda: "2026-01-01T00:00:00Z")
     bodies = [realistic_review(gpus=rng.choice((1, 2, 4)), index=i) for i in range(64)]
     uids: list[Uid] = []

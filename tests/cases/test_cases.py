@@ -71,7 +71,7 @@ def open_gate(case, folder):
     objects += [pod(given) for given in case.get("running", [])] + case.get("objects", [])
     listed = {"apiVersion": "v1", "kind": "List", "items": objects}
     parse_world(yaml.safe_dump(listed), world.policy.resources, name="case").fill(world)
-    ledger = MemoryLedger(world, lambda: 0.0, is_embedded=True)
+    ledger = MemoryLedger(world, lambda: 0.0)
     return Gate(world, ledger, trusted=frozenset(), now_text=lambda: "2026-01-01T00:00:00Z")
 
 

@@ -37,10 +37,11 @@ def run(*arguments):
     return CliRunner().invoke(manifests, [str(argument) for argument in arguments])
 
 
-def test_two_configurations_are_printed_for_a_url(folder, ca):
+def test_the_definition_and_two_configurations_are_printed_for_a_url(folder, ca):
     result = run("--policy", folder, "--url", "https://127.0.0.1:8443", "--ca", ca)
     assert result.exit_code == 0, result.output
-    mutating, validating = yaml.safe_load_all(result.stdout)
+    definition, mutating, validating = yaml.safe_load_all(result.stdout)
+    assert definition["metadata"]["name"] == "teamledgers.fairgate.dev"
     assert mutating["webhooks"][0]["clientConfig"] == {
         "url": "https://127.0.0.1:8443/mutate",
         "caBundle": base64.b64encode(CA).decode(),
@@ -58,7 +59,7 @@ def test_two_configurations_are_printed_for_a_url(folder, ca):
 def test_a_service_is_addressed_by_namespace_name_and_port(folder, ca, service, port):
     result = run("--policy", folder, "--service", service, "--ca", ca)
     assert result.exit_code == 0, result.output
-    mutating, _ = yaml.safe_load_all(result.stdout)
+    _, mutating, _ = yaml.safe_load_all(result.stdout)
     assert mutating["webhooks"][0]["clientConfig"]["service"] == {
         "namespace": "fairgate-system",
         "name": "fairgate",

@@ -8,6 +8,7 @@ from webhook.core.decision import Admit, Charge
 from webhook.core.demand import Demand, demand_of
 from webhook.core.names import CPU, MEMORY, PODS, Namespace, NodeName, PoolName, ResourceName, TeamName, Uid
 from webhook.core.node import Node
+from webhook.core.page import Flight
 from webhook.core.pod import Owner, Pod, Requester, Resident
 from webhook.core.policy import BUILT_IN_RESOURCES, PlacementRules, Policy, Pool, Share, Team
 from webhook.core.selector import Constraints, NodeTerm, Operator, Requirement
@@ -136,8 +137,8 @@ def mark(admitted: Admit, *, at: str) -> str:
     return json.dumps({key: value for key, value in told.items() if value is not None})
 
 
-def commit(world_: World, pod_: Pod, charge: Charge, node_: NodeName | None, *, forget_at: float | None = None) -> None:
-    """Assume an admitted pod, as the gate does."""
+def flight(pod_: Pod, charge: Charge, node_: NodeName | None) -> Flight:
+    """What an admitted pod takes, as the gate makes it."""
     made = Resident(
         pod_.uid,
         pod_.namespace,
@@ -149,7 +150,12 @@ def commit(world_: World, pod_: Pod, charge: Charge, node_: NodeName | None, *, 
         pod_.tier_label,
         charge.user,
     )
-    world_.assume(made, charge, node=node_, forget_at=forget_at)
+    return Flight(made, charge, node_)
+
+
+def commit(world_: World, pod_: Pod, charge: Charge, node_: NodeName | None) -> None:
+    """Take in an admitted pod that exists from now on."""
+    world_.add_pod(flight(pod_, charge, node_))
 
 
 JOB = Owner("Job", "train")

@@ -7,8 +7,8 @@ from tests.core.make import (
     GPU,
     JOB,
     JOB_CONTROLLER,
-    commit,
     demand,
+    flight,
     gpus,
     mutated,
     node,
@@ -51,7 +51,8 @@ def test_first_inside_the_share_then_borrowing_then_refused_with_the_numbers():
         decision = admitted(admit(asked, ALICE, place))
         made = mutated(asked, decision, uid=f"u{i}")
         verified = admitted(verify(made, ALICE, place))
-        commit(place, made, verified.charge, verified.steering.nodes[0], forget_at=90.0 if i == 2 else None)
+        made_flight = flight(made, verified.charge, verified.steering.nodes[0])
+        (place.assume if i == 2 else place.add_pod)(made_flight)
         tiers.append(decision.charge.tier)
     assert tiers == [Tier.GUARANTEED, Tier.GUARANTEED, Tier.PREEMPTIBLE]
     refused = admit(pod(2), ALICE, place)

@@ -5,7 +5,8 @@ import pytest
 from tests.core.make import ALICE, commit, demand, gpus, mutated, node, pod, policy, resident, team, world
 from webhook.core.admission import admit
 from webhook.core.decision import Admit, Deny, Retry
-from webhook.core.names import TeamName
+from webhook.core.names import NodeName, TeamName
+from webhook.core.page import Flight
 from webhook.core.reason import Code
 from webhook.core.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.tier import Tier
@@ -130,7 +131,7 @@ def test_a_question_that_comes_again_is_answered_as_before():
     asked = passed(pod(2), place)._replace(uid="u")
     first = verify(asked, ALICE, place)
     assert isinstance(first, Admit)
-    place.assume(resident(2, uid="u"), first.charge, node="n0", forget_at=None)
+    place.assume(Flight(resident(2, uid="u"), first.charge, NodeName("n0")))
     again = verify(asked, ALICE, place)
     assert isinstance(again, Admit)
     assert (again.charge, again.reason.code) == (first.charge, Code.ALREADY_DECIDED)

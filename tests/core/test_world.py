@@ -8,9 +8,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.core.make import GPU, JOB, demand, gpus, node, policy, resident, team, world
 from webhook.core.decision import Charge
-from webhook.core.names import GpuModel, NodeName, TeamName, Uid
+from webhook.core.names import GpuModel, Namespace, NodeName, TeamName, Uid
+from webhook.core.page import Alive, Ended, Flight, Unseen
+from webhook.core.pod import NamespaceFacts
 from webhook.core.policy import Share
 from webhook.core.tier import Tier
+from webhook.core.world import World
 
 A = TeamName("team-a")
 UIDS = [f"u{i}" for i in range(8)]
@@ -25,15 +28,18 @@ class WorldMachine(RuleBasedStateMachine):
         self.place = world(nodes=[node("n0"), node("n1")])
         self.want: dict[str, tuple[str, int, str | None]] = {}  # uid -> namespace, GPUs, node whose room it takes
         self.unseen: set[str] = set()
+        self.assumed: set[str] = set()
+        self.ended: set[str] = set()  # seen to end while the ledger lists them: they must not come back
 
     @rule(uid=st.sampled_from(UIDS), count=st.integers(1, 4), at=st.sampled_from(NODES))
     def assume(self, uid, count, at):
         made = resident(count, uid=uid)
         charge = Charge(A, Tier.GUARANTEED, made.demand.gpus)
-        self.place.assume(made, charge, node=at, forget_at=90.0)
-        if uid not in self.want:
+        self.place.assume(Flight(made, charge, at))
+        if uid not in self.want and uid not in self.ended:
             self.want[uid] = ("team-a", count, at)
             self.unseen.add(uid)
+        self.assumed.add(uid)
 
     @rule(
         uid=st.sampled_from(UIDS),
@@ -42,6 +48,8 @@ class WorldMachine(RuleBasedStateMachine):
         namespace=st.sampled_from(["team-a", "team-b"]),
     )
     def see(self, uid, count, at, namespace):
+        if uid in self.ended:
+            return  # no pod ever comes back under its UID
         if uid in self.want:
             namespace, count, promised = self.want[uid]
             at = at or promised  # a pod that was bound, or promised a node, keeps it until told otherwise
@@ -55,15 +63,18 @@ class WorldMachine(RuleBasedStateMachine):
     def end(self, uid):
         self.place.remove_pod(Uid(uid))
         self.want.pop(uid, None)
+        if uid in self.assumed:
+            self.ended.add(uid)
         self.unseen.discard(uid)
 
-    @rule()
-    def forget(self):
-        gone = {pod.uid for pod in self.place.forget_unseen(90.0)}
-        assert gone == self.unseen
-        for uid in self.unseen:
+    @rule(uid=st.sampled_from(UIDS))
+    def settle(self, uid):
+        self.place.settle(Uid(uid))
+        if uid in self.unseen:
+            self.unseen.remove(uid)
             del self.want[uid]
-        self.unseen.clear()
+        self.assumed.discard(uid)
+        self.ended.discard(uid)
 
     @rule(guaranteed=st.integers(0, 20))
     def edit_policy(self, guaranteed):
@@ -90,11 +101,39 @@ TestWorld = WorldMachine.TestCase
 TestWorld.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
 
 
-def test_nothing_is_forgotten_before_its_time():
+def test_what_was_seen_of_a_reserved_pod_is_told_with_the_version_at_which_it_came():
     place = world()
-    place.assume(resident(1, uid="u"), Charge(A, Tier.GUARANTEED, gpus(1)), node=NodeName("n0"), forget_at=90.0)
-    assert place.forget_unseen(89.9) == ()
-    assert place.book(A).reserved == gpus(1)
+    place.assume(Flight(resident(1, uid="u"), Charge(A, Tier.GUARANTEED, gpus(1)), NodeName("n0")))
+    assert place.evidence(Uid("u")) == Unseen()
+    place.set_pod(resident(1, uid="u", version=7))
+    place.set_pod(resident(1, uid="u", node="n0", version=9))
+    assert place.evidence(Uid("u")) == Alive(7)
+    place.remove_pod(Uid("u"))
+    assert place.evidence(Uid("u")) == Ended()
+
+
+def test_a_waiting_pod_takes_its_room_where_its_decision_promised_it():
+    place = world(residents=[resident(4, uid="u", promised=NodeName("n1"))])
+    assert place.fleet.free(NodeName("n1"), GPU) == 6
+    assert place.book(A).waiting == gpus(4)
+    place.set_pod(resident(4, uid="u", node="n0"))
+    assert (place.fleet.free(NodeName("n0"), GPU), place.fleet.free(NodeName("n1"), GPU)) == (6, 10)
+    assert place.book(A).waiting == 0
+
+
+def test_a_live_world_is_not_sure_whose_a_pod_is_before_it_knows_the_namespace():
+    place = World(policy(), is_live=True)
+    a = NamespaceFacts(Namespace("team-a"))
+    place.assume(Flight(resident(1, uid="reserved"), Charge(A, Tier.GUARANTEED, gpus(1)), None))
+    assert place.is_sure, "what is reserved says itself who pays"
+    place.set_pod(resident(1, uid="u"))
+    assert not place.is_sure
+    place.set_namespace(a)
+    assert place.is_sure
+    place.remove_namespace(a.name)
+    assert not place.is_sure
+    place.remove_pod(Uid("u"))
+    assert place.is_sure
 
 
 def test_a_pod_of_a_removed_node_stays_charged_and_comes_back_with_it():

@@ -13,6 +13,8 @@ from tests.docs import pages
 from webhook.cli.main import main
 from webhook.cli.serve import serve
 from webhook.core.tier import Tier
+from webhook.kube.events import EventReason
+from webhook.observe.leader import Candidacy
 from webhook.observe.metrics import Charged, Metrics, Phase, Watched
 from webhook.policy.load import load
 from webhook.server.answer import Record
@@ -134,6 +136,7 @@ def exposed():
     metrics.watch_world_age(lambda: 1.0)
     metrics.watch_feed(lambda: [Watched("nodes", 1, 0, 0)])
     metrics.watch_certificate(lambda: 1.0)
+    metrics.watch_leader(lambda: Candidacy(True, 1, {("a", Tier.GUARANTEED): 1}, {"written": 1}))
     metrics.watch_charges(lambda: [Charged("a", Tier.GUARANTEED, 1)])
     text = metrics.expose().body.decode()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, flags=re.MULTILINE):
@@ -147,6 +150,10 @@ def test_the_table_of_metrics_lists_exactly_what_is_exposed():
     rows = pages.table(OPERATIONS, first="metric")
     told = [(name, kind, frozenset(re.findall(r"\w+", labels)) - {"none"}) for name, kind, labels, _ in rows]
     assert sorted(told) == sorted(exposed())
+
+
+def test_the_table_of_events_lists_every_reason():
+    assert [row[0] for row in pages.table(OPERATIONS, first="reason")] == list(EventReason)
 
 
 def test_the_fields_of_a_decisions_line_are_all_explained():

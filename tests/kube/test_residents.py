@@ -1,11 +1,14 @@
 """Pods that exist: which count, and as what."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from tests import builders as b
 from tests.kube.door import resident, with_resources
 from webhook.core.amount import ONE_GPU
 from webhook.core.pod import Owner
+from webhook.core.tier import Tier
 
 
 def test_a_running_pod_is_a_resident_with_its_node_team_and_owner():
@@ -64,3 +67,23 @@ def test_amounts_that_cannot_be_read_are_an_error():
 @pytest.mark.parametrize("mark", ["{}", '{"user":7}', '"user"', "not json", '{"user":null}'])
 def test_a_mark_that_names_nobody_names_nobody(mark):
     assert resident(b.pod(annotations={"fairgate.dev/decision": mark})).user is None
+
+
+def test_its_age_and_what_its_user_asked_for_are_known():
+    manifest = b.pod(
+        labels={"fairgate.dev/tier": "preemptible"}, annotations={"fairgate.dev/decision": '{"asked":"guaranteed"}'}
+    )
+    manifest["metadata"]["creationTimestamp"] = "2026-01-01T00:01:00Z"
+    found = resident(manifest)
+    assert found.created == datetime(2026, 1, 1, 0, 1, tzinfo=UTC).timestamp()
+    assert found.asked_tier is Tier.GUARANTEED
+    assert found.tier is None  # without the team's label the tier is only what somebody wrote
+    manifest["metadata"]["labels"]["fairgate.dev/team"] = "vision"
+    assert resident(manifest).tier is Tier.PREEMPTIBLE
+
+
+@pytest.mark.parametrize("time", [None, "", "yesterday", "9999-99-99T00:00:00Z"])
+def test_a_pod_whose_age_nobody_can_read_is_the_oldest(time):
+    manifest = b.pod()
+    manifest["metadata"]["creationTimestamp"] = time
+    assert resident(manifest).created == 0

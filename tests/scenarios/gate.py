@@ -20,6 +20,7 @@ from tests.control_plane.processes import free_ports
 from tests.control_plane.workbench import list_pods, make_namespace, wait_for
 
 TEAM, TIER, DECISION = "fairgate.dev/team", "fairgate.dev/tier", "fairgate.dev/decision"
+TEAM_LEDGERS = "/apis/fairgate.dev/v1alpha1/teamledgers"
 ROOT = Path(__file__).parents[2]
 
 
@@ -64,8 +65,18 @@ class Gate:
 
 
 @contextmanager
-def gate(cluster: ControlPlane, *, limit_a: object = 20, limit_b: object = 20, policy: str = "") -> Iterator[Gate]:
-    """Serve for two teams with 20 guaranteed GPUs each, until the end of the block; `policy` adds sections as YAML."""
+def gate(
+    cluster: ControlPlane,
+    *,
+    limit_a: object = 20,
+    limit_b: object = 20,
+    policy: str = "",
+    kubeconfig: Path | None = None,
+) -> Iterator[Gate]:
+    """Serve for two teams with 20 guaranteed GPUs each, until the end of the block.
+
+    `policy` adds sections as YAML; `kubeconfig` is whom Fairgate runs as, by default an admin.
+    """
     suffix = secrets.token_hex(3)
     team_a, team_b = make_namespace(cluster, f"team-a-{suffix}"), make_namespace(cluster, f"team-b-{suffix}")
     folder = cluster.folder / f"fairgate-{suffix}"
@@ -80,7 +91,15 @@ def gate(cluster: ControlPlane, *, limit_a: object = 20, limit_b: object = 20, p
     (port,) = free_ports(1)
     url, name = f"https://127.0.0.1:{port}", f"fairgate-{suffix}"
     fairgate = (sys.executable, "-m", "webhook")
-    serve = ("serve", "--policy", policies, "--kubeconfig", cluster.kubeconfig, "--listen", f"127.0.0.1:{port}")
+    serve = (
+        "serve",
+        "--policy",
+        policies,
+        "--kubeconfig",
+        kubeconfig or cluster.kubeconfig,
+        "--listen",
+        f"127.0.0.1:{port}",
+    )
     command = (*fairgate, *serve, "--certs", certs, "--drain-seconds", "0")
     running = Gate(cluster, name, command, url, certs / "ca.crt", policies, team_a, team_b)
     try:
@@ -97,6 +116,8 @@ def gate(cluster: ControlPlane, *, limit_a: object = 20, limit_b: object = 20, p
         yield running
     finally:
         running.stop()
+        for ledger in cluster.api.list(TEAM_LEDGERS) if cluster.api.exists(TEAM_LEDGERS) else ():
+            cluster.api.delete(f"{TEAM_LEDGERS}/{ledger['metadata']['name']}")
 
 
 def _is_asked(running: Gate) -> bool:

@@ -53,7 +53,8 @@ class FakeReviewer:
     async def mutate(self, body: bytes, *, deadline: float) -> Answer:
         return await self._answer("mutate", body, deadline)
 
-    async def validate(self, body: bytes, *, deadline: float) -> Answer:
+    async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool]) -> Answer:
+        self.is_gone = is_gone
         return await self._answer("validate", body, deadline)
 
     async def _answer(self, phase: str, body: bytes, deadline: float) -> Answer:

@@ -35,6 +35,11 @@ def test_without_more_flags_the_cluster_of_this_pod_is_served(told):
     ]
 
 
+def test_a_cluster_may_be_named_with_the_namespace_of_our_own_objects(told):
+    assert invoke(*REQUIRED, "--kubeconfig", "k", "--namespace", "infra").exit_code == 0
+    assert told[0].world == LiveCluster(Path("k"), "infra")
+
+
 def test_every_flag_reaches_the_settings(told):
     result = invoke(
         *("--policy", "p", "--world", "w.yaml", "--listen", "[::1]:0", "--certs", "c", "--log-format", "console"),

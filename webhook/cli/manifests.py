@@ -1,4 +1,4 @@
-"""`fairgate manifests`: print the webhook configurations of a policy, ready for `kubectl apply -f -`."""
+"""`fairgate manifests`: print what the API server must know of Fairgate, ready for `kubectl apply -f -`."""
 
 import re
 from pathlib import Path
@@ -9,6 +9,7 @@ import click
 import yaml
 
 from webhook.kube.registration import ServiceReference, webhook_configurations
+from webhook.kube.team_ledger_crd import team_ledger_crd
 
 _SERVICE: Final = re.compile(r"(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)(?::(?P<port>[0-9]{1,5}))?")
 _PORTS: Final = range(1, 65_536)
@@ -51,10 +52,10 @@ Exit status: 0 printed, 1 the policy has problems, 2 something cannot be read.""
     help="CA certificate (PEM) that signed Fairgate's certificate.",
 )
 def manifests(folder: Path, url: str | None, service: ServiceReference | None, ca: Path) -> None:
-    """Print the webhook configurations for a policy as YAML.
+    """Print the TeamLedger definition and the webhook configurations for a policy as YAML.
 
-    They send exactly those pods that the policy is about: print and apply them again when its resource names change.
-    Give one of --url and --service.
+    The latter send exactly those pods that the policy is about: print and apply them again when its
+    resource names change. Give one of --url and --service.
     """
     from webhook.policy.load import load  # noqa: PLC0415 - pydantic is slow to import, and --help needs none of it
     from webhook.policy.problems import PolicyError, PolicyUnreadable  # noqa: PLC0415
@@ -73,7 +74,7 @@ def manifests(folder: Path, url: str | None, service: ServiceReference | None, c
     except PolicyUnreadable as error:
         click.echo(str(error), err=True)
         raise click.exceptions.Exit(2) from error
-    made = webhook_configurations(policy, ca_bundle_pem=pem, url=url, service=service)
+    made = [team_ledger_crd(), *webhook_configurations(policy, ca_bundle_pem=pem, url=url, service=service)]
     click.echo(yaml.dump_all(made, Dumper=_Dumper, sort_keys=False, width=2**16), nl=False)
 
 

@@ -53,6 +53,11 @@ Exit status: 0 stopped by a signal, 2 it cannot start."""
     help="The cluster to watch. Without --world and --kubeconfig: the cluster this pod runs in.",
 )
 @click.option(
+    "--namespace",
+    metavar="NAME",
+    help="Where Fairgate's own objects are kept. Default: this pod's, or that of the kubeconfig's context, or default.",
+)
+@click.option(
     "--listen",
     required=True,
     callback=_address,
@@ -100,6 +105,7 @@ def serve(
     policy: Path,
     world: Path | None,
     kubeconfig: Path | None,
+    namespace: str | None,
     listen: Address,
     certs: Path,
     cert_hosts: tuple[str, ...],
@@ -116,7 +122,7 @@ def serve(
         raise click.UsageError("--world and --kubeconfig exclude each other: a world comes from one of them")
     settings = Settings(
         policy=policy,
-        world=WorldFile(world) if world is not None else LiveCluster(kubeconfig),
+        world=WorldFile(world) if world is not None else LiveCluster(kubeconfig, namespace),
         listen=listen,
         certs=certs,
         cert_hosts=cert_hosts,

@@ -16,7 +16,17 @@ STALE_SECONDS: Final = 120.0
 """Silence that makes a watch untrustworthy: bookmarks come about every 60 s, so one is missing for sure."""
 
 
-class Sink(Protocol):
+class PodSink(Protocol):
+    """Keeps the cluster's pods as the decisions read them."""
+
+    def set_pod(self, pod: Resident) -> None:
+        """Keep a pod, by UID."""
+
+    def remove_pod(self, uid: Uid) -> None:
+        """Drop a pod that ended or was deleted."""
+
+
+class Sink(PodSink, Protocol):
     """Keeps the cluster's state as the decisions read it. Every call replaces or removes one whole object."""
 
     def set_node(self, node: Node) -> None:
@@ -24,12 +34,6 @@ class Sink(Protocol):
 
     def remove_node(self, name: NodeName) -> None:
         """Drop a node."""
-
-    def set_pod(self, pod: Resident) -> None:
-        """Keep a pod, by UID."""
-
-    def remove_pod(self, uid: Uid) -> None:
-        """Drop a pod that ended or was deleted."""
 
     def set_namespace(self, facts: NamespaceFacts) -> None:
         """Keep what decisions read of a namespace."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from webhook.cluster.feed import Sink
+from webhook.cluster.feed import PodSink, Sink
 from webhook.cluster.kind import Kind
 from webhook.core.names import Namespace, NodeName, Uid
 from webhook.core.node import Node
@@ -55,7 +55,7 @@ def node_kind(sink: Sink, item: type[ObjectT], to_node: Callable[[ObjectT], Node
     )
 
 
-def pod_kind(sink: Sink, item: type[ObjectT], to_resident: Callable[[ObjectT], Resident | None]) -> Kind[ObjectT]:
+def pod_kind(sink: PodSink, item: type[ObjectT], to_resident: Callable[[ObjectT], Resident | None]) -> Kind[ObjectT]:
     """Feed pods, by UID. `to_resident` gives None for pods that hold nothing: their earlier state is removed."""
 
     def apply(pod: ObjectT) -> bool:

@@ -10,6 +10,26 @@ _UNTOUCHED = NotApplicable(Reason(Code.NOT_A_CREATE, "the update leaves Fairgate
 
 
 @dataclass(frozen=True, slots=True)
+class Trust:
+    """Who may change the keys: users that an admin named, and Fairgate itself.
+
+    Fairgate may run as a user who does other things as well (an admin's kubeconfig), so that name alone is not enough:
+    the write must also say that Fairgate's field manager made it. Nobody else's word counts.
+    """
+
+    users: frozenset[str] = frozenset()
+    own_user: str = ""
+    own_manager: str = ""
+
+    def covers(self, requester: Requester, *, field_manager: str) -> bool:
+        """Tell whether this writer may change the keys."""
+        if requester.username in self.users:
+            return True
+        is_us = bool(self.own_user) and requester.username == self.own_user
+        return is_us and field_manager == self.own_manager
+
+
+@dataclass(frozen=True, slots=True)
 class ProtectedKeys:
     """The keys that only Fairgate writes; None where the pod does not carry one."""
 
@@ -18,11 +38,9 @@ class ProtectedKeys:
     decision: str | None
 
 
-def guard(
-    old: ProtectedKeys, new: ProtectedKeys, requester: Requester, *, trusted: frozenset[str]
-) -> Deny | NotApplicable:
-    """Refuse an update that changes a protected key, unless a trusted user (Fairgate itself) makes it."""
-    if old == new or requester.username in trusted:
+def guard(old: ProtectedKeys, new: ProtectedKeys, *, is_trusted: bool) -> Deny | NotApplicable:
+    """Refuse an update that changes a protected key, unless its writer is trusted."""
+    if old == new or is_trusted:
         return _UNTOUCHED
     changes = (
         ("label fairgate.dev/team", old.team, new.team),

@@ -21,12 +21,14 @@ class Entry:
     """One pod's charge. `holder` names who a person would look for: the controller, or the bare pod.
 
     `is_unlabelled`: the pod never passed the gate, so nothing says its tier; it counts against the guaranteed share.
+    `is_waiting`: it is on no node yet.
     """
 
     charge: Charge
     holder: str
     is_reserved: bool = False
     is_unlabelled: bool = False
+    is_waiting: bool = False
 
 
 class Book:
@@ -41,6 +43,7 @@ class Book:
         "guaranteed",
         "reserved",
         "total",
+        "waiting",
     )
 
     def __init__(self) -> None:
@@ -52,6 +55,7 @@ class Book:
         self.total = 0
         self.reserved = 0
         self.guaranteed = 0
+        self.waiting = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -107,6 +111,8 @@ class Book:
         self.total += gpus
         if entry.is_reserved:
             self.reserved += gpus
+        if entry.is_waiting:
+            self.waiting += gpus
         counts_as_guaranteed = charge.tier is Tier.GUARANTEED or entry.is_unlabelled
         if counts_as_guaranteed:
             self.guaranteed += gpus

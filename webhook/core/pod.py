@@ -106,7 +106,10 @@ class Resident:
     """A GPU pod that exists in the cluster, as the world holds it (many thousands: keep it small).
 
     `node` is None while it waits for the scheduler; `team_label` and `tier_label` are what the gate wrote on it, None
-    on pods that never passed the gate. `devices` are the indices of the GPUs it holds, where the cluster says so.
+    on pods that never passed the gate. `promised` is the node that its decision names first: where it takes its room
+    while it waits. `version` is the resourceVersion that it was read at. `asked_tier` is what its user's own label
+    asked for. `created` is in seconds of Unix time, by the API server's clock; 0 where nobody says. `devices` are the
+    indices of the GPUs it holds, where the cluster says so.
     """
 
     uid: Uid
@@ -119,4 +122,13 @@ class Resident:
     tier_label: str | None
     user: User | None = None
     is_terminating: bool = False
+    promised: NodeName | None = None
+    version: int = field(default=0, compare=False)  # changes with everything that we do not read, too
+    asked_tier: Tier | None = None
+    created: int = 0
     devices: tuple[int, ...] = ()
+
+    @property
+    def tier(self) -> Tier | None:
+        """Read the tier that the gate wrote; None where it wrote none."""
+        return TIERS.get(self.tier_label or "") if self.team_label is not None else None

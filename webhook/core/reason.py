@@ -24,6 +24,7 @@ class Code(StrEnum):
     # asked again by the API server's clients, without a word to the user
     MUTATION_MISSING = "MutationMissing"
     RACE_LOST = "RaceLost"
+    LEDGER_UNAVAILABLE = "LedgerUnavailable"
     PRIORITY_CLASS_UNKNOWN = "PriorityClassUnknown"
     # admitted
     WITHIN_SHARE = "WithinShare"

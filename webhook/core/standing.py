@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from webhook.core.amount import Unlimited
-from webhook.core.decision import Charge, Deny, NotApplicable
+from webhook.core.decision import Charge, Deny, NotApplicable, Retry
 from webhook.core.ledger import Book
 from webhook.core.limits import violations
 from webhook.core.names import UNASSIGNED, User
@@ -29,7 +29,7 @@ class Standing(NamedTuple):
     warnings: tuple[Reason, ...]
 
 
-def standing(pod: Pod, requester: Requester, world: World) -> Standing | Deny | NotApplicable:
+def standing(pod: Pod, requester: Requester, world: World) -> Standing | Deny | NotApplicable | Retry:
     """Find out whose a pod is and hold it against the limits; what is not ours to decide ends here.
 
     DaemonSet, `nodeName` and foreign-scheduler pods are never patched, but they are charged and a hard limit holds for
@@ -38,6 +38,8 @@ def standing(pod: Pod, requester: Requester, world: World) -> Standing | Deny | 
     """
     if not pod.demand.gpus:
         return _NO_GPU
+    if not world.knows(pod.namespace):
+        return Retry(Reason(Code.RACE_LOST, f"namespace {pod.namespace} is not known yet: try again"))
     tenancy = world.tenancy(pod.namespace)
     user = user_of(pod, requester, tenancy.facts, world.policy)
     if tenancy.is_exempt:

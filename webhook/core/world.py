@@ -2,10 +2,10 @@
 
 Between two events it does not change, and no decision awaits anything: on one event loop that is the lock. A pod that
 was admitted is *assumed* at once (its charge reserved, its room taken on the first node that the gate chose), then
-*confirmed* when the watch shows it, or *forgotten* when it never comes.
+*confirmed* when the watch shows it, or *settled* when whoever keeps the ledger knows that it need not be held any more.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -15,14 +15,12 @@ from webhook.core.fleet import Fleet
 from webhook.core.ledger import EMPTY_BOOK, Book, Entry
 from webhook.core.names import UNASSIGNED, GpuModel, Namespace, NodeName, PoolName, TeamName, Uid
 from webhook.core.node import Node
+from webhook.core.page import ENDED, UNSEEN, Alive, Evidence, Flight, Unseen
 from webhook.core.pod import NamespaceFacts, Owner, PriorityTriple, Resident
 from webhook.core.policy import Policy, Pool, Team
 from webhook.core.selector import Constraints
 from webhook.core.team import is_exempt, team_of, unknown_namespace
 from webhook.core.tier import TIERS, Tier
-
-ASSUMED_SECONDS: Final = 90.0
-"""How long an admitted pod may stay unseen: kube-apiserver gives up a request after 34 s, a watch may lag."""
 
 _KEPT_JOINS: Final = 1024
 """Pairs of pod constraints and pool remembered."""
@@ -44,25 +42,38 @@ class Tenancy:
 
 @dataclass(slots=True)
 class _Held:
-    """What one pod holds: its record, its book, the node whose room it takes, and until when it may stay unseen."""
+    """What one pod holds: its record, its book, the node whose room it takes, and whether it is only reserved.
+
+    `since` is the resourceVersion at which the pod was first seen.
+    """
 
     pod: Resident
     team: TeamName
     node: NodeName | None
-    forget_at: float | None = None
+    is_reserved: bool = False
+    since: int = 0
 
 
 class World:
-    """Nodes, pods, namespaces and the books of all teams, under one policy."""
+    """Nodes, pods, namespaces and the books of all teams, under one policy.
 
-    def __init__(self, policy: Policy) -> None:
+    `is_live`: a cluster feeds it, so a namespace that is not known is one whose event is still to come.
+    `on_books_changed` is called at each change of a book or of the shares that it is held against.
+    """
+
+    def __init__(self, policy: Policy, *, is_live: bool = False) -> None:
         self.policy = policy
+        self.is_live = is_live
+        self.on_books_changed: Callable[[], None] = _nobody_listens
         self.fleet = Fleet()
         self.priority_classes: dict[str, PriorityTriple] = {}
         self._namespaces: dict[Namespace, NamespaceFacts] = {}
         self._tenancies: dict[Namespace, Tenancy] = {}
         self._held: dict[Uid, _Held] = {}
-        self._assumed: dict[Uid, _Held] = {}
+        self._flights: dict[Uid, Evidence] = {}
+        self._strange: set[Namespace] = set()
+        self._rising: dict[Uid, Evidence] = {}
+        self._undecided: dict[Uid, None] = {}
         self._by_namespace: dict[Namespace, dict[Uid, None]] = {}
         self._by_node: dict[NodeName, dict[Uid, None]] = {}
         self._books: dict[TeamName, Book] = {}
@@ -81,6 +92,30 @@ class World:
             self._tenancies[name] = known
         return known
 
+    def knows(self, namespace: Namespace) -> bool:
+        """Tell whether a namespace's labels and annotations are known; without a cluster nobody will tell more."""
+        return not self.is_live or namespace in self._namespaces
+
+    @property
+    def is_sure(self) -> bool:
+        """Tell whether it is known whose every pod is: no pod sits in a namespace that is still to be seen."""
+        return not (self.is_live and self._strange)
+
+    def is_assumed(self, uid: Uid) -> bool:
+        """Tell whether the ledger lists a pod, seen or not."""
+        return uid in self._flights
+
+    def evidence(self, uid: Uid) -> Evidence:
+        """Tell what was seen of a pod that is assumed, or is there."""
+        held = self._held.get(uid)
+        if held is not None and not held.is_reserved:
+            return Alive(held.since)
+        return self._flights.get(uid, UNSEEN)
+
+    def promotion(self, uid: Uid) -> Evidence:
+        """Tell what was seen of the label of a pod that is promoted."""
+        return self._rising.get(uid, UNSEEN)
+
     def book(self, team: TeamName) -> Book:
         """Give a team's book, to read."""
         return self._books.get(team, EMPTY_BOOK)
@@ -95,9 +130,18 @@ class World:
         entry = None if held is None else self.book(held.team).get(uid)
         return None if entry is None else entry.charge
 
+    def pod(self, uid: Uid) -> Resident | None:
+        """Find a pod that holds something."""
+        held = self._held.get(uid)
+        return None if held is None else held.pod
+
     def pods(self) -> Iterable[Resident]:
         """List the pods that hold something, assumed ones included."""
         return (held.pod for held in self._held.values())
+
+    def undecided(self) -> Iterable[Uid]:
+        """List the GPU pods that carry no decision of the gate."""
+        return self._undecided.keys()
 
     def open_pools(self, team: TeamName) -> tuple[Pool, ...]:
         """List the pools that a team may enter with any pod: those without a `match` of their own."""
@@ -131,6 +175,7 @@ class World:
         self._open_pools.clear()
         self._books = {}
         self._track()
+        self.on_books_changed()
         for held in self._held.values():
             held.pod = replace(held.pod, demand=reweighed(held.pod.demand, policy.resources))
             self._charge(held)
@@ -149,31 +194,41 @@ class World:
     def set_pod(self, pod: Resident) -> None:
         """Take in what the cluster says of a pod: this confirms an assumed one."""
         before = self._held.get(pod.uid)
-        node, devices = pod.node, pod.devices
+        node, since, devices = pod.node or pod.promised, pod.version, pod.devices
         if before is not None:
             if pod.user is None and before.pod.user is not None:
                 pod = replace(pod, user=before.pod.user)
-            node = node or before.node  # still waiting for the scheduler: keep the room it was promised
-            if before.pod == pod and before.node == node and before.forget_at is None:
-                return
+            node = pod.node or before.node or node  # still waiting for the scheduler: keep the room it was promised
+            if not before.is_reserved:
+                if before.pod == pod and before.node == node:
+                    return
+                since = before.since
             if node is not None and node == before.node and not pod.devices:
                 devices = self.fleet.devices_of(node, pod.uid)
+        if pod.tier is Tier.GUARANTEED and isinstance(self._rising.get(pod.uid), Unseen):
+            self._rising[pod.uid] = Alive(pod.version)
         self._drop(pod.uid)
-        self._hold(_Held(pod, self.tenancy(pod.namespace).team_name, node), devices=devices)
+        self._hold(_Held(pod, self.tenancy(pod.namespace).team_name, node, since=since), devices=devices)
 
     def remove_pod(self, uid: Uid) -> None:
         """Take a pod off: it was seen deleted or terminal."""
+        if uid in self._flights:
+            self._flights[uid] = ENDED
+        if uid in self._rising:
+            self._rising[uid] = ENDED
         self._drop(uid)
 
     def set_namespace(self, facts: NamespaceFacts) -> None:
         """Take in a namespace; its pods move if it belongs to another team now."""
         if self._namespaces.get(facts.name) != facts:
             self._namespaces[facts.name] = facts
+            self._strange.discard(facts.name)
             self._revise(facts.name)
 
     def remove_namespace(self, name: Namespace) -> None:
         """Forget a namespace."""
         if self._namespaces.pop(name, None) is not None:
+            self._estrange(name)
             self._revise(name)
 
     def set_priority_class(self, triple: PriorityTriple) -> None:
@@ -190,22 +245,36 @@ class World:
 
     # -- the life of a reservation
 
-    def assume(self, pod: Resident, charge: Charge, *, node: NodeName | None, forget_at: float | None) -> None:
-        """Charge a pod that was just admitted and take its room, until it is seen; the same UID again changes nothing.
+    def assume(self, flight: Flight) -> None:
+        """Charge a pod that was just admitted and take its room, until it is seen or settled; or promote one.
 
-        `forget_at` is the time after which it may be forgotten if it is still unseen; None: it exists from now on.
+        The same UID again changes nothing, and neither does one that was seen already: alive it is charged, and ended
+        it counts no more.
         """
-        if pod.uid in self._held:
-            return
-        held = _Held(replace(pod, node=node) if forget_at is None else pod, charge.team, node, forget_at)
-        self._hold(held, charge)
+        uid = flight.pod.uid
+        if flight.is_promotion:
+            self._promote(uid)
+        elif isinstance(self._flights.setdefault(uid, UNSEEN), Unseen) and uid not in self._held:
+            self._hold(_Held(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
 
-    def forget_unseen(self, now: float) -> tuple[Resident, ...]:
-        """Take back what was assumed and never seen in time; tells which."""
-        late = [held for held in self._assumed.values() if held.forget_at is not None and held.forget_at <= now]
-        for held in late:
-            self._drop(held.pod.uid)
-        return tuple(held.pod for held in late)
+    def settle(self, uid: Uid) -> None:
+        """Stop holding what was assumed; a pod that was seen stays charged as any other."""
+        self.take_back_promotion(uid)
+        self._flights.pop(uid, None)
+        held = self._held.get(uid)
+        if held is not None and held.is_reserved:
+            self._drop(uid)
+
+    def add_pod(self, flight: Flight) -> None:
+        """Take in an admitted pod that exists from now on, since no watch will ever show it."""
+        if flight.pod.uid not in self._held:
+            pod = replace(flight.pod, node=flight.node)
+            self._hold(_Held(pod, flight.charge.team, flight.node), flight.charge)
+
+    def take_back_promotion(self, uid: Uid) -> None:
+        """Charge a pod as its label says, whatever it was promised."""
+        if self._rising.pop(uid, None) is not None and uid in self._held:
+            self._recharge((uid,))
 
     # -- bookkeeping
 
@@ -216,9 +285,12 @@ class World:
     def _hold(self, held: _Held, charge: Charge | None = None, *, devices: tuple[int, ...] = ()) -> None:
         uid = held.pod.uid
         self._held[uid] = held
-        self._by_namespace.setdefault(held.pod.namespace, {})[uid] = None
-        if held.forget_at is not None:
-            self._assumed[uid] = held
+        if held.pod.team_label is None and held.pod.demand.gpus:
+            self._undecided[uid] = None
+        namespace = held.pod.namespace
+        self._by_namespace.setdefault(namespace, {})[uid] = None
+        if namespace not in self._namespaces and not held.is_reserved:
+            self._strange.add(namespace)
         if held.node is not None:
             self._by_node.setdefault(held.node, {})[uid] = None
             self.fleet.take(held.node, held.pod.demand, holder=uid, devices=devices)
@@ -228,13 +300,24 @@ class World:
         held = self._held.pop(uid, None)
         if held is None:
             return
-        self._assumed.pop(uid, None)
+        self._undecided.pop(uid, None)
         _unlist(self._by_namespace, held.pod.namespace, uid)
+        if held.pod.namespace in self._strange:
+            self._estrange(held.pod.namespace)
         if held.node is not None:
             _unlist(self._by_node, held.node, uid)
             self.fleet.take(held.node, held.pod.demand, sign=-1, holder=uid)
         if (book := self._books.get(held.team)) is not None:
             book.release(uid)
+            self.on_books_changed()
+
+    def _estrange(self, namespace: Namespace) -> None:
+        """Note whether pods were seen in a namespace that is not known; what is reserved says itself who pays."""
+        there = self._by_namespace.get(namespace, ())
+        if all(self._held[uid].is_reserved for uid in there):
+            self._strange.discard(namespace)
+        else:
+            self._strange.add(namespace)
 
     def _charge(self, held: _Held, charge: Charge | None = None) -> None:
         if not held.pod.demand.gpus:
@@ -245,21 +328,28 @@ class World:
         entry = Entry(
             charge,
             holder=holder_of(held.pod.namespace, held.pod.name, held.pod.owner),
-            is_reserved=held.forget_at is not None,
+            is_reserved=held.is_reserved,
             is_unlabelled=held.pod.tier_label not in TIERS,
+            is_waiting=held.pod.node is None,
         )
         self._books.setdefault(charge.team, Book()).charge(held.pod.uid, entry)
+        self.on_books_changed()
 
     def _charge_of(self, held: _Held) -> Charge:
         pod = held.pod
         tenancy = self.tenancy(pod.namespace)
         return Charge(
             team=tenancy.team_name,
-            tier=TIERS.get(pod.tier_label or "", Tier.PREEMPTIBLE),
+            tier=self._tier_of(pod),
             gpus=pod.demand.gpus,
             model=self._model_of(held, tenancy.team),
             user=pod.user,
         )
+
+    def _tier_of(self, pod: Resident) -> Tier:
+        if isinstance(self._rising.get(pod.uid), Unseen):
+            return Tier.GUARANTEED
+        return TIERS.get(pod.tier_label or "", Tier.PREEMPTIBLE)
 
     def _model_of(self, held: _Held, team: Team | None) -> GpuModel | None:
         if team is None or not team.models or held.node is None:
@@ -267,9 +357,19 @@ class World:
         node = self.fleet.get(held.node)
         return node.model if node is not None else None
 
+    def _promote(self, uid: Uid) -> None:
+        """Charge a pod as guaranteed, as soon as it is seen and until its label says so itself."""
+        if uid in self._rising:
+            return
+        held = self._held.get(uid)
+        is_done = held is not None and held.pod.tier is Tier.GUARANTEED and not held.is_reserved
+        self._rising[uid] = Alive(held.pod.version) if held is not None and is_done else UNSEEN
+        if held is not None:
+            self._recharge((uid,))
+
     def _recharge(self, several: Iterable[Uid]) -> None:
         for uid in several:
-            if (held := self._held[uid]).forget_at is None:
+            if not (held := self._held[uid]).is_reserved:
                 if (book := self._books.get(held.team)) is not None:
                     book.release(held.pod.uid)
                 self._charge(held)
@@ -278,6 +378,10 @@ class World:
         before = self._tenancies.pop(namespace, None)
         if before is None or before.team_name != self.tenancy(namespace).team_name:
             self._recharge(self._by_namespace.get(namespace, ()))
+
+
+def _nobody_listens() -> None:
+    return None
 
 
 def holder_of(namespace: Namespace, name: str, owner: Owner | None) -> str:

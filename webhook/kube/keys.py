@@ -28,6 +28,13 @@ CORE_API: Final = "v1"
 ADMISSION_API: Final = "admission.k8s.io/v1"
 REGISTRATION_API: Final = "admissionregistration.k8s.io/v1"
 PRIORITY_API: Final = "scheduling.k8s.io/v1"
+EXTENSIONS_API: Final = "apiextensions.k8s.io/v1"
+LEASE_API: Final = "coordination.k8s.io/v1"
+
+OWN_GROUP: Final = "fairgate.dev"
+OWN_API: Final = f"{OWN_GROUP}/v1alpha1"
+TEAM_LEDGER: Final = "TeamLedger"
+TEAM_LEDGERS: Final = "teamledgers"
 
 OWN_NAMESPACE: Final = "fairgate-system"
 SYSTEM_NAMESPACE: Final = "kube-system"

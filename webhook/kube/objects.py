@@ -41,9 +41,11 @@ class ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     generate_name: str = ""
     namespace: names.Namespace = names.Namespace("")
     uid: names.Uid = NO_UID
+    resource_version: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from sys import intern
 from typing import Final
@@ -11,6 +12,7 @@ import msgspec
 from webhook.core.demand import Amounts
 from webhook.core.names import Namespace, NodeName, Uid, User
 from webhook.core.pod import NO_UID, Handling, Owner, Pod, Resident
+from webhook.core.tier import TIERS
 from webhook.kube import keys, objects
 from webhook.kube.constraints import read_placement
 from webhook.kube.demands import read_demand
@@ -26,11 +28,37 @@ class InvalidPod:
     problems: tuple[str, ...]
 
 
+class Fate(msgspec.Struct, frozen=True, gc=False):
+    """What became of a pod: as much of one as tells whether it is there."""
+
+    metadata: objects.ObjectMeta
+    status: objects.PodStatus = objects.PodStatus()
+
+    @property
+    def uid(self) -> Uid:
+        """Tell which pod it is: names are used again."""
+        return self.metadata.uid
+
+    @property
+    def version(self) -> int:
+        """Tell the resourceVersion at which it was read."""
+        return int(self.metadata.resource_version)
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether it takes nothing any more."""
+        return self.status.phase in _ENDED
+
+
 class _Mark(msgspec.Struct, frozen=True, gc=False):
     user: User | None = None
+    nodes: tuple[NodeName, ...] = ()
+    asked: str = ""
 
 
+_NO_MARK: Final = _Mark()
 _mark_decoder: Final = msgspec.json.Decoder(_Mark)
+_fate_decoder: Final = msgspec.json.Decoder(Fate)
 
 # on Python 3.11 each `Handling.X` costs 0.1 us
 _MANAGED: Final = Handling.MANAGED
@@ -88,7 +116,7 @@ def to_resident(pod: objects.Pod, weights: Amounts) -> Resident | None:
     Raises ValueError where its amounts cannot be read at all.
     """
     metadata, spec = pod.metadata, pod.spec
-    if pod.status is not None and pod.status.phase in _ENDED:
+    if has_ended(pod):
         return None
     reading = read_demand(spec, weights)
     if reading.demand is None:
@@ -97,6 +125,8 @@ def to_resident(pod: objects.Pod, weights: Amounts) -> Resident | None:
         return None
     labels, controller = metadata.labels or _NO_KEYS, _controller(metadata)
     namespace = intern(metadata.namespace or "default")
+    mark = _read_mark((metadata.annotations or _NO_KEYS).get(keys.DECISION))
+    is_ours = keys.TEAM in labels
     return Resident(
         uid=Uid(metadata.uid) if metadata.uid else stand_in_uid(namespace, metadata.name),
         namespace=Namespace(namespace),
@@ -106,9 +136,23 @@ def to_resident(pod: objects.Pod, weights: Amounts) -> Resident | None:
         owner=None if controller is None else _owner(controller.kind, controller.name),
         team_label=_shared(labels.get(keys.TEAM)),
         tier_label=_shared(labels.get(keys.TIER)),
-        user=_marked_user((metadata.annotations or _NO_KEYS).get(keys.DECISION)),
+        user=mark.user,
         is_terminating=metadata.deletion_timestamp is not None,
+        promised=NodeName(intern(mark.nodes[0])) if is_ours and mark.nodes and not spec.node_name else None,
+        version=int(metadata.resource_version) if metadata.resource_version.isdecimal() else 0,
+        asked_tier=TIERS.get(mark.asked),
+        created=_unix_seconds(metadata.creation_timestamp or ""),
     )
+
+
+def decode_fate(body: bytes) -> Fate:
+    """Read what became of a pod from the API server's answer."""
+    return _fate_decoder.decode(body)
+
+
+def has_ended(pod: objects.Pod) -> bool:
+    """Tell whether a pod has run to its end: it stays for days and holds nothing."""
+    return pod.status is not None and pod.status.phase in _ENDED
 
 
 def stand_in_uid(namespace: str, name: str) -> Uid:
@@ -163,11 +207,19 @@ def _shared(text: str | None) -> str | None:
     return None if text is None else intern(text)
 
 
-def _marked_user(mark: str | None) -> User | None:
-    """Read back whom the pod was charged to, where the decision on it says so."""
-    if mark is None or '"user"' not in mark:
-        return None
+def _read_mark(mark: str | None) -> _Mark:
+    """Read back what no label says: the user that is charged, the node that was promised, the tier that was asked."""
+    if mark is None:
+        return _NO_MARK
     try:
-        return _mark_decoder.decode(mark).user
+        return _mark_decoder.decode(mark)
     except msgspec.MsgspecError:
-        return None  # a mark that is not ours says nothing
+        return _NO_MARK  # a mark that is not ours says nothing
+
+
+@lru_cache(maxsize=4096)  # pods are made in bursts, and a relist brings the same times again
+def _unix_seconds(timestamp: str) -> int:
+    try:
+        return int(datetime.fromisoformat(timestamp).timestamp())
+    except (ValueError, OverflowError):
+        return 0

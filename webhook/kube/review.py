@@ -44,7 +44,8 @@ class Review(msgspec.Struct, frozen=True, gc=False):
     """One question of the API server.
 
     `name` is empty while a pod with a generated name is mutated. `pod` is None on DELETE; `old_pod` is there on
-    UPDATE and DELETE. A Struct for speed: it is made once a request.
+    UPDATE and DELETE. `field_manager` is who the writer says he is, "" where he does not. A Struct for speed: it is
+    made once a request.
     """
 
     uid: str
@@ -54,6 +55,7 @@ class Review(msgspec.Struct, frozen=True, gc=False):
     dry_run: bool
     username: str
     groups: tuple[str, ...]
+    field_manager: str
     pod: objects.Pod | None
     old_pod: objects.PodMetadata | None
 
@@ -69,6 +71,10 @@ class _UserInfo(msgspec.Struct, frozen=True, gc=False):
     groups: tuple[str, ...] | None = None
 
 
+class _Options(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    field_manager: str = ""
+
+
 class _Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """What every request has, whatever it is about."""
 
@@ -80,6 +86,7 @@ class _Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
     dry_run: bool | None = None
     user_info: _UserInfo | None = None
+    options: _Options | None = None
 
 
 class _PodRequest(_Envelope, frozen=True, gc=False, rename="camel"):
@@ -144,6 +151,7 @@ def decode(body: bytes) -> Review:
         dry_run=bool(request.dry_run),
         username=user.username,
         groups=user.groups or (),
+        field_manager="" if request.options is None else request.options.field_manager,
         pod=pod,
         old_pod=old_pod,
     )

@@ -23,6 +23,8 @@ from webhook.core.amount import ONE_GPU
 from webhook.core.names import TeamName
 from webhook.core.reason import Code
 from webhook.core.tier import Tier
+from webhook.observe.leader import Candidacy, LeaderMetrics
+from webhook.observe.ledger import LedgerMetrics, Standing
 
 SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 """Bounds of the decision histogram: a decision takes some 10 us; waiting for a ledger write takes milliseconds."""
@@ -119,6 +121,10 @@ class Metrics:
         """Show what each watch has brought on each scrape."""
         self._registry.register(_Watches(watched))
 
+    def watch_leader(self, candidacy: Callable[[], Candidacy]) -> None:
+        """Show on each scrape whether this replica leads, and what it did as leader."""
+        self._registry.register(LeaderMetrics(candidacy))
+
     def watch_certificate(self, expires_at: Callable[[], float]) -> None:
         """Show when the serving certificate expires, as Unix time."""
         name = "fairgate_certificate_expiration_timestamp_seconds"
@@ -127,6 +133,10 @@ class Metrics:
     def watch_charges(self, charges: Callable[[], Iterable[Charged]]) -> None:
         """Show the ledger's GPUs by team and tier on each scrape."""
         self._registry.register(_Charges(charges))
+
+    def watch_ledger(self, standings: Callable[[], Iterable[Standing]]) -> LedgerMetrics:
+        """Add the metrics of a ledger on the API; how each team's object stands is asked on each scrape."""
+        return LedgerMetrics(self._registry, standings=standings)
 
     def expose(self, accept: str = "") -> Exposition:
         """Write all metrics in the format that an Accept header asks for, or in plain text where it asks for none."""

@@ -1,5 +1,6 @@
 """What the HTTP shell asks of the gate, and what it gets back."""
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 
@@ -42,6 +43,6 @@ class Reviewer(Protocol):
         """Answer a call of the mutating webhook."""
         ...
 
-    async def validate(self, body: bytes, *, deadline: float) -> Answer:
-        """Answer a call of the validating webhook."""
+    async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool]) -> Answer:
+        """Answer a call of the validating webhook; `is_gone` tells whether the caller hung up meanwhile."""
         ...

@@ -5,13 +5,15 @@ request in: on one event loop that is the lock, so concurrent requests never pas
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, assert_never
+from dataclasses import replace
+from typing import Protocol, assert_never
 
 from webhook.core.admission import admit
 from webhook.core.amount import format_gpus
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
-from webhook.core.guard import ProtectedKeys, guard
-from webhook.core.names import NodeName, Uid
+from webhook.core.guard import ProtectedKeys, Trust, guard
+from webhook.core.names import Uid
+from webhook.core.page import Flight, Judgement
 from webhook.core.pod import NO_UID, Pod, Requester, Resident
 from webhook.core.reason import Code, Reason, refusal_text
 from webhook.core.verification import verify
@@ -20,25 +22,25 @@ from webhook.kube import keys, objects
 from webhook.kube.patch import operations
 from webhook.kube.pods import InvalidPod, stand_in_uid, to_pod
 from webhook.kube.pointer import Operation as Change
+from webhook.kube.relabel import FIELD_MANAGER
 from webhook.kube.review import Operation, Refusal, Review, Status, decode, encode_response
 from webhook.server.answer import Answer, Record
 
 
-class Claim(NamedTuple):
-    """What an admitted pod takes: its charge, and the room on a node where one was chosen."""
-
-    pod: Resident
-    charge: Charge
-    node: NodeName | None
+def _never() -> bool:
+    return False
 
 
 class Ledger(Protocol):
     """Keeps what is charged."""
 
-    async def commit(self, claim: Claim, *, deadline: float) -> Retry | None:
-        """Charge a pod by its UID, once however often it is asked; a Retry where a race was lost.
+    async def commit(self, judge: Callable[[], Judgement], *, deadline: float, is_gone: Callable[[], bool]) -> Decision:
+        """Have a pod judged and charge what is admitted by its UID, once however often it is asked.
 
-        `deadline`, in the event loop's time, is when the caller stops listening: nothing is charged after it.
+        `judge` decides on the world as it is when it is called; what it admits is in the world before anything else
+        is judged. It may be called again where another replica was faster; the last decision is given back, or a
+        Retry where the charge could not be made in time. `deadline`, in the event loop's time, is when the caller
+        stops listening and `is_gone` tells that he has left: nothing stays charged for him then.
         """
         ...
 
@@ -53,8 +55,12 @@ class Gate:
     def __init__(self, world: World, ledger: Ledger, *, trusted: frozenset[str], now_text: Callable[[], str]) -> None:
         self.world = world
         self._ledger = ledger
-        self._trusted = trusted
+        self._trust = Trust(trusted)
         self._now_text = now_text
+
+    def trust_own(self, username: str) -> None:
+        """Let Fairgate itself change its keys, under the name that the API server knows it by."""
+        self._trust = replace(self._trust, own_user=username, own_manager=FIELD_MANAGER)
 
     async def mutate(self, body: bytes, *, deadline: float) -> Answer:
         """Advise on a pod that is being created: labels, decision and placement as a patch, or a refusal."""
@@ -71,31 +77,32 @@ class Gate:
             return self._answer(review, pod, decision, patch=patch)
         return self._answer(review, pod, decision)
 
-    async def validate(self, body: bytes, *, deadline: float) -> Answer:
+    async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool] = _never) -> Answer:
         """Commit a pod that is being created, or guard our keys on one that is changed."""
         review = decode(body)
         match review.operation:
             case Operation.CREATE if review.pod is not None:
-                return await self._commit(review, review.pod, deadline)
+                return await self._commit(review, review.pod, deadline, is_gone)
             case Operation.UPDATE if review.pod is not None and review.old_pod is not None:
                 old, new = _protected(review.old_pod.metadata), _protected(review.pod.metadata)
-                return self._answer(review, None, guard(old, new, Requester(review.username), trusted=self._trusted))
+                trusted = self._trust.covers(Requester(review.username), field_manager=review.field_manager)
+                return self._answer(review, None, guard(old, new, is_trusted=trusted))
             case Operation.DELETE if not review.dry_run:
                 self._ledger.release(review)
         return self._answer(review, None, _NOT_A_CREATE)
 
-    async def _commit(self, review: Review, found: objects.Pod, deadline: float) -> Answer:
+    async def _commit(self, review: Review, found: objects.Pod, deadline: float, is_gone: Callable[[], bool]) -> Answer:
         # kube-apiserver fills in name and UID before it validates; reviews written by hand may lack them
         uid = stand_in_uid(review.namespace, review.name) if review.name else Uid(review.uid)
         pod = self._read(review, found, name=review.name, uid=uid)
         if not isinstance(pod, Pod):
             return self._answer(review, None, pod)
-        decision = verify(pod, Requester(review.username), self.world)
-        if isinstance(decision, Admit | NotApplicable) and decision.charge is not None and not review.dry_run:
-            claim = _claim(pod, decision, decision.charge)
-            lost = await self._ledger.commit(claim, deadline=deadline)
-            if lost is not None:
-                return self._answer(review, pod, lost)
+        requester = Requester(review.username)
+        if review.dry_run:
+            return self._answer(review, pod, verify(pod, requester, self.world))
+        decision = await self._ledger.commit(
+            lambda: _judgement(pod, verify(pod, requester, self.world)), deadline=deadline, is_gone=is_gone
+        )
         return self._answer(review, pod, decision)
 
     def _read(self, review: Review, found: objects.Pod, *, name: str = "", uid: Uid = NO_UID) -> Pod | Deny:
@@ -168,24 +175,23 @@ _CREATE = Operation.CREATE  # on Python 3.11 each look at an enum's member costs
 _NOT_A_CREATE = NotApplicable(Reason(Code.NOT_A_CREATE, "only creations are decided on"))
 
 
-def _claim(pod: Pod, decision: Admit | NotApplicable, charge: Charge) -> Claim:
+def _judgement(pod: Pod, decision: Decision) -> Judgement:
+    if not isinstance(decision, Admit | NotApplicable) or (charge := decision.charge) is None:
+        return Judgement(decision, None)
     chosen = decision.steering.nodes if isinstance(decision, Admit) else ()
     node = pod.node_name or (chosen[0] if chosen else None)
-    return Claim(
-        Resident(
-            uid=pod.uid,
-            namespace=pod.namespace,
-            name=pod.name,
-            demand=pod.demand,
-            node=pod.node_name,
-            owner=pod.owner,
-            team_label=pod.team_label,
-            tier_label=pod.tier_label,
-            user=charge.user,
-        ),
-        charge,
-        node,
+    resident = Resident(
+        uid=pod.uid,
+        namespace=pod.namespace,
+        name=pod.name,
+        demand=pod.demand,
+        node=pod.node_name,
+        owner=pod.owner,
+        team_label=pod.team_label,
+        tier_label=pod.tier_label,
+        user=charge.user,
     )
+    return Judgement(decision, Flight(resident, charge, node))
 
 
 def _protected(metadata: objects.ObjectMeta) -> ProtectedKeys:

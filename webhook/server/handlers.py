@@ -8,6 +8,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -66,7 +67,11 @@ class Handlers:
 
     async def validate(self, request: web.BaseRequest, target: Target) -> web.Response:
         """Answer POST /validate."""
-        return await self._review(request, target, Phase.VALIDATE, self._reviewer.validate)
+
+        def is_gone() -> bool:
+            return request.transport is None or request.transport.is_closing()
+
+        return await self._review(request, target, Phase.VALIDATE, partial(self._reviewer.validate, is_gone=is_gone))
 
     async def healthz(self, _request: web.BaseRequest, _target: Target) -> web.Response:
         """Answer GET /healthz: a loop that gets here is alive."""

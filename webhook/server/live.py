@@ -1,47 +1,80 @@
-"""A live cluster as the world: its feed, what it takes to trust it, and charges whose pods never came."""
+"""A live cluster as the world: its feed, the ledger on its API, and what it takes to trust both."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any
 
 from webhook.cluster.client import ApiConnection, connect
+from webhook.cluster.definition import Definition
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.feed import Feed
 from webhook.cluster.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
-from webhook.core.world import World
+from webhook.cluster.ledger import ApiLedger
+from webhook.core.page import Flight
+from webhook.core.pod import Resident
+from webhook.core.world import World, holder_of
 from webhook.kube import objects
 from webhook.kube.nodes import to_namespace, to_node, to_priority
 from webhook.kube.pods import to_resident
+from webhook.kube.team_ledger_crd import team_ledger_crd
+from webhook.observe.ledger import LedgerMetrics, Standing
 from webhook.observe.logs import Logs
-from webhook.observe.metrics import Watched
+from webhook.observe.metrics import Metrics, Watched
 from webhook.server.settings import StartupError
-
-_REAP_SECONDS: Final = 5.0
-"""How often reservations of pods that never came are looked for: well inside the 90 s after which they must be gone."""
+from webhook.server.witness import Witness
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A world that a cluster feeds."""
+    """A world that a cluster feeds, and the ledger that its replicas share."""
 
+    connection: ApiConnection
     feed: Feed
     world: World
+    ledger: ApiLedger
+    definition: Definition
+    witness: Witness
+    counts: LedgerMetrics
 
     @classmethod
-    async def connect(cls, kubeconfig: Path | None, world: World, stack: AsyncExitStack) -> "Live":
+    async def connect(
+        cls, kubeconfig: Path | None, world: World, stack: AsyncExitStack, *, metrics: Metrics, logs: Logs
+    ) -> "Live":
         """Connect to a cluster until the stack closes; raises StartupError where there are no credentials for one."""
         try:
             connection = await stack.enter_async_context(await connect(kubeconfig))
         except ClusterError as exc:
             raise StartupError(str(exc)) from exc
-        return cls(_feed(connection, world), world)
+        counts = metrics.watch_ledger(lambda: [Standing(*state) for state in ledger.states()])
+        ledger = ApiLedger(connection, world, reached=lambda: pods.reached, recorder=counts)
+        stack.push_async_callback(ledger.close)
+        witness = Witness(world, report=lambda pod: _tell_bypass(pod, world, counts, logs))
+        feed = _feed(connection, world, ledger, witness)
+        pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
+        return cls(connection, feed, world, ledger, Definition(connection, team_ledger_crd()), witness, counts)
+
+    def chores(
+        self, logs: Logs, *, settled: Callable[[], None], is_leader: Callable[[], bool]
+    ) -> list[Coroutine[Any, Any, None]]:
+        """List what runs for as long as the server does."""
+        return [
+            self.definition.ensure(),
+            self.feed.run(),
+            self._arrange(logs, settled),
+            self.ledger.reap(is_leader=is_leader, report=lambda flight: self._tell_orphan(flight, logs)),
+            self.ledger.reconcile(is_leader=is_leader),
+        ]
 
     def why_untrusted(self) -> str | None:
         """Tell why decisions should not be made on this world: not listed yet, or silent for too long."""
         return self.feed.readiness()
+
+    def why_no_ledger(self) -> str | None:
+        """Tell why nothing can be charged: the API server does not know our kind of object yet."""
+        return self.definition.problem
 
     def why_cold(self) -> str | None:
         """Tell why nothing can be decided yet."""
@@ -58,28 +91,35 @@ class Live:
         """Tell what each watch has brought."""
         return [Watched(w.kind.name, w.events, w.relists, w.rejected) for w in self.feed.watches]
 
-    async def arrange(self, settled: Callable[[], None]) -> None:
-        """Order the nodes by name once the first lists are in."""
+    async def _arrange(self, logs: Logs, settled: Callable[[], None]) -> None:
+        """Order the nodes by name once the first lists are in, and look out for pods that come past the gate."""
         await self.feed.wait_warm()
         self.world.arrange()
         settled()
+        if unlabelled := sum(1 for _ in self.witness.open()):
+            logs.event.warning("pods never passed the gate", count=unlabelled)
 
-    async def reap(self, logs: Logs) -> None:
-        """Take back what was charged for pods that never came."""
-        clock = asyncio.get_running_loop().time
-        while True:
-            await asyncio.sleep(_REAP_SECONDS)
-            for pod in self.world.forget_unseen(clock()):
-                logs.event.warning("charge taken back", namespace=pod.namespace, name=pod.name, uid=pod.uid)
+    def _tell_orphan(self, flight: Flight, logs: Logs) -> None:
+        self.counts.orphan()
+        pod, team = flight.pod, flight.charge.team
+        logs.event.warning("charge taken back", team=team, namespace=pod.namespace, name=pod.name, uid=pod.uid)
 
 
-def _feed(connection: ApiConnection, world: World) -> Feed:
+def _tell_bypass(pod: Resident, world: World, counts: LedgerMetrics, logs: Logs) -> None:
+    team = world.tenancy(pod.namespace).team_name
+    counts.bypass(team)
+    holder = holder_of(pod.namespace, pod.name, pod.owner)
+    logs.event.warning("pod never passed the gate", team=team, holder=holder, name=pod.name, uid=pod.uid)
+
+
+def _feed(connection: ApiConnection, world: World, ledger: ApiLedger, witness: Witness) -> Feed:
     return Feed(
         connection,
         (
             node_kind(world, objects.Node, to_node),
             namespace_kind(world, objects.Namespace, to_namespace),
             priority_class_kind(world, objects.PriorityClass, to_priority),
-            pod_kind(world, objects.Pod, lambda pod: to_resident(pod, world.policy.resources)),
+            ledger.kind(),
+            pod_kind(witness, objects.Pod, lambda pod: to_resident(pod, world.policy.resources)),
         ),
     )

@@ -13,6 +13,7 @@ from typing import Any
 from certs.folder import CertFolder
 from certs.pair import CertificateError
 from certs.reload import Outcome, Reloaded, Reloader
+from webhook.cluster.identity import own_namespace
 from webhook.core.policy import Policy
 from webhook.core.tier import Tier
 from webhook.core.world import World
@@ -22,7 +23,8 @@ from webhook.observe.metrics import Charged, Metrics
 from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.watch import PolicyHolder
 from webhook.server.app import build_app, serve, stop_signals
-from webhook.server.gate import Gate
+from webhook.server.gate import Gate, Ledger
+from webhook.server.leader import Leader, learn_own_name
 from webhook.server.ledger import MemoryLedger
 from webhook.server.live import Live
 from webhook.server.probes import Readiness
@@ -38,31 +40,43 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
     logs.capture_libraries()
     holder = _load_policy(settings)
     reloader = _load_certificate(settings)
-    world = World(holder.current)
+    is_embedded = isinstance(settings.world, WorldFile)
+    world = World(holder.current, is_live=not is_embedded)
     metrics, readiness = Metrics(), Readiness("policy")
-    loop = asyncio.get_running_loop()
     readiness.set_ok("policy", remark=f"policy {world.policy.hash}")
     readiness.watch("certificate", reloader.why_unusable)
     metrics.policy_reload(is_success=True)
     metrics.watch_certificate(lambda: reloader.not_after.timestamp())  # noqa: PLW0108 - not_after changes
     metrics.watch_charges(lambda: _charges(world))
-    is_embedded = isinstance(settings.world, WorldFile)
-    ledger = MemoryLedger(world, loop.time, is_embedded=is_embedded)
-    gate = Gate(world, ledger, trusted=frozenset(settings.trusted_users), now_text=_now_text)
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(stop_signals(logs))
         chores: list[Coroutine[Any, Any, None]] = []
         why_cold: Callable[[], str | None] = _never_cold
+        ledger: Ledger
         match settings.world:
             case WorldFile(path=path):
                 _read_world_file(path, world)
-            case LiveCluster(kubeconfig=kubeconfig):
-                live = await Live.connect(kubeconfig, world, stack)
+                ledger = MemoryLedger(world, asyncio.get_running_loop().time)
+            case LiveCluster(kubeconfig=kubeconfig, namespace=namespace):
+                live = await Live.connect(kubeconfig, world, stack, metrics=metrics, logs=logs)
+                leader = Leader(
+                    live.connection,
+                    world,
+                    logs,
+                    namespace=namespace or await own_namespace(kubeconfig),
+                    shares=live.ledger,
+                    why_untrusted=live.why_untrusted,
+                )
+                metrics.watch_leader(leader.candidacy)
                 readiness.watch("world", live.why_untrusted)
+                readiness.watch("ledger", live.why_no_ledger)
                 metrics.watch_world_age(live.age_seconds)
                 metrics.watch_feed(live.watched)
-                why_cold = live.why_cold
-                chores = [live.feed.run(), live.arrange(lambda: _settle(world, logs)), live.reap(logs)]
+                ledger, why_cold = live.ledger, live.why_cold
+                chores = live.chores(logs, settled=lambda: _settle(world, logs), is_leader=leader.may_tidy)
+                told = learn_own_name(live.connection, lambda name: gate.trust_own(name))  # noqa: PLW0108 - made below
+                chores += [leader.run(), leader.events.run(), told]
+        gate = Gate(world, ledger, trusted=frozenset(settings.trusted_users), now_text=_now_text)
         chores += [
             holder.run(
                 on_change=lambda policy: _take_policy(policy, world, readiness, metrics, logs),

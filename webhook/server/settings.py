@@ -61,9 +61,13 @@ class WorldFile:
 
 @dataclass(frozen=True, slots=True)
 class LiveCluster:
-    """The world is a cluster's; without a kubeconfig it is the one this pod runs in."""
+    """The world is a cluster's; without a kubeconfig it is the one this pod runs in.
+
+    `namespace` holds our own objects; None: this pod's, or that of the kubeconfig's context, or `default`.
+    """
 
     kubeconfig: Path | None = None
+    namespace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

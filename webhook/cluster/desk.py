@@ -1,0 +1,375 @@
+"""One team's desk: takes what waits, judges it in one go, and makes it durable with one write.
+
+The stretch from judging to taking every admitted pod into the world awaits nothing: on one event loop that is the
+lock. The write that follows is a compare-and-swap on the object's version, so whatever another replica did in between
+sends this batch back to be judged anew.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from http import HTTPStatus
+from typing import Final, NamedTuple, Protocol
+
+from webhook.cluster.client import ApiConnection
+from webhook.cluster.errors import ApiError, ClusterError
+from webhook.core.clerk import Clerk
+from webhook.core.decision import Decision, Retry
+from webhook.core.names import TeamName, Uid
+from webhook.core.page import ENDED, Alive, Evidence, Flight, Judgement
+from webhook.core.reason import Code, Reason
+from webhook.core.summary import Summary, summary_of
+from webhook.core.world import World
+from webhook.kube import team_ledger
+from webhook.kube.keys import TEAM_LEDGERS
+from webhook.kube.pods import decode_fate
+from webhook.kube.team_ledger import TeamLedger
+
+PATH: Final = "/apis/fairgate.dev/v1alpha1/teamledgers"
+WRITE_SECONDS: Final = 3.0
+"""A write takes milliseconds; one that has no answer after this long is in doubt, and its fate is looked up."""
+
+_POLL_SECONDS: Final = 0.002
+"""How often a view that is behind is looked at again: the event it lacks is on its way."""
+
+_CONFLICT_SECONDS: Final = 0.004
+"""First rest after a lost race, about one write of somebody else's; doubled for each further one …"""
+
+_FAILURE_SECONDS: Final = 0.05
+"""… as is this, after a failure …"""
+
+_LONGEST_SECONDS: Final = 1.0
+"""… up to this: whoever waits has some four seconds."""
+
+_log: Final = logging.getLogger("webhook.cluster.ledger")
+_MOVED: Final = Retry(Reason(Code.RACE_LOST, "the pod's team changed while it waited: try again"))
+_LEFT: Final = Retry(Reason(Code.RACE_LOST, "the caller left before the charge was made: try again"))
+
+
+class Result(Enum):
+    """What became of a write."""
+
+    WRITTEN = "written"
+    CONFLICT = "conflict"
+    UNKNOWN = "unknown"
+    REFUSED = "refused"
+
+
+class Recorder(Protocol):
+    """Keeps count of what the ledger does."""
+
+    def wrote(self, result: str, *, charges: int, seconds: float) -> None:
+        """Record a write, how many charges it carried and how long it took."""
+
+    def waited(self, seconds: float) -> None:
+        """Record that charges had to wait for a view of the pods that was behind."""
+
+    def withdrew(self) -> None:
+        """Record a charge that is taken back because its caller had gone."""
+
+
+class Means(NamedTuple):
+    """What all desks share: the connection, the world, how far the view of its pods has come, and who keeps count."""
+
+    connection: ApiConnection
+    world: World
+    reached: Callable[[], int]
+    recorder: Recorder
+
+
+@dataclass(slots=True, eq=False)
+class _Ticket:
+    """A request that waits for its decision. `charged` is what may be on the page for it before it heard a yes."""
+
+    judge: Callable[[], Judgement]
+    deadline: float
+    is_gone: Callable[[], bool]
+    answer: "asyncio.Future[Decision]"
+    charged: Uid | None = None
+
+
+class _Admitted(NamedTuple):
+    ticket: _Ticket
+    decision: Decision
+
+
+class Desk:
+    """Serves one team; desks know nothing of each other, so no team ever waits for another."""
+
+    def __init__(self, team: TeamName, means: Means) -> None:
+        self.team = team
+        self.problem: str | None = None
+        self.wrote_at = 0.0
+        self._means = means
+        self._clerk = Clerk(means.world)
+        self._told: team_ledger.Status | None = None
+        self._first_seen: dict[Uid, float] = {}
+        self._queue: list[_Ticket] = []
+        self._is_due = False
+        self._work: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    # -- what others tell and ask
+
+    async def charge(self, judge: Callable[[], Judgement], *, deadline: float, is_gone: Callable[[], bool]) -> Decision:
+        """Have a pod judged with the next batch; answers by the deadline in any case."""
+        ticket = _Ticket(judge, deadline, is_gone, self._loop.create_future())
+        self._queue.append(ticket)
+        self._start()
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await ticket.answer
+        except TimeoutError:
+            if ticket.answer.done() and not ticket.answer.cancelled():
+                return ticket.answer.result()  # both came in the same turn of the loop: the charge stands
+            return self._unavailable()
+
+    def see(self, found: TeamLedger) -> None:
+        """Take over the team's object as the watch, a read or a write of our own brought it."""
+        if found.version > self._clerk.version:
+            self._told = found.status
+        self._clerk.see(found.page, version=found.version, identity=found.metadata.uid)
+        now = self._loop.time()
+        self._first_seen = {uid: self._first_seen.get(uid, now) for uid in self._clerk.page.flights}
+        self.settle()
+
+    def lose(self, identity: str) -> None:
+        """Take in that an object was deleted."""
+        if self._clerk.identity == identity:
+            self._clerk.lose()
+            self._told = None
+
+    def settle(self) -> None:
+        """Let go of charges that left the page, as far as the view of the pods has come."""
+        self._clerk.settle(self._means.reached())
+
+    def withdraw(self, uid: Uid) -> None:
+        """Take a charge off the page soon, unless its pod is there and proves it."""
+        self._clerk.withdraw(uid)
+        self._start()
+
+    def promotions(self) -> Iterable[Flight]:
+        """List the promotions on the page that are still to be carried out."""
+        return self._clerk.promotions()
+
+    def refresh(self) -> None:
+        """Write the page soon, whether or not anybody asks for a charge."""
+        self._is_due = True
+        self._start()
+
+    @property
+    def in_flight(self) -> int:
+        """Count the charges that the page lists."""
+        return len(self._clerk.page.flights)
+
+    @property
+    def lag(self) -> int:
+        """Tell by how many resourceVersions the view of the pods is behind what the page was folded to."""
+        return max(0, self._clerk.page.folded - self._means.reached())
+
+    @property
+    def version(self) -> int:
+        """Tell the version of the object that was read last, 0 for none."""
+        return self._clerk.version
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether nothing is being judged or written."""
+        return self._work is None or self._work.done()
+
+    @property
+    def is_outdated(self) -> bool:
+        """Tell whether the object lists charges that are settled, or tells people what is no longer so."""
+        return self._clerk.can_fold or self._told != team_ledger.status_of(self._summary(), in_flight=self.in_flight)
+
+    @property
+    def is_safe(self) -> bool:
+        """Tell whether what this replica sees is at least as new as what the page was folded to."""
+        return self._clerk.is_safe(self._means.reached()) and self._means.world.is_sure
+
+    async def look_after(self, unseen_seconds: float) -> AsyncIterator[Flight]:
+        """Look live for the pods of charges that nobody has seen for so long; drop and give those that never came."""
+        late = self._loop.time() - unseen_seconds
+        for flight in self._clerk.unseen():
+            if self._first_seen.get(flight.pod.uid, late) < late:
+                evidence = await self._fate(flight)
+                self._clerk.note(flight.pod.uid, evidence)
+                self.refresh()
+                if evidence is ENDED:
+                    yield flight
+
+    async def close(self) -> None:
+        """Stop working; what waits is answered by its deadline."""
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
+
+    # -- the work
+
+    def _start(self) -> None:
+        if self.is_idle:
+            self._work = self._loop.create_task(self._serve(), name=f"ledger of {self.team}")
+
+    async def _serve(self) -> None:
+        """Serve until nothing waits. A bug ends the work, and is everybody's answer who waited for it."""
+        waiting: list[_Ticket] = []
+        conflicts = failures = 0
+        try:
+            while True:
+                waiting = self._still_waiting([*waiting, *self._queue])
+                self._queue.clear()
+                if not (waiting or self._is_due or self._clerk.must_write):
+                    return
+                match await self._attempt(waiting):
+                    case Result.WRITTEN:
+                        conflicts = failures = 0
+                    case Result.CONFLICT:
+                        conflicts += 1
+                        await asyncio.sleep(_rest(_CONFLICT_SECONDS, conflicts))
+                    case Result.UNKNOWN | Result.REFUSED:
+                        failures += 1
+                        await asyncio.sleep(_rest(_FAILURE_SECONDS, failures))
+        except Exception as bug:
+            _log.exception("bug in the ledger of team %s", self.team)
+            self._clerk.give_up(is_in_doubt=True)
+            for ticket in (*waiting, *self._queue):
+                if not ticket.answer.done():
+                    ticket.answer.set_exception(bug)
+            self._queue.clear()
+
+    async def _attempt(self, waiting: list[_Ticket]) -> Result:
+        """Read what is not known, wait for the view to come along, judge, write, answer."""
+        if self._clerk.is_stale and (read := await self._read()) is not Result.WRITTEN:
+            return read
+        if waiting:
+            await self._await_view(waiting)
+        admitted = self._judge(waiting) if self.is_safe else []
+        if not (admitted or self._clerk.must_write or self._is_due):
+            return Result.WRITTEN
+        result = await self._write(len(admitted))
+        if result is Result.WRITTEN:
+            self._is_due = False
+            for ticket, decision in admitted:
+                if self._answer(ticket, decision):
+                    ticket.charged = None
+        return result
+
+    def _still_waiting(self, tickets: list[_Ticket]) -> list[_Ticket]:
+        """Leave out those that were answered; what may be charged for one that never heard a yes is taken back."""
+        for ticket in tickets:
+            if self._is_over(ticket) and ticket.charged is not None:
+                self._clerk.withdraw(ticket.charged)
+                self._means.recorder.withdrew()
+        return [ticket for ticket in tickets if not self._is_over(ticket)]
+
+    async def _await_view(self, waiting: list[_Ticket]) -> None:
+        """Wait until the view is as new as the page, as long as anybody waits with us."""
+        began = self._loop.time()
+        while not self.is_safe and not all(map(self._is_over, waiting)):  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(_POLL_SECONDS)
+        if (seconds := self._loop.time() - began) > _POLL_SECONDS / 2:
+            self._means.recorder.waited(seconds)
+
+    def _judge(self, waiting: list[_Ticket]) -> list[_Admitted]:
+        """Judge all that wait on one state of the world; what is admitted is in it before the next is judged."""
+        self.settle()
+        admitted = []
+        for ticket in waiting:
+            if self._is_over(ticket):
+                continue
+            decision, flight = ticket.judge()
+            if flight is None:
+                self._answer(ticket, decision)
+            elif flight.charge.team != self.team:
+                self._answer(ticket, _MOVED)
+            else:
+                self._clerk.charge(flight)
+                if not self._clerk.holds(flight):
+                    ticket.charged = flight.pod.uid
+                    admitted.append(_Admitted(ticket, decision))
+                elif self._answer(ticket, decision):
+                    ticket.charged = None
+        return admitted
+
+    def _answer(self, ticket: _Ticket, decision: Decision) -> bool:
+        """Answer a request; False where nobody is there any more to hear it."""
+        if self._is_over(ticket):
+            return False
+        is_heard = self._loop.time() < ticket.deadline and not ticket.is_gone()
+        ticket.answer.set_result(decision if is_heard else _LEFT)
+        return is_heard
+
+    @staticmethod
+    def _is_over(ticket: _Ticket) -> bool:
+        return ticket.answer.done()
+
+    def _unavailable(self) -> Retry:
+        if self.problem is not None:
+            return Retry(Reason(Code.LEDGER_UNAVAILABLE, f"{self.problem}: try again"))
+        why = "others were faster" if self.is_safe else "this replica's view of the pods is behind"
+        return Retry(Reason(Code.RACE_LOST, f"the charge could not be made in time, {why}: try again"))
+
+    def _summary(self) -> Summary:
+        return summary_of(self.team, self._means.world)
+
+    # -- the object
+
+    async def _write(self, charges: int) -> Result:
+        clerk, began = self._clerk, self._loop.time()
+        body = team_ledger.encode(clerk.next_page(), self._summary(), version=clerk.version)
+        method, path = ("PUT", self._path) if clerk.version else ("POST", PATH)
+        action = f"{'update' if clerk.version else 'create'} {TEAM_LEDGERS}"
+        try:
+            answer = await self._means.connection.send(method, path, body, action=action, seconds=WRITE_SECONDS)
+            self.see(team_ledger.decode(answer))
+            result, self.problem = Result.WRITTEN, None
+            self.wrote_at = self._loop.time()
+        except (ClusterError, ValueError) as error:
+            result = _result_of(error)
+            clerk.give_up(is_in_doubt=result is Result.UNKNOWN)
+            self.problem = None if result is Result.CONFLICT else str(error)
+        self._means.recorder.wrote(result.value, charges=charges, seconds=self._loop.time() - began)
+        return result
+
+    async def _read(self) -> Result:
+        action = f"get {TEAM_LEDGERS}"
+        try:
+            answer = await self._means.connection.send("GET", self._path, action=action, seconds=WRITE_SECONDS)
+            self.see(team_ledger.decode(answer))
+        except (ClusterError, ValueError) as error:
+            if not (isinstance(error, ApiError) and error.is_missing):
+                self.problem = str(error)
+                return Result.REFUSED
+            self._clerk.lose()
+        return Result.WRITTEN
+
+    async def _fate(self, flight: Flight) -> Evidence:
+        """Ask the API server itself what became of a pod; nothing is known while it does not say."""
+        pod = flight.pod
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        try:
+            found = decode_fate(await self._means.connection.send("GET", path, action="get pods"))
+        except ApiError as error:
+            if not error.is_missing:
+                raise
+            return ENDED
+        return Alive(found.version) if found.uid == pod.uid and not found.has_ended else ENDED
+
+    @property
+    def _path(self) -> str:
+        return f"{PATH}/{team_ledger.object_name(self.team)}"
+
+
+def _result_of(error: Exception) -> Result:
+    """Read from a failed write what became of it: an answer below 500 says that it was not carried out."""
+    if not isinstance(error, ApiError) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Result.UNKNOWN
+    return Result.CONFLICT if error.is_conflict or error.is_missing else Result.REFUSED
+
+
+def _rest(first: float, times: int) -> float:
+    """Draw a rest: replicas that lost to each other must not come back together."""
+    return random.uniform(0.5, 1.0) * min(_LONGEST_SECONDS, first * 2.0 ** min(times - 1, 16))  # noqa: S311 - jitter

@@ -1,0 +1,165 @@
+"""The ledger on the API: one TeamLedger object per team, shared by all replicas."""
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, NoReturn
+
+from webhook.cluster.client import ApiConnection
+from webhook.cluster.desk import PATH, Desk, Means, Recorder
+from webhook.cluster.errors import ApiError, ClusterError
+from webhook.cluster.kind import Kind
+from webhook.core.decision import Decision
+from webhook.core.names import UNASSIGNED, TeamName, Uid
+from webhook.core.page import Flight, Judgement
+from webhook.core.world import World
+from webhook.kube.keys import TEAM_LEDGERS
+from webhook.kube.review import Review
+from webhook.kube.team_ledger import TeamLedger, object_name
+
+UNSEEN_SECONDS: Final = 40.0
+"""When to look for a pod that nobody saw: kube-apiserver gives a request up after 34 s, so it cannot come any more."""
+
+_REAP_SECONDS: Final = 5.0
+"""Between two looks for such pods. With the above, an orphan is gone in well under 90 s."""
+
+_RECONCILE_SECONDS: Final = 1.0
+"""Between two looks for objects that are out of date …"""
+
+_REST_SECONDS: Final = 2.0
+"""… and the least time between two writes that nobody asked for."""
+
+
+class TeamState(NamedTuple):
+    """What a team's desk has on its page, and how far behind it this replica's view of the pods is."""
+
+    team: TeamName
+    in_flight: int
+    lag: int
+
+
+class ApiLedger:
+    """Charges pods on TeamLedger objects; implements webhook.server.gate.Ledger.
+
+    `reached` is the resourceVersion that the view of the pods has come to.
+    """
+
+    def __init__(
+        self, connection: ApiConnection, world: World, *, reached: Callable[[], int], recorder: Recorder
+    ) -> None:
+        self._connection = connection
+        self._world = world
+        self._means = Means(connection, world, reached, recorder)
+        self._desks: dict[TeamName, Desk] = {}
+
+    async def commit(self, judge: Callable[[], Judgement], *, deadline: float, is_gone: Callable[[], bool]) -> Decision:
+        """Refuse from memory what has no chance; everything else is judged and written with its team's next batch."""
+        decision, flight = judge()
+        if flight is None:
+            return decision
+        return await self._desk(flight.charge.team).charge(judge, deadline=deadline, is_gone=is_gone)
+
+    def release(self, review: Review) -> None:
+        """Leave it to the watch: a DELETE that is reviewed may yet fail."""
+
+    def withdraw(self, team: TeamName, uid: Uid) -> None:
+        """Take a charge or a promotion back, of which it is known that nothing will come."""
+        self._desk(team).withdraw(uid)
+
+    def promotions(self) -> Iterable[Flight]:
+        """List the promotions that are charged and still to be carried out, whoever charged them."""
+        return [flight for desk in self._desks.values() for flight in desk.promotions()]
+
+    # -- what the watch brings
+
+    def kind(self) -> Kind[TeamLedger]:
+        """Describe the objects to the watch."""
+        return Kind(
+            name=TEAM_LEDGERS,
+            path=PATH,
+            item=TeamLedger,
+            key=lambda found: found.metadata.name,
+            handle=lambda found: found.metadata.uid,
+            apply=self._see,
+            remove=self._lose,
+        )
+
+    def _see(self, found: TeamLedger) -> bool:
+        self._desk(found.team).see(found)
+        return True
+
+    def _lose(self, identity: str) -> None:
+        for desk in self._desks.values():
+            desk.lose(identity)
+
+    # -- duties of one replica; harmless in several, since each write is a compare-and-swap made on evidence
+
+    async def reap(
+        self,
+        *,
+        is_leader: Callable[[], bool],
+        report: Callable[[Flight], None],
+        unseen_seconds: float = UNSEEN_SECONDS,
+    ) -> NoReturn:
+        """Drop charges whose pods never came, on the evidence of a live read, and report each."""
+        while True:
+            await asyncio.sleep(min(_REAP_SECONDS, unseen_seconds))
+            for desk in [*self._desks.values()] if is_leader() else []:
+                try:
+                    async for flight in desk.look_after(unseen_seconds):
+                        report(flight)
+                except ClusterError as error:
+                    desk.problem = str(error)
+
+    async def reconcile(self, *, is_leader: Callable[[], bool]) -> NoReturn:
+        """Keep every object true while nobody asks for a charge: settled charges leave, people's numbers follow."""
+        while True:
+            await asyncio.sleep(random.uniform(1, 2) * _RECONCILE_SECONDS)  # noqa: S311 - jitter
+            for desk in self._desks.values():
+                desk.settle()
+            if is_leader():
+                for team in self._world.policy.teams:
+                    self._desk(team.name)
+                for desk in [*self._desks.values()]:
+                    await self._look_at(desk)
+
+    async def _look_at(self, desk: Desk) -> None:
+        rested = asyncio.get_running_loop().time() - desk.wrote_at >= _REST_SECONDS
+        if not (desk.is_idle and desk.is_safe and rested):
+            return
+        is_named = desk.team == UNASSIGNED or any(team.name == desk.team for team in self._world.policy.teams)
+        if not is_named and not desk.in_flight:
+            await self._remove(desk)
+        elif desk.is_outdated and (is_named or desk.version):
+            desk.refresh()
+
+    async def _remove(self, desk: Desk) -> None:
+        """Delete the settled object of a team that policy does not name, unless somebody just wrote it."""
+        if desk.version:
+            body = json.dumps({"preconditions": {"resourceVersion": str(desk.version)}}).encode()
+            path = f"{PATH}/{object_name(desk.team)}"
+            try:
+                await self._connection.send("DELETE", path, body, action=f"delete {TEAM_LEDGERS}")
+            except ApiError as error:
+                desk.problem = None if error.is_conflict or error.is_missing else str(error)
+            except ClusterError as error:
+                desk.problem = str(error)
+        else:
+            del self._desks[desk.team]
+
+    # -- for metrics and the end
+
+    def states(self) -> Iterable[TeamState]:
+        """Tell how each team's page stands."""
+        return [TeamState(desk.team, desk.in_flight, desk.lag) for desk in self._desks.values()]
+
+    async def close(self) -> None:
+        """Stop every desk."""
+        await asyncio.gather(*(desk.close() for desk in self._desks.values()))
+
+    def _desk(self, team: TeamName) -> Desk:
+        desk = self._desks.get(team)
+        if desk is None:
+            desk = self._desks[team] = Desk(team, self._means)
+        return desk

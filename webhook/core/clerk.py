@@ -1,0 +1,152 @@
+"""One replica's hand on one team's page: what it read last, what it has promised, what it may write next.
+
+Pure: it neither reads nor writes the object, somebody tells it what came of either. Every charge that the page may
+hold is assumed in the world, so that whoever judges sees it; it leaves the world only after it left the page and the
+view of the pods has come as far as the page was folded.
+"""
+
+from collections.abc import Iterable
+
+from webhook.core.names import Uid
+from webhook.core.page import EMPTY_PAGE, UNSEEN, Evidence, Flight, Page, Unseen
+from webhook.core.world import World
+
+
+class Clerk:
+    """Keeps a page and the world together. `version` is that of the object as it was read last, 0 for none."""
+
+    def __init__(self, world: World) -> None:
+        self.page = EMPTY_PAGE
+        self.version = 0
+        self.identity = ""
+        self.is_stale = False
+        self._world = world
+        self._draft: dict[Uid, Flight] = {}
+        self._withdrawn: set[Uid] = set()
+        self._carried: dict[Uid, Flight] = {}
+        self._departed: dict[Uid, int] = {}
+        self._found: dict[Uid, Evidence] = {}
+        self._is_in_doubt = False
+        self._base = 0
+
+    # -- what was read
+
+    def see(self, page: Page, *, version: int, identity: str) -> None:
+        """Take over the object as somebody wrote it; one that is older than what we know changes nothing.
+
+        `identity` is the object's UID: one that was deleted by hand and made anew proves nothing about the flights
+        that it lacks, so they are carried over.
+        """
+        if version <= self.version:
+            if version == self.version:
+                self.is_stale = False
+            return
+        is_other = self.identity not in ("", identity)
+        before, self.page = self.page, page
+        self.version, self.identity, self.is_stale, self._is_in_doubt = version, identity, False, False
+        for uid, flight in page.flights.items():
+            if uid in before.flights and before.flights[uid].is_promotion != flight.is_promotion:
+                self._found.pop(uid, None)
+            self._draft.pop(uid, None)
+            self._departed.pop(uid, None)
+            self._world.assume(flight)
+        for uid, flight in before.flights.items():
+            if uid in page.flights:
+                continue
+            if is_other and uid not in self._withdrawn:
+                self._carried[uid] = flight
+            else:
+                self._departed[uid] = page.folded
+                self._found.pop(uid, None)
+        self._withdrawn.intersection_update(page.flights)
+        self._carried = {uid: flight for uid, flight in self._carried.items() if uid not in page.flights}
+
+    def lose(self) -> None:
+        """Take in that the object is gone, deleted by hand: the next write makes it anew with all it held."""
+        self._carried.update((uid, f) for uid, f in self.page.flights.items() if uid not in self._withdrawn)
+        self.page = Page({}, self.page.folded, self.page.turn)
+        self.version, self.identity, self.is_stale = 0, "", False
+
+    # -- what may be judged
+
+    def is_safe(self, reached: int) -> bool:
+        """Tell whether charges may be judged now, with the view of the pods at this resourceVersion."""
+        return not self.is_stale and self.page.is_safe_from(reached)
+
+    def settle(self, reached: int) -> None:
+        """Let go of charges that left the page, as far as the view has come."""
+        for uid in [uid for uid, folded in self._departed.items() if folded <= reached]:
+            del self._departed[uid]
+            self._world.settle(uid)
+
+    def charge(self, flight: Flight) -> None:
+        """Assume a charge that is to be in the next write; one that is on the page already, or again, stays there."""
+        uid = flight.pod.uid
+        self._withdrawn.discard(uid)
+        self._carried.pop(uid, None)
+        if not self.holds(flight):
+            self._departed.pop(uid, None)
+            self._draft[uid] = flight
+            self._world.assume(flight)
+
+    def withdraw(self, uid: Uid) -> None:
+        """Take back a charge whose caller never heard a yes."""
+        self._withdrawn.add(uid)
+
+    def note(self, uid: Uid, evidence: Evidence) -> None:
+        """Take in what a live read says of a pod that the view does not show."""
+        if uid in self.page.flights:
+            self._found[uid] = evidence
+
+    # -- what is written
+
+    @property
+    def must_write(self) -> bool:
+        """Tell whether a write is due whatever the requests are."""
+        return self._is_in_doubt or bool(self._carried) or not self._withdrawn.isdisjoint(self.page.flights)
+
+    def holds(self, flight: Flight) -> bool:
+        """Tell whether a charge, or a promotion, is on the page, where every replica finds it."""
+        found = self.page.flights.get(flight.pod.uid)
+        return found is not None and found.is_promotion == flight.is_promotion
+
+    def promotions(self) -> Iterable[Flight]:
+        """List the promotions on the page that are still to be carried out."""
+        return [f for f in self.unseen() if f.is_promotion and f.pod.uid not in self._withdrawn]
+
+    @property
+    def can_fold(self) -> bool:
+        """Tell whether the page lists charges that are settled."""
+        return any(not isinstance(self._evidence(uid), Unseen) for uid in self.page.flights)
+
+    def unseen(self) -> Iterable[Flight]:
+        """List the charges on the page that nothing is known of yet."""
+        return [flight for uid, flight in self.page.flights.items() if isinstance(self._evidence(uid), Unseen)]
+
+    def next_page(self) -> Page:
+        """Make the page to write over the version that was read last."""
+        self._base = self.version
+        return self.page.turned(
+            self._evidence, added={**self._carried, **self._draft}, withdrawn=self._withdrawn - self._draft.keys()
+        )
+
+    def give_up(self, *, is_in_doubt: bool = False) -> None:
+        """Drop the draft: somebody else wrote first, or the write's fate is unknown (`is_in_doubt`).
+
+        Unless the watch has brought a newer version meanwhile, nothing may be judged before the object was read again.
+        A write in doubt may still land: the next one over the same version keeps it out.
+        """
+        if self.version == self._base:
+            self.is_stale = True
+            self._is_in_doubt = self._is_in_doubt or is_in_doubt
+        for uid, flight in self._draft.items():
+            if flight.is_promotion:
+                self._world.take_back_promotion(uid)
+            else:
+                self._world.settle(uid)
+        self._draft.clear()
+
+    def _evidence(self, uid: Uid) -> Evidence:
+        is_promotion = self.page.flights[uid].is_promotion
+        shown = self._world.promotion(uid) if is_promotion else self._world.evidence(uid)
+        return self._found.get(uid, UNSEEN) if isinstance(shown, Unseen) else shown

@@ -1,0 +1,37 @@
+"""What people want to know of a team at a glance: its share, and what of it is taken."""
+
+from typing import NamedTuple
+
+from webhook.core.amount import Limit
+from webhook.core.names import TeamName
+from webhook.core.policy import Team
+from webhook.core.world import World
+
+
+class Summary(NamedTuple):
+    """One team in GPU units. `borrowed` is what it holds beyond its guaranteed share; `waiting` is on no node yet."""
+
+    team: TeamName
+    guaranteed: int
+    limit: Limit
+    used: int
+    reserved: int
+    borrowed: int
+    preemptible: int
+    waiting: int
+
+
+def summary_of(name: TeamName, world: World) -> Summary:
+    """Sum a team up; one that policy does not name is guaranteed nothing."""
+    team = next((team for team in world.policy.teams if team.name == name), Team(name))
+    book = world.book(name)
+    return Summary(
+        team=name,
+        guaranteed=team.gpus.guaranteed,
+        limit=team.gpus.limit,
+        used=book.used,
+        reserved=book.reserved,
+        borrowed=max(0, book.total - team.gpus.guaranteed),
+        preemptible=book.preemptible,
+        waiting=book.waiting,
+    )

@@ -1,0 +1,121 @@
+"""What only one replica does: its turn by a Lease, its work whenever the books change."""
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from webhook.cluster.client import ApiConnection
+from webhook.cluster.errors import ClusterError
+from webhook.cluster.events import EventWriter
+from webhook.cluster.identity import own_username
+from webhook.cluster.lease import DEFAULT_TIMING, Lease, Timing
+from webhook.cluster.pace import DEFAULT_PACE
+from webhook.core.world import World
+from webhook.observe.leader import Candidacy
+from webhook.observe.logs import Logs
+from webhook.server.bypasses import Bypasses
+from webhook.server.tiers import Shares, Tiers
+
+LEASE_NAME: Final = "fairgate"
+COMPONENT: Final = "fairgate"
+
+SETTLE_SECONDS: Final = 0.25
+"""Rest before a look: what changes together (a Job that ends, a list after a gap) is looked at once."""
+
+LOOK_AGAIN_SECONDS: Final = 10.0
+"""When to look though nothing changed: something failed, or the world could not be trusted then."""
+
+_log: Final = logging.getLogger("webhook.server.leader")
+
+
+def own_identity() -> str:
+    """Make a name that no other process has, and that says where this one runs."""
+    return f"{socket.gethostname()}_{secrets.token_hex(4)}"
+
+
+class Leader:
+    """One candidate and its duties. Start `run` and `events.run` as tasks."""
+
+    def __init__(
+        self,
+        connection: ApiConnection,
+        world: World,
+        logs: Logs,
+        *,
+        namespace: str,
+        shares: Shares,
+        why_untrusted: Callable[[], str | None],
+        timing: Timing = DEFAULT_TIMING,
+    ) -> None:
+        identity = own_identity()
+        self.lease = Lease(connection, namespace=namespace, name=LEASE_NAME, identity=identity, timing=timing)
+        self.events = EventWriter(connection, component=COMPONENT, instance=identity)
+        self.tiers = Tiers(
+            world,
+            connection,
+            shares=shares,
+            teller=self.events,
+            logs=logs,
+            is_leading=lambda: self.lease.is_leading,
+        )
+        self._bypasses = Bypasses(world, self.events)
+        self._world = world
+        self._why_untrusted = why_untrusted
+        self._logs = logs
+        self._has_changed = asyncio.Event()
+        world.on_books_changed = self._has_changed.set
+
+    async def run(self) -> None:
+        """Stand for election, and work while elected, until cancelled."""
+        await self.lease.run(self._work)
+
+    def may_tidy(self) -> bool:
+        """Tell whether to do what one replica should do, and what does no harm where several do.
+
+        The leader should; so should a replica that cannot find out who leads, as where a right is missing.
+        """
+        return self.lease.is_leading or self.lease.problem is not None
+
+    def candidacy(self) -> Candidacy:
+        """Tell how it stands, for the metrics."""
+        lease, events = self.lease, self.events
+        return Candidacy(
+            is_leading=lease.is_leading,
+            terms=lease.terms,
+            changes=self.tiers.changes,
+            events={"written": events.written, "held_back": events.held_back, "dropped": events.dropped},
+        )
+
+    async def _work(self) -> None:
+        self._logs.event.info("leading", identity=self.lease.identity)
+        try:
+            while True:
+                self._has_changed.clear()
+                if self._why_untrusted() is None and self._world.is_sure:
+                    self._bypasses.look()
+                    await self.tiers.settle()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_AGAIN_SECONDS):
+                        await self._has_changed.wait()
+                await asyncio.sleep(SETTLE_SECONDS)
+        finally:
+            self._logs.event.info("no longer leading", identity=self.lease.identity)
+
+
+async def learn_own_name(connection: ApiConnection, told: Callable[[str], None]) -> None:
+    """Tell the guard as whom Fairgate itself changes tiers, as soon as the API server can be asked."""
+    failures = 0
+    while True:
+        try:
+            told(await own_username(connection))
+        except ClusterError as error:
+            failures += 1
+            if failures == 1:
+                _log.warning("%s; until this works, changes of tiers are refused by our own guard", error)
+            await asyncio.sleep(DEFAULT_PACE.rest(failures))
+        else:
+            return
