@@ -41,6 +41,7 @@ format: setup ## rewrite the code in house style
 bench: setup ## the performance claims of docs/benchmarks.md, on this machine
 	$(BIN)/python benchmarks/decide.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/watch.py
 
 schema: setup ## regenerate policies/schema.json
 	$(BIN)/fairgate policy schema > policies/schema.json

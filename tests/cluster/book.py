@@ -17,7 +17,6 @@ from webhook.cluster.watch import Watch
 PODS = "/api/v1/pods"
 FAST = Pace(
     page=3,
-    slice=2,
     list_read=0.3,
     watch_read=0.15,
     first_rest=0.002,

@@ -69,7 +69,14 @@ class Brief:
     """End the watch politely after a bookmark with a new version."""
 
 
-Fault = Answer | Body | Slow | ErrorEvent | CutMidLine | Silent | End | Brief
+@dataclass(frozen=True)
+class Tell:
+    """Send these lines as they are, and go on."""
+
+    data: bytes
+
+
+Fault = Tell | Answer | Body | Slow | ErrorEvent | CutMidLine | Silent | End | Brief
 
 
 @dataclass(frozen=True)
@@ -91,9 +98,14 @@ class Asked:
 
 @dataclass
 class FakeApi:
-    """The server and its truth. Requests of a verb meet its `faults` once each, in order, and `always` every time."""
+    """The server and its truth. Requests of a verb meet its `faults` once each, in order, and `always` every time.
+
+    Verbs: list, page (a further one of a list), watch, stream (a watch that begins with all there is; refused unless it
+    `streams_lists`), and the HTTP methods in lower case for single objects.
+    """
 
     bookmark_seconds: float = 0.03
+    streams_lists: bool = False
     tokens: set[str] = field(default_factory=lambda: {"good"})
     faults: dict[str, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))
     always: dict[str, Fault] = field(default_factory=dict)
@@ -188,7 +200,9 @@ class FakeApi:
                 return web.Response(body=fault.data)
             case Slow():
                 await asyncio.sleep(fault.seconds)
-        if verb == "watch":
+        if verb == "stream" and not self.streams_lists:
+            return _refusal(Answer(422))
+        if verb in ("watch", "stream"):
             return await self._watch(request, query, fault)
         if verb in ("list", "page"):
             return self._list(request.path, query)
@@ -196,9 +210,10 @@ class FakeApi:
         return web.json_response(answer, status=status)
 
     def _verb(self, request: web.Request, query: dict[str, str]) -> str:
-        """Name what is asked as `faults` does: watch, list, page, or the method in lower case for single objects."""
         if request.method != "GET" or (not query and place_of(request.path).name):
             return request.method.lower()
+        if "sendInitialEvents" in query:
+            return "stream"
         return "watch" if "watch" in query else "page" if "continue" in query else "list"
 
     def _list(self, path: str, query: dict[str, str]) -> web.Response:
@@ -218,12 +233,14 @@ class FakeApi:
         return web.json_response({"kind": "List", "apiVersion": "v1", "metadata": meta, "items": page or None})
 
     async def _watch(self, request: web.Request, query: dict[str, str], fault: Fault | None) -> web.StreamResponse:
-        since = int(query["resourceVersion"])
+        since = int(query.get("resourceVersion", self.version))
         if since < self.forgotten:
             return _refusal(Answer(410))
         queue: asyncio.Queue[Change | Fault] = asyncio.Queue()
-        if fault is not None:
-            queue.put_nowait(fault)
+        initial = [Tell(line) for line in self._initial(request.path, query)] if "sendInitialEvents" in query else []
+        for thing in (*initial[: len(initial) // 2], fault, *initial[len(initial) // 2 :]):
+            if thing is not None:
+                queue.put_nowait(thing)
         for change in self.history:
             if change.version > since:
                 queue.put_nowait(change)
@@ -237,6 +254,13 @@ class FakeApi:
         finally:
             self.watchers.remove(queue)
         return response
+
+    def _initial(self, path: str, query: dict[str, str]) -> list[bytes]:
+        """All there is as events, then the bookmark that says so. A fault comes in the middle of it."""
+        shown = _shown(query)
+        there = [_line("ADDED", thing) for thing in self.objects[path].values() if shown(thing)]
+        metadata = {"resourceVersion": str(self.version), "annotations": {"k8s.io/initial-events-end": "true"}}
+        return [*there, _line("BOOKMARK", {"metadata": metadata})]
 
     def _last_words(self, fault: ErrorEvent | End | Brief) -> bytes:
         match fault:
@@ -266,6 +290,8 @@ class FakeApi:
                     sent = thing.version
                     if thing.path != request.path or (line := _event(thing, shown)) is None:
                         continue
+                case Tell():
+                    line = thing.data
                 case CutMidLine():
                     is_cut = True
                     continue

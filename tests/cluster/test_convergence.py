@@ -22,7 +22,7 @@ changes = st.tuples(
 faults = st.one_of(
     st.tuples(st.just("disturb"), st.sampled_from((CutMidLine(), Silent(), End(), ErrorEvent(410), Body(b"")))),
     st.tuples(st.sampled_from(("list", "page")), st.sampled_from((Answer(500), Answer(410), Answer(401)))),
-    st.tuples(st.just("watch"), st.sampled_from(FAULTS)),
+    st.tuples(st.sampled_from(("watch", "stream")), st.sampled_from(FAULTS)),
     st.just(("compact",)),
 )
 pauses = st.tuples(st.just("pause"), st.integers(min_value=0, max_value=5))
@@ -30,14 +30,14 @@ histories = st.lists(st.one_of(changes, changes, faults, pauses), max_size=30)
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(changes, max_size=8), histories)
-def test_the_book_ends_equal_to_the_truth(before, history):
-    uvloop.run(live(before, history))
+@given(st.lists(changes, max_size=8), histories, st.booleans())
+def test_the_book_ends_equal_to_the_truth(before, history, streams_lists):
+    uvloop.run(live(before, history, streams_lists=streams_lists))
 
 
-async def live(before, history):
+async def live(before, history, *, streams_lists):
     book = Book()
-    api = FakeApi(bookmark_seconds=0.01)
+    api = FakeApi(bookmark_seconds=0.01, streams_lists=streams_lists)
     for change in before:
         apply(api, change)
     with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +53,7 @@ async def live(before, history):
                             api.forget_history()
                         case ("disturb", fault):
                             api.disturb(fault)
-                        case ("list" | "page" | "watch" as verb, fault):
+                        case ("list" | "page" | "watch" | "stream" as verb, fault):
                             api.faults[verb].append(fault)
                         case _:
                             apply(api, step)

@@ -146,7 +146,7 @@ async def test_not_ready_before_every_kind_was_listed(cluster, feed):
     async with feeding(feed):
         await until(lambda: "404" in (feed.readiness() or ""))
         await until(lambda: all(watch.synced for watch in feed.watches[:3]))
-        want = "priorityclasses: not listed yet: cannot list priorityclasses: 404 told to answer 404"
+        want = "priorityclasses: not listed yet: cannot watch priorityclasses: 404 told to answer 404"
         assert feed.readiness() == want
 
 
@@ -158,6 +158,24 @@ async def test_not_ready_when_a_watch_fell_silent(cluster, connection, sink):
         cluster.disturb(Silent())
         await until(lambda: (feed.readiness() or "").count("nothing heard from the API server for") == 4)
         await until(lambda: "cannot watch pods: 500" in (feed.readiness() or ""))
+        cluster.always.clear()
+        await until(lambda: feed.readiness() is None)
+
+
+@pytest.mark.parametrize(
+    ("verb", "streams"), [pytest.param("stream", True, id="as a stream"), pytest.param("page", False, id="by pages")]
+)
+async def test_not_ready_when_lists_never_get_to_their_end(cluster, connection, sink, verb, streams):
+    """What comes in mid-list is no proof that the rest is fresh."""
+    cluster.streams_lists = streams
+    for number in range(9):
+        cluster.put(PODS, f"pod-{number}", namespace="vision", spec={"gpus": 1})
+    feed = Feed(connection, kinds_of(sink), pace=FAST, stale_seconds=0.1)
+    async with feeding(feed):
+        await until(lambda: feed.readiness() is None and len(cluster.watchers) == 4)
+        cluster.always[verb] = ErrorEvent(410) if streams else Answer(410)
+        cluster.disturb(ErrorEvent(410))
+        await until(lambda: "pods: nothing heard from the API server for" in (feed.readiness() or ""))
         cluster.always.clear()
         await until(lambda: feed.readiness() is None)
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -201,7 +202,8 @@ async def test_a_bug_in_the_translation_ends_the_watch(api, connection, book):
 
 async def test_no_slice_is_larger_than_promised(api, connection, book):
     """Counts objects between two turns of another task: a stall is a number here, not a time."""
-    pace = replace(FAST, page=500, slice=100)
+    ticks = count()
+    pace = replace(FAST, page=500, slice_seconds=100, clock=lambda: float(next(ticks)))
     watch = Watch(connection, book.kind(), pace=pace)
     fill(api, 1200)
     again = [json.dumps({"type": "MODIFIED", "object": thing}) for thing in api.objects[PODS].values()]
@@ -224,7 +226,7 @@ async def test_no_slice_is_larger_than_promised(api, connection, book):
         await until(lambda: not book.held)
     turns.cancel()
     assert len(book.log) == listed + 1200
-    assert max(slices) == 100
+    assert max(slices) in range(90, 101)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +315,7 @@ async def test_a_required_kind_that_is_missing_is_a_problem(api, watch):
     api.missing.add(PODS)
     async with running(watch):
         await until(lambda: watch.problem)
-        assert "cannot list pods: 404" in watch.problem
+        assert "cannot watch pods: 404" in watch.problem
         assert not watch.synced
 
 

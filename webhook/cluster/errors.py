@@ -24,6 +24,11 @@ class ApiError(ClusterError):
         return self.status == HTTPStatus.GONE
 
     @property
+    def is_invalid(self) -> bool:
+        """Tell whether the server does not take the request as it is put: an option that it does not know."""
+        return self.status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}
+
+    @property
     def is_missing(self) -> bool:
         """Tell whether the server has no such API or object."""
         return self.status == HTTPStatus.NOT_FOUND

@@ -1,6 +1,7 @@
 """How a list-watch paces itself: sizes, timeouts and rests, with their production values and reasons."""
 
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -10,14 +11,13 @@ from typing import Final
 class Pace:
     """Sizes in objects, times in seconds."""
 
-    page: int = 100
-    """Objects asked for at once, each page cut into objects in one go. A trade: 3,000 pods of 6.4 KB from a
-    kube-apiserver 1.37 on a busy 2-core machine, 12 lists each, medians: pages of 500 (slices of 100) take 0.35 s and
-    hold the loop for up to 7.6 ms of CPU; pages of 100 (slices of 50) take 0.45 s and hold it for up to 3.3 ms, though
-    more often above 1 ms (57 times against 27). The longest hold is what a decision may meet, so the smaller pages."""
-    slice: int = 50
-    """Objects applied before other tasks get their turn: about 0.5 ms of pods. Slices of 2.6 ms once took the p99 of
-    decisions from 2 ms to 68 ms, for requests need several turns of the loop each and pile up."""
+    page: int = 50
+    """Objects asked for at once where the server cannot stream a list. A page is cut into objects in one go, so it is
+    small: 100 pods of 6.4 KB hold the loop for up to 3.3 ms."""
+    slice_seconds: float = 0.0003
+    """Time for which objects are applied before other tasks get their turn. Requests need several turns of the loop
+    each and pile up: slices of 2.6 ms once took the p99 of decisions from 2 ms to 68 ms. 0.5 ms is harmless; less than
+    that, since two kinds may be listed in the same turn."""
     list_read: float = 60.0
     """Silence allowed while a page is made; the server gives up on it after 60 s by itself."""
     watch_read: float = 150.0
@@ -34,6 +34,8 @@ class Pace:
     """A watch that lived this long was a healthy one: the next failure is a first one again."""
     absent_rest: float = 60.0
     """Between two looks for an optional API that is not there. Below the staleness limit of readiness."""
+    clock: Callable[[], float] = time.perf_counter
+    """What slices are measured by."""
     uniform: Callable[[float, float], float] = random.uniform
     """Source of jitter."""
 

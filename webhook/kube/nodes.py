@@ -1,6 +1,7 @@
 """From a node, a namespace or a priority class as Kubernetes writes it to what the core decides on."""
 
 from collections.abc import Mapping
+from sys import intern
 from typing import Final
 
 from webhook.core.names import GpuModel, Namespace, NodeName, ResourceName
@@ -21,7 +22,8 @@ def to_node(node: objects.Node) -> Node:
     new node is kept closed by its not-ready taint. Raises ValueError where its amounts cannot be read.
     """
     spec, status = node.spec or _NO_SPEC, node.status or _NO_STATUS
-    labels = node.metadata.labels or {}
+    # the nodes of a cluster carry the same labels: without this, those of 5,000 nodes hold 20 MB
+    labels = {intern(key): intern(value) for key, value in (node.metadata.labels or {}).items()}
     model_label = next((key for key in keys.GPU_MODEL_LABELS if labels.get(key)), "")
     return Node(
         name=NodeName(node.metadata.name),
