@@ -222,7 +222,7 @@ def cost(scene_, chosen, asked, place):
         return None
     most = max(scene_.over_share.values())
     return Cost(
-        sum(each[0].gang is not None for each in chosen),
+        sum(len(each) > 1 for each in chosen),
         max(0, sum(each.demand.gpus for each in members) - missing * ONE_GPU),
         sum(each.demand.gpus * (NOW - each.saved_at) for each in members),
         sum(each.demand.gpus * (most - scene_.over_share[each.team]) for each in members),

@@ -71,7 +71,7 @@ class Room(Protocol):
 class Scale:
     """By what costs are told: the time, how far each team is over its share, the order of parts, what budgets allow.
 
-    `gone` are those that go already.
+    `gone` are those that go already, `spared` those that must not.
     """
 
     now: int
@@ -79,10 +79,11 @@ class Scale:
     order: tuple[ReclaimCost, ...]
     left: Mapping[GuardId, int]
     gone: Set[Uid]
+    spared: Set[Uid] = frozenset()
 
     def may_go(self, victim: Victim) -> bool:
-        """Tell whether a victim is still there and has had its minimum runtime."""
-        return victim.until <= self.now and victim.uid not in self.gone
+        """Tell whether a victim is still there, may go, and has had its minimum runtime."""
+        return victim.until <= self.now and victim.uid not in self.gone and victim.uid not in self.spared
 
     def cost_of(self, victims: Sequence[Victim], *, gangs: int) -> Cost:
         """Add up what victims cost, surplus aside."""
@@ -90,9 +91,9 @@ class Scale:
         return Cost(
             gangs,
             0,
-            sum(victim.demand.gpus * (self.now - victim.saved_at) for victim in victims),
+            sum(victim.demand.gpus * max(0, self.now - victim.saved_at) for victim in victims),
             sum(victim.demand.gpus * (most - self.over_share.get(victim.team, 0)) for victim in victims),
-            sum(self.now - victim.started_at for victim in victims),
+            sum(max(0, self.now - victim.started_at) for victim in victims),
         )
 
 
@@ -148,7 +149,7 @@ def _gangs(need: Need, node: NodeName, yards: Yards, scale: Scale) -> list[list[
             freed = [dict(member.demand.requests) for member in members if member.node == node]
             here = tuple([sum(requests.get(resource, 0) for requests in freed) for resource in need.amounts])
             gpus = sum(member.demand.gpus for member in members)
-            rows.append([_Unit(members, here, gpus, scale.cost_of(members, gangs=1))])
+            rows.append([_Unit(members, here, gpus, scale.cost_of(members, gangs=int(len(members) > 1)))])
     return rows
 
 

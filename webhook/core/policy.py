@@ -135,10 +135,13 @@ class ReclaimCost(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReclaimRules:
-    """When and how borrowed GPUs are taken back; read by the evictor. `order` names what counts first."""
+    """When and how borrowed GPUs are taken back; read by the evictor. `order` names what counts first.
+
+    `evictions_per_minute` bounds how many pods each team may lose.
+    """
 
     order: tuple[ReclaimCost, ...] = tuple(ReclaimCost)
-
+    evictions_per_minute: Limit = UNLIMITED
     notice_seconds: int = 0
     minimum_runtime_seconds: int = 0
     protected_namespaces: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ all. Nothing is evicted for a pod that would not fit afterwards, or that fits no
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import heapify, heappop, heappush, heapreplace
@@ -89,7 +89,8 @@ class Scene:
     """All that a round is planned from.
 
     `over_share` says how many GPU units each team holds beyond its guaranteed share; `left` how many victims each
-    guard still lets go: one that is not named lets nobody go.
+    guard still lets go: one that is not named lets nobody go. `spared` are victims that must not go now. On nodes with
+    `holds` no room counts as free for the others: a taint keeps it, and whoever gets some of it must be told so.
     """
 
     fleet: Fleet
@@ -100,6 +101,7 @@ class Scene:
     holds: Sequence[Hold] = ()
     leaving: Sequence[Leaving] = ()
     order: tuple[ReclaimCost, ...] = tuple(ReclaimCost)
+    spared: Set[Uid] = frozenset()
 
 
 def plan(waiting: Iterable[Waiting], scene: Scene) -> Round:
@@ -153,7 +155,9 @@ class _Trial:
         self._fleet = scene.fleet
         self._steps: list[_Step] = []
         self._gone: set[Uid] = set()
-        self._coming = 0  # nodes whose room is not free yet
+        self._coming = 0  # nodes whose room is not free yet, or not for everybody
+        for hold in scene.holds:
+            self._coming |= scene.fleet.bit(hold.node)
         self._left = dict(scene.left)
         self._offers: dict[tuple[Demand, Constraints], _Offers] = {}
         for leaving in scene.leaving:
@@ -221,7 +225,7 @@ class _Trial:
         missing = {resource: amount - fleet.free(node, resource) for resource, amount in demand.requests}
         amounts = {resource: amount for resource, amount in missing.items() if amount > 0}
         need = Need(amounts, self._missing_gpus(node, demand), demand.per_device)
-        scale = Scale(scene.now, scene.over_share, scene.order, self._left, self._gone)
+        scale = Scale(scene.now, scene.over_share, scene.order, self._left, self._gone, scene.spared)
         return clear(need, node, scene.yards, room=_Room(fleet.bays(node), node), scale=scale)
 
     def allows(self, clearing: Clearing) -> bool:

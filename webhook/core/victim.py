@@ -60,10 +60,11 @@ class Yard:
         """Tell how much work is lost at least to free so many GPU units: those saved last go first, in parts."""
         loss = 0
         for saved_at, held in reversed(self.saves):
+            lost_seconds = max(0, now - saved_at)
             if held >= gpus:
-                return loss + gpus * (now - saved_at)
+                return loss + gpus * lost_seconds
             gpus -= held
-            loss += held * (now - saved_at)
+            loss += held * lost_seconds
         return loss
 
 

@@ -28,6 +28,12 @@ class EventReason(StrEnum):
     PROMOTED = "Promoted"
     DEMOTED = "Demoted"
     BYPASSED_ADMISSION = "BypassedAdmission"
+    RECLAIMING = "Reclaiming"
+    CANNOT_RECLAIM = "CannotReclaim"
+    EVICTION_PLANNED = "EvictionPlanned"
+    EVICTION_CANCELLED = "EvictionCancelled"
+    EVICTION_REFUSED = "EvictionRefused"
+    RECLAIMED = "Reclaimed"
 
 
 class EventType(StrEnum):

@@ -141,7 +141,7 @@ def to_resident(pod: objects.Pod, weights: Amounts) -> Resident | None:
         promised=NodeName(intern(mark.nodes[0])) if is_ours and mark.nodes and not spec.node_name else None,
         version=int(metadata.resource_version) if metadata.resource_version.isdecimal() else 0,
         asked_tier=TIERS.get(mark.asked),
-        created=_unix_seconds(metadata.creation_timestamp or ""),
+        created=unix_seconds(metadata.creation_timestamp or ""),
     )
 
 
@@ -218,7 +218,8 @@ def _read_mark(mark: str | None) -> _Mark:
 
 
 @lru_cache(maxsize=4096)  # pods are made in bursts, and a relist brings the same times again
-def _unix_seconds(timestamp: str) -> int:
+def unix_seconds(timestamp: str) -> int:
+    """Read an RFC 3339 time; 0 where it is none."""
     try:
         return int(datetime.fromisoformat(timestamp).timestamp())
     except (ValueError, OverflowError):

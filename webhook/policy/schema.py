@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from webhook.core.amount import UNLIMITED, exceeds, format_gpus, format_limit
-from webhook.core.policy import Mode, OnLimit, UnknownTeam, UserSource
+from webhook.core.policy import Mode, OnLimit, ReclaimCost, UnknownTeam, UserSource
 from webhook.core.selector import Effect, Operator
 from webhook.policy.leaves import (
     ClassName,
@@ -271,6 +271,13 @@ class Reclaim(_Spec):
     minimum_runtime: Seconds = Field(default=0, description="Borrowing pods run at least this long.")
     protect: list[Protected] = Field(
         default=[], description="Never victims: namespaces (names or globs), or selectors of pods by their labels."
+    )
+    order: list[ReclaimCost] = Field(
+        default=[],
+        description="What victims are chosen by, the first counts most; what is not named follows in the usual order.",
+    )
+    max_evictions_per_minute: Annotated[int, Strict(), Field(ge=1, le=100_000)] | None = Field(
+        default=None, description="Pods that each team may lose in a minute. Left out: as many as it takes."
     )
 
 
