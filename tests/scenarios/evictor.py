@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.control_plane.cluster import ControlPlane
-from tests.control_plane.workbench import get_pod, list_pods, wait_for
+from tests.control_plane.objects import pod
+from tests.control_plane.workbench import create_pod, get_pod, list_pods, wait_for, wait_phase
 from tests.scenarios.gate import ROOT, Gate
 
 HELD, HOLD = "fairgate.dev/held", "fairgate.dev/hold"
@@ -92,3 +93,24 @@ def held_nodes(cluster: ControlPlane) -> list[str]:
         if any(taint["key"] == HELD for taint in found["spec"].get("taints", ()))
         or HOLD in found["metadata"].get("annotations", {})
     ]
+
+
+def fill(cluster: ControlPlane, namespace: str, count: int, *, prefix: str = "a", **more: object) -> list[str]:
+    """Create pods, of one GPU unless it says otherwise, and wait until all of them run."""
+    names = [f"{prefix}{number:02}" for number in range(count)]
+    for name in names:
+        create_pod(cluster, namespace, pod(name, **{"gpus": 1, "cpu": "1", "memory": "4Gi"} | more))
+    for name in names:
+        wait_phase(cluster, namespace, name, "Running")
+    return names
+
+
+def ask(cluster: ControlPlane, namespace: str, name: str, *, gpus: int = 1, **more: object) -> None:
+    """Create a pod that waits for room."""
+    create_pod(cluster, namespace, pod(name, gpus=gpus, cpu="1", memory="4Gi", **more))
+
+
+def evicted(cluster: ControlPlane, namespace: str, names: list[str]) -> list[str]:
+    """Those of these pods that were deleted."""
+    left = set(alive(cluster, namespace))
+    return [name for name in names if name not in left]
