@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol
 
+import jsonpatch
+
 Obj = dict[str, Any]
 
 _PATH = re.compile(
@@ -22,6 +24,7 @@ class Truth(Protocol):
     """What is kept: objects by collection path, then by namespace/name."""
 
     objects: dict[str, dict[str, Obj]]
+    evictions: list[Obj]
 
     def keep(self, path: str, key: str, obj: Obj) -> Obj: ...
 
@@ -62,11 +65,15 @@ def carry_out(truth: Truth, method: str, path: str, body: bytes, content_type: s
     if place.key not in kept:
         return _no(404, "NotFound", f'"{place.name}" not found')
     now = kept[place.key]
+    if place.sub == "eviction":
+        return _evict(truth, place, now, sent)
     match method:
         case "GET":
             return 200, now
         case "PUT":
             return _if_current(now, sent) or (200, truth.keep(place.collection, place.key, sent))
+        case "PATCH" if content_type == "application/json-patch+json":
+            return _patch_list(truth, place, now, sent)
         case "PATCH":
             assert content_type == "application/merge-patch+json", f"the fake cannot do {content_type}"
             return _if_current(now, sent) or (200, truth.keep(place.collection, place.key, merged(now, sent)))
@@ -77,6 +84,24 @@ def carry_out(truth: Truth, method: str, path: str, body: bytes, content_type: s
             )
         case _:
             return _no(405, "MethodNotAllowed", f"{method} {path}")
+
+
+def _evict(truth: Truth, place: Place, now: Obj, sent: Obj) -> tuple[int, Obj]:
+    truth.evictions.append(sent)
+    options = sent["deleteOptions"]
+    if refused := _if_current(now, {"metadata": options["preconditions"]}):
+        return refused
+    if "dryRun" not in options:
+        truth.drop(place.collection, place.key)
+    return 201, {"kind": "Status", "status": "Success"}
+
+
+def _patch_list(truth: Truth, place: Place, now: Obj, steps: list[Obj]) -> tuple[int, Obj]:
+    """Carry out a JSON patch (RFC 6902)."""
+    try:
+        return 200, truth.keep(place.collection, place.key, jsonpatch.apply_patch(now, steps))
+    except jsonpatch.JsonPatchException as error:
+        return _no(422, "Invalid", str(error))
 
 
 def _if_current(now: Obj, sent: Obj) -> tuple[int, Obj] | None:

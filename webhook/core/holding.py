@@ -13,6 +13,7 @@ from webhook.core.names import Namespace, NodeName, ResourceName, Uid
 from webhook.core.reclaim import Hold, Leaving, Move
 from webhook.core.roll import Roll
 from webhook.core.tier import Tier
+from webhook.core.victim import GangId
 
 
 class Claim(NamedTuple):
@@ -31,48 +32,75 @@ class Target(NamedTuple):
     name: str
     claim: Uid
     at: int
+    gang: GangId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The room that one node keeps. `id` is the value of its taint; after `until` it is given up."""
+    """The room that one node keeps. `id` is the value of its taint; after `until` it is given up.
+
+    `broken` are gangs of which somebody went: the others follow, whatever becomes of the claims.
+    """
 
     id: str
     node: NodeName
     until: int
     claims: tuple[Claim, ...]
     targets: tuple[Target, ...] = ()
+    broken: frozenset[GangId] = frozenset()
 
     def joined(self, move: Move, *, at: int, until: int) -> "Holding":
         """Keep room for one more pod, and send its victims away."""
         waiting = move.waiting
-        targets = tuple(Target(victim.uid, victim.namespace, victim.name, waiting.uid, at) for victim in move.victims)
         return replace(
             self,
             until=max(self.until, until),
             claims=(*self.claims, Claim(waiting.uid, waiting.namespace, waiting.name)),
-            targets=self.targets + targets,
+            targets=self.targets + targets_of((move,), at=at),
         )
 
-    def without(self, uids: Iterable[Uid]) -> "Holding | None":
-        """Give up some of its claims and targets; None where no claim is left."""
-        gone = frozenset(uids)
-        claims = tuple([claim for claim in self.claims if claim.uid not in gone])
-        if not claims:
-            return None
+    def without(self, uid: Uid) -> "Holding":
+        """Let one target stay."""
+        return replace(self, targets=tuple([target for target in self.targets if target.uid != uid]))
+
+    def given_up(self) -> "Holding | None":
+        """Keep no room any more; only the rest of broken gangs goes. None where there is none."""
+        return self._cut((), self.targets, self.broken)
+
+    def trimmed(self, roll: Roll) -> "Holding | None":
+        """Drop the claims that wait no more, and the targets that are going, gone, or guaranteed by now.
+
+        Targets whose claim is dropped stay, but for those of broken gangs. None where nothing is left.
+        """
+        claims = tuple([c for c in self.claims if (pod := roll.get(c.uid)) is not None and pod.is_waiting])
+        went = {target.uid: target for target in self.targets if roll.is_going(target.uid)}
+        broken = self.broken.union(target.gang for target in went.values() if target.gang is not None)
+        left = tuple(
+            [
+                target
+                for target in self.targets
+                if target.uid not in went
+                and (victim := roll.get(target.uid)) is not None
+                and victim.pod.tier is Tier.PREEMPTIBLE
+            ]
+        )
+        return self._cut(claims, left, broken)
+
+    def _cut(
+        self, claims: tuple[Claim, ...], targets: tuple[Target, ...], broken: frozenset[GangId]
+    ) -> "Holding | None":
         kept = {claim.uid for claim in claims}
-        targets = tuple([t for t in self.targets if t.uid not in gone and t.claim in kept])
-        return replace(self, claims=claims, targets=targets)
+        targets = tuple([target for target in targets if target.claim in kept or target.gang in broken])
+        return replace(self, claims=claims, targets=targets, broken=broken) if claims or targets else None
 
 
-def over(holding: Holding, roll: Roll) -> list[Uid]:
-    """List the claims that wait no more, and the targets that are going, gone, or guaranteed by now."""
-    found = [claim.uid for claim in holding.claims if (pod := roll.get(claim.uid)) is None or not pod.is_waiting]
-    for target in holding.targets:
-        victim = roll.get(target.uid)
-        if victim is None or roll.is_going(target.uid) or victim.pod.tier is not Tier.PREEMPTIBLE:
-            found.append(target.uid)
-    return found
+def targets_of(moves: Iterable[Move], *, at: int) -> tuple[Target, ...]:
+    """List the victims of plans."""
+    return tuple(
+        Target(victim.uid, victim.namespace, victim.name, move.waiting.uid, at, victim.gang)
+        for move in moves
+        for victim in move.victims
+    )
 
 
 def holds(holdings: Iterable[Holding], roll: Roll) -> list[Hold]:
@@ -100,7 +128,8 @@ def is_short(holding: Holding, roll: Roll, fleet: Fleet, *, leaving: Sequence[Le
         victim = roll.get(target.uid)
         if victim is not None and victim.pod.node == holding.node and not roll.is_going(target.uid):
             _add(wanted, victim.pod.demand, -1)
-    return any(amount > fleet.free(holding.node, name) for name, amount in wanted.items() if amount > 0)
+    asked = {name for claim in holding.claims if (pod := roll.get(claim.uid)) for name, _ in pod.pod.demand.requests}
+    return any(wanted[name] > fleet.free(holding.node, name) for name in asked)
 
 
 def _add(amounts: dict[ResourceName, int], demand: Demand, sign: int) -> None:

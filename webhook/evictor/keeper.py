@@ -4,12 +4,12 @@ It holds what is true for this leader; a new one takes over what the nodes thems
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
 from webhook.cluster.evictions import Evicted, Later, Outcome, Refused
-from webhook.core.holding import Claim, Holding, Target, holds, is_short, over
+from webhook.core.holding import Claim, Holding, Target, holds, is_short
 from webhook.core.names import NodeName, TeamName, Uid
 from webhook.core.reclaim import Hold, Move
 from webhook.evictor.account import Account
@@ -109,12 +109,13 @@ class Keeper:
             self._roll.take_back(uid)
         leaving = self._roll.leaving(now=now)
         for node, holding in list(self.holdings.items()):
-            kept = self._without_what_is_over(holding)
-            if kept is not None:
+            kept = holding.trimmed(self._roll)
+            self._tell_who_is_seated(holding, kept)
+            if kept is not None and kept.claims:
                 is_late = kept.until < now
                 if is_late or is_short(kept, self._roll, self._lookout.world.fleet, leaving=leaving):
                     self._give_up(kept, why="its time is over" if is_late else "the room is gone")
-                    kept = None
+                    kept = kept.given_up()
             if kept is None:
                 del self.holdings[node]
             else:
@@ -179,20 +180,18 @@ class Keeper:
                 self._sent[target.uid] = now
             case Refused():
                 self.victims.rest(target.uid, REFUSED_SECONDS)
-                self._drop(target)
+                self.holdings = {node: holding.without(target.uid) for node, holding in self.holdings.items()}
             case Later(seconds=seconds):
                 self._later[target.uid] = now + seconds
 
-    def _without_what_is_over(self, holding: Holding) -> Holding | None:
-        done = over(holding, self._roll)
-        for claim in holding.claims:
-            if claim.uid in done:
+    def _tell_who_is_seated(self, before: Holding, after: Holding | None) -> None:
+        for claim in before.claims:
+            if after is None or claim not in after.claims:
                 self.waiting.forget(claim.uid)
                 since = self._since.pop(claim.uid, None)
                 tenant = self._roll.get(claim.uid)
                 if since is not None and tenant is not None and tenant.pod.node is not None:
                     self._account.seated(claim, node=tenant.pod.node, seconds=self._clock() - since)
-        return holding.without(done) if done else holding
 
     def _give_up(self, holding: Holding, *, why: str) -> None:
         self._account.broken(holding.claims, node=holding.node, why=why)
@@ -200,11 +199,6 @@ class Keeper:
             self._since.pop(claim.uid, None)
             if (seconds := self.waiting.fail(claim.uid)) is not None:
                 self._account.gave_up(claim, seconds=seconds)
-
-    def _drop(self, target: Target) -> None:
-        for node, holding in self.holdings.items():
-            kept = replace(holding, targets=tuple([t for t in holding.targets if t.uid != target.uid]))
-            self.holdings[node] = kept
 
     def _calmed(self) -> list[Target]:
         chosen = self.under_way()
@@ -220,12 +214,3 @@ def _says(written: Holding | None, holding: Holding) -> bool:
         return False
     targets = set(written.targets)
     return set(holding.claims) <= set(written.claims) and all(target in targets for target in holding.targets)
-
-
-def targets_of(moves: Sequence[Move], *, at: int) -> list[Target]:
-    """List the victims of plans."""
-    return [
-        Target(victim.uid, victim.namespace, victim.name, move.waiting.uid, at)
-        for move in moves
-        for victim in move.victims
-    ]

@@ -9,12 +9,13 @@ from typing import Final
 
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.evictions import Later, Refused
+from webhook.core.holding import targets_of
 from webhook.core.names import NodeName
 from webhook.core.reclaim import Move, Round, plan
 from webhook.core.survey import entitled, scene
 from webhook.evictor.account import Account
 from webhook.evictor.executor import Executor
-from webhook.evictor.keeper import REFUSED_SECONDS, Keeper, targets_of
+from webhook.evictor.keeper import REFUSED_SECONDS, Keeper
 from webhook.evictor.lookout import Lookout
 from webhook.observe.reclaim import ReclaimMetrics
 

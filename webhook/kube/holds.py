@@ -7,6 +7,7 @@ import msgspec
 
 from webhook.core.holding import Claim, Holding, Target
 from webhook.core.names import Namespace, NodeName, TeamName, Uid
+from webhook.core.victim import GangId
 from webhook.kube import keys, objects
 from webhook.kube.pods import unix_seconds
 
@@ -19,12 +20,13 @@ class _For(msgspec.Struct, frozen=True):
     uid: Uid
 
 
-class _Evict(msgspec.Struct, frozen=True, rename={"claim": "for"}):
+class _Evict(msgspec.Struct, frozen=True, omit_defaults=True, rename={"claim": "for"}):
     namespace: Namespace
     name: str
     uid: Uid
     at: str
     claim: Uid
+    gang: GangId | None = None
 
 
 class _Note(msgspec.Struct, frozen=True, rename={"claims": "for", "targets": "evict"}):
@@ -66,9 +68,7 @@ def read_holding(metadata: objects.ObjectMeta) -> Holding | None:
         node=NodeName(metadata.name),
         until=unix_seconds(note.until),
         claims=tuple(Claim(each.uid, each.namespace, each.name) for each in note.claims),
-        targets=tuple(
-            Target(each.uid, each.namespace, each.name, each.claim, unix_seconds(each.at)) for each in note.targets
-        ),
+        targets=tuple(Target(t.uid, t.namespace, t.name, t.claim, unix_seconds(t.at), t.gang) for t in note.targets),
     )
 
 
@@ -149,5 +149,5 @@ def _annotate(uid: Uid, annotations: dict[str, str | None]) -> bytes:
 
 def _note(holding: Holding) -> str:
     claims = tuple(_For(each.namespace, each.name, each.uid) for each in holding.claims)
-    targets = tuple(_Evict(t.namespace, t.name, t.uid, rfc3339(t.at), t.claim) for t in holding.targets)
+    targets = tuple(_Evict(t.namespace, t.name, t.uid, rfc3339(t.at), t.claim, t.gang) for t in holding.targets)
     return msgspec.json.encode(_Note(holding.id, rfc3339(holding.until), claims, targets)).decode()
