@@ -58,10 +58,7 @@ def carry_out(truth: Truth, method: str, path: str, body: bytes, content_type: s
     kept = truth.objects[place.collection]
     sent: Any = json.loads(body) if body else {}
     if method == "POST" and not place.name:
-        place = Place(place.collection, place.namespace, sent["metadata"]["name"], "")
-        if place.key in kept:
-            return _no(409, "AlreadyExists", f'"{place.name}" already exists')
-        return 201, truth.keep(place.collection, place.key, sent)
+        return _create(truth, place, sent)
     if place.key not in kept:
         return _no(404, "NotFound", f'"{place.name}" not found')
     now = kept[place.key]
@@ -72,11 +69,8 @@ def carry_out(truth: Truth, method: str, path: str, body: bytes, content_type: s
             return 200, now
         case "PUT":
             return _if_current(now, sent) or (200, truth.keep(place.collection, place.key, sent))
-        case "PATCH" if content_type == "application/json-patch+json":
-            return _patch_list(truth, place, now, sent)
         case "PATCH":
-            assert content_type == "application/merge-patch+json", f"the fake cannot do {content_type}"
-            return _if_current(now, sent) or (200, truth.keep(place.collection, place.key, merged(now, sent)))
+            return _patch(truth, place, now, sent, content_type)
         case "DELETE":
             return _if_current(now, {"metadata": sent.get("preconditions", {})}) or (
                 200,
@@ -96,12 +90,22 @@ def _evict(truth: Truth, place: Place, now: Obj, sent: Obj) -> tuple[int, Obj]:
     return 201, {"kind": "Status", "status": "Success"}
 
 
-def _patch_list(truth: Truth, place: Place, now: Obj, steps: list[Obj]) -> tuple[int, Obj]:
-    """Carry out a JSON patch (RFC 6902)."""
-    try:
-        return 200, truth.keep(place.collection, place.key, jsonpatch.apply_patch(now, steps))
-    except jsonpatch.JsonPatchException as error:
-        return _no(422, "Invalid", str(error))
+def _create(truth: Truth, place: Place, sent: Obj) -> tuple[int, Obj]:
+    place = Place(place.collection, place.namespace, sent["metadata"]["name"], "")
+    if place.key in truth.objects[place.collection]:
+        return _no(409, "AlreadyExists", f'"{place.name}" already exists')
+    return 201, truth.keep(place.collection, place.key, sent)
+
+
+def _patch(truth: Truth, place: Place, now: Obj, sent: Any, content_type: str) -> tuple[int, Obj]:
+    """Carry out a merge patch (RFC 7386) or a JSON patch (RFC 6902)."""
+    if content_type == "application/json-patch+json":
+        try:
+            return 200, truth.keep(place.collection, place.key, jsonpatch.apply_patch(now, sent))
+        except jsonpatch.JsonPatchException as error:
+            return _no(422, "Invalid", str(error))
+    assert content_type == "application/merge-patch+json", f"the fake cannot do {content_type}"
+    return _if_current(now, sent) or (200, truth.keep(place.collection, place.key, merged(now, sent)))
 
 
 def _if_current(now: Obj, sent: Obj) -> tuple[int, Obj] | None:

@@ -85,8 +85,8 @@ class Keeper:
         """Take over what the nodes say of an earlier leader's work; its deadlines begin anew, since clocks differ."""
         until = int(self._clock()) + HOLD_SECONDS
         for node, found in self._lookout.marked.items():
-            self._written[node] = found
             if found is not None:
+                self._written[node] = found
                 self.holdings[node] = replace(found, until=max(until, *(t.at + HOLD_SECONDS for t in found.targets), 0))
                 self._noticed |= {t.uid: t for t in found.targets if (p := self._roll.get(t.uid)) and p.notice_at}
 
@@ -126,9 +126,8 @@ class Keeper:
         """Say what is to be done about a node now."""
         holding, now = self.holdings.get(node), self._clock()
         if holding is None:
-            is_marked = self._written.get(node, self._lookout.marked.get(node)) is not None or (
-                node in self._lookout.marked and node not in self._written
-            )
+            written, marked = self._written, self._lookout.marked
+            is_marked = written[node] is not None if node in written else node in marked
             return Errand(node, None, is_news=is_marked)
         tenants = {claim.uid: self._roll.get(claim.uid) for claim in holding.claims}
         teams = {uid: tenant.team for uid, tenant in tenants.items() if tenant is not None}
