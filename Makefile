@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast lint format bench schema clean
+.PHONY: help setup run test test-fast chaos lint format bench schema docs clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ test: lint ## everything CI runs: lint, types, layers, unit, HTTP, real control 
 test-fast: setup ## the tests that need no control plane: about a minute
 	$(BIN)/pytest -m 'not cluster'
 
+chaos: setup ## minutes of trouble for three replicas: kills, pauses, cuts; CHAOS_SECONDS=600 for ten
+	CHAOS_SECONDS=$(or $(CHAOS_SECONDS),180) $(BIN)/pytest tests/chaos
+
 lint: setup ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -40,11 +43,17 @@ format: setup ## rewrite the code in house style
 
 bench: setup ## the performance claims of docs/benchmarks.md, on this machine
 	$(BIN)/python benchmarks/decide.py
+	$(BIN)/python benchmarks/placement.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/review.py
 	$(BIN)/python benchmarks/watch.py
+	$(BIN)/python benchmarks/ledger_paths.py
 
 schema: setup ## regenerate policies/schema.json
 	$(BIN)/fairgate policy schema > policies/schema.json
+
+docs: setup ## regenerate docs/cli.md and docs/review.schema.json
+	$(BIN)/python -m webhook.cli.reference docs
 
 clean: ## remove what setup and the tools made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build .run

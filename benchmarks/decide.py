@@ -1,4 +1,4 @@
-"""Time of one decision, bytes in to bytes out, and of placement with reservation alone, by number of nodes.
+"""Time of one decision, bytes in to bytes out, by number of nodes.
 
 The decision is a whole call of /mutate without network and event loop: decode, translate, judge, place, patch, encode.
 It stands next to `json.loads` of the same 9.5 KB body, taken in turn with it in the same run, because machines differ
@@ -149,34 +149,6 @@ def decisions(nodes: int, *, calls: int, seed: int) -> tuple[Spread, Spread]:
     return Spread(decided), Spread(loaded)
 
 
-def placements(nodes: int, *, calls: int, seed: int) -> Spread:
-    """Time the choice of eight nodes and the reservation on the first, over a mix of shapes."""
-    rng = random.Random(seed)
-    fleet = crowded_world(nodes, rng).fleet
-    shapes = [shape(*each) for each in SHAPES]
-    placed: list[tuple[NodeName, Demand]] = []
-    samples = []
-
-    def place(wanted: Demand) -> None:
-        found = best_nodes(fleet, wanted, fleet.matching(NO_CONSTRAINTS), count=8, keep_whole=1)
-        if found:
-            fleet.take(found[0], wanted)
-            placed.append((found[0], wanted))
-
-    gc.collect()
-    gc.freeze()
-    for i in range(calls + 500):
-        if len(placed) > 200:
-            node, held = placed.pop(rng.randrange(len(placed)))
-            fleet.take(node, held, sign=-1)
-        wanted = rng.choices(shapes, weights=(4, 4, 2, 1, 1))[0]
-        taken = timed(lambda: place(wanted))  # noqa: B023 - called at once
-        if i >= 500:
-            samples.append(taken)
-    gc.unfreeze()
-    return Spread(samples)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=5000)
@@ -191,12 +163,6 @@ def main() -> None:
         ratio = decided.p50 / loaded.p50
         times = f"{decided.p50:.1f} | {decided.p99:.1f} | {loaded.p50:.1f} | {loaded.p99:.1f}"
         print(f"| {nodes:,} | {times} | {ratio:.2f} |", flush=True)
-    print("\n| nodes | placement with reservation p50 | p99 |\n| --- | --- | --- |")
-    base = 0.0
-    for nodes in (1000, 5000, 20_000):
-        spread = placements(nodes, calls=options.calls, seed=options.seed)
-        base = base or spread.p50
-        print(f"| {nodes:,} | {spread.p50:.1f} ({spread.p50 / base:.2f} x) | {spread.p99:.1f} |", flush=True)
 
 
 if __name__ == "__main__":

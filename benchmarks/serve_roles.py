@@ -53,6 +53,8 @@ class FixedReviewer:
         """Give the fixed answer."""
         return Answer(body=FIXED_ANSWER, record=_RECORD)
 
+    workloads = mutate
+
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool]) -> Answer:  # noqa: ARG002
         """Give the fixed answer."""
         return Answer(body=FIXED_ANSWER, record=_RECORD)

@@ -17,9 +17,30 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 CA_LIFETIME: Final = timedelta(days=3650)
 LEAF_LIFETIME: Final = timedelta(days=90)
 CLOCK_SKEW: Final = timedelta(hours=1)
-"""Certificates are valid from a little before they are made: clocks of API servers may be behind ours."""
+"""Certificates are valid from a little before they are made: clocks of API servers may be behind ours. One that lives
+shorter than this is dated back by its own life, so that its last third still begins in the future."""
 
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What to issue: the hosts that a serving certificate names besides the local ones, and how long all is valid.
+
+    The CA should live at least three times as long as the leaf, or it is due again before its predecessor has gone.
+    """
+
+    hosts: tuple[str, ...] = ()
+    ca_lifetime: timedelta = CA_LIFETIME
+    leaf_lifetime: timedelta = LEAF_LIFETIME
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """List every host that a serving certificate must name."""
+        return (*LOCAL_HOSTS, *self.hosts)
+
+
+DEFAULT_TERMS: Final = Terms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +56,7 @@ def new_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def make_ca(key: ec.EllipticCurvePrivateKey, *, now: datetime) -> Authority:
+def make_ca(key: ec.EllipticCurvePrivateKey, *, now: datetime, lifetime: timedelta = CA_LIFETIME) -> Authority:
     """Make a self-signed CA.
 
     Its name comes from its key: two CAs never share a name, and a lost ca.crt made anew from the same key still
@@ -44,7 +65,7 @@ def make_ca(key: ec.EllipticCurvePrivateKey, *, now: datetime) -> Authority:
     ski = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Fairgate CA {ski.digest.hex()[:8]}")])
     certificate = (
-        _builder(key, now=now, until=now + CA_LIFETIME)
+        _builder(key, now=now, until=now + lifetime)
         .subject_name(name)
         .issuer_name(name)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -55,13 +76,18 @@ def make_ca(key: ec.EllipticCurvePrivateKey, *, now: datetime) -> Authority:
 
 
 def make_leaf(
-    authority: Authority, *, key: ec.EllipticCurvePublicKey, hosts: Sequence[str], now: datetime
+    authority: Authority,
+    *,
+    key: ec.EllipticCurvePublicKey,
+    hosts: Sequence[str],
+    now: datetime,
+    lifetime: timedelta = LEAF_LIFETIME,
 ) -> x509.Certificate:
     """Issue a serving certificate for these DNS names and IP addresses, never outliving its CA.
 
     Raises ValueError for a host that cannot stand in a certificate.
     """
-    until = min(now + LEAF_LIFETIME, authority.certificate.not_valid_after_utc)
+    until = min(now + lifetime, authority.certificate.not_valid_after_utc)
     issuer_ski = authority.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     return (
         _builder(authority.key, now=now, until=until, subject_key=key)
@@ -76,13 +102,19 @@ def make_leaf(
     )
 
 
-def renewal_due(certificate: x509.Certificate, now: datetime, *, hosts: Sequence[str] = ()) -> str | None:
-    """Say why a new certificate is needed: the last third of its life, or a host it does not name. None: it is not."""
+def renewal_due(
+    certificate: x509.Certificate, now: datetime, *, hosts: Sequence[str] = (), ca: x509.Certificate | None = None
+) -> str | None:
+    """Say why a new certificate is needed: the last third of its life, or a host it does not name. None: it is not.
+
+    One that lives as long as its CA already is not renewed for its age: a new one would live no longer.
+    """
     end = certificate.not_valid_after_utc
-    if now >= end:
-        return f"it expired at {end:%Y-%m-%d %H:%M} UTC"
-    if end - now < (end - certificate.not_valid_before_utc) / 3:
-        return f"it is in the last third of its life, which ends at {end:%Y-%m-%d %H:%M} UTC"
+    if ca is None or end < ca.not_valid_after_utc:
+        if now >= end:
+            return f"it expired at {end:%Y-%m-%d %H:%M} UTC"
+        if end - now < (end - certificate.not_valid_before_utc) / 3:
+            return f"it is in the last third of its life, which ends at {end:%Y-%m-%d %H:%M} UTC"
     missing = names_missing(certificate, hosts)
     return f"it does not name {', '.join(missing)}" if missing else None
 
@@ -94,6 +126,12 @@ def names_missing(certificate: x509.Certificate, hosts: Sequence[str]) -> tuple[
     except x509.ExtensionNotFound:
         named = set()
     return tuple(host for host in hosts if _general_name(host) not in named)
+
+
+def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
+    """List the hosts that a certificate of ours names."""
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return tuple(str(name.value) for name in names)
 
 
 def _general_name(host: str) -> x509.GeneralName:
@@ -119,7 +157,7 @@ def _builder(
         x509.CertificateBuilder()
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - CLOCK_SKEW)
+        .not_valid_before(now - min(CLOCK_SKEW, until - now))
         .not_valid_after(until)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )

@@ -7,17 +7,30 @@ somebody else (a cert-manager mount, say) and are only read. Nothing else in thi
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-from certs.authority import LOCAL_HOSTS, Authority, make_ca, make_leaf, new_key, renewal_due
+from certs.authority import (
+    DEFAULT_TERMS,
+    Authority,
+    Terms,
+    make_ca,
+    make_leaf,
+    names_of,
+    new_key,
+    renewal_due,
+)
 from certs.pair import (
+    CA,
+    CA_KEY,
+    CERTIFICATE,
+    KEY,
     CertificateError,
     Pair,
     certificate_to_pem,
@@ -30,10 +43,6 @@ from certs.pair import (
     why_unusable,
 )
 
-CA_KEY: Final = "ca.key"
-CA: Final = "ca.crt"
-KEY: Final = "tls.key"
-CERTIFICATE: Final = "tls.crt"
 _READ: Final = (CA, CERTIFICATE, KEY)
 
 
@@ -53,7 +62,7 @@ class Contents:
         return all(name in self.files for name in _READ)
 
 
-def files_due(contents: Contents, *, hosts: Sequence[str], now: datetime) -> dict[str, bytes]:
+def files_due(contents: Contents, *, terms: Terms, now: datetime) -> dict[str, bytes]:
     """Make the files that a folder lacks or that are due for renewal, in the order in which they must be written.
 
     The order matters: a crash after any one of them leaves a folder that the next start completes. A renewal keeps
@@ -64,7 +73,7 @@ def files_due(contents: Contents, *, hosts: Sequence[str], now: datetime) -> dic
     have = contents.files
     if CA_KEY not in have:
         if not any(name in have for name in _READ):
-            return _everything(hosts=hosts, now=now)
+            return _everything(terms, now)
         missing = [name for name in _READ if name not in have]
         if missing:
             raise CertificateError(
@@ -78,29 +87,26 @@ def files_due(contents: Contents, *, hosts: Sequence[str], now: datetime) -> dic
         if why := why_unusable(authority.certificate, now, name=CA):
             raise CertificateError(f"{why}: remove all files to have a new CA made, and give clients the new ca.crt")
     else:
-        authority = make_ca(read_ec_key(have[CA_KEY], name=CA_KEY), now=now)
+        authority = make_ca(read_ec_key(have[CA_KEY], name=CA_KEY), now=now, lifetime=terms.ca_lifetime)
         due[CA] = certificate_to_pem(authority.certificate)
-    return due | _leaf_due(have, authority, hosts=hosts, now=now)
+    return due | _leaf_due(have, authority, terms=terms, now=now)
 
 
-def _everything(*, hosts: Sequence[str], now: datetime) -> dict[str, bytes]:
-    authority, key = make_ca(new_key(), now=now), new_key()
+def _everything(terms: Terms, now: datetime) -> dict[str, bytes]:
+    authority, key = make_ca(new_key(), now=now, lifetime=terms.ca_lifetime), new_key()
     return {
         CA_KEY: key_to_pem(authority.key),
         CA: certificate_to_pem(authority.certificate),
         KEY: key_to_pem(key),
-        CERTIFICATE: certificate_to_pem(make_leaf(authority, key=key.public_key(), hosts=hosts, now=now)),
+        CERTIFICATE: _issue(authority, key, terms, now),
     }
 
 
-def _leaf_due(
-    have: Mapping[str, bytes], authority: Authority, *, hosts: Sequence[str], now: datetime
-) -> dict[str, bytes]:
+def _leaf_due(have: Mapping[str, bytes], authority: Authority, *, terms: Terms, now: datetime) -> dict[str, bytes]:
+    old_names: tuple[str, ...] = ()
     if KEY not in have:
         key = new_key()
-        leaf = make_leaf(authority, key=key.public_key(), hosts=hosts, now=now)
-        return {KEY: key_to_pem(key), CERTIFICATE: certificate_to_pem(leaf)}
-    names = tuple(hosts)
+        return {KEY: key_to_pem(key), CERTIFICATE: _issue(authority, key, terms, now)}
     if CERTIFICATE in have:
         old = read_pair(have[CERTIFICATE], have[KEY]).certificate
         if not is_issued_by(old, authority.certificate):
@@ -108,28 +114,31 @@ def _leaf_due(
                 "tls.crt was not issued by ca.crt: remove tls.crt and tls.key to have them made anew, "
                 "or remove ca.key to have the files used as they are"
             )
-        if renewal_due(old, now, hosts=hosts) is None:
+        if renewal_due(old, now, hosts=terms.names, ca=authority.certificate) is None:
             return {}
         # Names only grow: two servers on one folder must not take turns in removing each other's.
-        names += _names(old)
-    key = read_ec_key(have[KEY], name=KEY)
-    return {CERTIFICATE: certificate_to_pem(make_leaf(authority, key=key.public_key(), hosts=names, now=now))}
+        old_names = names_of(old)
+    return {CERTIFICATE: _issue(authority, read_ec_key(have[KEY], name=KEY), terms, now, old_names)}
 
 
-def _names(certificate: x509.Certificate) -> tuple[str, ...]:
-    sans = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return tuple(str(name.value) for name in sans)
+def _issue(
+    authority: Authority, key: EllipticCurvePrivateKey, terms: Terms, now: datetime, old_names: tuple[str, ...] = ()
+) -> bytes:
+    hosts = (*terms.names, *old_names)
+    return certificate_to_pem(
+        make_leaf(authority, key=key.public_key(), hosts=hosts, now=now, lifetime=terms.leaf_lifetime)
+    )
 
 
 class CertFolder:
-    """A folder of certificates on disk. `hosts` are the names a self-made certificate carries besides the local ones.
+    """A folder of certificates on disk. `terms` say what is issued if the folder is ours.
 
     Raises CertificateError, with the folder's name, wherever its files cannot be used.
     """
 
-    def __init__(self, path: Path, *, hosts: Sequence[str] = ()) -> None:
+    def __init__(self, path: Path, *, terms: Terms = DEFAULT_TERMS) -> None:
         self.path = path
-        self._hosts = (*LOCAL_HOSTS, *hosts)
+        self._terms = terms
 
     def prepare(self, now: datetime) -> Pair:
         """Complete and renew the files if they are ours, then read a pair that can serve."""
@@ -174,11 +183,11 @@ class CertFolder:
             raise CertificateError(f"certificates in {self.path}: {exc}") from exc
 
     def _write_due(self, now: datetime) -> bool:
-        if not files_due(self._contents(), hosts=self._hosts, now=now):
+        if not files_due(self._contents(), terms=self._terms, now=now):
             return False
         with self._locked():
             # Another process may have written them while we waited for the lock.
-            due = files_due(self._contents(), hosts=self._hosts, now=now)
+            due = files_due(self._contents(), terms=self._terms, now=now)
             for name, content in due.items():
                 self._write(name, content)
         return bool(due)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -10,6 +11,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes, PublicKeyTypes
 
 from certs.authority import Authority
+
+CERTIFICATE: Final = "tls.crt"
+KEY: Final = "tls.key"
+CA: Final = "ca.crt"
+CA_KEY: Final = "ca.key"
 
 
 class CertificateError(Exception):
@@ -29,9 +35,9 @@ class Pair:
 
 def read_pair(certificate_pem: bytes, key_pem: bytes) -> Pair:
     """Parse tls.crt (leaf first, intermediates after it) and tls.key, and check that they belong together."""
-    chain = read_certificates(certificate_pem, name="tls.crt")
-    key = _read_private_key(key_pem, name="tls.key")
-    if _spki(key.public_key()) != _spki(chain[0].public_key()):
+    chain = read_certificates(certificate_pem, name=CERTIFICATE)
+    key = _read_private_key(key_pem, name=KEY)
+    if not belongs_to(key, chain[0]):
         raise CertificateError("tls.key does not belong to tls.crt: their public keys differ")
     return Pair(certificate=chain[0], pem=certificate_pem.rstrip() + b"\n" + key_pem)
 
@@ -46,9 +52,9 @@ def read_certificates(pem: bytes, *, name: str) -> list[x509.Certificate]:
 
 def read_authority(certificate_pem: bytes, key_pem: bytes) -> Authority:
     """Parse ca.crt and ca.key, and check that they belong together."""
-    certificate = read_certificates(certificate_pem, name="ca.crt")[0]
-    key = read_ec_key(key_pem, name="ca.key")
-    if _spki(key.public_key()) != _spki(certificate.public_key()):
+    certificate = read_certificates(certificate_pem, name=CA)[0]
+    key = read_ec_key(key_pem, name=CA_KEY)
+    if not belongs_to(key, certificate):
         raise CertificateError("ca.key does not belong to ca.crt: their public keys differ")
     return Authority(certificate=certificate, key=key)
 
@@ -68,6 +74,11 @@ def why_unusable(certificate: x509.Certificate, now: datetime, *, name: str) -> 
     if now < certificate.not_valid_before_utc:
         return f"{name} is not valid before {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
     return None
+
+
+def belongs_to(key: PrivateKeyTypes, certificate: x509.Certificate) -> bool:
+    """Tell whether this is the certificate's own key."""
+    return _spki(key.public_key()) == _spki(certificate.public_key())
 
 
 def is_issued_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:

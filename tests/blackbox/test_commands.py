@@ -47,7 +47,7 @@ ADDRESSES = {
     "host": "https://:8443",
     "nothing": "",
 }
-HELPED = ("", "serve", "manifests", "policy", "policy check", "policy schema", "tryout")
+HELPED = ("", "serve", "manifests", "policy", "policy check", "policy schema", "review", "tryout")
 
 
 @pytest.fixture(scope="module")
@@ -154,15 +154,16 @@ def test_the_schema_is_the_one_in_the_repository(results):
 def test_manifests_for_a_url(results):
     result = results["url"]
     assert (result.returncode, result.stderr) == (0, "")
-    mutating, validating = yaml.safe_load_all(result.stdout)
-    assert [made["kind"] for made in (mutating, validating)] == [
+    definition, mutating, validating = yaml.safe_load_all(result.stdout)
+    assert [made["kind"] for made in (definition, mutating, validating)] == [
+        "CustomResourceDefinition",
         "MutatingWebhookConfiguration",
         "ValidatingWebhookConfiguration",
     ]
     hooks = mutating["webhooks"] + validating["webhooks"]
     bundle = base64.b64encode(CA.encode()).decode()
-    for hook in hooks:
-        path = "mutate" if hook in mutating["webhooks"] else "validate"
+    paths = ["mutate", "validate", "validate", "workloads"]
+    for hook, path in zip(hooks, paths, strict=True):
         assert hook["clientConfig"] == {"url": f"https://127.0.0.1:8443/{path}", "caBundle": bundle}
         assert hook["admissionReviewVersions"] == ["v1"]
         assert hook["sideEffects"] in ("None", "NoneOnDryRun")
@@ -176,7 +177,7 @@ def test_manifests_for_a_url(results):
 
 def test_manifests_for_a_service(results):
     made = list(yaml.safe_load_all(results["service"].stdout))
-    service = made[0]["webhooks"][0]["clientConfig"]["service"]
+    service = made[1]["webhooks"][0]["clientConfig"]["service"]
     assert service == {"namespace": "fairgate-system", "name": "fairgate", "port": 443, "path": "/mutate"}
 
 

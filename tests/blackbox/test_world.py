@@ -96,7 +96,7 @@ def test_only_nodes_with_room_that_take_the_pod_are_named(api):
     tolerant = pod("p", "team-a", gpus=6, tolerations=[{"operator": "Exists"}])
     assert "tainted" in api.mutate(tolerant).decision["nodes"]
     assert not {"cordoned", "not-ready", "no-cpu"} & set(api.mutate(tolerant).decision["nodes"])
-    assert api.mutate(pod("p", "team-a", gpus=6, cpu="1")).decision["nodes"][-1] == "no-cpu"
+    assert "no-cpu" in api.mutate(pod("p", "team-a", gpus=6, cpu="1")).decision["nodes"]
 
 
 def test_a_pod_that_fits_no_node_is_admitted_with_a_warning(api):

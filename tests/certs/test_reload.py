@@ -7,7 +7,8 @@ import pytest
 from certs.authority import LEAF_LIFETIME, make_ca, make_leaf, new_key
 from certs.folder import CertFolder
 from certs.pair import certificate_to_pem, key_to_pem
-from certs.reload import Kept, Reloaded, Reloader
+from certs.reload import Reloader
+from certs.serving import Kept, Reloaded
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

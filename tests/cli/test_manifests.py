@@ -46,11 +46,20 @@ def test_the_definition_and_two_configurations_are_printed_for_a_url(folder, ca)
         "url": "https://127.0.0.1:8443/mutate",
         "caBundle": base64.b64encode(CA).decode(),
     }
-    assert [hook["name"] for hook in validating["webhooks"]] == ["validate.fairgate.dev", "guard.fairgate.dev"]
+    names = ["validate.fairgate.dev", "guard.fairgate.dev", "workloads.fairgate.dev"]
+    assert [hook["name"] for hook in validating["webhooks"]] == names
     assert "nvidia.com/gpu" in mutating["webhooks"][0]["matchConditions"][0]["expression"]
     [excluded] = mutating["webhooks"][0]["namespaceSelector"]["matchExpressions"]
     assert excluded["values"] == ["fairgate-system", "kube-system", "monitoring"]
     assert "&id" not in result.stdout
+
+
+def test_without_a_ca_the_bundle_is_left_to_who_fills_it_in(folder):
+    result = run("--policy", folder, "--url", "https://127.0.0.1:8443")
+    assert result.exit_code == 0, result.output
+    clients = [hook["clientConfig"] for made in yaml.safe_load_all(result.stdout) for hook in made.get("webhooks", ())]
+    assert len(clients) == 4
+    assert all("caBundle" not in client for client in clients)
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,13 @@ class Slow:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """Drop the connection instead of answering: after carrying the request out, or without."""
+
+    is_carried_out: bool
+
+
+@dataclass(frozen=True)
 class ErrorEvent:
     """End the watch with an ERROR event."""
 
@@ -76,7 +83,7 @@ class Tell:
     data: bytes
 
 
-Fault = Tell | Answer | Body | Slow | ErrorEvent | CutMidLine | Silent | End | Brief
+Fault = Tell | Answer | Body | Slow | Cut | ErrorEvent | CutMidLine | Silent | End | Brief
 
 
 @dataclass(frozen=True)
@@ -207,7 +214,16 @@ class FakeApi:
             return await self._watch(request, query, fault)
         if verb in ("list", "page"):
             return self._list(request.path, query)
-        status, answer = carry_out(self, request.method, request.path, await request.read(), request.content_type)
+        return await self._single(request, fault)
+
+    async def _single(self, request: web.Request, fault: Fault | None) -> web.Response:
+        body = await request.read()
+        if fault != Cut(is_carried_out=False):
+            status, answer = carry_out(self, request.method, request.path, body, request.content_type)
+        if isinstance(fault, Cut):
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
         return web.json_response(answer, status=status)
 
     def _verb(self, request: web.Request, query: dict[str, str]) -> str:
@@ -312,8 +328,12 @@ class FakeApi:
 
 
 def _shown(query: dict[str, str]) -> Callable[[Obj], bool]:
-    hidden = {term.split("!=")[1] for term in query.get("fieldSelector", "").split(",") if term}
-    return lambda obj: obj.get("status", {}).get("phase") not in hidden
+    terms = [term for term in query.get("fieldSelector", "").split(",") if term]
+    hidden = {term.split("!=")[1] for term in terms if "!=" in term}
+    names = {term.partition("=")[2] for term in terms if term.startswith("metadata.name=")}
+    return lambda obj: (
+        obj.get("status", {}).get("phase") not in hidden and (not names or obj["metadata"]["name"] in names)
+    )
 
 
 def _event(change: Change, shown: Callable[[Obj], bool]) -> bytes | None:

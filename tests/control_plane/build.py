@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -101,24 +102,42 @@ def _build(recipe: Recipe, *, go: Path, root: Path, say: Say) -> None:
     say(f"{recipe.name} {recipe.version}: ready after {_elapsed(started)}")
 
 
-def _copy_upstream(recipe: Recipe, upstream: Upstream, *, go: Path, staging: Path) -> Path:
-    """Copy the module out of Go's module cache, which is read-only, and make its edits."""
-    (staging / "empty").mkdir()  # outside of any module, so that no other go.mod has a say
-    done = subprocess.run(
-        [go, "mod", "download", "-json", f"{upstream.module}@v{recipe.version}"],
-        cwd=staging / "empty",
-        env=go_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def module_folder(recipe: Recipe, *, say: Say = say_on_stderr) -> Path:
+    """The folder of a recipe's module in Go's module cache, downloaded if need be; it is read-only."""
+    if recipe.upstream is None:
+        raise BuildError(f"{recipe.name} is no module of its own")
+    root = cache_root()
+    root.mkdir(parents=True, exist_ok=True)
+    try:
+        go = find_go(root, say=say)
+    except ToolchainError as error:
+        raise BuildError(str(error)) from error
+    return _download(recipe, recipe.upstream, go=go)
+
+
+def _download(recipe: Recipe, upstream: Upstream, *, go: Path) -> Path:
+    """Have Go download a module and check that it is the pinned one."""
+    with tempfile.TemporaryDirectory() as outside:  # of any module, so that no other go.mod has a say
+        done = subprocess.run(
+            [go, "mod", "download", "-json", f"{upstream.module}@v{recipe.version}"],
+            cwd=outside,
+            env=go_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     if done.returncode != 0:
         raise BuildError(f"{upstream.module} could not be downloaded:\n{done.stdout}{done.stderr}")
     facts = json.loads(done.stdout)
     if facts["Sum"] != upstream.checksum:
         raise BuildError(f"{upstream.module}: checksum {facts['Sum']}, pinned is {upstream.checksum}")
+    return Path(facts["Dir"])
+
+
+def _copy_upstream(recipe: Recipe, upstream: Upstream, *, go: Path, staging: Path) -> Path:
+    """Copy the module out of Go's module cache, which is read-only, and make its edits."""
     source = staging / "source"
-    shutil.copytree(facts["Dir"], source, copy_function=shutil.copyfile)
+    shutil.copytree(_download(recipe, upstream, go=go), source, copy_function=shutil.copyfile)
     for folder in [source, *(path for path in source.rglob("*") if path.is_dir())]:
         folder.chmod(0o755)
     for edit in upstream.edits:
@@ -178,7 +197,7 @@ def _elapsed(started: float) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build from the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.control_plane.build", description=__doc__.splitlines()[0])
-    parser.add_argument("--operators", action="store_true", help="also the training operator and JobSet")
+    parser.add_argument("--operators", action="store_true", help="also the operators")
     options = parser.parse_args(arguments)
     recipes = (*CONTROL_PLANE, *OPERATORS) if options.operators else CONTROL_PLANE
     try:

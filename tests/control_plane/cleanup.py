@@ -13,6 +13,7 @@ from tests.control_plane.workbench import wait_for
 NAMESPACES = "/api/v1/namespaces"
 NODES = "/api/v1/nodes"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+TEAM_LEDGERS = "/apis/fairgate.dev/v1alpha1/teamledgers"
 # In this order: a webhook that is gone must not refuse the rest, and a namespace that ends makes no new pods.
 COLLECTIONS = (
     f"{ADMISSION}/mutatingwebhookconfigurations",
@@ -23,6 +24,8 @@ COLLECTIONS = (
     "/apis/scheduling.k8s.io/v1/priorityclasses",
     "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "/apis/resource.k8s.io/v1/deviceclasses",
+    "/apis/resource.k8s.io/v1/resourceslices",
     NODES,
 )
 # The controller-manager keeps making these by itself.
@@ -50,6 +53,9 @@ class Snapshot:
             for name in sorted(_names(control_plane, path) - self.names[path]):
                 if not name.startswith(KEPT_PREFIXES):
                     _delete(control_plane, f"{path}/{name}")
+        if api.exists(TEAM_LEDGERS):  # their definition stays, as those of operators do
+            for name in _names(control_plane, TEAM_LEDGERS):
+                _delete(control_plane, f"{TEAM_LEDGERS}/{name}")
         # "default" is of the snapshot, so its pods go by themselves.
         namespaces = {pod["metadata"]["namespace"] for pod in api.list("/api/v1/pods")}
         leaving = namespaces - (self.names[NAMESPACES] - {"default"})

@@ -14,7 +14,7 @@ from tests.control_plane import build, operators
 from tests.control_plane.cleanup import Snapshot
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.processes import ComponentError
-from tests.control_plane.versions import CONTROL_PLANE, JOBSET, TRAINING_OPERATOR
+from tests.control_plane.versions import CONTROL_PLANE, JOBSET, KUBERAY, LWS, MPI_OPERATOR, TRAINER, TRAINING_OPERATOR
 from tests.control_plane.workbench import make_namespace
 
 # The fixtures that need more than the control plane itself.
@@ -22,6 +22,10 @@ RECIPES_BY_FIXTURE = {
     "built_control_plane": CONTROL_PLANE,
     "training_operator": (TRAINING_OPERATOR,),
     "jobset": (JOBSET,),
+    "kuberay": (KUBERAY,),
+    "lws": (LWS,),
+    "mpi_operator": (MPI_OPERATOR,),
+    "trainer": (TRAINER,),
 }
 BUILD_FAILURE = pytest.StashKey[str]()
 
@@ -96,6 +100,34 @@ def training_operator(control_plane: ControlPlane) -> Iterator[None]:
 def jobset(control_plane: ControlPlane) -> Iterator[None]:
     """The JobSet controller and its webhooks run against the control plane."""
     with operators.jobset(control_plane):
+        yield
+
+
+@pytest.fixture(scope="module")
+def kuberay(control_plane: ControlPlane) -> Iterator[None]:
+    """KubeRay runs against the control plane: RayClusters, RayJobs and RayServices make pods."""
+    with operators.kuberay(control_plane):
+        yield
+
+
+@pytest.fixture(scope="module")
+def lws(control_plane: ControlPlane) -> Iterator[None]:
+    """The LeaderWorkerSet controller and its webhooks run against the control plane."""
+    with operators.lws(control_plane):
+        yield
+
+
+@pytest.fixture(scope="module")
+def trainer(control_plane: ControlPlane, jobset: None) -> Iterator[None]:  # noqa: ARG001  it makes JobSets
+    """The Kubeflow trainer runs against the control plane: TrainJobs of the runtime torch-distributed make JobSets."""
+    with operators.trainer(control_plane):
+        yield
+
+
+@pytest.fixture(scope="module")
+def mpi_operator(control_plane: ControlPlane) -> Iterator[None]:
+    """The MPI operator runs against the control plane; not in one module with the training operator."""
+    with operators.mpi_operator(control_plane):
         yield
 
 

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+SERVER_AUTH, CLIENT_AUTH = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
 LIFETIME = datetime.timedelta(days=2)
 
 
@@ -34,14 +35,14 @@ class Authority:
         """The CA certificate, as for `caBundle` and kubeconfigs."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
-    def issue(self, *names: str) -> KeyPair:
-        """A serving certificate for 127.0.0.1, localhost and the given DNS names."""
+    def issue(self, *names: str, usage: x509.ObjectIdentifier = SERVER_AUTH) -> KeyPair:
+        """A certificate for 127.0.0.1, localhost and the given DNS names, to serve with unless `usage` says else."""
         key = ec.generate_private_key(ec.SECP256R1())
         alternatives = [x509.DNSName(name) for name in ("localhost", *names)]
         certificate = (
             _builder(subject="server", issuer=self.certificate.subject, key=key)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
             .add_extension(
                 x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1")), *alternatives]),
                 critical=False,

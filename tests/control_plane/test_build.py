@@ -9,7 +9,7 @@ import pytest
 
 from tests.control_plane import build
 from tests.control_plane.assets import recipe_folder
-from tests.control_plane.versions import ETCD, KUBERNETES, TRAINING_OPERATOR
+from tests.control_plane.versions import ETCD, KUBERNETES, KUEUE, TRAINING_OPERATOR
 
 # Writes an executable for each package into what -o names: a file, or a folder when that ends with a slash.
 FAKE_GO = """#!/bin/sh
@@ -99,6 +99,18 @@ def test_an_operator_with_another_checksum_is_refused(fake_go, tmp_path):
     fake_go(FAKE_GO.replace('echo "unexpected', 'echo \'{"Sum": "h1:evil", "Dir": "/"}\'; exit 0; echo "'))
     with pytest.raises(build.BuildError, match="checksum h1:evil, pinned is h1:"):
         build.ensure([TRAINING_OPERATOR], say=[].append, root=tmp_path)
+
+
+def test_a_module_is_found_where_go_keeps_it(fake_go, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    answer = f'{{"Sum": "{KUEUE.upstream.checksum}", "Dir": "{tmp_path}/kueue"}}'
+    fake_go(FAKE_GO.replace('echo "unexpected', f"echo '{answer}'; exit 0; echo \""))
+    assert build.module_folder(KUEUE) == tmp_path / "kueue"
+
+
+def test_what_is_pinned_by_a_gomod_of_its_own_is_no_module():
+    with pytest.raises(build.BuildError, match="etcd is no module of its own"):
+        build.module_folder(ETCD)
 
 
 def test_an_operator_is_built_from_an_edited_copy_and_keeps_its_manifests(fake_go, tmp_path):

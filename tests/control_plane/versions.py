@@ -103,5 +103,71 @@ JOBSET = Recipe(
     ),
 )
 
+KUBERAY = Recipe(
+    name="kuberay",
+    version="1.6.0",
+    programs=(Program("ray-operator", "."),),
+    typical_minutes=1.5,
+    upstream=Upstream(
+        module="github.com/ray-project/kuberay/ray-operator",
+        checksum="h1:1hs7Di2U/vm09ot7MIU8jUqEo7gHDc4gkbv1eFvqCsQ=",
+        keep=("config",),
+    ),
+)
+MPI_OPERATOR = Recipe(
+    name="mpi-operator",
+    version="0.8.0",
+    programs=(Program("mpi-operator", "./cmd/mpi-operator"),),
+    typical_minutes=1.5,
+    upstream=Upstream(
+        module="github.com/kubeflow/mpi-operator",
+        checksum="h1:22EccUiO4VDooG4TooesdE8o8euGVj89PIRhiP24SRE=",
+        keep=("manifests",),
+        edits=(
+            Edit(
+                path="cmd/mpi-operator/app/server.go",
+                old='Addr:    fmt.Sprintf(":%d", healthCheckPort),',
+                new='Addr:    "127.0.0.1:0",',
+                why="any free port for its probe, so that two test runs on one machine do not share 8080",
+            ),
+        ),
+    ),
+)
+LWS = Recipe(
+    name="lws",
+    version="0.8.0",
+    programs=(Program("lws", "./cmd"),),
+    typical_minutes=1.5,
+    upstream=Upstream(
+        module="sigs.k8s.io/lws",
+        checksum="h1:DdhJ8QabwTfWgbgaHH2gdf8twliioHaoSfmDXRYEVU0=",
+        keep=("config",),
+    ),
+)
+TRAINER = Recipe(
+    name="trainer",
+    version="2.2.0",
+    programs=(Program("trainer", "./cmd/trainer-controller-manager"),),
+    typical_minutes=1.5,
+    upstream=Upstream(
+        module="github.com/kubeflow/trainer/v2",
+        checksum="h1:whChZckEtycLo1UKH/M0hiNaCUozbLvf9JrgmMv+TAg=",
+        keep=("manifests",),
+    ),
+)
+KUEUE = Recipe(
+    name="kueue",
+    version="0.19.1",
+    programs=(),
+    typical_minutes=0,
+    upstream=Upstream(
+        module="sigs.k8s.io/kueue",
+        checksum="h1:5zAYwG/F8z19noTwCIHsTEckttrThAVJvaskWMT6pYg=",
+        keep=(),
+    ),
+)
+
 CONTROL_PLANE = (ETCD, KWOK, KUBERNETES)
-OPERATORS = (TRAINING_OPERATOR, JOBSET)
+OPERATORS = (TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS, TRAINER)
+EXAMPLES = (*OPERATORS, KUEUE)
+"""Modules whose example manifests are read."""

@@ -29,6 +29,7 @@ from webhook.core.reason import Code, refusal_text
 from webhook.core.selector import Constraints, Effect, NodeTerm, Taint, Toleration
 from webhook.core.tier import Tier
 from webhook.core.verification import verify
+from webhook.core.world import World
 
 A100, T4 = GpuModel("A100"), GpuModel("T4")
 
@@ -285,7 +286,7 @@ class TestPools:
 class TestModels:
     NODES = (
         node("a0", gpus=4, model=A100, model_label="gpu.product", labels={"gpu.product": "A100"}),
-        node("t0", gpus=10, model=T4, model_label="gpu.product", labels={"gpu.product": "T4"}),
+        node("t0", gpus=8, model=T4, model_label="gpu.product", labels={"gpu.product": "T4"}),
     )
     TEAM = team(guaranteed=10, limit_=14, models={A100: Share(gpus(2), gpus(3))})
 
@@ -351,3 +352,13 @@ def test_the_same_question_has_the_same_answer():
     assert ask() == ask()
     assert ask().steering.nodes[0] == "n2"
     assert GPU in dict(ask().demand.devices)
+
+
+def test_a_pod_of_a_namespace_that_is_still_to_be_seen_is_asked_again():
+    place = World(policy(), is_live=True)
+    place.set_node(node("n0"))
+    asked = admit(pod(1), ALICE, place)
+    assert isinstance(asked, Retry)
+    assert asked.reason.code is Code.RACE_LOST
+    place.set_namespace(NamespaceFacts(Namespace("team-a")))
+    assert isinstance(admit(pod(1), ALICE, place), Admit)

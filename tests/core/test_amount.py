@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.amount import ONE_GPU, UNLIMITED, exceeds, format_gpus, format_limit, parse_gpus
+from webhook.core.amount import ONE_GPU, UNLIMITED, exceeds, format_gpus, format_limit, parse_gpus, tell_gpus
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,18 @@ def test_unlimited_is_a_word_and_nothing_exceeds_it():
     assert format_limit(UNLIMITED) == "unlimited"
     assert not exceeds(10**12, UNLIMITED)
     assert exceeds(3, 2)
+
+
+@pytest.mark.parametrize(
+    ("units", "want"),
+    [
+        (8 * ONE_GPU, "8"),
+        (ONE_GPU // 8, "0.125"),
+        (3 * ONE_GPU // 7, "3/7"),
+        (5 * ONE_GPU // 16, "5/16"),
+        (153_808, "about 0.1831"),
+        (10 * ONE_GPU - 1, "about 9.9999"),
+    ],
+)
+def test_people_are_told_fractions_only_as_far_as_they_read_them(units, want):
+    assert tell_gpus(units) == want

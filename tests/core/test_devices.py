@@ -12,6 +12,7 @@ from webhook.core.devices import tightest
 from webhook.core.fleet import Fleet
 from webhook.core.names import CPU, ResourceName, Uid
 from webhook.core.node import NO_DEVICES, Devices
+from webhook.core.placement import best_nodes
 from webhook.core.selector import NO_CONSTRAINTS
 
 MEM = ResourceName("aliyun.com/gpu-mem")
@@ -126,3 +127,14 @@ def test_a_pod_keeps_the_device_it_was_thought_to_have_until_the_cluster_names_a
     assert place.fleet.devices_of("n0", Uid("c")) == (1,)
     place.set_pod(resident(uid="c", demand=ask, node="n0", devices=(0,)))
     assert place.fleet.devices_of("n0", Uid("c")) == (0,)
+
+
+def test_a_device_that_is_gone_takes_nobody():
+    fleet = Fleet()
+    fleet.set(node(devices=Devices(MEM, (16, 0))))
+    whole = shared(PerDevice(MEM, 1, parts=1))
+    fleet.take("n0", whole, holder=Uid("a"))
+    assert fleet.devices_of("n0", Uid("a")) == (0,)
+    assert not fleet.fits("n0", whole)
+    fleet.set(node(devices=Devices(MEM, (0, 0))))
+    assert best_nodes(fleet, whole, fleet.matching(NO_CONSTRAINTS), count=1) == ()

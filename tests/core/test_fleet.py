@@ -84,9 +84,6 @@ class FleetMachine(RuleBasedStateMachine):
                 ]
                 got = best_nodes(self.fleet, shape, usable, count=20)
                 assert sorted(got) == sorted(made.name for made in able)
-                if shape.devices:
-                    left = [self.free(self.known[name], GPU) for name in got]
-                    assert left == sorted(left), "best fit: the fewest GPUs left over first"
                 assert all(self.fleet.fits(made.name, shape) for made in able)
 
 

@@ -1,9 +1,9 @@
 """Promotions among replicas that lag, pause and die: the guaranteed share holds at every step, whoever is admitted."""
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.core.make import gpus, policy, resident, team
 from tests.core.replicas import A, Etcd, Replica, Write
@@ -249,7 +249,7 @@ class PromotionsMachine(RuleBasedStateMachine):
 
 
 TestPromotions = PromotionsMachine.TestCase
-TestPromotions.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestPromotions.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 
 
 class FoldsBeforeTheLabelIsSeen(Clerk):
@@ -267,17 +267,19 @@ class ForgetsAtOnce(Clerk):
         return ENDED if self.page.flights[uid].is_promotion else super()._evidence(uid)
 
 
-@pytest.mark.parametrize("broken", [FoldsBeforeTheLabelIsSeen, ForgetsAtOnce])
-def test_the_machine_finds_what_is_broken(broken):
-    machine = type("Broken", (PromotionsMachine,), {"clerk": broken})
-    quick = settings(
-        max_examples=3000,
-        stateful_step_count=40,
-        deadline=None,
-        database=None,
-        derandomize=True,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    with pytest.raises(AssertionError):
-        run_state_machine_as_test(machine, settings=quick)
+@pytest.mark.parametrize(("clerk", "want"), [(Clerk, 2), (FoldsBeforeTheLabelIsSeen, 3), (ForgetsAtOnce, 3)])
+def test_the_room_of_a_promotion_is_not_given_away_before_its_label_is_seen(clerk, want):
+    etcd = LabelledEtcd()
+    etcd.promised_tiers |= {"old": "guaranteed", "p": "preemptible"}
+    etcd.come("old")
+    etcd.come("p")
+    one, two = (Promoter(etcd, clerk) for _ in range(2))
+    one.decide(one.promotions)
+    one.finish()
+    one.fold()
+    one.finish()
+    two.read()
+    two.decide(lambda: two.admissions(["new"]))
+    two.finish()
+    etcd.label("p")
+    assert etcd.guaranteed == want

@@ -66,7 +66,7 @@ def commands(page: Path) -> list[list[str]]:
         text = block.text.replace("\\\n", " ")
         lines = [line for line in text.splitlines() if block.language == "sh" or line.startswith("$ ")]
         for line in lines:
-            for part in re.split(r"[|;]|&&", line.removeprefix("$ ")):
+            for part in re.split(r"[|;>]|&&", line.removeprefix("$ ")):
                 words = shlex.split(part, comments=True)
                 if words and words[0] in _OURS:
                     found.append(words)

@@ -14,8 +14,10 @@ from webhook.cli.main import main
 from webhook.cli.serve import serve
 from webhook.core.tier import Tier
 from webhook.kube.events import EventReason
+from webhook.kube.workloads.table import BUILT_IN
 from webhook.observe.leader import Candidacy
-from webhook.observe.metrics import Charged, Metrics, Phase, Watched
+from webhook.observe.ledger import Standing
+from webhook.observe.metrics import Authorities, Charged, Metrics, Phase, Watched
 from webhook.policy.load import load
 from webhook.server.answer import Record
 from webhook.server.handlers import _line
@@ -93,7 +95,7 @@ def test_policies_in_samples_load(page, tmp_path):
 def test_other_samples_are_yaml(page):
     for block in pages.blocks(page):
         if block.language in ("yaml", "json"):
-            assert yaml.safe_load(block.text)
+            assert all(yaml.safe_load_all(block.text))
 
 
 def test_the_readmes_policy_has_thirty_lines():
@@ -136,8 +138,13 @@ def exposed():
     metrics.watch_world_age(lambda: 1.0)
     metrics.watch_feed(lambda: [Watched("nodes", 1, 0, 0)])
     metrics.watch_certificate(lambda: 1.0)
+    metrics.watch_authorities(lambda: Authorities(1.0, 1, is_published=True))
+    metrics.certificate_change("renewed")
     metrics.watch_leader(lambda: Candidacy(True, 1, {("a", Tier.GUARANTEED): 1}, {"written": 1}))
     metrics.watch_charges(lambda: [Charged("a", Tier.GUARANTEED, 1)])
+    counts = metrics.watch_ledger(lambda: [Standing("a", 1, 0)])
+    counts.wrote("written", charges=1, seconds=0.1)
+    counts.bypass("a")
     text = metrics.expose().body.decode()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, flags=re.MULTILINE):
         if name.endswith("_created"):
@@ -161,6 +168,20 @@ def test_the_fields_of_a_decisions_line_are_all_explained():
     fields = ["time", "level", "event", *_line(Phase.MUTATE, record, 0.0)]
     told = [field for row in pages.table(OPERATIONS, first="field") for field in re.findall(r"\w+", row[0])]
     assert sorted(told) == sorted(fields)
+
+
+def test_the_kinds_of_workloads_are_all_in_the_table():
+    want = [
+        [
+            row.kind.kind,
+            row.kind.group or "core",
+            ", ".join(row.versions),
+            "yes" if row.kind.is_gang else "no",
+            row.told.replace("`", ""),
+        ]
+        for row in BUILT_IN
+    ]
+    assert pages.table(pages.ROOT / "docs" / "workloads.md", first="kind") == want
 
 
 def test_pre_commit_runs_what_make_lint_runs():

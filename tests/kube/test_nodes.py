@@ -115,3 +115,21 @@ def test_namespaces_keep_labels_and_annotations():
 def test_priority_classes_become_triples(given, want):
     body = json.dumps({"metadata": {"name": "high"}, **given})
     assert to_priority(msgspec.json.decode(body, type=objects.PriorityClass)) == want
+
+
+@pytest.mark.parametrize(
+    ("offered", "labels", "want"),
+    [
+        ({"aliyun.com/gpu-mem": "32", "aliyun.com/gpu-count": "2"}, {}, (16, 16)),
+        ({"aliyun.com/gpu-mem": "31", "aliyun.com/gpu-count": "2"}, {"nvidia.com/gpu.count": "4"}, (15, 15)),
+        ({"aliyun.com/gpu-mem": "32"}, {"nvidia.com/gpu.count": "4"}, (8, 8, 8, 8)),
+        ({"aliyun.com/gpu-mem": "32"}, {"aliyun.accelerator/nvidia_count": "2"}, (16, 16)),
+        ({"aliyun.com/gpu-mem": "32"}, {"nvidia.com/gpu.count": "many"}, (32,)),
+        ({"aliyun.com/gpu-mem": "32", "aliyun.com/gpu-count": "1000000000000"}, {}, (32,)),
+        ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu.count": "8"}, ()),
+    ],
+)
+def test_devices_that_are_shared_are_known_one_by_one(offered, labels, want):
+    manifest = b.node(labels=labels)
+    manifest["status"]["allocatable"] = offered
+    assert translated(manifest).devices.capacities == want

@@ -3,7 +3,9 @@
 import pytest
 
 from tests import builders as b
-from tests.kube.door import at_the_door, problems, resources, struct, with_resources
+from tests.kube.door import at_the_door, problems, resident, resources, struct, with_resources
+from webhook.core.claims import ClaimRef
+from webhook.core.demand import PerDevice
 from webhook.core.pod import Handling, Owner
 from webhook.core.policy import BUILT_IN_RESOURCES
 from webhook.core.selector import Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
@@ -268,3 +270,36 @@ def test_a_stand_in_names_a_pod_only_until_it_has_its_own_name_and_uid():
     assert (to_pod(struct(nameless), **given).name, to_pod(struct(nameless), **given).uid) == ("stand-in", "u-0")
     own = to_pod(struct(b.pod(uid="u-1")), **given)
     assert (own.name, own.uid) == ("train-0", "u-1")
+
+
+def test_claims_are_read_by_name_by_template_and_with_their_group():
+    claims = [
+        {"name": "own", "resourceClaimTemplateName": "two"},
+        {"name": "shared", "resourceClaimName": "all-of-us"},
+    ]
+    manifest = b.pod(resourceClaims=claims, schedulingGroup={"podGroupName": "gang"})
+    own, shared = ClaimRef(template="two", group="gang", entry="own"), ClaimRef(claim="all-of-us", entry="shared")
+    assert at_the_door(manifest).claims == (own, shared)
+    manifest["status"] = {"resourceClaimStatuses": [{"name": "own", "resourceClaimName": "train-0-own-x7"}]}
+    assert resident(manifest).claims == (own._replace(claim="train-0-own-x7"), shared)
+    assert at_the_door(b.pod()).claims == ()
+
+
+@pytest.mark.parametrize(
+    ("index", "want"), [("1", (1,)), ("0", (0,)), ("-1", ()), ("", ()), ("one", ()), ("99999999", ())]
+)
+def test_the_device_that_gpushare_chose_is_known(index, want):
+    manifest = b.pod(node="node-1", annotations={"ALIYUN_COM_GPU_MEM_IDX": index})
+    assert resident(manifest).devices == want
+
+
+@pytest.mark.parametrize(
+    ("asked", "want"),
+    [
+        ({"aliyun.com/gpu-mem": 3}, PerDevice("aliyun.com/gpu-mem", 3)),
+        ({"aliyun.com/gpu-mem": 7, "aliyun.com/gpu-count": 2}, PerDevice("aliyun.com/gpu-mem", 4, 2)),
+        ({b.GPU: 2}, None),
+    ],
+)
+def test_shared_memory_is_asked_of_single_devices(asked, want):
+    assert at_the_door(with_resources(None, asked)).demand.per_device == want

@@ -3,14 +3,26 @@
 import base64
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
-from webhook.core.policy import BUILT_IN_RESOURCES, Policy
+from webhook.core.policy import (
+    BUILT_IN_RESOURCES,
+    Defaults,
+    LabelSelector,
+    Policy,
+    Pool,
+    UnknownGpu,
+    WorkloadKind,
+    WorkloadRules,
+)
+from webhook.core.selector import Operator, Requirement
 from webhook.kube.registration import (
     ServiceReference,
     concerns_expression,
     guard_expression,
+    steers_expression,
     webhook_configurations,
 )
 
@@ -54,7 +66,24 @@ def test_only_the_mutating_webhook_is_called_again_after_others():
         "mutate.fairgate.dev": "IfNeeded",
         "validate.fairgate.dev": None,
         "guard.fairgate.dev": None,
+        "workloads.fairgate.dev": None,
     }
+
+
+def test_the_webhook_for_workloads_is_asked_once_about_every_kind_and_harms_nobody_when_it_is_down():
+    own = WorkloadKind("ml.example.com", "Run", "runs")
+    hook = webhooks(Policy(workloads=WorkloadRules(kinds=(own,))))["workloads.fairgate.dev"]
+    assert hook["clientConfig"]["url"] == "https://127.0.0.1:8443/workloads"
+    assert (hook["failurePolicy"], hook["timeoutSeconds"], hook["sideEffects"]) == ("Ignore", 2, "None")
+    rules = {rule["apiGroups"][0]: rule for rule in hook["rules"]}
+    assert {operation for rule in hook["rules"] for operation in rule["operations"]} == {"CREATE"}
+    assert rules["apps"]["resources"] == ["daemonsets", "deployments", "replicasets", "statefulsets"]
+    assert (rules["kubeflow.org"]["apiVersions"], "mpijobs" in rules["kubeflow.org"]["resources"]) == (
+        ["v1", "v1alpha1", "v1beta1", "v2beta1"],
+        True,
+    )
+    assert (rules["ml.example.com"]["apiVersions"], rules["ml.example.com"]["resources"]) == (["*"], ["runs"])
+    assert "pods" not in rules[""]["resources"]
 
 
 def test_the_ca_is_handed_over_in_base64():
@@ -131,9 +160,17 @@ class Values(list):
         return Values([*self, *other])
 
 
+class Text(str):
+    def startsWith(self, start):  # noqa: N802 - the name that CEL gives it
+        return self.startswith(start)
+
+    def matches(self, pattern):
+        return re.search(pattern, self) is not None
+
+
 def wrap(value):
     if isinstance(value, dict):
-        return Value({key: wrap(item) for key, item in value.items()})
+        return Value({Text(key): wrap(item) for key, item in value.items()})
     return Values(map(wrap, value)) if isinstance(value, list) else value
 
 
@@ -187,7 +224,11 @@ PLAIN = {"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}
         (pod(PLAIN, init=[]), False),
         (pod(PLAIN, init=[REQUESTED]), True),
         (pod(PLAIN, init=[PLAIN, {}]), False),
-        (pod({"resources": {"limits": {"example.com/npu": "1"}}}), False),
+        (pod({"resources": {"limits": {"example.com/npu": "1"}}}), True),
+        (pod({"resources": {"limits": {"example.com/input": "1"}}}), False),
+        (pod({"resources": {"limits": {"aliyun.com/gpu-count": "1"}}}), True),
+        (pod({"resources": {"limits": {"deviceclass.resource.kubernetes.io/fast": "1"}}}), True),
+        (pod(PLAIN) | {"spec": {"containers": [PLAIN], "resourceClaims": [{"name": "gpus"}]}}, True),
     ],
 )
 def test_only_pods_that_ask_for_a_counted_resource_cross_the_wire(manifest, want):
@@ -196,10 +237,40 @@ def test_only_pods_that_ask_for_a_counted_resource_cross_the_wire(manifest, want
 
 def test_the_resource_names_are_the_policys():
     policy = Policy(resources={'odd"name\\.dev/gpu': 1, "example.com/npu": 1})
-    expression = concerns_expression(policy)
-    assert holds(expression, object=pod({"resources": {"limits": {'odd"name\\.dev/gpu': "1"}}}))
-    assert not holds(expression, object=pod(LIMITED))
+    odd = pod({"resources": {"limits": {'odd"name\\.dev/gpu': "1"}}})
+    assert holds(concerns_expression(policy), object=odd)
+    assert holds(concerns_expression(policy), object=pod(LIMITED)), "it must be refused, since nobody weighs it"
+    named = replace(policy, ignored_resources=frozenset({GPU}))
+    careless = replace(policy, defaults=Defaults(unknown_gpu=UnknownGpu.IGNORE))
+    for lenient in (named, careless):
+        assert holds(concerns_expression(lenient), object=odd)
+        assert not holds(concerns_expression(lenient), object=pod(LIMITED))
     assert all(name in concerns_expression(Policy()) for name in BUILT_IN_RESOURCES)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "labels", "want"),
+    [
+        (Requirement("app", Operator.IN, ("kafka", "zk")), {"app": "kafka"}, True),
+        (Requirement("app", Operator.IN, ("kafka",)), {"app": "web"}, False),
+        (Requirement("app", Operator.IN, ("kafka",)), None, False),
+        (Requirement("app", Operator.NOT_IN, ("web",)), None, True),
+        (Requirement("app", Operator.NOT_IN, ("web",)), {"app": "web"}, False),
+        (Requirement("app", Operator.EXISTS), {"app": ""}, True),
+        (Requirement("app", Operator.EXISTS), {"tier": "x"}, False),
+        (Requirement("app", Operator.DOES_NOT_EXIST), {"app": "x"}, False),
+        (Requirement("app", Operator.DOES_NOT_EXIST), {"tier": "x"}, True),
+    ],
+)
+def test_pods_without_gpus_are_sent_to_the_mutating_webhook_alone_where_a_pool_is_for_their_kind(
+    requirement, labels, want
+):
+    policy = Policy(pools=(Pool("apart", match=LabelSelector((requirement,))), Pool("rest")))
+    assert holds(steers_expression(policy), object=pod(PLAIN, labels=labels)) is want
+    assert not holds(concerns_expression(policy), object=pod(PLAIN, labels=labels))
+    hooks = webhooks(policy)
+    assert hooks["mutate.fairgate.dev"]["matchConditions"][0]["expression"] == steers_expression(policy)
+    assert hooks["validate.fairgate.dev"]["matchConditions"][0]["expression"] == concerns_expression(policy)
 
 
 def test_a_policy_that_counts_nothing_is_asked_nothing():

@@ -87,3 +87,27 @@ def test_a_pod_whose_age_nobody_can_read_is_the_oldest(time):
     manifest = b.pod()
     manifest["metadata"]["creationTimestamp"] = time
     assert resident(manifest).created == 0
+
+
+@pytest.mark.parametrize(
+    ("mark", "labels", "node", "want"),
+    [
+        ('{"nodes":["n1","n2"]}', {"fairgate.dev/team": "vision"}, None, "n1"),
+        ('{"nodes":["n1","n2"]}', {"fairgate.dev/team": "vision"}, "n7", None),
+        ('{"nodes":["n1","n2"]}', {}, None, None),
+        ('{"nodes":[]}', {"fairgate.dev/team": "vision"}, None, None),
+        ('{"nodes":"n1"}', {"fairgate.dev/team": "vision"}, None, None),
+    ],
+    ids=["waiting", "bound", "without our label", "no nodes chosen", "not what we write"],
+)
+def test_a_waiting_pod_keeps_the_node_that_its_decision_names_first(mark, labels, node, want):
+    found = resident(b.pod(annotations={"fairgate.dev/decision": mark}, labels=labels, node=node))
+    assert found.promised == want
+
+
+def test_the_version_is_read_and_makes_no_difference():
+    manifest = b.pod()
+    first = resident(manifest)
+    manifest["metadata"]["resourceVersion"] = "77"
+    assert resident(manifest).version == 77
+    assert resident(manifest) == first

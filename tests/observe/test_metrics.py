@@ -1,5 +1,7 @@
 import pytest
 
+from webhook.core.names import TeamName
+from webhook.observe.ledger import Standing
 from webhook.observe.metrics import Metrics, Phase
 
 
@@ -51,3 +53,29 @@ def test_an_accept_header_that_makes_no_sense_gets_plain_text(accept):
     metrics = Metrics()
     metrics.policy_reload(is_success=True)
     assert b"fairgate_policy_last_reload_successful 1.0" in metrics.expose(accept).body
+
+
+def test_the_ledgers_metrics_tell_what_became_of_writes_and_how_objects_stand():
+    metrics = Metrics()
+    counts = metrics.watch_ledger(lambda: [Standing(TeamName("vision"), 3, 12)])
+    counts.wrote("written", charges=4, seconds=0.004)
+    counts.wrote("conflict", charges=1, seconds=0.004)
+    counts.waited(0.25)
+    counts.withdrew()
+    counts.orphan()
+    counts.bypass(TeamName("vision"))
+    have = samples(metrics)
+    want = {
+        'fairgate_ledger_writes_total{result="written"}': "1.0",
+        'fairgate_ledger_writes_total{result="conflict"}': "1.0",
+        'fairgate_ledger_writes_total{result="refused"}': "0.0",
+        "fairgate_ledger_batch_charges_sum": "5.0",
+        'fairgate_ledger_write_duration_seconds_bucket{le="0.005"}': "2.0",
+        "fairgate_ledger_wait_seconds_total": "0.25",
+        "fairgate_ledger_withdrawn_total": "1.0",
+        "fairgate_ledger_orphans_total": "1.0",
+        'fairgate_bypassing_pods_total{team="vision"}': "1.0",
+        'fairgate_ledger_in_flight{team="vision"}': "3.0",
+        'fairgate_ledger_lag{team="vision"}': "12.0",
+    }
+    assert {key: have.get(key) for key in want} == want

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from webhook.core.amount import ONE_GPU, UNLIMITED
+from webhook.core.mix import Shape
 from webhook.core.policy import LabelSelector, Mode, Policy, UnknownTeam, UserKey, UserSource
 from webhook.core.selector import Effect, Operator, Requirement, Toleration
 from webhook.core.tier import Tier
@@ -74,7 +75,7 @@ def test_every_field_arrives_in_the_core(folder):
 
 def test_what_is_left_out_is_as_the_core_has_it(folder):
     policy = load(folder(""))
-    want = Policy(resources=policy.resources, hash=policy.hash)
+    want = Policy(resources=policy.resources, ignored_resources=policy.ignored_resources, hash=policy.hash)
     assert policy == want
 
 
@@ -93,6 +94,27 @@ def test_what_is_left_out_is_as_the_core_has_it(folder):
 def test_mig_profile_counts_its_compute_slices(folder, profile, want):
     share, whole = want
     assert load(folder("")).resources[f"nvidia.com/mig-{profile}"] * whole == share * ONE_GPU
+
+
+@pytest.mark.parametrize(
+    ("profile", "want"),
+    [
+        ("1g.5gb", (1, 7)),
+        ("1g.5gb.me", (1, 7)),
+        ("1g.10gb", (1, 7)),  # one of eight on 80 GB, two of eight on 40
+        ("1g.20gb", (1, 4)),
+        ("2g.10gb", (2, 7)),
+        ("3g.20gb", (1, 2)),
+        ("4g.20gb", (4, 7)),
+        ("7g.40gb", (1, 1)),
+        ("1g.6gb", (1, 4)),
+        ("2g.12gb", (1, 2)),
+    ],
+)
+def test_mig_profiles_count_the_larger_of_both_slices_where_policy_says_so(folder, profile, want):
+    share, whole = want
+    policy = load(folder("defaults: {mig: larger}"))
+    assert policy.resources[f"nvidia.com/mig-{profile}"] * whole == share * ONE_GPU
 
 
 def test_hash_is_of_the_meaning_not_of_the_text(folder):
@@ -170,3 +192,32 @@ def test_fifo_does_not_block_the_reader(folder, tmp_path):
     os.mkfifo(tmp_path / "b.yaml")
     with pytest.raises(PolicyUnreadable, match=r"b\.yaml: not a regular file"):
         load(folder(""))
+
+
+def test_the_pods_to_expect_are_shapes_with_weights(folder):
+    mix = """
+placement:
+  demandMix:
+    - {gpus: 8, cpu: 96, memory: 768Gi, weight: 2}
+    - {gpus: 0.25, cpu: 500m}
+    - {gpus: 2, cpu: 1.5, memory: 512Mi}
+"""
+    assert load(folder(mix)).placement.demand_mix == (
+        (Shape(1, ONE_GPU // 4, ONE_GPU, 500), 1),
+        (Shape(2, ONE_GPU, ONE_GPU, 1500, 512 << 20), 1),
+        (Shape(8, ONE_GPU, ONE_GPU, 96_000, 768 << 30), 2),
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "problem"),
+    [
+        ("{gpus: 2.5}", "expected whole GPUs or a share of one, got 2.5"),
+        ("{gpus: 0}", "expected whole GPUs or a share of one, got 0"),
+        ("{gpus: 1, cpu: 1Gi}", "expected cpu such as 8"),
+        ("{gpus: 1, memory: 1.5Gi}", "expected memory such as 64Gi"),
+    ],
+)
+def test_a_pod_nobody_could_make_is_not_to_be_expected(folder, field, problem):
+    with pytest.raises(PolicyError, match=problem):
+        load(folder(f"placement: {{demandMix: [{field}]}}"))

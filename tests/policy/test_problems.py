@@ -12,7 +12,7 @@ ONE_FILE = {
     "a field misspelt": (TEAM % ", gpu: 3", '3: teams[0].gpu: unknown field; did you mean "gpus"?'),
     "a field of another world": (
         "placement: {zzz: 1}",
-        "3: placement.zzz: unknown field; known here: mode, keepWhole",
+        "3: placement.zzz: unknown field; known here: mode, keepWhole, demandMix",
     ),
     "a section misspelt": ("pool: []", '3: pool: unknown field; did you mean "pools"?'),
     "a field in the wrong case": (TEAM % ", perpod: {}", '3: teams[0].perpod: unknown field; did you mean "perPod"?'),

@@ -37,6 +37,7 @@ def documents(draw):
         "teams": teams,
         "pools": pools,
         "placement": {"mode": draw(st.sampled_from(["auto", "require", "prefer", "off"]))},
+        "workloads": {"onLimit": draw(st.sampled_from(["warn", "reject"]))},
         "reclaim": {"notice": f"{draw(st.integers(0, 9999))}s", "protect": [{"matchLabels": draw(labels)}]},
     }
 
@@ -69,6 +70,7 @@ def test_valid_policy_round_trips(document):
                         for s in policy.reclaim.protected_selectors],
         },
         "placement": {"mode": policy.placement.mode.value},
+        "workloads": {"onLimit": policy.workloads.on_limit.value},
     }  # fmt: skip
     assert loaded(back) == policy
     assert {team["name"]: team["gpus"]["limit"] == "unlimited" for team in document["teams"]} == {
@@ -83,7 +85,7 @@ def test_hash_does_not_depend_on_order_or_split(document, random):
     header = {key: document[key] for key in ("apiVersion", "kind")}
     files = {
         f"{name}.yaml": json.dumps({**header, name: shuffled[name]}).encode()
-        for name in random.sample(["teams", "pools", "placement", "reclaim"], 4)
+        for name in random.sample(["teams", "pools", "placement", "reclaim", "workloads"], 5)
     }
     assert parse(files, origin="f") == loaded(document)
 
@@ -107,6 +109,7 @@ scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_
 FIELDS = """
     teams pools name namespaces gpus limit guaranteed models perPod defaults userFrom affinity key operator values
     tolerations effect match podSelector matchLabels placement mode keepWhole nodes reclaim protect resources exempt
+    workloads kinds group kind resource pods each template replicas default onLimit
 """
 fields = st.sampled_from(FIELDS.split())
 trees = st.recursive(

@@ -3,11 +3,11 @@
 import json
 import signal
 import time
+from http import HTTPStatus
 
 import pytest
 
 from tests.control_plane.objects import pod
-from tests.control_plane.processes import free_ports
 from tests.control_plane.workbench import create_pod, get_pod, make_namespace, make_nodes, wait_for, wait_phase
 from tests.docs.pages import blocks
 from tests.scenarios.gate import DECISION, ROOT, TIER, gate
@@ -22,27 +22,26 @@ def tier(cluster, namespace, name):
 
 
 def tier_patches(cluster):
-    """Every write of a tier that the API server was asked for, by the pod's name."""
+    """Every tier that was written, by the pod's name; not what a paused replica's guard left without an answer."""
     return [
         event["objectRef"]["name"]
         for event in cluster.audit_events()
-        if event["verb"] == "patch" and "fieldManager=fairgate" in event["requestURI"]
+        if event["verb"] == "patch"
+        and "fieldManager=fairgate" in event["requestURI"]
+        and event["responseStatus"]["code"] == HTTPStatus.OK
     ]
 
 
-def start_replica(fairgate):
-    """Start one more server on the same cluster, policy and certificates; gives its process name."""
-    (port,) = free_ports(1)
-    listen = fairgate.command.index("--listen") + 1
-    command = (*fairgate.command[:listen], f"127.0.0.1:{port}", *fairgate.command[listen + 1 :])
-    fairgate.cluster.processes.start(f"{fairgate.name}-second", command, cwd=ROOT)
-    return f"{fairgate.name}-second"
+def leader(fairgate):
+    """The number of the replica that leads, by their own word; None where that is not exactly one."""
+    running = [n for n, replica in enumerate(fairgate.replicas) if fairgate.cluster.processes.is_running(replica.name)]
+    leading = [number for number in running if fairgate.metric("fairgate_leader", replica=number)]
+    return leading[0] if len(leading) == 1 else None
 
 
-def leads(cluster, name):
-    """Whether a process says so in its log, last of all it says about it."""
-    said = [line for line in cluster.processes.log(name, lines=1000).splitlines() if "leading" in line]
-    return bool(said) and '"event":"leading"' in said[-1]
+def wait_for_leader(fairgate):
+    wait_for(fairgate.cluster, lambda: leader(fairgate) is not None, what="one replica leads", timeout=40)
+    return leader(fairgate)
 
 
 def described_with(cluster, namespace, name, words):
@@ -54,8 +53,7 @@ def described_with(cluster, namespace, name, words):
 def test_a_freed_share_promotes_the_oldest_and_a_lowered_one_demotes_the_newest(start_control_plane):
     cluster = start_control_plane(audit=True)
     make_nodes(cluster, 4)
-    with gate(cluster, limit_a=40) as fairgate:
-        second = start_replica(fairgate)
+    with gate(cluster, limit_a=40, replicas=2) as fairgate:
         mine = fairgate.team_a
         for number in range(30):
             create_pod(cluster, mine, pod(f"p{number:02}", gpus=1, **SIZE))
@@ -86,33 +84,41 @@ def test_a_freed_share_promotes_the_oldest_and_a_lowered_one_demotes_the_newest(
         )
         time.sleep(2)
         assert sorted(tier_patches(cluster)) == ["p16", "p17", "p18", "p19", "p20", "p20"]
-        fairgate.cluster.processes.stop(second, number=signal.SIGTERM, timeout=10)
 
 
 def test_a_leader_that_is_paused_is_replaced_and_does_nothing_twice_when_it_wakes(start_control_plane):
     cluster = start_control_plane(audit=True)
     make_nodes(cluster, 3)
-    with gate(cluster, limit_a=40) as fairgate:
+    with gate(cluster, limit_a=40, replicas=2) as fairgate:
         mine = fairgate.team_a
-        create_pod(cluster, mine, pod("k", gpus=10, **SIZE))
-        create_pod(cluster, mine, pod("k2", gpus=10, **SIZE))
-        create_pod(cluster, mine, pod("p", gpus=5, **SIZE))
-        fairgate.stop(signal.SIGKILL)  # the other one is to lead, since this one answers the guard's questions
-        second = start_replica(fairgate)
-        wait_for(
-            cluster, lambda: leads(cluster, second), what="the second leads after the first was killed", timeout=40
-        )
-        fairgate.start()
-        cluster.processes.send_signal(second, signal.SIGSTOP)
+        for name, count in (("k", 10), ("k2", 10), ("p", 5)):
+            create_pod(cluster, mine, pod(name, gpus=count, **SIZE))
+        first = wait_for_leader(fairgate)
+        fairgate.pause(first)
         paused = time.monotonic()
         cluster.kubectl("delete", "pod", "k", "-n", mine, "--wait=true")
-        wait_for(cluster, lambda: tier(cluster, mine, "p") == "guaranteed", what="another leader promotes", timeout=40)
-        assert time.monotonic() - paused < 30
-        cluster.processes.send_signal(second, signal.SIGCONT)
-        wait_for(cluster, lambda: not leads(cluster, second), what="the one that was paused knows that it is over")
+        wait_for(cluster, lambda: tier(cluster, mine, "p") == "guaranteed", what="the other promotes", timeout=60)
+        took = time.monotonic() - paused
+        fairgate.resume(first)
+        assert took < 45
+        wait_for(cluster, lambda: leader(fairgate) == 1 - first, what="the one that was paused knows that it is over")
         time.sleep(2)
         assert tier_patches(cluster) == ["p"]
-        assert leads(cluster, fairgate.name)
+
+
+def test_a_leader_that_is_killed_is_replaced(cluster):
+    make_nodes(cluster, 1)
+    with gate(cluster, replicas=2) as fairgate:
+        first = wait_for_leader(fairgate)
+        fairgate.stop(signal.SIGKILL, replica=first)
+        killed = time.monotonic()
+        assert wait_for_leader(fairgate) == 1 - first
+        assert 10 < time.monotonic() - killed < 25
+        fairgate.start(first)
+        fairgate.stop(signal.SIGTERM, replica=1 - first)
+        stopped = time.monotonic()
+        assert wait_for_leader(fairgate) == first
+        assert time.monotonic() - stopped < 8, "a leader that is stopped gives its Lease back"
 
 
 def test_the_rights_in_the_docs_are_enough_and_its_own_service_account_needs_no_flag(start_control_plane):
@@ -133,6 +139,6 @@ def test_the_rights_in_the_docs_are_enough_and_its_own_service_account_needs_no_
         cluster.kubectl("delete", "pod", "k", "-n", fairgate.team_a, "--wait=true")
         wait_for(cluster, lambda: tier(cluster, fairgate.team_a, "p") == "guaranteed", what="the borrower is promoted")
         wait_for(cluster, lambda: described_with(cluster, fairgate.team_a, "p", "Promoted"), what="the Event")
-        assert "forbidden" not in cluster.processes.log(fairgate.name, lines=1000)
+        assert "forbidden" not in cluster.processes.log(fairgate.replicas[0].name, lines=1000)
         refused = cluster.kubectl.run("label", "--overwrite", "pod", "p", f"{TIER}=preemptible", "-n", fairgate.team_a)
         assert "(ProtectedKeyChanged)" in refused.stderr

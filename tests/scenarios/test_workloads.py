@@ -7,10 +7,10 @@ import pytest
 from tests.control_plane.objects import job, pod, pod_spec
 from tests.control_plane.workbench import get_pod, list_pods, make_namespace, make_nodes, wait_for
 from tests.scenarios.gate import DECISION, TEAM, TIER, gate
+from tests.scenarios.manifests import SIZE, job_set, pytorch_job
 
 pytestmark = pytest.mark.cluster
 
-SIZE = {"cpu": "2", "memory": "8Gi"}
 MADE_ANEW = ("uid", "resourceVersion", "creationTimestamp", "name", "namespace", "managedFields", "ownerReferences")
 HASHES = ("controller-uid", "pod-template-hash", "controller-revision-hash", "job-key", "jobset-uid", "job-name")
 
@@ -24,28 +24,6 @@ def replicated(kind, name, **spec):
 def cron_job(name):
     schedule = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": job("x", gpus=1, **SIZE)["spec"]}}
     return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name}, "spec": schedule}
-
-
-def pytorch_job(name):
-    def role(count):
-        template = pod_spec(gpus=1, **SIZE)
-        template["containers"][0]["name"] = "pytorch"  # the operator looks for this name
-        return {"replicas": count, "restartPolicy": "OnFailure", "template": {"spec": template}}
-
-    specs = {"pytorchReplicaSpecs": {"Master": role(1), "Worker": role(3)}}
-    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name}, "spec": specs}
-
-
-def job_set(name):
-    template = {"spec": pod_spec(gpus=1, restartPolicy="Never", **SIZE)}
-    inner = {"spec": {"parallelism": 2, "completions": 2, "template": template}}
-    jobs = [{"name": "trial", "replicas": 2, "template": inner}]
-    return {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": {"name": name},
-        "spec": {"replicatedJobs": jobs},
-    }
 
 
 WORKLOADS = [

@@ -17,6 +17,7 @@ from webhook.observe.logs import LogFormat, Logs, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.server.answer import Answer, Record
 from webhook.server.app import build_app, serve
+from webhook.server.callers import ask_for_certificates, check_caller
 from webhook.server.probes import Readiness
 from webhook.server.settings import Settings, WorldFile, parse_address
 
@@ -56,6 +57,9 @@ class FakeReviewer:
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool]) -> Answer:
         self.is_gone = is_gone
         return await self._answer("validate", body, deadline)
+
+    async def workloads(self, body: bytes, *, deadline: float) -> Answer:
+        return await self._answer("workloads", body, deadline)
 
     async def _answer(self, phase: str, body: bytes, deadline: float) -> Answer:
         self.calls.append(phase)
@@ -131,13 +135,18 @@ def read_log(folder: Path) -> list[dict[str, object]]:
 
 
 @asynccontextmanager
-async def running(folder: Path, *, drain_seconds: float = 0.0, listen: str = "127.0.0.1:0") -> AsyncIterator[Running]:
+async def running(
+    folder: Path, *, drain_seconds: float = 0.0, listen: str = "127.0.0.1:0", client_ca: Path | None = None
+) -> AsyncIterator[Running]:
     fd = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     settings = settings_for(folder, listen=listen, drain_seconds=drain_seconds)
     reviewer, readiness, metrics, stop = FakeReviewer(), Readiness(), Metrics(), asyncio.Event()
     logs = open_logs(LogFormat.JSON, fd=fd)
-    reloader = Reloader(CertFolder(settings.certs, hosts=settings.certificate_hosts))
-    app = build_app(reviewer, readiness, metrics, logs, why_cold=lambda: reviewer.why_cold)
+    reloader = Reloader(CertFolder(settings.certs, terms=settings.certificate_terms))
+    check = None if client_ca is None else check_caller
+    if client_ca is not None:
+        ask_for_certificates(reloader.context, client_ca)
+    app = build_app(reviewer, readiness, metrics, logs, why_cold=lambda: reviewer.why_cold, check_caller=check)
     serving = asyncio.create_task(serve(app, settings, reloader.context, stop=stop))
     tls = ssl.create_default_context(cafile=settings.certs / "ca.crt")
     tls.verify_flags |= ssl.VERIFY_X509_STRICT

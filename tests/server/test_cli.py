@@ -1,5 +1,6 @@
 """`fairgate serve`: what its flags mean, and how it says no."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from click.testing import CliRunner
 
 from webhook.cli import serve as command
 from webhook.observe.logs import LogFormat
-from webhook.server.settings import Address, LiveCluster, Settings, StartupError, WorldFile
+from webhook.server.settings import Address, CertSecret, LiveCluster, Settings, StartupError, WorldFile
 
 REQUIRED = ("--policy", "policies", "--listen", ":8443", "--certs", "certs")
 
@@ -37,13 +38,14 @@ def test_without_more_flags_the_cluster_of_this_pod_is_served(told):
 
 def test_a_cluster_may_be_named_with_the_namespace_of_our_own_objects(told):
     assert invoke(*REQUIRED, "--kubeconfig", "k", "--namespace", "infra").exit_code == 0
-    assert told[0].world == LiveCluster(Path("k"), "infra")
+    assert (told[0].world, told[0].namespace) == (LiveCluster(Path("k")), "infra")
 
 
 def test_every_flag_reaches_the_settings(told):
     result = invoke(
         *("--policy", "p", "--world", "w.yaml", "--listen", "[::1]:0", "--certs", "c", "--log-format", "console"),
         *("--drain-seconds", "0.5", "--trusted-user", "ada", "--trusted-user", "bob", "--cert-host", "a.b.svc"),
+        *("--cert-lifetime", "30m", "--ca-lifetime", "24h", "--client-ca", "c.crt", "--namespace", "gpu"),
     )
     assert (result.exit_code, result.output) == (0, "")
     assert told == [
@@ -53,11 +55,35 @@ def test_every_flag_reaches_the_settings(told):
             listen=Address("::1", 0),
             certs=Path("c"),
             cert_hosts=("a.b.svc",),
+            cert_lifetime=timedelta(minutes=30),
+            ca_lifetime=timedelta(hours=24),
+            client_ca=Path("c.crt"),
+            namespace="gpu",
             log_format=LogFormat.CONSOLE,
             drain_seconds=0.5,
             trusted_users=("ada", "bob"),
         )
     ]
+
+
+def test_certificates_may_lie_in_a_secret(told):
+    assert invoke("--policy", "p", "--listen", ":8443", "--certs-secret", "fairgate-certs").exit_code == 0
+    assert told[0].certs == CertSecret("fairgate-certs")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        ((), "give --certs or --certs-secret, one of them"),
+        (("--certs", "c", "--certs-secret", "s"), "give --certs or --certs-secret, one of them"),
+        (("--certs-secret", "s", "--world", "w"), "--certs-secret and --world exclude each other"),
+    ],
+)
+def test_certificates_come_from_one_place(told, arguments, want):
+    result = invoke("--policy", "p", "--listen", ":8443", *arguments)
+    assert result.exit_code == 2
+    assert want in result.output
+    assert told == []
 
 
 @pytest.mark.parametrize(
@@ -66,6 +92,9 @@ def test_every_flag_reaches_the_settings(told):
         (("--world", "w", "--kubeconfig", "k"), "--world and --kubeconfig exclude each other"),
         (("--listen", "nowhere"), "expected HOST:PORT such as 127.0.0.1:8443"),
         (("--drain-seconds", "-1"), "Invalid value for '--drain-seconds'"),
+        (("--cert-lifetime", "90d"), "expected a positive duration such as 5s"),
+        (("--cert-lifetime", "1s"), "expected from 10s to 876000h"),
+        (("--cert-lifetime", "40h", "--ca-lifetime", "100h"), "--ca-lifetime must be at least three times"),
         (("--log-format", "xml"), "Invalid value for '--log-format'"),
     ],
 )

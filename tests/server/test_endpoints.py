@@ -17,7 +17,7 @@ async def test_liveness_is_plain(server):
 async def test_readiness_tells_every_condition(server):
     server.readiness.set_ok("policy", remark="kept the last good one: teams.yaml:3 is broken")
     server.readiness.watch("world", lambda: "nodes were not listed yet")
-    server.readiness.watch("certificate", lambda: None)
+    server.readiness.watch("certificate", lambda: None, remark=lambda: "callers were not told yet")
     reply = await server.ask("GET", "/readyz")
     assert reply.status == 503
     assert reply.json == {
@@ -25,7 +25,7 @@ async def test_readiness_tells_every_condition(server):
         "conditions": {
             "policy": {"ok": True, "why": "kept the last good one: teams.yaml:3 is broken"},
             "world": {"ok": False, "why": "nodes were not listed yet"},
-            "certificate": {"ok": True, "why": ""},
+            "certificate": {"ok": True, "why": "callers were not told yet"},
             "serving": {"ok": True, "why": ""},
         },
     }

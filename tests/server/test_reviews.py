@@ -220,3 +220,21 @@ async def test_what_is_not_http_gets_plain_text_and_one_quiet_line(server):
     assert answer.startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
     assert b"Traceback" not in answer
     assert (await server.review()).status == 200
+
+
+async def test_a_reviewer_can_tell_that_the_caller_hung_up(server):
+    arrived, left = asyncio.Event(), asyncio.Event()
+
+    async def work():
+        assert not server.reviewer.is_gone()
+        arrived.set()
+        await until(server.reviewer.is_gone)
+        left.set()
+
+    server.reviewer.work = work
+    _, writer = await server.connect()
+    head = "POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+    writer.write(head.encode())
+    await asyncio.wait_for(arrived.wait(), 5)
+    writer.transport.abort()
+    await asyncio.wait_for(left.wait(), 5)

@@ -36,4 +36,4 @@ def test_ipv6_goes_in_brackets(text):
     ("listen", "want"), [("10.0.0.7:1", ("10.0.0.7",)), (":1", ()), ("0.0.0.0:1", ()), ("[::]:1", ())]
 )
 def test_a_certificate_names_the_address_that_clients_dial(tmp_path, listen, want):
-    assert settings_for(tmp_path, listen=listen).certificate_hosts == want
+    assert settings_for(tmp_path, listen=listen).certificate_terms.hosts == want

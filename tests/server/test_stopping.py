@@ -7,7 +7,7 @@ import pytest
 
 from certs.authority import make_leaf
 from certs.pair import certificate_to_pem, read_authority, read_ec_key
-from certs.reload import Reloaded
+from certs.serving import Reloaded
 from tests.server.harness import running, settings_for, until
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics

@@ -11,6 +11,7 @@ COMMANDS: Final = {
     "evict": "webhook.cli.evict:evict",
     "manifests": "webhook.cli.manifests:manifests",
     "policy": "webhook.cli.policy:policy",
+    "review": "webhook.cli.review.command:review",
     "serve": "webhook.cli.serve:serve",
     "tryout": "webhook.cli.tryout:tryout",
 }
@@ -37,6 +38,7 @@ class _LazyGroup(click.Group):
 First steps:
   fairgate tryout                        without a cluster: one decision, told in plain words
   fairgate policy check policies/default
+  fairgate review --help                 would these manifests be admitted
   fairgate serve --help                  beside a cluster, then:
   fairgate manifests --help              what makes the cluster ask""",
 )

@@ -46,24 +46,24 @@ Exit status: 0 printed, 1 the policy has problems, 2 something cannot be read.""
 )
 @click.option(
     "--ca",
-    required=True,
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="CA certificate (PEM) that signed Fairgate's certificate.",
+    help="CA certificate (PEM) that signed Fairgate's certificate. Without it caBundle is left out, for "
+    "`fairgate serve --certs-secret` or cert-manager to fill in.",
 )
-def manifests(folder: Path, url: str | None, service: ServiceReference | None, ca: Path) -> None:
+def manifests(folder: Path, url: str | None, service: ServiceReference | None, ca: Path | None) -> None:
     """Print the TeamLedger definition and the webhook configurations for a policy as YAML.
 
-    The latter send exactly those pods that the policy is about: print and apply them again when its
-    resource names change. Give one of --url and --service.
+    The latter send exactly those pods that the policy is about, and objects that make pods: print and apply them again
+    when its resource names or kinds of workloads change. Give one of --url and --service.
     """
     from webhook.policy.load import load  # noqa: PLC0415 - pydantic is slow to import, and --help needs none of it
     from webhook.policy.problems import PolicyError, PolicyUnreadable  # noqa: PLC0415
 
     if (url is None) == (service is None):
         raise click.UsageError("give --url or --service, one of them")
-    pem = ca.read_bytes()
-    if b"-----BEGIN CERTIFICATE-----" not in pem:
+    pem = ca.read_bytes() if ca is not None else None
+    if pem is not None and b"-----BEGIN CERTIFICATE-----" not in pem:
         raise click.BadParameter(f"{ca} holds no PEM certificate; give the ca.crt of Fairgate's --certs folder")
     try:
         policy = load(folder)

@@ -2,7 +2,9 @@
 
 import asyncio
 import sys
+from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 import click
 import uvloop
@@ -12,12 +14,17 @@ from webhook.server.root import run
 from webhook.server.settings import (
     DRAIN_SECONDS,
     Address,
+    CertSecret,
     LiveCluster,
     Settings,
     StartupError,
     WorldFile,
     parse_address,
 )
+from webhook.server.target import parse_duration
+
+_SHORTEST_SECONDS: Final = 10  # certificates count in whole seconds
+_LONGEST_SECONDS: Final = 876_000 * 3600
 
 
 def _address(_ctx: click.Context, _param: click.Parameter, value: str) -> Address:
@@ -27,15 +34,37 @@ def _address(_ctx: click.Context, _param: click.Parameter, value: str) -> Addres
         raise click.BadParameter(str(exc)) from exc
 
 
+def _certs(folder: Path | None, secret: str | None, world: Path | None) -> Path | CertSecret:
+    if secret is not None and world is not None:
+        raise click.UsageError("--certs-secret and --world exclude each other: with a world no cluster is contacted")
+    if folder is not None and secret is None:
+        return folder
+    if secret is not None and folder is None:
+        return CertSecret(secret)
+    raise click.UsageError("give --certs or --certs-secret, one of them")
+
+
+def _lifetime(value: str) -> timedelta:
+    try:
+        seconds = parse_duration(value)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc)) from exc
+    if not _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS:
+        raise click.BadParameter(f"expected from 10s to 876000h (100 years), got {value}")
+    return timedelta(seconds=seconds)
+
+
 @click.command(
     epilog="""\b
 Examples:
   fairgate serve --policy policies/default --world world.yaml --listen 127.0.0.1:8443 --certs certs.d
   fairgate serve --policy policies/default --kubeconfig ~/.kube/config \\
       --listen 0.0.0.0:8443 --cert-host fairgate.example.org --certs certs.d
+  fairgate serve --policy /etc/fairgate/policy --listen :8443 --certs-secret fairgate-certs \\
+      --cert-host fairgate.fairgate-system.svc
 
 \b
-It answers POST /mutate and /validate, GET /healthz, /readyz and /metrics.
+It answers POST /mutate, /validate and /workloads, GET /healthz, /readyz and /metrics.
 SIGTERM: unready at once, serves on for --drain-seconds, finishes what is in flight, exits.
 Exit status: 0 stopped by a signal, 2 it cannot start."""
 )
@@ -66,10 +95,15 @@ Exit status: 0 stopped by a signal, 2 it cannot start."""
 )
 @click.option(
     "--certs",
-    required=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="Folder with ca.crt, tls.crt and tls.key. An empty one is filled and kept fresh; changed files are loaded.",
+)
+@click.option(
+    "--certs-secret",
+    metavar="NAME",
+    help="Secret with the certificates of all replicas, instead of --certs. Made if it is not there, and kept fresh; "
+    "the webhook configurations are told whom to trust.",
 )
 @click.option(
     "--cert-host",
@@ -77,6 +111,28 @@ Exit status: 0 stopped by a signal, 2 it cannot start."""
     multiple=True,
     metavar="NAME",
     help="One more name or address for a self-made certificate, such as fairgate.fairgate-system.svc. Repeatable.",
+)
+@click.option(
+    "--cert-lifetime",
+    metavar="DURATION",
+    callback=lambda *args: _lifetime(args[2]),
+    default="2160h",
+    show_default=True,
+    help="How long a self-made certificate is valid, such as 2160h or 30m. It is renewed a third before its end.",
+)
+@click.option(
+    "--ca-lifetime",
+    metavar="DURATION",
+    callback=lambda *args: _lifetime(args[2]),
+    default="87600h",
+    show_default=True,
+    help="How long a self-made CA is valid; at least three times --cert-lifetime.",
+)
+@click.option(
+    "--client-ca",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Answer reviews only to clients with a certificate of these CAs (PEM). Probes and metrics need none.",
 )
 @click.option(
     "--log-format",
@@ -107,8 +163,12 @@ def serve(
     kubeconfig: Path | None,
     namespace: str | None,
     listen: Address,
-    certs: Path,
+    certs: Path | None,
+    certs_secret: str | None,
     cert_hosts: tuple[str, ...],
+    cert_lifetime: timedelta,
+    ca_lifetime: timedelta,
+    client_ca: Path | None,
     log_format: LogFormat,
     drain_seconds: float,
     trusted_users: tuple[str, ...],
@@ -116,16 +176,23 @@ def serve(
     """Serve the admission webhooks over HTTPS.
 
     Policy and certificates are watched: edits are live within seconds, broken ones are reported and left out.
-    Run one replica: this version keeps its ledger in memory.
+    Beside a cluster any number of replicas may run: they share one ledger, an object per team (`kubectl get
+    teamledgers`).
     """
     if world is not None and kubeconfig is not None:
         raise click.UsageError("--world and --kubeconfig exclude each other: a world comes from one of them")
+    if ca_lifetime < 3 * cert_lifetime:
+        raise click.UsageError("--ca-lifetime must be at least three times --cert-lifetime")
     settings = Settings(
         policy=policy,
-        world=WorldFile(world) if world is not None else LiveCluster(kubeconfig, namespace),
+        world=WorldFile(world) if world is not None else LiveCluster(kubeconfig),
         listen=listen,
-        certs=certs,
+        certs=_certs(certs, certs_secret, world),
         cert_hosts=cert_hosts,
+        cert_lifetime=cert_lifetime,
+        ca_lifetime=ca_lifetime,
+        client_ca=client_ca,
+        namespace=namespace,
         log_format=log_format,
         drain_seconds=drain_seconds,
         trusted_users=trusted_users,

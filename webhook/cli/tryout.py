@@ -27,7 +27,7 @@ _PACKAGED: Final = _SAMPLE / "policy"
 _POLICIES: Final = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "policies" / "default"
 """The default policy: a wheel carries a copy, a checkout has the original."""
 
-_KEPT: Final = Path(".run")
+_CERTS: Final = Path(".run") / "certs"
 
 
 @click.command(short_help="Show one decision on an embedded world, then serve it.")
@@ -64,7 +64,7 @@ def tryout(*, policy: Path, world: Path, port: int) -> None:
         policy=policy,
         world=WorldFile(world),
         listen=Address("127.0.0.1", port),
-        certs=_KEPT / "certs",
+        certs=_CERTS,
         log_format=LogFormat.CONSOLE,
         drain_seconds=0,
     )
@@ -82,18 +82,18 @@ async def _serve_and_show(settings: Settings) -> None:
     await asyncio.wait((listening, serving), return_when=asyncio.FIRST_COMPLETED)
     try:
         if listening.done():
-            await _show(listening.result(), settings)
+            await _show(listening.result())
             click.echo("Serving; Ctrl-C stops.\n")
         await serving
     finally:
         serving.cancel()
 
 
-async def _show(url: str, settings: Settings) -> None:
+async def _show(url: str) -> None:
     """Take the sample pod through both webhooks, as kube-apiserver would, and tell what came of it."""
     review = json.loads((_SAMPLE / "review.json").read_text())
     pod = review["request"]["object"]
-    context = ssl.create_default_context(cafile=settings.certs / "ca.crt")
+    context = ssl.create_default_context(cafile=_CERTS / "ca.crt")
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
         advice = await _ask(session, f"{url}/mutate", review)
         _tell_asked(url, review)
@@ -111,7 +111,7 @@ async def _show(url: str, settings: Settings) -> None:
         click.echo(f"  charged:  {charge['gpus']} GPUs to team {charge['team']}, on the validating webhook\n")
     else:
         click.echo(f"  refused:  {committed['status']['message']}\n")
-    _tell_curl(url, settings)
+    _tell_curl(url)
 
 
 async def _ask(session: aiohttp.ClientSession, url: str, review: dict[str, Any]) -> dict[str, Any]:
@@ -144,9 +144,9 @@ def _tell_decision(pod: dict[str, Any], advice: dict[str, Any]) -> None:
     click.echo(f"  patched:  {', '.join(operation['path'].replace('~1', '/') for operation in operations)}")
 
 
-def _tell_curl(url: str, settings: Settings) -> None:
+def _tell_curl(url: str) -> None:
     click.echo("Ask it yourself:\n")
-    click.echo(f"  curl --cacert {settings.certs / 'ca.crt'} -H 'Content-Type: application/json' \\")
+    click.echo(f"  curl --cacert {_CERTS / 'ca.crt'} -H 'Content-Type: application/json' \\")
     click.echo(f"       --data @{_shortest(_SAMPLE / 'review.json')} '{url}/mutate?timeout=5s'\n")
 
 

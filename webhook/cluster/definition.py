@@ -13,6 +13,8 @@ from webhook.cluster.pace import DEFAULT_PACE, Pace
 
 _PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POLL_SECONDS: Final = 0.1
+_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""What `kubectl create --save-config` writes, too: without it a later `kubectl apply` warns."""
 
 
 class _Condition(msgspec.Struct):
@@ -21,7 +23,7 @@ class _Condition(msgspec.Struct):
 
 
 class _Status(msgspec.Struct):
-    conditions: list[_Condition] = []
+    conditions: list[_Condition] | None = None  # null at first
 
 
 class _Definition(msgspec.Struct):
@@ -29,7 +31,7 @@ class _Definition(msgspec.Struct):
 
     @property
     def is_established(self) -> bool:
-        return any(c.type == "Established" and c.status == "True" for c in self.status.conditions)
+        return any(c.type == "Established" and c.status == "True" for c in self.status.conditions or ())
 
 
 @dataclass(slots=True)
@@ -68,7 +70,8 @@ class Definition:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _create(self) -> None:
-        body = json.dumps(self.manifest).encode()
+        metadata = self.manifest["metadata"] | {"annotations": {_APPLIED: json.dumps(self.manifest) + "\n"}}
+        body = json.dumps(self.manifest | {"metadata": metadata}).encode()
         try:
             await self.connection.send("POST", _PATH, body, action="create customresourcedefinitions")
         except ApiError as error:

@@ -1,4 +1,4 @@
-"""The four kinds that the world is made of, tied to a sink by translations that the caller brings."""
+"""The kinds that the world is made of, tied to a sink by translations that the caller brings."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -113,6 +113,26 @@ def priority_class_kind(
         apply=apply,
         remove=sink.remove_priority_class,
     )
+
+
+def optional_kind(
+    name: str, api: str, item: type[ObjectT], *, apply: Callable[[ObjectT], bool], remove: Callable[[str], None]
+) -> Kind[ObjectT]:
+    """Feed a kind of an API that not all servers have, by namespace/name."""
+    return Kind(
+        name=name,
+        path=f"/apis/{api}/{name}",
+        item=item,
+        key=_path,
+        handle=_path,
+        apply=apply,
+        remove=remove,
+        is_optional=True,
+    )
+
+
+def _path(thing: Object) -> str:
+    return f"{thing.metadata.namespace}/{thing.metadata.name}".removeprefix("/")
 
 
 def _name(thing: Object) -> str:

@@ -1,18 +1,19 @@
 """The ledger on the API: one TeamLedger object per team, shared by all replicas."""
 
 import asyncio
-import json
 import random
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, NoReturn
 
 from webhook.cluster.client import ApiConnection
-from webhook.cluster.desk import PATH, Desk, Means, Recorder
-from webhook.cluster.errors import ApiError, ClusterError
+from webhook.cluster.desk import Desk, Means, Recorder
+from webhook.cluster.errors import ClusterError
 from webhook.cluster.kind import Kind
-from webhook.core.decision import Decision
+from webhook.cluster.team_object import PATH
+from webhook.core.decision import Decision, NotApplicable
 from webhook.core.names import UNASSIGNED, TeamName, Uid
 from webhook.core.page import Flight, Judgement
+from webhook.core.reason import Code
 from webhook.core.world import World
 from webhook.kube.keys import TEAM_LEDGERS
 from webhook.kube.review import Review
@@ -48,15 +49,17 @@ class ApiLedger:
     def __init__(
         self, connection: ApiConnection, world: World, *, reached: Callable[[], int], recorder: Recorder
     ) -> None:
-        self._connection = connection
         self._world = world
         self._means = Means(connection, world, reached, recorder)
         self._desks: dict[TeamName, Desk] = {}
 
     async def commit(self, judge: Callable[[], Judgement], *, deadline: float, is_gone: Callable[[], bool]) -> Decision:
-        """Refuse from memory what has no chance; everything else is judged and written with its team's next batch."""
+        """Refuse from memory what has no chance; everything else is judged and written with its team's next batch.
+
+        Pods of exempt namespaces are never refused, so they do not wait for a write either: the watch will charge them.
+        """
         decision, flight = judge()
-        if flight is None:
+        if flight is None or (isinstance(decision, NotApplicable) and decision.reason.code is Code.EXEMPT):
             return decision
         return await self._desk(flight.charge.team).charge(judge, deadline=deadline, is_gone=is_gone)
 
@@ -86,8 +89,11 @@ class ApiLedger:
         )
 
     def _see(self, found: TeamLedger) -> bool:
-        self._desk(found.team).see(found)
-        return True
+        """Take over a team's object; one that somebody made under another name is not it."""
+        is_ours = found.metadata.name == object_name(found.team)
+        if is_ours:
+            self._desk(found.team).see(found)
+        return is_ours
 
     def _lose(self, identity: str) -> None:
         for desk in self._desks.values():
@@ -130,23 +136,12 @@ class ApiLedger:
             return
         is_named = desk.team == UNASSIGNED or any(team.name == desk.team for team in self._world.policy.teams)
         if not is_named and not desk.in_flight:
-            await self._remove(desk)
+            if desk.version:
+                await desk.remove()
+            else:
+                del self._desks[desk.team]
         elif desk.is_outdated and (is_named or desk.version):
             desk.refresh()
-
-    async def _remove(self, desk: Desk) -> None:
-        """Delete the settled object of a team that policy does not name, unless somebody just wrote it."""
-        if desk.version:
-            body = json.dumps({"preconditions": {"resourceVersion": str(desk.version)}}).encode()
-            path = f"{PATH}/{object_name(desk.team)}"
-            try:
-                await self._connection.send("DELETE", path, body, action=f"delete {TEAM_LEDGERS}")
-            except ApiError as error:
-                desk.problem = None if error.is_conflict or error.is_missing else str(error)
-            except ClusterError as error:
-                desk.problem = str(error)
-        else:
-            del self._desks[desk.team]
 
     # -- for metrics and the end
 

@@ -8,14 +8,16 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from webhook.core import mark as marks
+from webhook.core.counting import count
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.limits import guaranteed_violation, has_guaranteed_room
 from webhook.core.names import GpuModel, TeamName
-from webhook.core.pod import Pod, Requester
+from webhook.core.pod import Handling, Pod, Requester
+from webhook.core.policy import Pool
 from webhook.core.pools import allowed_pools
 from webhook.core.reason import Code, Reason
-from webhook.core.standing import Standing, standing
-from webhook.core.steer import Choice, choose
+from webhook.core.standing import NO_GPU, Standing, standing
+from webhook.core.steer import Choice, choose, towards
 from webhook.core.tier import Tier
 from webhook.core.verification import verify
 from webhook.core.world import World
@@ -26,6 +28,11 @@ _SETTLED = Reason(Code.ALREADY_DECIDED, "the pod carries an intact decision")
 
 def admit(pod: Pod, requester: Requester, world: World) -> Decision:
     """Decide on what terms and where a new pod may run."""
+    if pod.claims or pod.demand.strange:
+        counted = count(pod, requester, world)
+        if not isinstance(counted, Pod):
+            return counted
+        pod = counted
     if pod.mark is not None:
         settled = verify(pod, requester, world)
         if isinstance(settled, Admit):
@@ -34,15 +41,14 @@ def admit(pod: Pod, requester: Requester, world: World) -> Decision:
         pod = pod._replace(mark=None, tier_label=None if mark is None else mark.asked)
     found = standing(pod, requester, world)
     if not isinstance(found, Standing):
-        return found
+        return _apart(pod, world) or found if found is NO_GPU else found
     pools = allowed_pools(pod, found.team.name, world)
     reasons = found.broken + (() if pools.refusal is None else (pools.refusal,))
     choice = choose(pod, pools.allowed, found, world) if pools.allowed else ()
     if not isinstance(choice, Choice):
         return Deny(reasons + _asked_in_vain(pod, found, None) + choice)
     reasons += _asked_in_vain(pod, found, choice.model)
-    if pod.pool is not None and not choice.steering.nodes:
-        reasons += tuple(_pool_full(pod, note) for note in choice.notes)
+    reasons += tuple(reason for note in choice.notes if (reason := _in_vain(pod, note, pools.allowed)) is not None)
     if reasons:
         return Deny(reasons)
     return _admitted(pod, found, choice, world)
@@ -107,5 +113,28 @@ def _asked_in_vain(pod: Pod, found: Standing, model: GpuModel | None) -> tuple[R
     return ()
 
 
-def _pool_full(pod: Pod, note: Reason) -> Reason:
-    return Reason(Code.POOL_FULL, f"the pod is pinned to pool {pod.pool}: {note.text.partition(':')[0]}")
+def _in_vain(pod: Pod, note: Reason, pools: tuple[Pool, ...]) -> Reason | None:
+    """Refuse to let a pod wait where it asked for one pool that is full, or for what no node there can ever give."""
+    what, _, _ = note.text.partition(": the pod waits")
+    if note.code is Code.NEVER_FITS and (pod.pool is not None or pod.requires):
+        where = f"pool {pod.pool}" if pod.pool is not None else f"pools that offer {', '.join(sorted(pod.requires))}"
+        return Reason(Code.POOL_UNFIT, f"the pod is bound to {where}: {what}")
+    if pod.pool is not None and not any(pool.is_autoscaled for pool in pools):
+        return Reason(Code.POOL_FULL, f"the pod is pinned to pool {pod.pool}: {what}")
+    return None
+
+
+def _apart(pod: Pod, world: World) -> NotApplicable | Deny | None:
+    """Send a pod without GPUs to the pool that is for its kind; None where none is, or it is not ours to place."""
+    if pod.handling is not Handling.MANAGED or world.tenancy(pod.namespace).is_exempt:
+        return None
+    if not any(pool.match is not None and pool.match.matches(pod.labels) for pool in world.policy.pools):
+        return None
+    pools = allowed_pools(pod, world.tenancy(pod.namespace).team_name, world)
+    if pools.refusal is not None:
+        return Deny((pools.refusal,))
+    names = ", ".join(pool.name for pool in pools.allowed)
+    return NotApplicable(
+        Reason(Code.SENT_TO_POOL, f"asks for no GPU and is sent to pool {names}"),
+        steering=towards(pod, pools.allowed, world),
+    )

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 ONE_GPU: Final = 840_000
+_LONGEST_DENOMINATOR: Final = 2
 
 
 class Unlimited(Enum):
@@ -50,6 +51,15 @@ def format_gpus(units: int) -> str:
     if rest % (ONE_GPU // 1000) == 0:
         return f"{whole}.{rest * 1000 // ONE_GPU:03d}".rstrip("0")
     return str(Fraction(units, ONE_GPU))
+
+
+def tell_gpus(units: int) -> str:
+    """Write GPU units for people: as format_gpus does, but rounded down where that would be an unwieldy fraction."""
+    text = format_gpus(units)
+    if len(text.partition("/")[2]) <= _LONGEST_DENOMINATOR:
+        return text
+    whole, rest = divmod(units * 10_000 // ONE_GPU, 10_000)
+    return f"about {whole}.{rest:04d}"
 
 
 def format_limit(limit: Limit) -> str:

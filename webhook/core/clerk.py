@@ -31,13 +31,15 @@ class Clerk:
 
     # -- what was read
 
-    def see(self, page: Page, *, version: int, identity: str) -> None:
+    def see(self, page: Page, *, version: int, identity: str, is_live: bool = False) -> None:
         """Take over the object as somebody wrote it; one that is older than what we know changes nothing.
 
-        `identity` is the object's UID: one that was deleted by hand and made anew proves nothing about the flights
-        that it lacks, so they are carried over.
+        Unless it `is_live`, read after we lost a race: then etcd was restored from a backup. `identity` is the
+        object's UID: one that was deleted by hand and made anew proves nothing about the flights that it lacks, so they
+        are carried over.
         """
-        if version <= self.version:
+        is_restored = is_live and self.is_stale and version < self.version
+        if version <= self.version and not is_restored:
             if version == self.version:
                 self.is_stale = False
             return

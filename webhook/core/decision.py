@@ -68,11 +68,15 @@ class Retry(NamedTuple):
 
 
 class NotApplicable(NamedTuple):
-    """Not ours to decide or to patch; `charge` is what it counts all the same, None where it takes no GPU."""
+    """Not ours to decide; `charge` is what it counts all the same, None where it takes no GPU.
+
+    `steering` is there for a pod without GPUs that belongs to a pool: it is sent there, and nothing else is said of it.
+    """
 
     reason: Reason
     charge: Charge | None = None
     warnings: tuple[Reason, ...] = ()
+    steering: Steering | None = None
 
 
 Decision = Admit | Deny | Retry | NotApplicable

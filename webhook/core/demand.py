@@ -7,12 +7,16 @@ max(sum of app containers + sum of restartable init containers,
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple
 
 from webhook.core.names import ResourceName
+from webhook.core.shares import weight_of
 
 Amounts = Mapping[ResourceName, int]
 """Resource amounts: cpu in milli-cores, memory in bytes, everything else in pieces."""
+Weights = Mapping[ResourceName, int | Fraction]
+"""GPU units that one piece of each GPU resource counts; a Fraction where units do not divide evenly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,8 @@ class PerDevice(NamedTuple):
     parts: int = 0
 
     def on(self, capacity: int) -> int:
-        """Tell how many pieces it takes of a device of this capacity."""
-        return -(-capacity * self.amount // self.parts) if self.parts else self.amount
+        """Tell how many pieces it takes of a device of this capacity: at least one, also of a device that is gone."""
+        return max(1, -(-capacity * self.amount // self.parts)) if self.parts else self.amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +51,19 @@ class Demand:
     `gpus` is its charge in GPU units (see amount.py); `devices` are the GPU resources behind it, by name in pieces,
     sorted; `requests` is everything it asks of its node, sorted, those devices included; `per_device` is what of it
     must fit on single devices, None where pieces are only counted. Hashable on purpose.
+
+    `counted` is what the charge was weighed from, where that is not `requests`: shares of devices, by their shape.
+    `strange` are extended resources that the weights do not name. `own` is what the containers alone ask for, where
+    resource claims or device classes changed the demand (see claims.py).
     """
 
     gpus: int
     devices: tuple[tuple[ResourceName, int], ...]
     requests: tuple[tuple[ResourceName, int], ...]
     per_device: PerDevice | None = None
+    counted: tuple[tuple[ResourceName, int], ...] | None = None
+    strange: tuple[ResourceName, ...] = ()
+    own: "Demand | None" = None
 
 
 def pod_requests(
@@ -89,20 +100,32 @@ def pod_requests(
     return running
 
 
-def demand_of(requests: Amounts, weights: Amounts, *, per_device: PerDevice | None = None) -> Demand:
-    """Weigh requests: `weights` maps each GPU resource name to the GPU units that one piece of it counts."""
+def demand_of(
+    requests: Amounts, weights: Weights, *, per_device: PerDevice | None = None, counted: Amounts | None = None
+) -> Demand:
+    """Weigh requests: `weights` maps each GPU resource name to the GPU units that one piece of it counts.
+
+    The charge is rounded down to a unit, so that the shares of one GPU never count more than the GPU; a share of
+    something never counts nothing. `counted` is weighed instead of the requests, where it is given.
+    """
     devices = tuple(sorted((name, amount) for name, amount in requests.items() if amount and name in weights))
+    weighed = requests if counted is None else counted
+    total = sum(amount * weight for name, amount in weighed.items() if (weight := weight_of(name, weights)))
     return Demand(
-        gpus=sum(amount * weights[name] for name, amount in devices),
+        gpus=max(int(total), 1) if total else 0,
         devices=devices,
         requests=tuple(sorted((name, amount) for name, amount in requests.items() if amount)),
         per_device=per_device,
+        counted=None if counted is None else tuple(sorted(counted.items())),
+        strange=tuple(sorted(n for n, amount in requests.items() if amount and "/" in n and n not in weights)),
     )
 
 
-def reweighed(demand: Demand, weights: Amounts) -> Demand:
-    """Weigh the same requests anew."""
-    return demand_of(dict(demand.requests), weights, per_device=demand.per_device)
+def reweighed(demand: Demand, weights: Weights) -> Demand:
+    """Weigh what a pod's containers ask for by other weights."""
+    own = demand.own or demand
+    counted = None if own.counted is None else dict(own.counted)
+    return demand_of(dict(own.requests), weights, per_device=own.per_device, counted=counted)
 
 
 def _add(total: dict[ResourceName, int], more: Amounts) -> None:

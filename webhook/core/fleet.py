@@ -10,7 +10,9 @@ from typing import Final
 
 from webhook.core.demand import Demand, PerDevice
 from webhook.core.devices import Bays, DeviceIndex
-from webhook.core.index import AmountIndex, ClassIndex
+from webhook.core.gpus import Gpus
+from webhook.core.index import AmountIndex
+from webhook.core.mix import Mix
 from webhook.core.names import GpuModel, NodeName, ResourceName, Uid
 from webhook.core.node import NO_DEVICES, Devices, Node
 from webhook.core.pod import NO_UID
@@ -34,7 +36,7 @@ class _Mask:
 class Fleet:
     """Nodes by name and slot, their free resources and the indexes over them."""
 
-    def __init__(self) -> None:
+    def __init__(self, mix: Mix | None = None) -> None:
         self._slots: dict[NodeName, int] = {}
         self._nodes: list[Node | None] = []
         self._names: list[NodeName] = []
@@ -42,9 +44,9 @@ class Fleet:
         self._taken: dict[NodeName, dict[ResourceName, int]] = {}  # also of nodes that are not (yet, any more) known
         self._free: dict[ResourceName, AmountIndex] = {}
         self._capacity: dict[ResourceName, AmountIndex] = {}
-        self._devices: dict[ResourceName, ClassIndex] = {}
         self._bays: dict[NodeName, Bays] = {}  # single devices and who holds them; also of nodes not known
         self._device_room = DeviceIndex()
+        self.gpus = Gpus(mix or Mix(), self._free, self._bays)
         self._by_model: dict[tuple[GpuModel, str], int] = {}
         self._masks: dict[Constraints, _Mask] = {}
         self._changed: list[int] = []  # slots whose name, labels or taints changed, in order
@@ -87,6 +89,7 @@ class Fleet:
         for name in node.allocatable.keys() | (before.allocatable.keys() if before else frozenset()):
             self._settle(slot, node, name)
         self._lay_out(slot, node.name, node.devices)
+        self.gpus.set(slot, node)
 
     def remove(self, name: NodeName) -> None:
         """Drop a node; what pods hold there is remembered until they end."""
@@ -103,6 +106,7 @@ class Fleet:
         for resource in node.allocatable:
             self._settle(slot, gone, resource)
         self._lay_out(slot, name, NO_DEVICES)
+        self.gpus.remove(slot)
 
     def take(
         self, name: NodeName, demand: Demand, *, sign: int = 1, holder: Uid = NO_UID, devices: tuple[int, ...] = ()
@@ -122,6 +126,8 @@ class Fleet:
             self._settle_requests(slot, node, taken, demand)
         if demand.per_device is not None:
             self._take_devices(name, demand.per_device, sign=sign, holder=holder, devices=devices)
+        if slot is not None:
+            self.gpus.settle(slot)
         if sign < 0 and not any(taken.values()):
             del self._taken[name]
 
@@ -171,10 +177,6 @@ class Fleet:
         """List the slots of each GPU model and the label that names it."""
         return self._by_model
 
-    def classes(self, resource: ResourceName) -> ClassIndex:
-        """Give the classes of a GPU resource that policy counts."""
-        return self._devices[resource]
-
     def names_of(self, bits: int) -> list[NodeName]:
         """Name the nodes of a bitmap, in slot order."""
         return [self._names[slot] for slot in range(bits.bit_length()) if bits >> slot & 1]
@@ -200,21 +202,15 @@ class Fleet:
         return mask.bits
 
     def track(self, resource: ResourceName) -> None:
-        """Keep classes of a GPU resource from now on."""
-        if resource in self._devices:
-            return
-        index = self._devices[resource] = ClassIndex()
-        for node in self.nodes():
-            slot = self._slots[node.name]
-            capacity = node.allocatable.get(resource, 0)
-            index.change(slot, 1 << slot, capacity - self._taken.get(node.name, {}).get(resource, 0), capacity)
+        """Rank nodes by a GPU resource from now on."""
+        self.gpus.track(resource)
 
     def arranged(self) -> "Fleet":
         """Copy the fleet with slots in the order of names, once many nodes have come at once (a list, a world file)."""
-        copy = Fleet()
+        copy = Fleet(self.gpus.mix)
         copy._taken = self._taken
-        copy._bays = self._bays
-        for resource in self._devices:
+        copy._bays.update(self._bays)
+        for resource in self.gpus.tracked:
             copy.track(resource)
         for node in sorted(self.nodes(), key=lambda node: node.name):
             copy.set(node)
@@ -275,10 +271,6 @@ class Fleet:
             capacity = node.allocatable.get(resource, 0)
             if capacity:
                 self._free[resource].change(slot, bit, capacity - taken[resource])
-        for resource, _ in demand.devices:
-            capacity = node.allocatable.get(resource, 0)
-            if capacity:
-                self._devices[resource].change(slot, bit, capacity - taken[resource], capacity)
 
     def _settle(self, slot: int, node: Node, resource: ResourceName) -> None:
         """Bring the indexes of one resource of one slot up to date."""
@@ -293,9 +285,6 @@ class Fleet:
         if whole is None:
             whole = self._capacity[resource] = AmountIndex()
         whole.change(slot, bit, capacity)
-        devices = self._devices.get(resource)
-        if devices is not None:
-            devices.change(slot, bit, free, capacity)
 
 
 def _hold(indexes: dict[ResourceName, AmountIndex], demand: Demand, among: int) -> int:

@@ -10,7 +10,6 @@ from typing import Final
 
 _CHUNK_BITS: Final = 512
 _CHUNK: Final = (1 << _CHUNK_BITS) - 1
-NodeClass = tuple[int, bool, int]
 
 _KEPT_AMOUNTS: Final = 64
 """Request sizes remembered per resource: a fleet's templates ask for a few dozen sizes; one more costs one pass."""
@@ -23,7 +22,7 @@ def lowest_slots(bits: int, count: int, slots: list[int]) -> None:
     """
     missing = count - len(slots)
     base = 0
-    while bits:
+    while bits and missing:
         chunk = bits & _CHUNK
         while chunk:
             low = chunk & -chunk
@@ -79,43 +78,3 @@ class AmountIndex:
         self.known[amount] = bits
         insort(self._amounts, amount)
         return bits
-
-
-class ClassIndex:
-    """One GPU resource: slots by class (free, is wholly free, capacity), classes in the order of that key.
-
-    Classes are few: a fleet has a few node sizes. One that empties is dropped.
-    """
-
-    __slots__ = ("_of_slot", "order", "slots", "whole")
-
-    def __init__(self) -> None:
-        self.order: list[NodeClass] = []
-        self.whole = 0  # slots with all of their GPUs free
-        self.slots: dict[NodeClass, int] = {}  # each class and its members
-        self._of_slot: dict[int, NodeClass] = {}
-
-    def change(self, slot: int, bit: int, free: int, capacity: int) -> None:
-        """Move a slot (and its bit) into its class; a node without this resource is in none."""
-        before = self._of_slot.pop(slot, None)
-        if before is not None:
-            left = self.slots[before] ^ bit
-            if left:
-                self.slots[before] = left
-            else:
-                del self.slots[before]
-                del self.order[bisect_left(self.order, before)]
-            if before[1]:
-                self.whole ^= bit
-        if capacity <= 0:
-            return
-        now = (free, free == capacity, capacity)
-        self._of_slot[slot] = now
-        members = self.slots.get(now)
-        if members is None:
-            self.slots[now] = bit
-            insort(self.order, now)
-        else:
-            self.slots[now] = members | bit
-        if now[1]:
-            self.whole |= bit

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from webhook.core.amount import Limit, Unlimited, exceeds, format_gpus, format_limit
+from webhook.core.amount import Limit, Unlimited, exceeds, format_limit, tell_gpus
 from webhook.core.ledger import Book
 from webhook.core.names import GpuModel, User
 from webhook.core.policy import Team
@@ -64,17 +64,17 @@ def has_guaranteed_room(gpus: int, team: Team, book: Book, model: GpuModel | Non
 
 
 def _violation(bar: _Bar, gpus: int, room: int, book: Book) -> Reason:
-    asked = f"{bar.subject}: requested {format_gpus(gpus)}, limit {format_limit(bar.limit)}"
+    asked = f"{bar.subject}: requested {tell_gpus(gpus)}, limit {format_limit(bar.limit)}"
     if bar.code is Code.POD_LIMIT_EXCEEDED:
         return Reason(bar.code, f"{asked}; {_advice(room)}")
-    reserved = f", reserved {format_gpus(book.reserved)}" if bar.code is Code.TEAM_LIMIT_EXCEEDED else ""
+    reserved = f", reserved {tell_gpus(book.reserved)}" if bar.code is Code.TEAM_LIMIT_EXCEEDED else ""
     used = bar.taken - (book.reserved if reserved else 0)
-    holders = ", ".join(f"{holder} {format_gpus(held)}" for holder, held in book.largest_holders())
+    holders = ", ".join(f"{holder} {tell_gpus(held)}" for holder, held in book.largest_holders())
     held = f"; largest holders: {holders}" if holders else ""
-    return Reason(bar.code, f"{asked}, used {format_gpus(used)}{reserved}{held}; {_advice(room)}")
+    return Reason(bar.code, f"{asked}, used {tell_gpus(used)}{reserved}{held}; {_advice(room)}")
 
 
 def _advice(room: int) -> str:
     if room <= 0:
         return "no request would pass now: wait until a holder ends, or delete one"
-    return f"a request of at most {format_gpus(room)} would pass now"
+    return f"a request of at most {tell_gpus(room)} would pass now"

@@ -14,5 +14,7 @@ GpuModel = NewType("GpuModel", str)
 CPU = ResourceName("cpu")
 MEMORY = ResourceName("memory")
 PODS = ResourceName("pods")
+DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
+"""Prefix of the name under which Kubernetes counts the devices of a DeviceClass (KEP-5004)."""
 UNASSIGNED = TeamName("unassigned")
 """The team of namespaces nobody claimed, under `unknownTeam: preemptible`."""

@@ -1,18 +1,20 @@
 """Where a pod should go: filter, then score.
 
-The score is best fit on GPUs with whole-node keeping: fill the node that has the fewest GPUs left over, and touch
-wholly free nodes last while no more than `keep_whole` of them are left. `_fill_by_rank` is the seam: it alone says
-which class of nodes is better for a pod. Classes come in the order (free GPUs, is wholly free, capacity), which is best
-fit with partly used nodes first.
+The score is what a class of nodes costs the pod (ranking.py): GPUs made useless to the pods to come, and a little of
+what is left over. Wholly free nodes come last while no more than `keep_whole` of them are left. A further term of the
+score, such as keeping tiers apart, belongs into `Cost`, and what it depends on into `Kind`.
 """
 
-from bisect import bisect_left
-from operator import itemgetter
+from typing import Final
 
 from webhook.core.demand import Demand
 from webhook.core.fleet import Fleet
 from webhook.core.index import lowest_slots
 from webhook.core.names import NodeName
+from webhook.core.ranking import NUMBER, NUMBER_BITS
+
+_FEW: Final = 16
+"""Where so few nodes have room their classes are looked up, instead of met on the way through all."""
 
 
 def best_nodes(
@@ -21,21 +23,25 @@ def best_nodes(
     """List up to `count` nodes of a set of slots that have room, the best first; ties by slot, so by name.
 
     With `spare_whole` no wholly free node is listed behind another class: the list is then shorter, but whoever picks
-    from it cannot open a node that the best choice would have left whole.
+    from it cannot open a node that the best choice would have left whole. A pod without GPUs goes where there are none
+    first.
     """
     usable = among & fleet.open_bits
     room = fleet.with_room(demand, usable)
     if not room:
         return ()
     slots: list[int] = []
-    if demand.devices:
-        _fill_by_rank(slots, fleet, demand, usable, room, count=count, keep_whole=keep_whole, spare_whole=spare_whole)
-    else:
-        lowest_slots(room, count, slots)
+    if demand.devices or demand.per_device is not None:
+        _fill(slots, fleet, demand, usable, room, count=count, keep_whole=keep_whole, spare_whole=spare_whole)
+        return fleet.names(slots)
+    beside = room & ~fleet.gpus.bits
+    lowest_slots(beside, count, slots)
+    if room != beside:
+        _fill(slots, fleet, demand, usable, room ^ beside, count=count, keep_whole=keep_whole, spare_whole=False)
     return fleet.names(slots)
 
 
-def _fill_by_rank(
+def _fill(
     slots: list[int],
     fleet: Fleet,
     demand: Demand,
@@ -46,30 +52,34 @@ def _fill_by_rank(
     keep_whole: int,
     spare_whole: bool,
 ) -> None:
-    """Take slots from the nodes that have room, class by class, the best class first, until there are enough."""
-    devices = demand.devices
-    resource, amount = devices[0] if len(devices) == 1 else max(devices, key=itemgetter(1))
-    classes = fleet.classes(resource)
-    keeps: bool | None = None if keep_whole else False  # counted only when a wholly free node comes into question
-    order, members_of = classes.order, classes.slots
-    kept: list[int] = []
-    for rank in range(bisect_left(order, (amount, False, 0)), len(order)):
-        node_class = order[rank]
-        _, is_whole, capacity = node_class
-        if is_whole and spare_whole and slots:
-            continue
-        members = members_of[node_class] & room
+    """Take slots from the nodes that have room, class by class, the cheapest first, until there are enough."""
+    resource = fleet.gpus.resource_for(demand)
+    if resource is None:
+        return
+    view = fleet.gpus.view(resource)
+    ranking = view.ranking(demand, resource)
+    keeps = keep_whole and (view.classes.whole & usable).bit_count() <= keep_whole
+    kept: dict[int, int] = {}
+    bits = rank = 0  # nodes of one rank are gathered first, from all of its classes: ties go by slot
+    few = room.bit_count() <= _FEW
+    for entry in ranking.entries(view.classes.numbers(room)) if few else ranking.order:
+        node_class = view.classes.all[entry & NUMBER]
+        members = node_class.members & room
         if not members:
             continue
-        if is_whole and amount < capacity:
-            if keeps is None:
-                keeps = (classes.whole & usable).bit_count() <= keep_whole
-            if keeps:
-                kept.append(members)
-                continue
-        lowest_slots(members, count, slots)
-        if len(slots) == count:
-            return
+        if entry >> NUMBER_BITS != rank:
+            lowest_slots(bits, count, slots)
+            if len(slots) == count:
+                return
+            bits, rank = 0, entry >> NUMBER_BITS
+        capacity = node_class.kind.capacity
+        if capacity and spare_whole and slots:
+            continue
+        if keeps and ranking.shape.number < capacity:
+            kept[rank] = kept.get(rank, 0) | members
+        else:
+            bits |= members
+    lowest_slots(bits, count, slots)
     if not (spare_whole and slots):
-        for members in kept:
+        for members in kept.values():
             lowest_slots(members, count, slots)

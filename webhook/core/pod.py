@@ -6,6 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from webhook.core.claims import ClaimRef
 from webhook.core.demand import Demand
 from webhook.core.names import Namespace, NodeName, Uid, User
 from webhook.core.selector import NO_CONSTRAINTS, Constraints
@@ -69,6 +70,7 @@ class Pod(NamedTuple):
     tier_label: str | None = None
     mark: str | None = None
     priority_class: str = ""
+    claims: tuple[ClaimRef, ...] = ()
 
     @property
     def asked_tier(self) -> Tier | None:
@@ -127,6 +129,7 @@ class Resident:
     asked_tier: Tier | None = None
     created: int = 0
     devices: tuple[int, ...] = ()
+    claims: tuple[ClaimRef, ...] = ()
 
     @property
     def tier(self) -> Tier | None:

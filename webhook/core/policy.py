@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from webhook.core.amount import ONE_GPU, UNLIMITED, Limit
+from webhook.core.demand import Weights
+from webhook.core.mix import DEFAULT_PRIOR, Shape
 from webhook.core.names import GpuModel, PoolName, ResourceName, TeamName
 from webhook.core.selector import Requirement, Toleration
 from webhook.core.tier import Tier
@@ -25,6 +27,20 @@ class UnknownTeam(StrEnum):
 
     REJECT = "reject"
     PREEMPTIBLE = "preemptible"
+
+
+class UnknownGpu(StrEnum):
+    """What happens to pods that ask for a resource that looks like a GPU and that policy does not name."""
+
+    REJECT = "reject"
+    IGNORE = "ignore"
+
+
+class MigWeight(StrEnum):
+    """What a MIG device counts: its share of the GPU's compute, or the larger of that and its share of the memory."""
+
+    COMPUTE = "compute"
+    LARGER = "larger"
 
 
 class Mode(StrEnum):
@@ -91,6 +107,7 @@ class Defaults:
     """What holds where a team says nothing. `user_from` defaults to the annotation that Kubeflow profiles carry."""
 
     unknown_team: UnknownTeam = UnknownTeam.REJECT
+    unknown_gpu: UnknownGpu = UnknownGpu.REJECT
     user_from: tuple[UserKey, ...] = (UserKey(UserSource.NAMESPACE_ANNOTATION, "owner"),)
 
 
@@ -99,7 +116,7 @@ class Pool:
     """A set of nodes that belong together.
 
     `teams` is None where every team may enter. A pod that `match` selects goes to this pool and nowhere else; a pool
-    with `match` takes no other pods.
+    with `match` takes no other pods. An autoscaler adds and removes nodes of an `is_autoscaled` pool.
     """
 
     name: PoolName
@@ -109,6 +126,7 @@ class Pool:
     capabilities: frozenset[str] = frozenset()
     teams: frozenset[TeamName] | None = None
     match: LabelSelector | None = None
+    is_autoscaled: bool = False
 
     def admits(self, team: TeamName) -> bool:
         """Tell whether a team may enter."""
@@ -117,10 +135,14 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRules:
-    """How pods are sent to nodes; `keep_whole` wholly free nodes are kept from small pods while there is a choice."""
+    """How pods are sent to nodes; `keep_whole` wholly free nodes are kept from small pods while there is a choice.
+
+    `demand_mix` weighs the shapes of pods that are expected before any came.
+    """
 
     mode: Mode = Mode.AUTO
     keep_whole: int = 0
+    demand_mix: tuple[tuple[Shape, int], ...] = DEFAULT_PRIOR
 
 
 class ReclaimCost(StrEnum):
@@ -148,23 +170,69 @@ class ReclaimRules:
     protected_selectors: tuple[LabelSelector, ...] = ()
 
 
-BUILT_IN_RESOURCES: Mapping[ResourceName, int] = {
+class OnWorkloadLimit(StrEnum):
+    """What happens to a workload whose pods together are more than a limit allows."""
+
+    WARN = "warn"
+    REJECT = "reject"
+
+
+@dataclass(frozen=True, slots=True)
+class PodPath:
+    """Where a kind keeps one sort of pods; paths are keys with dots between them.
+
+    With `each`, a list or mapping, the other paths start from every entry of it, and the entry's name is the role.
+    The count is the product of `replicas`; one that the object does not set counts `default`, None: nobody knows.
+    """
+
+    template: str
+    replicas: tuple[str, ...] = ()
+    role: str = ""
+    each: str = ""
+    default: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadKind:
+    """A kind of object that makes pods. `resource` is its name in the API's URLs; `is_gang`: all or nothing."""
+
+    group: str
+    kind: str
+    resource: str
+    pods: tuple[PodPath, ...] = ()
+    is_gang: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRules:
+    """How workloads are judged as a whole, and kinds of them besides the built-in ones."""
+
+    on_limit: OnWorkloadLimit = OnWorkloadLimit.WARN
+    kinds: tuple[WorkloadKind, ...] = ()
+
+
+BUILT_IN_RESOURCES: Weights = {
     ResourceName(name): ONE_GPU for name in ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu")
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The merged policy folder. `hash` names its content: equal hashes, equal policies."""
+    """The merged policy folder. `hash` names its content: equal hashes, equal policies.
+
+    `resources` weighs what counts; `ignored_resources` are named on purpose as counting nothing.
+    """
 
     teams: tuple[Team, ...] = ()
     defaults: Defaults = Defaults()
     pools: tuple[Pool, ...] = ()
     placement: PlacementRules = PlacementRules()
     reclaim: ReclaimRules = ReclaimRules()
-    resources: Mapping[ResourceName, int] = field(default_factory=lambda: BUILT_IN_RESOURCES)
+    resources: Weights = field(default_factory=lambda: BUILT_IN_RESOURCES)
+    ignored_resources: frozenset[ResourceName] = frozenset()
     priority_classes: Mapping[Tier, str] = field(default_factory=dict)
     exempt_namespaces: tuple[str, ...] = ()
+    workloads: WorkloadRules = WorkloadRules()
     hash: str = ""
 
     def team(self, name: TeamName) -> Team | None:

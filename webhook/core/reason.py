@@ -16,9 +16,11 @@ class Code(StrEnum):
     # other refusals
     UNKNOWN_TEAM = "UnknownTeam"
     INVALID_REQUEST = "InvalidRequest"
+    UNKNOWN_GPU_RESOURCE = "UnknownGpuResource"
     NO_POOL_ALLOWED = "NoPoolAllowed"
     UNKNOWN_POOL = "UnknownPool"
     POOL_FULL = "PoolFull"
+    POOL_UNFIT = "PoolUnfit"
     PROTECTED_KEY_CHANGED = "ProtectedKeyChanged"
     MUTATION_ALTERED = "MutationAltered"
     # asked again by the API server's clients, without a word to the user
@@ -26,6 +28,7 @@ class Code(StrEnum):
     RACE_LOST = "RaceLost"
     LEDGER_UNAVAILABLE = "LedgerUnavailable"
     PRIORITY_CLASS_UNKNOWN = "PriorityClassUnknown"
+    CLAIM_UNKNOWN = "ClaimUnknown"
     # admitted
     WITHIN_SHARE = "WithinShare"
     BORROWS = "Borrows"
@@ -34,12 +37,19 @@ class Code(StrEnum):
     NO_GPU = "NoGpu"
     EXEMPT = "Exempt"
     COUNTED_ONLY = "CountedOnly"
+    SENT_TO_POOL = "SentToPool"
     NOT_A_CREATE = "NotACreate"
     ALREADY_DECIDED = "AlreadyDecided"
     # warnings
     NO_ROOM_NOW = "NoRoomNow"
     NEVER_FITS = "NeverFits"
     UNKNOWN_USER = "UnknownUser"
+    # of workloads as a whole
+    WORKLOAD_FITS = "WorkloadFits"
+    OPEN_COUNT = "OpenCount"
+    # of manifests: what a review cannot judge
+    UNREADABLE = "Unreadable"
+    UNKNOWN_KIND = "UnknownKind"
 
 
 LIMIT_CODES = frozenset(

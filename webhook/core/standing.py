@@ -16,7 +16,8 @@ from webhook.core.world import Tenancy, World
 
 _MANAGED, _MIRROR = Handling.MANAGED, Handling.MIRROR  # a look at an enum's member costs 0.1 us
 _UNASSIGNED = Team(UNASSIGNED)
-_NO_GPU = NotApplicable(Reason(Code.NO_GPU, "the pod asks for no GPU that policy counts"))
+NO_GPU = NotApplicable(Reason(Code.NO_GPU, "the pod asks for no GPU that policy counts"))
+"""What is said of a pod that takes no GPU."""
 
 
 class Standing(NamedTuple):
@@ -36,8 +37,8 @@ def standing(pod: Pod, requester: Requester, world: World) -> Standing | Deny | 
     them too: a limit that `nodeName` gets round would be none. Only a kubelet's report of a static pod is never
     refused: it runs already.
     """
-    if not pod.demand.gpus:
-        return _NO_GPU
+    if not (pod.demand.gpus or pod.demand.devices):
+        return NO_GPU
     if not world.knows(pod.namespace):
         return Retry(Reason(Code.RACE_LOST, f"namespace {pod.namespace} is not known yet: try again"))
     tenancy = world.tenancy(pod.namespace)

@@ -2,6 +2,7 @@
 
 from typing import Final, NamedTuple
 
+from webhook.core.amount import format_gpus
 from webhook.core.decision import Steering
 from webhook.core.limits import model_violation
 from webhook.core.names import GpuModel, NodeName
@@ -46,7 +47,7 @@ def choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> 
     team = found.team
     sites = _sites(pod, pools, team, world)
     if not sites:
-        return Choice(_towards(pod, pools, world), None, (_never(pod, world),))
+        return Choice(towards(pod, pools, world), None, (_no_room(pod, pools, sites, world),))
     if team.models:
         refusals = [model_violation(pod.demand.gpus, team, found.book, site.model or NO_MODEL) for site in sites]
         allowed = [site for site, refusal in zip(sites, refusals, strict=True) if refusal is None]
@@ -57,11 +58,13 @@ def choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> 
     if placed:
         site, nodes = placed[0] if len(placed) == 1 else _best(pod, placed, world)
         return Choice(_steering(pod, site, nodes, world), site.model)
-    waits = _no_room(pod, sites, world)
+    waits = _no_room(pod, pools, sites, world)
     if team.models:
         site = sites[0]
         return Choice(_steering(pod, site, (), world), site.model, (waits,))
-    return Choice(_towards(pod, tuple(dict.fromkeys(site.pool for site in sites)), world), None, (waits,))
+    open_to = {site.pool for site in sites}
+    growing = tuple(pool for pool in pools if pool in open_to or pool.is_autoscaled)
+    return Choice(towards(pod, growing, world), None, (waits,))
 
 
 def _sites(pod: Pod, pools: tuple[Pool, ...], team: Team, world: World) -> list[_Site]:
@@ -106,13 +109,13 @@ def _best(
 def _steering(pod: Pod, site: _Site, nodes: tuple[NodeName, ...], world: World) -> Steering:
     pool = site.pool
     terms = pool.affinity + site.requirements
-    mode = _mode(pod, world)
+    mode = _mode(pod, (pool,), world)
     nodes = () if mode is _OFF else nodes
     return Steering(mode, nodes, pool.name or None, pool.node_selector, (terms,) if terms else (), pool.tolerations)
 
 
-def _towards(pod: Pod, pools: tuple[Pool, ...], world: World) -> Steering:
-    """Steer to several pools at once, each an alternative of the node affinity: nodeSelectors cannot be ORed."""
+def towards(pod: Pod, pools: tuple[Pool, ...], world: World) -> Steering:
+    """Steer to pools without naming nodes; several are alternatives of the node affinity: selectors cannot be ORed."""
     if len(pools) == 1:
         return _steering(pod, _Site(pools[0], 0), (), world)
     alternatives = tuple(
@@ -120,35 +123,49 @@ def _towards(pod: Pod, pools: tuple[Pool, ...], world: World) -> Steering:
         for pool in pools
     )
     return Steering(
-        mode=_mode(pod, world),
+        mode=_mode(pod, pools, world),
         pool_terms=alternatives if all(alternatives) else (),
         tolerations=tuple(dict.fromkeys(t for pool in pools for t in pool.tolerations)),
     )
 
 
-def _mode(pod: Pod, world: World) -> Mode:
-    """Soften the mode for pods with conditions that we do not evaluate: a firm list could leave them no node at all."""
+def _mode(pod: Pod, pools: tuple[Pool, ...], world: World) -> Mode:
+    """Soften the mode where a firm list could leave a pod no node at all.
+
+    That is for pods with conditions that we do not evaluate, and where an autoscaler takes nodes away and looks for
+    pods that a new node would help: one that may only go to nodes by name is none of them.
+    """
     mode = world.policy.placement.mode
     is_firm = mode is _AUTO or mode is _REQUIRE
-    return _PREFER if pod.has_open_constraints and is_firm else mode
+    return _PREFER if is_firm and (pod.has_open_constraints or any(p.is_autoscaled for p in pools)) else mode
 
 
-def _no_room(pod: Pod, sites: list[_Site], world: World) -> Reason:
+def _no_room(pod: Pod, pools: tuple[Pool, ...], sites: list[_Site], world: World) -> Reason:
     slots = 0
     for site in sites:
         slots |= site.slots
     able = world.fleet.with_capacity(pod.demand, slots).bit_count()
+    growing = ", ".join(pool.name for pool in pools if pool.is_autoscaled)
+    if growing:
+        return Reason(
+            Code.NO_ROOM_NOW, f"no node has {_asked(pod)} free now: the pod waits for the autoscaler of pool {growing}"
+        )
     if not able:
-        return _never(pod, world)
+        return _never(pod, slots.bit_count(), world)
     return Reason(
         Code.NO_ROOM_NOW,
         f"no node has {_asked(pod)} free now: the pod waits; {able} nodes could hold it when they are free and open",
     )
 
 
-def _never(pod: Pod, world: World) -> Reason:
-    return Reason(Code.NEVER_FITS, f"none of the {len(world.fleet)} nodes could hold {_asked(pod)}, even when empty")
+def _never(pod: Pod, meeting: int, world: World) -> Reason:
+    """Say that the pod can run nowhere: because of what it asks, or of where it may go."""
+    nodes = f"none of the {len(world.fleet)} nodes"
+    if not meeting:
+        return Reason(Code.NEVER_FITS, f"{nodes} meets what the pod and its pool ask of a node")
+    return Reason(Code.NEVER_FITS, f"{nodes} could hold {_asked(pod)}, even when empty")
 
 
 def _asked(pod: Pod) -> str:
-    return ", ".join(f"{name} {amount}" for name, amount in pod.demand.devices)
+    listed = ", ".join(f"{name} {amount}" for name, amount in pod.demand.devices)
+    return listed or f"{format_gpus(pod.demand.gpus)} GPUs"

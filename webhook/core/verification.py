@@ -8,6 +8,7 @@ somebody changed is refused.
 from collections.abc import Iterator
 
 from webhook.core import mark as marks
+from webhook.core.counting import count
 from webhook.core.decision import Admit, Charge, Decision, Deny, Retry, Steering
 from webhook.core.limits import has_guaranteed_room, model_violation
 from webhook.core.mark import Mark
@@ -32,6 +33,13 @@ def verify(pod: Pod, requester: Requester, world: World) -> Decision:
     A pod that is charged already is admitted as it was: where our answer got lost the same question comes again, and a
     pod must not be refused for the room that it holds itself.
     """
+    if pod.claims or pod.demand.strange:
+        counted = count(pod, requester, world)
+        return _judged(counted, requester, world) if isinstance(counted, Pod) else counted
+    return _judged(pod, requester, world)
+
+
+def _judged(pod: Pod, requester: Requester, world: World) -> Decision:
     charged = world.charge_of(pod.uid)
     if charged is not None and charged.gpus == pod.demand.gpus:
         return Admit(charged, pod.demand, Steering(Mode.OFF), _CHARGED, world.policy.hash)
@@ -99,13 +107,20 @@ def _alterations(pod: Pod, mark: Mark, found: Standing, world: World) -> Iterato
     if mark.mode not in _MODES or mark.code not in (Code.WITHIN_SHARE, Code.BORROWS, Code.BORROWS_BY_CHOICE):
         yield _altered("annotation fairgate.dev/decision names an unknown mode or code")
         return
-    if mark.mode != world.policy.placement.mode and not (mark.mode == Mode.PREFER and pod.has_open_constraints):
+    if mark.mode != world.policy.placement.mode and not (mark.mode == Mode.PREFER and _is_softened(pod, mark, world)):
         yield _altered(f"its decision names mode {mark.mode}, policy says {world.policy.placement.mode}")
     yield from _pool_alterations(pod, mark, found, world)
     if found.team.models and not _is_on_model(pod, mark, world):
         yield _altered(f"it may run on other GPU models than {mark.model}, which its decision is charged to")
     if _is_firm(mark) and not _is_bound_to(pod, mark):
         yield _altered("its node affinity no longer names the nodes that were decided on")
+
+
+def _is_softened(pod: Pod, mark: Mark, world: World) -> bool:
+    """Tell whether a firm choice would have been softened for this pod (see steer.py)."""
+    return pod.has_open_constraints or any(
+        pool.is_autoscaled and mark.pool in (None, pool.name) for pool in world.policy.pools
+    )
 
 
 def _pool_alterations(pod: Pod, mark: Mark, found: Standing, world: World) -> Iterator[Reason]:

@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
+from webhook.core.claims import ADMIN_ACCESS, ClaimKey, ClaimRef, Claims, ClaimSpec, DeviceClass, Found, GroupEntry
 from webhook.core.decision import Charge
-from webhook.core.demand import reweighed
+from webhook.core.demand import Demand, reweighed
+from webhook.core.equipment import Condition, Equipment, Slice
 from webhook.core.fleet import Fleet
 from webhook.core.ledger import EMPTY_BOOK, Book, Entry
-from webhook.core.names import UNASSIGNED, GpuModel, Namespace, NodeName, PoolName, TeamName, Uid
+from webhook.core.lookalike import looks_like_gpu
+from webhook.core.names import UNASSIGNED, GpuModel, Namespace, NodeName, PoolName, ResourceName, TeamName, Uid
 from webhook.core.node import Node
 from webhook.core.page import ENDED, UNSEEN, Alive, Evidence, Flight, Unseen
 from webhook.core.pod import NamespaceFacts, Owner, PriorityTriple, Resident
@@ -42,16 +45,13 @@ class Tenancy:
 
 @dataclass(slots=True)
 class _Held:
-    """What one pod holds: its record, its book, the node whose room it takes, and whether it is only reserved.
-
-    `since` is the resourceVersion at which the pod was first seen.
-    """
+    """What one pod holds: its record, its book, the node whose room it takes, and whether it is only reserved."""
 
     pod: Resident
     team: TeamName
     node: NodeName | None
     is_reserved: bool = False
-    since: int = 0
+    since: int = 0  # the resourceVersion at which the pod was first seen
 
 
 class World:
@@ -66,6 +66,8 @@ class World:
         self.is_live = is_live
         self.on_books_changed: Callable[[], None] = _nobody_listens
         self.fleet = Fleet()
+        self._claims = Claims()
+        self._equipment = Equipment()
         self.priority_classes: dict[str, PriorityTriple] = {}
         self._namespaces: dict[Namespace, NamespaceFacts] = {}
         self._tenancies: dict[Namespace, Tenancy] = {}
@@ -165,6 +167,21 @@ class World:
             )
         return known
 
+    def with_claims(self, demand: Demand, refs: tuple[ClaimRef, ...], *, namespace: Namespace, uid: Uid) -> Found:
+        """Add to a demand what a pod claims, and what device classes know of it."""
+        return self._claims.find(
+            demand,
+            refs,
+            namespace=namespace,
+            uid=uid,
+            is_admin=self.tenancy(namespace).facts.labels.get(ADMIN_ACCESS) == "true",
+            policy=self.policy,
+        )
+
+    def are_ordinary(self, resources: tuple[ResourceName, ...]) -> bool:
+        """Tell whether none of these resources, which policy does not weigh, can be a GPU."""
+        return not any(self._claims.knows(name) or looks_like_gpu(name) for name in resources)
+
     # -- events
 
     def set_policy(self, policy: Policy) -> None:
@@ -177,25 +194,28 @@ class World:
         self._track()
         self.on_books_changed()
         for held in self._held.values():
-            held.pod = replace(held.pod, demand=reweighed(held.pod.demand, policy.resources))
+            self._refit(held, self._counted(replace(held.pod, demand=reweighed(held.pod.demand, policy.resources))))
             self._charge(held)
 
     def set_node(self, node: Node) -> None:
         """Add a node or take in what changed of it."""
         before = self.fleet.get(node.name)
-        self.fleet.set(node)
+        self.fleet.set(self._equipment.set_node(node))
         if before is None or before.model != node.model:
             self._recharge(self._by_node.get(node.name, ()))
 
     def remove_node(self, name: NodeName) -> None:
         """Drop a node; its pods stay charged until they are seen to end."""
+        self._equipment.remove_node(name)
         self.fleet.remove(name)
 
     def set_pod(self, pod: Resident) -> None:
         """Take in what the cluster says of a pod: this confirms an assumed one."""
         before = self._held.get(pod.uid)
         node, since, devices = pod.node or pod.promised, pod.version, pod.devices
-        if before is not None:
+        if before is None:
+            self.fleet.gpus.mix.note(pod.demand)
+        else:
             if pod.user is None and before.pod.user is not None:
                 pod = replace(pod, user=before.pod.user)
             node = pod.node or before.node or node  # still waiting for the scheduler: keep the room it was promised
@@ -207,7 +227,7 @@ class World:
                 devices = self.fleet.devices_of(node, pod.uid)
         if pod.tier is Tier.GUARANTEED and isinstance(self._rising.get(pod.uid), Unseen):
             self._rising[pod.uid] = Alive(pod.version)
-        self._drop(pod.uid)
+        self._put_down(pod.uid)
         self._hold(_Held(pod, self.tenancy(pod.namespace).team_name, node, since=since), devices=devices)
 
     def remove_pod(self, uid: Uid) -> None:
@@ -224,6 +244,7 @@ class World:
             self._namespaces[facts.name] = facts
             self._strange.discard(facts.name)
             self._revise(facts.name)
+            self._recount(self._by_namespace.get(facts.name, ()))
 
     def remove_namespace(self, name: Namespace) -> None:
         """Forget a namespace."""
@@ -238,6 +259,25 @@ class World:
     def remove_priority_class(self, name: str) -> None:
         """Forget a PriorityClass."""
         self.priority_classes.pop(name, None)
+
+    def set_claim(self, key: ClaimKey, spec: ClaimSpec | None) -> None:
+        """Take in a claim or a template of claims (None: it is gone)."""
+        self._recount(self._claims.set(key, spec))
+
+    def set_group(self, key: ClaimKey, entries: frozenset[GroupEntry] | None) -> None:
+        """Take in which claims the pods of a PodGroup share (None: it is gone)."""
+        self._recount(self._claims.set_group(key, entries))
+
+    def set_device_class(self, name: str, device_class: DeviceClass | None, *conditions: Condition) -> None:
+        """Take in a DeviceClass (None: it is gone)."""
+        for node in self._equipment.set_class(name, device_class, conditions):
+            self.fleet.set(node)
+        self._recount(self._claims.set_class(name, device_class))
+
+    def set_slice(self, name: str, found: Slice | None) -> None:
+        """Take in the devices that a driver offers on a node (None: they are gone)."""
+        for node in self._equipment.set_slice(name, found):
+            self.fleet.set(node)
 
     def arrange(self) -> None:
         """Order nodes by name, after a first list or a world file brought many at once."""
@@ -255,6 +295,7 @@ class World:
         if flight.is_promotion:
             self._promote(uid)
         elif isinstance(self._flights.setdefault(uid, UNSEEN), Unseen) and uid not in self._held:
+            self.fleet.gpus.mix.note(flight.pod.demand)
             self._hold(_Held(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
 
     def settle(self, uid: Uid) -> None:
@@ -268,6 +309,7 @@ class World:
     def add_pod(self, flight: Flight) -> None:
         """Take in an admitted pod that exists from now on, since no watch will ever show it."""
         if flight.pod.uid not in self._held:
+            self.fleet.gpus.mix.note(flight.pod.demand)
             pod = replace(flight.pod, node=flight.node)
             self._hold(_Held(pod, flight.charge.team, flight.node), flight.charge)
 
@@ -281,12 +323,17 @@ class World:
     def _track(self) -> None:
         for resource in self.policy.resources:
             self.fleet.track(resource)
+        self.fleet.gpus.mix.set_prior(self.policy.placement.demand_mix)
 
     def _hold(self, held: _Held, charge: Charge | None = None, *, devices: tuple[int, ...] = ()) -> None:
         uid = held.pod.uid
         self._held[uid] = held
         if held.pod.team_label is None and held.pod.demand.gpus:
             self._undecided[uid] = None
+        if held.pod.claims or held.pod.demand.strange:
+            heirs = self._claims.join(uid, held.pod.namespace, held.pod.claims)
+            held.pod = self._counted(held.pod)
+            self._recount(heirs)
         namespace = held.pod.namespace
         self._by_namespace.setdefault(namespace, {})[uid] = None
         if namespace not in self._namespaces and not held.is_reserved:
@@ -297,6 +344,11 @@ class World:
         self._charge(held, charge)
 
     def _drop(self, uid: Uid) -> None:
+        self._put_down(uid)
+        self._recount(self._claims.leave(uid))
+
+    def _put_down(self, uid: Uid) -> None:
+        """Take a pod off its node and book; its claims stay its own."""
         held = self._held.pop(uid, None)
         if held is None:
             return
@@ -318,6 +370,34 @@ class World:
             self._strange.discard(namespace)
         else:
             self._strange.add(namespace)
+
+    def _counted(self, pod: Resident) -> Resident:
+        if not (pod.claims or pod.demand.strange):
+            return pod
+        return replace(
+            pod, demand=self.with_claims(pod.demand, pod.claims, namespace=pod.namespace, uid=pod.uid).demand
+        )
+
+    def _recount(self, several: Iterable[Uid]) -> None:
+        """Count pods anew whose claims are known better now, or that pay for others' no longer."""
+        for uid in several:
+            held = self._held[uid]
+            pod = self._counted(held.pod)
+            if pod.demand == held.pod.demand:
+                continue
+            self._refit(held, pod)
+            entry = self.book(held.team).get(uid)
+            if entry is not None:
+                self._books[held.team].release(uid)
+            self._charge(held, None if entry is None else entry.charge._replace(gpus=pod.demand.gpus))
+
+    def _refit(self, held: _Held, pod: Resident) -> None:
+        """Let a pod take other room where it is."""
+        if held.node is not None and pod.demand.requests != held.pod.demand.requests:
+            devices = self.fleet.devices_of(held.node, pod.uid)
+            self.fleet.take(held.node, held.pod.demand, sign=-1, holder=pod.uid)
+            self.fleet.take(held.node, pod.demand, holder=pod.uid, devices=devices)
+        held.pod = pod
 
     def _charge(self, held: _Held, charge: Charge | None = None) -> None:
         if not held.pod.demand.gpus:

@@ -9,13 +9,17 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from webhook.core.demand import Amounts, Container, Demand, demand_of, pod_requests
+from webhook.core.demand import Container, Demand, PerDevice, Weights, demand_of, pod_requests
 from webhook.core.names import CPU, MEMORY, PODS, ResourceName
-from webhook.kube import objects, quantity
+from webhook.core.shares import SHARES, shaped
+from webhook.kube import keys, objects, quantity
 from webhook.kube.quantity import Quantity
 
 MOST_PIECES: Final = 1_000_000
 """No pod asks for more devices of one kind: a larger number is a typing error, or an attack on the arithmetic."""
+
+_GPU_MEMORY: Final = ResourceName(keys.GPU_MEMORY)
+_GPU_COUNT: Final = ResourceName(keys.GPU_COUNT)
 
 _T = TypeVar("_T")
 
@@ -58,7 +62,7 @@ _resources_decoder: Final = msgspec.json.Decoder(_ResourceList)
 _amounts_decoder: Final = msgspec.json.Decoder(dict[str, Quantity])
 
 
-def read_demand(spec: objects.PodSpec, weights: Amounts) -> Reading:
+def read_demand(spec: objects.PodSpec, weights: Weights) -> Reading:
     """Add up what a pod asks for; `weights` maps each GPU resource to the GPU units of one piece.
 
     The mapping is known by identity: pass the same policy's mapping each time, and never change it in place.
@@ -81,14 +85,14 @@ def read_demand(spec: objects.PodSpec, weights: Amounts) -> Reading:
 class _Readings:
     """What was read under one policy's weights, which are kept alive so that their id stays theirs."""
 
-    weights: Amounts
+    weights: Weights
     by_source: dict[_Source, Reading] = field(default_factory=dict)
 
 
 _READINGS: Final[dict[int, _Readings]] = {}
 
 
-def _start(weights: Amounts) -> _Readings:
+def _start(weights: Weights) -> _Readings:
     if len(_READINGS) >= _POLICIES:
         _READINGS.clear()
     started = _READINGS[id(weights)] = _Readings(weights)
@@ -105,7 +109,7 @@ def _read_new(known: _Readings, source: _Source) -> Reading:
     return reading
 
 
-def _read(weights: Amounts, source: _Source) -> Reading:
+def _read(weights: Weights, source: _Source) -> Reading:
     app, init, overhead, pod_level = source
     findings = _Findings()
     containers = [_container(c, what="container", weights=weights, findings=findings) for c in app]
@@ -117,10 +121,26 @@ def _read(weights: Amounts, source: _Source) -> Reading:
         return Reading(None, problems)
     requests = pod_requests(containers, init=inits, overhead=over, pod_level=whole_pod)
     requests[PODS] = 1  # every pod takes one of the pods its node allows
-    return Reading(demand_of(requests, weights), problems)
+    counted = None
+    if not SHARES.isdisjoint(requests):
+        counted = pod_requests([_shaped(c) for c in containers], init=[_shaped(c) for c in inits], overhead=over)
+    return Reading(demand_of(requests, weights, per_device=_per_device(requests), counted=counted), problems)
 
 
-def _container(named: _Named, *, what: str, weights: Amounts, findings: _Findings) -> Container:
+def _per_device(requests: Mapping[ResourceName, int]) -> PerDevice | None:
+    """Ask for shared memory on single devices: gpushare puts all of a pod's on one, or on as many as it names."""
+    memory = requests.get(_GPU_MEMORY, 0)
+    number = requests.get(_GPU_COUNT, 0) or 1
+    return PerDevice(_GPU_MEMORY, -(-memory // number), number) if memory else None
+
+
+def _shaped(container: Container) -> Container:
+    if SHARES.isdisjoint(container.requests):
+        return container
+    return Container(shaped(container.requests), is_restartable=container.is_restartable)
+
+
+def _container(named: _Named, *, what: str, weights: Weights, findings: _Findings) -> Container:
     name, raw, is_restartable = named
     where = f"{what} {name}"
     listed = _part(_resources_decoder, raw, where=where, findings=findings) or _ResourceList()
@@ -134,7 +154,7 @@ def _container(named: _Named, *, what: str, weights: Amounts, findings: _Finding
 
 
 def _pod_level(
-    raw: bytes, containers: Iterable[Container], *, weights: Amounts, findings: _Findings
+    raw: bytes, containers: Iterable[Container], *, weights: Weights, findings: _Findings
 ) -> dict[ResourceName, int]:
     listed = _part(_resources_decoder, raw, where="pod resources", findings=findings) or _ResourceList()
     requests, limits = listed.requests or {}, listed.limits or {}

@@ -31,8 +31,17 @@ _LONGEST_NUMBER: Final = 32
 _TAGS: Final = frozenset({None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "map", "seq"))})
 
 
+Lines = dict[tuple[int, str | int], int]
+"""On which line a key or element begins, by the identity of the mapping or list that holds it."""
+
+
 class DocumentError(Exception):
-    """The text is not YAML that can be read; says where and what is wrong."""
+    """The text is not YAML that can be read; says where and what is wrong. `problem` leaves out the place."""
+
+    def __init__(self, text: str, *, problem: str, line: int = 1) -> None:
+        super().__init__(text)
+        self.problem = problem
+        self.line = line
 
 
 @dataclass(slots=True)
@@ -46,32 +55,43 @@ class _Open:
     merged: list[dict[str, Any]] = field(default_factory=list)
 
 
-def read_documents(content: bytes) -> Iterator[object]:
-    """Yield the value of each document. Raises DocumentError."""
-    reader = _Reader()
+def read_documents(content: bytes, *, lines: Lines | None = None) -> Iterator[object]:
+    """Yield the value of each document, and note where its parts are in `lines`. Raises DocumentError."""
+    reader = _Reader(lines)
     try:
         for event in yaml.parse(content, Loader=_PARSER):
             if isinstance(event, yaml.DocumentStartEvent):
-                reader = _Reader()
+                reader = _Reader(lines)
             elif isinstance(event, yaml.DocumentEndEvent):
                 yield reader.root
             else:
                 reader.take(event)
     except yaml.YAMLError as error:
-        raise DocumentError(" ".join(str(error).split())) from error
+        raise _translated(error) from error
+
+
+def _translated(error: yaml.YAMLError) -> DocumentError:
+    text = " ".join(str(error).split())
+    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+    if not isinstance(error, yaml.MarkedYAMLError) or mark is None:
+        return DocumentError(text, problem=getattr(error, "reason", text))
+    return DocumentError(text, problem=" ".join(filter(None, (error.problem, error.context))), line=mark.line + 1)
 
 
 class _Reader:
     """Builds the value of one document, event by event."""
 
-    def __init__(self) -> None:
+    def __init__(self, lines: Lines | None) -> None:
         self.root: object = None
+        self._lines = lines
         self._open: list[_Open] = []
         self._anchors: dict[str, tuple[object, int]] = {}
         self._repeated = 0
 
     def take(self, event: yaml.Event) -> None:
         """Take in the next event."""
+        if self._lines is not None:
+            self._note_line(self._lines, event)
         if isinstance(event, yaml.ScalarEvent):
             value = _plain(event.value) if event.implicit[0] else event.value
             if event.tag not in _TAGS:
@@ -85,6 +105,17 @@ class _Reader:
             self._end(event)
         elif isinstance(event, yaml.AliasEvent):
             self._repeat(event)
+
+    def _note_line(self, lines: Lines, event: yaml.Event) -> None:
+        """Note where a key or an element begins; what an event ends began before."""
+        mark = event.start_mark
+        if not self._open or mark is None or isinstance(event, yaml.CollectionEndEvent):
+            return
+        parent = self._open[-1]
+        if isinstance(parent.value, list):
+            lines[id(parent.value), len(parent.value)] = mark.line + 1
+        elif parent.key is None and isinstance(event, yaml.ScalarEvent):
+            lines[id(parent.value), event.value] = mark.line + 1
 
     def _repeat(self, event: yaml.AliasEvent) -> None:
         if event.anchor not in self._anchors:
@@ -145,4 +176,7 @@ def _plain(text: str) -> object:
 
 def _error(event: yaml.Event, what: str) -> DocumentError:
     mark = event.start_mark
-    return DocumentError(what if mark is None else f"{what}, in line {mark.line + 1}, column {mark.column + 1}")
+    if mark is None:
+        return DocumentError(what, problem=what)
+    line = mark.line + 1
+    return DocumentError(f"{what}, in line {line}, column {mark.column + 1}", problem=what, line=line)

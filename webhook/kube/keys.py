@@ -29,6 +29,14 @@ HOLD: Final = "fairgate.dev/hold"
 GUARDED_LABELS: Final = (TEAM, TIER)
 GUARDED_ANNOTATIONS: Final = (DECISION,)
 
+GPUSHARE_DEVICE: Final = "ALIYUN_COM_GPU_MEM_IDX"
+"""Pod annotation: the index of the device that gpushare's scheduler extender chose."""
+EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
+"""Annotation of a claim that kube-scheduler made for what the pod's containers request: counted there."""
+GPU_MEMORY: Final = "aliyun.com/gpu-mem"
+GPU_COUNT: Final = "aliyun.com/gpu-count"
+"""gpushare: memory of devices in pieces of a GiB (or MiB), and how many devices it is spread over."""
+
 MIRROR: Final = "kubernetes.io/config.mirror"
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -42,6 +50,8 @@ PRIORITY_API: Final = "scheduling.k8s.io/v1"
 EXTENSIONS_API: Final = "apiextensions.k8s.io/v1"
 BUDGET_API: Final = "policy/v1"
 LEASE_API: Final = "coordination.k8s.io/v1"
+DEVICES_API: Final = "resource.k8s.io/v1"
+GROUPS_API: Final = "scheduling.k8s.io/v1beta1"
 
 OWN_GROUP: Final = "fairgate.dev"
 OWN_API: Final = f"{OWN_GROUP}/v1alpha1"
@@ -49,6 +59,8 @@ TEAM_LEDGER: Final = "TeamLedger"
 TEAM_LEDGERS: Final = "teamledgers"
 
 OWN_NAMESPACE: Final = "fairgate-system"
+OWN_LABELS: Final = (("app.kubernetes.io/name", "fairgate"),)
+"""On every object that Fairgate makes or prints."""
 SYSTEM_NAMESPACE: Final = "kube-system"
 
 GPU_MODEL_LABELS: Final = (
@@ -65,3 +77,6 @@ GPU_MODEL_LABELS: Final = (
     "cloud.google.com/gke-tpu-accelerator",
 )
 """Labels that name a node's GPU model; the first one present speaks: the device's own discovery before the cloud's."""
+
+GPU_COUNT_LABELS: Final = ("nvidia.com/gpu.count", "aliyun.accelerator/nvidia_count")
+"""Labels that tell how many GPUs a node has, where its device plugin does not; the first one present speaks."""

@@ -5,13 +5,15 @@ from sys import intern
 from typing import Final
 
 from webhook.core.names import GpuModel, Namespace, NodeName, ResourceName
-from webhook.core.node import NO_MODEL, Node
+from webhook.core.node import NO_DEVICES, NO_MODEL, Devices, Node
 from webhook.core.pod import NamespaceFacts, PriorityTriple
 from webhook.core.selector import Effect, Taint
 from webhook.kube import keys, objects, quantity
 
 _NO_SPEC: Final = objects.NodeSpec()
 _NO_STATUS: Final = objects.NodeStatus()
+_MOST_DEVICES: Final = 256
+_LONGEST_COUNT: Final = 4
 _EFFECTS: Final = {effect.value: effect for effect in Effect}
 
 
@@ -24,11 +26,12 @@ def to_node(node: objects.Node) -> Node:
     spec, status = node.spec or _NO_SPEC, node.status or _NO_STATUS
     # the nodes of a cluster carry the same labels: without this, those of 5,000 nodes hold 20 MB
     labels = {intern(key): intern(value) for key, value in (node.metadata.labels or {}).items()}
+    # the API server, too, takes the capacity where nothing is said to be allocatable
+    allocatable = _amounts(status.capacity if status.allocatable is None else status.allocatable)
     model_label = next((key for key in keys.GPU_MODEL_LABELS if labels.get(key)), "")
     return Node(
         name=NodeName(node.metadata.name),
-        # the API server, too, takes the capacity where nothing is said to be allocatable
-        allocatable=_amounts(status.capacity if status.allocatable is None else status.allocatable),
+        allocatable=allocatable,
         labels=labels,
         taints=tuple(
             Taint(taint.key, _EFFECTS[taint.effect], taint.value or "")
@@ -39,6 +42,7 @@ def to_node(node: objects.Node) -> Node:
         model_label=model_label,
         is_ready=all(c.status == "True" for c in status.conditions or () if c.type == "Ready"),
         is_cordoned=bool(spec.unschedulable),
+        devices=_devices(allocatable, labels),
     )
 
 
@@ -54,6 +58,18 @@ def to_priority(priority_class: objects.PriorityClass) -> PriorityTriple:
     if priority_class.preemption_policy is None:
         return PriorityTriple(name, value)
     return PriorityTriple(name, value, priority_class.preemption_policy)
+
+
+def _devices(allocatable: Mapping[ResourceName, int], labels: Mapping[str, str]) -> Devices:
+    """Read the sizes of a node's devices from gpushare's sums, which its device plugin makes of equal devices."""
+    memory = allocatable.get(ResourceName(keys.GPU_MEMORY), 0)
+    if not memory:
+        return NO_DEVICES
+    told = (labels[key] for key in keys.GPU_COUNT_LABELS if labels.get(key, "").isdecimal())
+    number = allocatable.get(ResourceName(keys.GPU_COUNT), 0) or int(next(told, "1")[:_LONGEST_COUNT])
+    if not 1 <= number <= _MOST_DEVICES:
+        number = 1  # nobody says how it is cut: one piece, as kube-scheduler sees it
+    return Devices(ResourceName(keys.GPU_MEMORY), (memory // number,) * number)
 
 
 def _amounts(listed: Mapping[str, quantity.Quantity] | None) -> dict[ResourceName, int]:

@@ -75,6 +75,20 @@ class Volume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     ephemeral: Present | None = None
 
 
+class PodResourceClaim(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A claim that a pod uses, by its name or by the template it is made from."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class SchedulingGroup(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The group that a pod is scheduled with."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A pod's spec."""
 
@@ -92,13 +106,22 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     topology_spread_constraints: msgspec.Raw = NOTHING
     overhead: msgspec.Raw = NOTHING
     resources: msgspec.Raw = NOTHING
-    resource_claims: list[Present] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
+    scheduling_group: SchedulingGroup | None = None
+
+
+class PodResourceClaimStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The claim that was made for one of a pod's entries."""
+
+    name: str
+    resource_claim_name: str | None = None
 
 
 class PodStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A pod's status."""
 
     phase: str = ""
+    resource_claim_statuses: list[PodResourceClaimStatus] | None = None
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False, rename="camel"):

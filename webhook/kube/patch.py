@@ -12,7 +12,7 @@ import jsonpatch
 import msgspec
 
 from webhook.core.amount import format_gpus
-from webhook.core.decision import Admit
+from webhook.core.decision import Admit, Steering
 from webhook.core.names import ResourceName, TeamName
 from webhook.core.pod import PriorityTriple
 from webhook.core.selector import Toleration
@@ -52,18 +52,28 @@ def operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list[Operati
     ValueError where the pod's own affinity or nodeSelector is not what Kubernetes defines (to_pod has told before).
     """
     found: list[Operation] = []
-    spec, steering = pod.spec, admit.steering
     _write_labels(found, pod.metadata, admit)
     _write_mark(found, pod.metadata, admit, now_text)
+    _write_steering(found, pod.spec, admit.steering)
+    if admit.priority is not None:
+        _write_priority(found, pod.spec, admit.priority)
+    return found
+
+
+def steer(pod: objects.Pod, steering: Steering) -> list[Operation]:
+    """Write down where a pod is sent, and nothing else. Raises as `operations` does."""
+    found: list[Operation] = []
+    _write_steering(found, pod.spec, steering)
+    return found
+
+
+def _write_steering(found: list[Operation], spec: objects.PodSpec, steering: Steering) -> None:
     if steering.node_selector:
         _write_selector(found, spec, steering.node_selector)
     if steering.tolerations:
         _write_tolerations(found, spec, steering.tolerations)
     if steering.pool_terms or steering.nodes:
         found += affinity_operations(bytes(spec.affinity), steering)
-    if admit.priority is not None:
-        _write_priority(found, spec, admit.priority)
-    return found
 
 
 def apply(pod: Mapping[str, Any], patch: Sequence[Operation]) -> dict[str, Any]:

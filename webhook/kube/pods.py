@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from webhook.core.demand import Amounts
+from webhook.core.claims import ClaimRef
+from webhook.core.demand import Weights
 from webhook.core.names import Namespace, NodeName, Uid, User
 from webhook.core.pod import NO_UID, Handling, Owner, Pod, Resident
 from webhook.core.tier import TIERS
@@ -18,6 +19,7 @@ from webhook.kube.constraints import read_placement
 from webhook.kube.demands import read_demand
 
 _NO_KEYS: Final[Mapping[str, str]] = {}
+_LONGEST_INDEX: Final = 3
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -72,7 +74,7 @@ _owner: Final = lru_cache(maxsize=4096)(Owner)
 
 
 def to_pod(
-    pod: objects.Pod, *, namespace: Namespace, weights: Amounts, name: str = "", uid: Uid = NO_UID
+    pod: objects.Pod, *, namespace: Namespace, weights: Weights, name: str = "", uid: Uid = NO_UID
 ) -> Pod | InvalidPod:
     """Translate a pod under admission; `weights` as in read_demand.
 
@@ -105,10 +107,11 @@ def to_pod(
         tier_label=labels.get(keys.TIER),
         mark=annotations.get(keys.DECISION),
         priority_class=spec.priority_class_name,
+        claims=_claims(spec, None) if spec.resource_claims else (),
     )
 
 
-def to_resident(pod: objects.Pod, weights: Amounts) -> Resident | None:
+def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
     """Translate a pod that exists; None where it takes nothing that counts.
 
     That is: it has ended, or it needs no GPU and sits on no node. Pods without GPUs that sit on a node stay, since
@@ -121,7 +124,7 @@ def to_resident(pod: objects.Pod, weights: Amounts) -> Resident | None:
     reading = read_demand(spec, weights)
     if reading.demand is None:
         raise ValueError("; ".join(reading.problems))
-    if not reading.demand.devices and not spec.node_name:
+    if not (reading.demand.gpus or reading.demand.strange or spec.resource_claims or spec.node_name):
         return None
     labels, controller = metadata.labels or _NO_KEYS, _controller(metadata)
     namespace = intern(metadata.namespace or "default")
@@ -142,6 +145,8 @@ def to_resident(pod: objects.Pod, weights: Amounts) -> Resident | None:
         version=int(metadata.resource_version) if metadata.resource_version.isdecimal() else 0,
         asked_tier=TIERS.get(mark.asked),
         created=unix_seconds(metadata.creation_timestamp or ""),
+        devices=_held_devices(metadata.annotations or _NO_KEYS),
+        claims=_claims(spec, pod.status) if spec.resource_claims else (),
     )
 
 
@@ -158,6 +163,26 @@ def has_ended(pod: objects.Pod) -> bool:
 def stand_in_uid(namespace: str, name: str) -> Uid:
     """Name a pod that has no UID: world files and reviews written by hand have none."""
     return Uid(f"{namespace}/{name}")
+
+
+def _claims(spec: objects.PodSpec, status: objects.PodStatus | None) -> tuple[ClaimRef, ...]:
+    made = {s.name: s.resource_claim_name or "" for s in (status and status.resource_claim_statuses) or ()}
+    group = (spec.scheduling_group.pod_group_name or "") if spec.scheduling_group is not None else ""
+    return tuple(
+        ClaimRef(
+            claim=entry.resource_claim_name or made.get(entry.name, ""),
+            template=entry.resource_claim_template_name or "",
+            group=group if entry.resource_claim_template_name else "",
+            entry=entry.name,
+        )
+        for entry in spec.resource_claims or ()
+    )
+
+
+def _held_devices(annotations: Mapping[str, str]) -> tuple[int, ...]:
+    """Read which devices gpushare gave a pod; -1 says that it found none."""
+    index = annotations.get(keys.GPUSHARE_DEVICE, "")
+    return (int(index),) if index.isdecimal() and len(index) <= _LONGEST_INDEX else ()
 
 
 def _controller(metadata: objects.ObjectMeta) -> objects.OwnerReference | None:

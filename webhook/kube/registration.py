@@ -1,26 +1,32 @@
 """The webhook configurations that send pods to us: who is asked, when, and what happens when we do not answer."""
 
 import json
-from base64 import b64encode
-from collections.abc import Iterable
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
-from webhook.core.policy import Policy
+from webhook.core.lookalike import PATTERN, looks_like_gpu
+from webhook.core.names import DEVICE_CLASS
+from webhook.core.policy import LabelSelector, Policy, UnknownGpu
+from webhook.core.selector import Operator, Requirement
 from webhook.kube import keys
+from webhook.kube.workloads.table import kind_table
 
 MUTATE_PATH: Final = "/mutate"
 VALIDATE_PATH: Final = "/validate"
+WORKLOADS_PATH: Final = "/workloads"
 MUTATE_NAME: Final = "mutate.fairgate.dev"
 VALIDATE_NAME: Final = "validate.fairgate.dev"
 GUARD_NAME: Final = "guard.fairgate.dev"
+WORKLOADS_NAME: Final = "workloads.fairgate.dev"
 
 # Mutating configurations run in the order of their names: a late one sees what the others made of the pod.
-_MUTATING: Final = "zz-fairgate"
-_VALIDATING: Final = "fairgate"
+MUTATING_CONFIGURATION: Final = "zz-fairgate"
+VALIDATING_CONFIGURATION: Final = "fairgate"
 _MUTATE_SECONDS: Final = 3
 _VALIDATE_SECONDS: Final = 5
-_LABELS: Final = {"app.kubernetes.io/name": "fairgate"}
+_WORKLOADS_SECONDS: Final = 2
 _GLOB: Final = frozenset("*?[")
 _ABSENT: Final = "!absent"  # no label has this value; an annotation with it says nothing to us
 
@@ -37,18 +43,18 @@ class ServiceReference:
 
 
 def webhook_configurations(
-    policy: Policy, *, ca_bundle_pem: bytes, url: str | None = None, service: ServiceReference | None = None
+    policy: Policy, *, ca_bundle_pem: bytes | None, url: str | None = None, service: ServiceReference | None = None
 ) -> list[_Json]:
     """Make the mutating and the validating configuration for a policy.
 
     Fairgate is reached at `url` (`https://HOST:PORT`, no path) or through `service`, exactly one of them. Raises
-    ValueError otherwise.
+    ValueError otherwise. Without `ca_bundle_pem` somebody else fills the caBundle in, and apply leaves it to him.
     """
     if (url is None) == (service is None):
         raise ValueError("say how the API server reaches Fairgate: by url or by service, one of them")
 
     def client(path: str) -> _Json:
-        where: _Json = {"caBundle": b64encode(ca_bundle_pem).decode()}
+        where: _Json = {"caBundle": b64encode(ca_bundle_pem).decode()} if ca_bundle_pem is not None else {}
         if service is not None:
             reference = {"namespace": service.namespace, "name": service.name, "port": service.port, "path": path}
             return {"service": reference, **where}
@@ -56,11 +62,13 @@ def webhook_configurations(
 
     selector = _namespace_selector(policy)
     concerns_us = [{"name": "concerns-fairgate", "expression": concerns_expression(policy)}]
+    # only advice for pods without GPUs: they must not wait for us while we are away
+    steers = [{"name": "concerns-fairgate", "expression": steers_expression(policy)}]
     changes_ours = [{"name": "changes-fairgate-keys", "expression": guard_expression()}]
     mutate = {
         # Ignore: a pod that slips by unmutated is refused by the validating step with a silent retry, so failing here
         # as well would buy nothing and turn a lost advice into an outage.
-        **_webhook(MUTATE_NAME, "CREATE", failure="Ignore", seconds=_MUTATE_SECONDS, conditions=concerns_us),
+        **_webhook(MUTATE_NAME, "CREATE", failure="Ignore", seconds=_MUTATE_SECONDS, conditions=steers),
         "clientConfig": client(MUTATE_PATH),
         "namespaceSelector": selector,
         "sideEffects": "None",
@@ -80,20 +88,114 @@ def webhook_configurations(
         "namespaceSelector": selector,
         "sideEffects": "None",
     }
+    workloads = {
+        # Ignore: it only warns, and where policy refuses, the pods' own limits hold all the same.
+        **_webhook(
+            WORKLOADS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=_of_workloads(policy)
+        ),
+        "rules": workload_rules(policy),
+        "clientConfig": client(WORKLOADS_PATH),
+        "namespaceSelector": selector,
+        "sideEffects": "None",
+    }
     return [
-        _configuration("MutatingWebhookConfiguration", _MUTATING, [mutate]),
-        _configuration("ValidatingWebhookConfiguration", _VALIDATING, [validate, guard]),
+        _configuration("MutatingWebhookConfiguration", MUTATING_CONFIGURATION, [mutate]),
+        _configuration("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION, [validate, guard, workloads]),
     ]
 
 
-def concerns_expression(policy: Policy) -> str:
-    """Write in CEL: the pod asks for a resource that policy counts."""
-    names = ", ".join(_quoted(name) for name in sorted(policy.resources))
+def with_ca_bundles(configuration: _Json, merge: Callable[[bytes], bytes]) -> _Json:
+    """Let every webhook of a configuration trust what `merge` makes of what it trusts now; the rest stays as it is."""
+
+    def changed(webhook: _Json) -> _Json:
+        client = webhook["clientConfig"]
+        bundle = b64encode(merge(b64decode(client.get("caBundle") or ""))).decode()
+        return {**webhook, "clientConfig": {**client, "caBundle": bundle}}
+
+    return {**configuration, "webhooks": [changed(webhook) for webhook in configuration.get("webhooks") or ()]}
+
+
+def workload_rules(policy: Policy) -> list[_Json]:
+    """Name the kinds that make pods, one rule for each group; those whose definitions are absent match nothing."""
+    rows = [row for row in kind_table(policy.workloads.kinds).values() if row.is_workload]
+    groups = sorted({row.kind.group for row in rows})
+    return [
+        _rule(
+            group,
+            versions=sorted({version for row in rows if row.kind.group == group for version in row.versions}),
+            resources=sorted(row.kind.resource for row in rows if row.kind.group == group),
+            operation="CREATE",
+        )
+        for group in groups
+    ]
+
+
+def _of_workloads(policy: Policy) -> list[_Json]:
+    """Keep away what a controller made, whose warnings nobody would read, and Kubernetes' own kinds without GPUs."""
+    template = '(request.kind.kind == "CronJob" ? object.spec.jobTemplate.spec.template : object.spec.template)'
+    owners = "object.metadata.ownerReferences"
+    made = f"has({owners}) && {owners}.exists(o, has(o.controller) && o.controller)"
+    groups = ", ".join(_quoted(group) for group in ("", "apps", "batch"))
+    asks = concerns_expression(policy, spec=f"{template}.spec")
+    return [
+        {"name": "is-made-by-no-controller", "expression": f"!({made})"},
+        {"name": "may-ask-for-gpus", "expression": f"!(request.kind.group in [{groups}]) || {asks}"},
+    ]
+
+
+def concerns_expression(policy: Policy, *, spec: str = "object.spec") -> str:
+    """Write in CEL: a pod claims devices, or asks for a resource that policy counts or may have to refuse.
+
+    `spec` is where its spec is found.
+    """
+    if not policy.resources:
+        return "false"
     asks = " || ".join(
-        f"(has(c.resources.{side}) && c.resources.{side}.exists(k, k in [{names}]))" for side in ("limits", "requests")
+        f"(has(c.resources.{side}) && c.resources.{side}.exists(k, {_concerning(policy)}))"
+        for side in ("limits", "requests")
     )
-    containers = "(object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : []))"
-    return f"{containers}.exists(c, has(c.resources) && ({asks}))" if names else "false"
+    containers = f"({spec}.containers + (has({spec}.initContainers) ? {spec}.initContainers : []))"
+    return f"has({spec}.resourceClaims) || {containers}.exists(c, has(c.resources) && ({asks}))"
+
+
+def steers_expression(policy: Policy) -> str:
+    """Write in CEL: the pod concerns us, or a pool is for its kind even if it asks for no GPU."""
+    kinds = [f" || ({_matching(pool.match)})" for pool in policy.pools if pool.match is not None]
+    return concerns_expression(policy) + "".join(kinds)
+
+
+def _concerning(policy: Policy) -> str:
+    """Write in CEL: the name of a resource k concerns us."""
+    names = ", ".join(_quoted(name) for name in sorted(policy.resources))
+    asked = f"k in [{names}] || k.startsWith({_quoted(DEVICE_CLASS)})"
+    if policy.defaults.unknown_gpu is UnknownGpu.IGNORE:
+        return asked
+    known = ", ".join(_quoted(name) for name in sorted(policy.ignored_resources) if looks_like_gpu(name))
+    return f"{asked} || (k.matches({_quoted(PATTERN)})" + (f" && !(k in [{known}]))" if known else ")")
+
+
+def _matching(selector: LabelSelector) -> str:
+    """Write in CEL: the pod's labels are selected."""
+    return " && ".join(map(_meeting, selector.requirements))
+
+
+def _meeting(requirement: Requirement) -> str:
+    labels, key = "object.metadata.labels", _quoted(requirement.key)
+    is_there = f"has({labels}) && {key} in {labels}"
+    values = ", ".join(map(_quoted, requirement.values))
+    match requirement.operator:
+        case Operator.EXISTS:
+            return f"({is_there})"
+        case Operator.DOES_NOT_EXIST:
+            return f"!({is_there})"
+        case Operator.IN:
+            return f"({is_there} && {labels}[{key}] in [{values}])"
+        case Operator.NOT_IN:
+            return f"!({is_there} && {labels}[{key}] in [{values}])"
+        case Operator.GT | Operator.LT:  # for node affinity only: policy refuses them in a label selector
+            return "false"
+        case _ as never:
+            assert_never(never)
 
 
 def guard_expression() -> str:
@@ -128,15 +230,7 @@ def _webhook(name: str, operation: str, *, failure: str, seconds: int, condition
     return {
         "name": name,
         "admissionReviewVersions": ["v1"],
-        "rules": [
-            {
-                "apiGroups": [""],
-                "apiVersions": ["v1"],
-                "operations": [operation],
-                "resources": ["pods"],
-                "scope": "Namespaced",
-            }
-        ],
+        "rules": [_rule("", versions=["v1"], resources=["pods"], operation=operation)],
         "matchPolicy": "Equivalent",
         "matchConditions": conditions,
         "failurePolicy": failure,
@@ -144,10 +238,20 @@ def _webhook(name: str, operation: str, *, failure: str, seconds: int, condition
     }
 
 
+def _rule(group: str, *, versions: list[str], resources: list[str], operation: str) -> _Json:
+    return {
+        "apiGroups": [group],
+        "apiVersions": versions,
+        "operations": [operation],
+        "resources": resources,
+        "scope": "Namespaced",
+    }
+
+
 def _configuration(kind: str, name: str, webhooks: list[_Json]) -> _Json:
     return {
         "apiVersion": keys.REGISTRATION_API,
         "kind": kind,
-        "metadata": {"name": name, "labels": dict(_LABELS)},
+        "metadata": {"name": name, "labels": dict(keys.OWN_LABELS)},
         "webhooks": webhooks,
     }

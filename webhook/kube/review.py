@@ -66,7 +66,9 @@ class _Resource(msgspec.Struct, frozen=True, gc=False):
     resource: str = ""
 
 
-class _UserInfo(msgspec.Struct, frozen=True, gc=False):
+class UserInfo(msgspec.Struct, frozen=True, gc=False):
+    """Who asks."""
+
     username: str = ""
     groups: tuple[str, ...] | None = None
 
@@ -75,7 +77,7 @@ class _Options(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     field_manager: str = ""
 
 
-class _Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """What every request has, whatever it is about."""
 
     operation: Operation
@@ -85,38 +87,40 @@ class _Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     namespace: Namespace = Namespace("")
     name: str = ""
     dry_run: bool | None = None
-    user_info: _UserInfo | None = None
+    user_info: UserInfo | None = None
     options: _Options | None = None
 
 
-class _PodRequest(_Envelope, frozen=True, gc=False, rename="camel"):
+class _PodRequest(Envelope, frozen=True, gc=False, rename="camel"):
     object: objects.Pod | None = None
     old_object: objects.PodMetadata | None = None
 
 
-class _Typed(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class Typed(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What every object says of itself."""
+
     api_version: str = ""
     kind: str = ""
 
 
-class _ForeignRequest(_Envelope, frozen=True, gc=False, rename="camel"):
-    object: _Typed | None = None
+class _ForeignRequest(Envelope, frozen=True, gc=False, rename="camel"):
+    object: Typed | None = None
 
 
-class _PodReview(_Typed, frozen=True, gc=False, rename="camel"):
+class _PodReview(Typed, frozen=True, gc=False, rename="camel"):
     request: _PodRequest | None = None
 
 
-class _ForeignReview(_Typed, frozen=True, gc=False, rename="camel"):
+class _ForeignReview(Typed, frozen=True, gc=False, rename="camel"):
     request: _ForeignRequest | None = None
 
 
 _T = TypeVar("_T")
-_R = TypeVar("_R", bound=_Envelope)
+_R = TypeVar("_R", bound=Envelope)
 _pod_decoder: Final = msgspec.json.Decoder(_PodReview)
 _foreign_decoder: Final = msgspec.json.Decoder(_ForeignReview)
-_head_decoder: Final = msgspec.json.Decoder(_Typed)
-_NOBODY: Final = _UserInfo()
+_head_decoder: Final = msgspec.json.Decoder(Typed)
+NOBODY: Final = UserInfo()
 _NO_METADATA: Final = objects.ObjectMeta()
 
 
@@ -126,10 +130,10 @@ def decode(body: bytes) -> Review:
     Raises ReviewError, saying what was expected and what came, for everything else.
     """
     try:
-        review = _parse(_pod_decoder, body)
+        review = parse(_pod_decoder, body)
     except msgspec.ValidationError as error:
         raise _explain(body, error) from error
-    _check_is_review(review)
+    check_is_review(review)
     request = _checked(review.request)
     operation, pod, old_pod = request.operation, request.object, request.old_object
     if pod is not None:
@@ -142,7 +146,7 @@ def decode(body: bytes) -> Review:
     namespace = request.namespace or metadata.namespace
     if not namespace:
         raise ReviewError("request.namespace is missing: every pod has a namespace")
-    user = request.user_info or _NOBODY
+    user = request.user_info or NOBODY
     return Review(
         uid=request.uid,
         operation=operation,
@@ -157,7 +161,8 @@ def decode(body: bytes) -> Review:
     )
 
 
-def _parse(decoder: "msgspec.json.Decoder[_T]", body: bytes) -> _T:
+def parse(decoder: "msgspec.json.Decoder[_T]", body: bytes) -> _T:
+    """Decode a body. Raises ReviewError where it is no JSON, ValidationError where it is of another shape."""
     if not body:
         raise ReviewError("the body is empty: expected an AdmissionReview as JSON")
     try:
@@ -177,8 +182,8 @@ def _parse(decoder: "msgspec.json.Decoder[_T]", body: bytes) -> _T:
 def _explain(body: bytes, error: msgspec.ValidationError) -> ReviewError:
     """Find the most telling cause: a review of something else fails somewhere in its object first."""
     try:
-        _check_is_review(_parse(_head_decoder, body))
-        request = _checked(_parse(_foreign_decoder, body).request)
+        check_is_review(parse(_head_decoder, body))
+        request = _checked(parse(_foreign_decoder, body).request)
         if request.object is not None:
             _check_is_pod(request.object)
     except ReviewError as better:
@@ -188,7 +193,8 @@ def _explain(body: bytes, error: msgspec.ValidationError) -> ReviewError:
     return ReviewError(f"not a valid AdmissionReview of a pod: {objects.describe(error)}")
 
 
-def _check_is_review(review: _Typed) -> None:
+def check_is_review(review: Typed) -> None:
+    """Raise ReviewError for anything but an AdmissionReview v1."""
     if review.api_version != keys.ADMISSION_API or review.kind != "AdmissionReview":
         got = f"{review.api_version or 'no apiVersion'} {review.kind or 'no kind'}"
         raise ReviewError(f"expected {keys.ADMISSION_API} AdmissionReview, got {got}")
@@ -212,7 +218,7 @@ def _checked(request: _R | None) -> _R:
     return request
 
 
-def _check_is_pod(found: objects.Pod | _Typed) -> None:
+def _check_is_pod(found: objects.Pod | Typed) -> None:
     if found.kind != "Pod" or found.api_version != keys.CORE_API:
         got = f"{found.api_version or 'no apiVersion'} {found.kind or 'no kind'}"
         raise ReviewError(f"request.object: expected {keys.CORE_API} Pod, got {got}")

@@ -11,11 +11,13 @@ from typing import Final
 
 import msgspec
 
-from webhook.core.demand import Amounts
+from webhook.core.claims import ClaimKey, ClaimSpec, DeviceClass
+from webhook.core.demand import Weights
+from webhook.core.equipment import Condition, Slice
 from webhook.core.node import Node
 from webhook.core.pod import NamespaceFacts, PriorityTriple, Resident
 from webhook.core.world import World
-from webhook.kube import keys, objects
+from webhook.kube import dra, keys, objects
 from webhook.kube.documents import DocumentError, read_documents
 from webhook.kube.nodes import to_namespace, to_node, to_priority
 from webhook.kube.pods import to_resident
@@ -40,6 +42,9 @@ class WorldFile:
     pods: tuple[Resident, ...] = ()
     namespaces: tuple[NamespaceFacts, ...] = ()
     priority_classes: tuple[PriorityTriple, ...] = ()
+    device_classes: tuple[tuple[DeviceClass, tuple[Condition, ...]], ...] = ()
+    claims: tuple[tuple[ClaimKey, ClaimSpec], ...] = ()
+    slices: tuple[tuple[str, Slice], ...] = ()
 
     def fill(self, world: World) -> None:
         """Put all of it into a world: namespaces first, since the pods are charged to the teams that own them."""
@@ -47,6 +52,12 @@ class WorldFile:
             world.set_namespace(namespace)
         for priority_class in self.priority_classes:
             world.set_priority_class(priority_class)
+        for device_class, conditions in self.device_classes:
+            world.set_device_class(device_class.name, device_class, *conditions)
+        for key, spec in self.claims:
+            world.set_claim(key, spec)
+        for name, found in self.slices:
+            world.set_slice(name, found)
         for node in self.nodes:
             world.set_node(node)
         for pod in self.pods:
@@ -67,11 +78,20 @@ _pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
 _namespace_decoder: Final = msgspec.json.Decoder(objects.Namespace)
 _priority_decoder: Final = msgspec.json.Decoder(objects.PriorityClass)
 
+_class_decoder: Final = msgspec.json.Decoder(dra.DeviceClassObject)
+_claim_decoder: Final = msgspec.json.Decoder(dra.ResourceClaim)
+_template_decoder: Final = msgspec.json.Decoder(dra.ResourceClaimTemplate)
+_slice_decoder: Final = msgspec.json.Decoder(dra.ResourceSlice)
+
 _KINDS: Final = {
     "Node": keys.CORE_API,
     "Pod": keys.CORE_API,
     "Namespace": keys.CORE_API,
     "PriorityClass": keys.PRIORITY_API,
+    "DeviceClass": keys.DEVICES_API,
+    "ResourceClaim": keys.DEVICES_API,
+    "ResourceClaimTemplate": keys.DEVICES_API,
+    "ResourceSlice": keys.DEVICES_API,
 }
 
 
@@ -79,11 +99,14 @@ _KINDS: Final = {
 class _Found:
     """The objects and problems so far."""
 
-    weights: Amounts
+    weights: Weights
     nodes: list[Node] = field(default_factory=list)
     pods: list[Resident] = field(default_factory=list)
     namespaces: list[NamespaceFacts] = field(default_factory=list)
     priority_classes: list[PriorityTriple] = field(default_factory=list)
+    device_classes: list[tuple[DeviceClass, tuple[Condition, ...]]] = field(default_factory=list)
+    claims: list[tuple[ClaimKey, ClaimSpec]] = field(default_factory=list)
+    slices: list[tuple[str, Slice]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def keep(self, kind: str, raw: msgspec.Raw | bytes) -> None:
@@ -97,11 +120,30 @@ class _Found:
                     self.pods.append(resident)
             case "Namespace":
                 self.namespaces.append(to_namespace(_namespace_decoder.decode(raw)))
-            case _:
+            case "PriorityClass":
                 self.priority_classes.append(to_priority(_priority_decoder.decode(raw)))
+            case _:
+                self._keep_devices(kind, raw)
+
+    def _keep_devices(self, kind: str, raw: msgspec.Raw | bytes) -> None:
+        match kind:
+            case "DeviceClass":
+                device_class = _class_decoder.decode(raw)
+                self.device_classes.append((dra.to_class(device_class), dra.conditions_of(device_class)))
+            case "ResourceClaim":
+                claim = _claim_decoder.decode(raw)
+                if (spec := dra.to_claim(claim)) is not None:
+                    self.claims.append((dra.claim_key(claim.metadata), spec))
+            case "ResourceClaimTemplate":
+                template = _template_decoder.decode(raw)
+                self.claims.append((dra.template_key(template.metadata), dra.to_template(template)))
+            case _:
+                resource_slice = _slice_decoder.decode(raw)
+                if (found := dra.to_slice(resource_slice)) is not None:
+                    self.slices.append((resource_slice.metadata.name, found))
 
 
-def read_world(path: str | Path, weights: Amounts) -> WorldFile:
+def read_world(path: str | Path, weights: Weights) -> WorldFile:
     """Read a world file; `weights` maps each GPU resource to the GPU units of one piece.
 
     Raises WorldFileError with every problem (the first twenty) of a file that is not one.
@@ -113,7 +155,7 @@ def read_world(path: str | Path, weights: Amounts) -> WorldFile:
     return parse_world(content, weights, name=str(path))
 
 
-def parse_world(content: bytes | str, weights: Amounts, *, name: str) -> WorldFile:
+def parse_world(content: bytes | str, weights: Weights, *, name: str) -> WorldFile:
     """Read a world from text that was read before; `name` is what its problems call it. Raises like read_world."""
     found = _Found(weights)
     documents = list(_documents(content.encode() if isinstance(content, str) else content, name))
@@ -126,7 +168,15 @@ def parse_world(content: bytes | str, weights: Amounts, *, name: str) -> WorldFi
         more = len(found.problems) - MOST_PROBLEMS
         told = found.problems[:MOST_PROBLEMS] + ([f"{name}: and {more} more problems"] if more > 0 else [])
         raise WorldFileError(tuple(told))
-    return WorldFile(tuple(found.nodes), tuple(found.pods), tuple(found.namespaces), tuple(found.priority_classes))
+    return WorldFile(
+        tuple(found.nodes),
+        tuple(found.pods),
+        tuple(found.namespaces),
+        tuple(found.priority_classes),
+        tuple(found.device_classes),
+        tuple(found.claims),
+        tuple(found.slices),
+    )
 
 
 def _documents(content: bytes, name: str) -> Iterator[bytes]:
@@ -183,6 +233,9 @@ def _duplicates(found: _Found, where: str) -> Iterator[str]:
         "Pod": [f"{pod.namespace}/{pod.name}" for pod in found.pods],
         "Namespace": [str(namespace.name) for namespace in found.namespaces],
         "PriorityClass": [priority_class.name for priority_class in found.priority_classes],
+        "DeviceClass": [device_class.name for device_class, _ in found.device_classes],
+        "ResourceClaim or its template": [f"{key.namespace}/{key.name} ({key.kind})" for key, _ in found.claims],
+        "ResourceSlice": [name for name, _ in found.slices],
     }
     for kind, names in named.items():
         for name, times in Counter(names).items():

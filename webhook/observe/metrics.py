@@ -38,6 +38,7 @@ class Phase(StrEnum):
 
     MUTATE = "mutate"
     VALIDATE = "validate"
+    WORKLOADS = "workloads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,15 @@ class Watched:
     events: int
     relists: int
     rejected: int
+
+
+@dataclass(frozen=True, slots=True)
+class Authorities:
+    """The CAs of certificates in a Secret: when the signing one expires (Unix time), how many callers should trust."""
+
+    expires_at: float
+    trusted: int
+    is_published: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +105,12 @@ class Metrics:
             "1 if the policy in force is the folder's newest; 0 if a broken edit was left out.",
             registry=self._registry,
         )
+        self._certificate_changes = Counter(
+            "fairgate_certificate_changes",
+            "Changes that this process wrote to the certificates' Secret.",
+            ["change"],
+            registry=self._registry,
+        )
         for result in ("success", "failure"):
             self._reloads.labels(result)
 
@@ -129,6 +145,28 @@ class Metrics:
         """Show when the serving certificate expires, as Unix time."""
         name = "fairgate_certificate_expiration_timestamp_seconds"
         self._on_scrape(name, "When the serving certificate expires, in Unix time.", expires_at)
+
+    def watch_authorities(self, authorities: Callable[[], Authorities]) -> None:
+        """Show on each scrape how it goes with the CAs of certificates that lie in a Secret."""
+        self._on_scrape(
+            "fairgate_ca_expiration_timestamp_seconds",
+            "When the CA that signs the serving certificate expires, in Unix time.",
+            lambda: authorities().expires_at,
+        )
+        self._on_scrape(
+            "fairgate_ca_trusted",
+            "CAs that callers are to trust: 2 while one takes over from another.",
+            lambda: authorities().trusted,
+        )
+        self._on_scrape(
+            "fairgate_ca_published",
+            "1 if the webhook configurations are known to carry these CAs.",
+            lambda: authorities().is_published,
+        )
+
+    def certificate_change(self, change: str) -> None:
+        """Count a change that this process wrote to the certificates' Secret."""
+        self._certificate_changes.labels(change).inc()
 
     def watch_charges(self, charges: Callable[[], Iterable[Charged]]) -> None:
         """Show the ledger's GPUs by team and tier on each scrape."""

@@ -4,14 +4,19 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
+from fractions import Fraction
 from typing import Final
 
-from webhook.core.amount import UNLIMITED, Limit
+from webhook.core.amount import ONE_GPU, UNLIMITED, Limit
+from webhook.core.demand import Weights
+from webhook.core.mix import Shape
 from webhook.core.names import GpuModel, PoolName, ResourceName, TeamName
 from webhook.core.policy import (
     Defaults,
     LabelSelector,
+    MigWeight,
     PlacementRules,
+    PodPath,
     Policy,
     Pool,
     ReclaimCost,
@@ -19,12 +24,15 @@ from webhook.core.policy import (
     Share,
     Team,
     UserKey,
+    WorkloadKind,
+    WorkloadRules,
 )
 from webhook.core.selector import Operator, Requirement, Toleration
 from webhook.core.tier import Tier
 from webhook.policy import schema
-from webhook.policy.builtin import BUILT_IN
+from webhook.policy.builtin import built_in
 from webhook.policy.validate import Draft
+from webhook.policy.workloads import Workloads
 
 HASH_LENGTH: Final = 12
 
@@ -35,17 +43,22 @@ def build(draft: Draft) -> Policy:
     placement = draft.section("placement", schema.Placement())
     classes = draft.section("priorityClasses", schema.PriorityClasses())
     named = {Tier.GUARANTEED: classes.guaranteed, Tier.PREEMPTIBLE: classes.preemptible}
+    weights = _weights(draft, defaults.mig)
     policy = Policy(
         teams=tuple(sorted((_team(team.value) for team in draft.teams), key=lambda team: team.name)),
         defaults=Defaults(
-            unknown_team=defaults.unknown_team, user_from=tuple(UserKey(*key.place()) for key in defaults.user_from)
+            unknown_team=defaults.unknown_team,
+            unknown_gpu=defaults.unknown_gpu,
+            user_from=tuple(UserKey(*key.place()) for key in defaults.user_from),
         ),
         pools=tuple(sorted((_pool(pool.value) for pool in draft.pools), key=lambda pool: pool.name)),
-        placement=PlacementRules(mode=placement.mode, keep_whole=placement.keep_whole.nodes),
+        placement=_placement(placement),
         reclaim=_reclaim(draft.section("reclaim", schema.Reclaim())),
-        resources=_resources(draft),
+        resources={name: weight for name, weight in weights.items() if weight},
+        ignored_resources=frozenset(name for name, weight in weights.items() if not weight),
         priority_classes={tier: name for tier, name in named.items() if name is not None},
         exempt_namespaces=_unique(name.value for name in draft.exempt),
+        workloads=_workloads(draft.section("workloads", Workloads())),
     )
     return replace(policy, hash=content_hash(policy))
 
@@ -54,6 +67,16 @@ def content_hash(policy: Policy) -> str:
     """Name a policy's content."""
     content = json.dumps(_plain(replace(policy, hash="")), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(content.encode()).hexdigest()[:HASH_LENGTH]
+
+
+def _placement(spec: schema.Placement) -> PlacementRules:
+    rules = PlacementRules(mode=spec.mode, keep_whole=spec.keep_whole.nodes)
+    weights: dict[Shape, int] = {}
+    for item in spec.demand_mix:
+        number, share = max(1, item.gpus // ONE_GPU), min(item.gpus, ONE_GPU)
+        shape = Shape(number, share, ONE_GPU, item.cpu, item.memory)
+        weights[shape] = weights.get(shape, 0) + item.weight
+    return replace(rules, demand_mix=tuple(sorted(weights.items()))) if weights else rules
 
 
 def _team(spec: schema.Team) -> Team:
@@ -78,6 +101,7 @@ def _pool(spec: schema.Pool) -> Pool:
         capabilities=frozenset(spec.capabilities),
         teams=None if spec.teams is None else frozenset(TeamName(team) for team in spec.teams),
         match=None if spec.match is None else _selector(spec.match.pod_selector),
+        is_autoscaled=spec.autoscaled,
     )
 
 
@@ -93,10 +117,27 @@ def _reclaim(spec: schema.Reclaim) -> ReclaimRules:
     )
 
 
-def _resources(draft: Draft) -> dict[ResourceName, int]:
-    """Override the built-in weights; a resource that counts nothing is none of Fairgate's business."""
-    named = {ResourceName(name): resource.value.gpus for name, resource in draft.resources.items()}
-    return {name: weight for name, weight in sorted({**BUILT_IN, **named}.items()) if weight}
+def _weights(draft: Draft, mig: MigWeight) -> Weights:
+    """Override the built-in weights; what counts nothing is named all the same, so that nobody takes it for new."""
+    named = {ResourceName(name): resource.value.weight() for name, resource in draft.resources.items()}
+    return dict(sorted({**built_in(mig), **named}.items()))
+
+
+def _workloads(spec: Workloads) -> WorkloadRules:
+    kinds = (
+        WorkloadKind(
+            group=kind.group,
+            kind=kind.kind,
+            resource=kind.resource,
+            pods=tuple(
+                PodPath(pods.template, tuple(pods.replicas), role=pods.role, each=pods.each or "", default=pods.default)
+                for pods in kind.pods
+            ),
+            is_gang=kind.gang,
+        )
+        for kind in spec.kinds
+    )
+    return WorkloadRules(on_limit=spec.on_limit, kinds=tuple(sorted(kinds, key=lambda kind: (kind.group, kind.kind))))
 
 
 def _share(spec: schema.Share) -> Share:
@@ -135,4 +176,6 @@ def _plain(value: object) -> object:
         return sorted(map(str, value))
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, Fraction):
+        return str(value)
     return value.value if value is UNLIMITED else value

@@ -1,18 +1,20 @@
 """GPU resources that need no word in a policy: whole GPUs, and NVIDIA's MIG profiles by their compute slices.
 
 Profiles: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html; the resource name writes
-`+me` as `.me`. A profile counts its compute slices, not its memory, so 1g.10gb is 1/7 on an A100 of 40 GB as well.
+`+me` as `.me`. A profile counts its compute slices, or the larger of these and its memory slices, as policy says.
+Where a name means two things the later GPU in the list speaks: 1g.10gb is one of the eight memory slices of 80 GB.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 from webhook.core.amount import ONE_GPU
-from webhook.core.names import ResourceName
-from webhook.core.policy import BUILT_IN_RESOURCES
+from webhook.core.demand import Weights
+from webhook.core.names import DEVICE_CLASS, ResourceName
+from webhook.core.policy import BUILT_IN_RESOURCES, MigWeight
 
 # A name says nothing of the GPU behind it: 1g.24gb is 1/7 on an H100 NVL or GH200 and 1/4 on an RTX PRO 6000, whose
 # admins override it in `resources`.
+_SEVENTHS: Final = 7
 _PROFILES: Final = (
     (7, "1g.5gb 1g.5gb.me 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb"),  # A100 40 GB
     (7, "1g.10gb 1g.10gb.me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb"),  # A100, H100 80 GB
@@ -27,13 +29,49 @@ _PROFILES: Final = (
 )
 
 
-def _mig() -> dict[ResourceName, int]:
+_MEMORY_SLICES: Final = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}
+"""Of eight, by compute slices of seven; where a GPU has four of both they are alike."""
+
+
+def _mig(weighing: MigWeight) -> dict[ResourceName, int]:
     return {
-        ResourceName(f"nvidia.com/mig-{profile}"): int(profile[0]) * ONE_GPU // slices
+        ResourceName(f"nvidia.com/mig-{profile}"): _weight(profile, slices, double, weighing)
         for slices, profiles in _PROFILES
+        for double in [_double(profiles.split())]
         for profile in profiles.split()
     }
 
 
-BUILT_IN: Final[Mapping[ResourceName, int]] = {**BUILT_IN_RESOURCES, **_mig()}
-"""GPU units that one piece of each built-in resource counts."""
+def _weight(profile: str, slices: int, double: str, weighing: MigWeight) -> int:
+    compute = int(profile[0])
+    weight = compute * ONE_GPU // slices
+    if weighing is MigWeight.COMPUTE or slices != _SEVENTHS:
+        return weight
+    return max(weight, (2 if profile == double else _MEMORY_SLICES[compute]) * ONE_GPU // 8)
+
+
+def _double(profiles: list[str]) -> str:
+    """Name the profile of one compute slice with twice the memory; "" where a GPU has none."""
+    sizes = {int(profile[3:-2]): profile for profile in profiles if profile[0] == "1" and profile.endswith("gb")}
+    return sizes[max(sizes)] if len(sizes) > 1 else ""
+
+
+_CLASSES: Final = ("gpu.nvidia.com", "vfio.gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "tpu.google.com")
+"""DeviceClasses of which each device is a whole GPU. Those of MIG devices tell no profile, so nobody can weigh them."""
+
+BUILT_IN: Final[Weights] = {
+    **BUILT_IN_RESOURCES,
+    **{ResourceName(DEVICE_CLASS + name): ONE_GPU for name in _CLASSES},
+    **_mig(MigWeight.COMPUTE),
+    # HAMi: hundredths of a device's memory and cores (see shares.py)
+    ResourceName("nvidia.com/gpumem-percentage"): ONE_GPU // 100,
+    ResourceName("nvidia.com/gpucores"): ONE_GPU // 100,
+    # gpushare: how many devices a node has; what is asked for and charged is their memory
+    ResourceName("aliyun.com/gpu-count"): 0,
+}
+"""GPU units that one piece of each built-in resource counts; 0 says that it is no GPU, whatever its name."""
+
+
+def built_in(mig: MigWeight) -> Weights:
+    """Weigh the built-in resources, MIG profiles by their compute slices or by the larger of both kinds."""
+    return {**BUILT_IN, **_mig(mig)}

@@ -4,10 +4,10 @@ Class docstrings and descriptions end up in policies/schema.json, which editors 
 policies/README.md. Checks that need another part or another file are in validate.py.
 """
 
+from fractions import Fraction
 from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Discriminator,
@@ -20,11 +20,13 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from webhook.core.amount import UNLIMITED, exceeds, format_gpus, format_limit
-from webhook.core.policy import Mode, OnLimit, ReclaimCost, UnknownTeam, UserSource
+from webhook.core.amount import ONE_GPU, UNLIMITED, exceeds, format_gpus, format_limit
+from webhook.core.policy import MigWeight, Mode, OnLimit, ReclaimCost, UnknownGpu, UnknownTeam, UserSource
 from webhook.core.selector import Effect, Operator
 from webhook.policy.leaves import (
+    Bytes,
     ClassName,
+    Cores,
     GpuLimit,
     Gpus,
     Key,
@@ -37,16 +39,12 @@ from webhook.policy.leaves import (
     Text,
 )
 from webhook.policy.problems import described
+from webhook.policy.spec import Spec as _Spec
 from webhook.policy.values import any_label_value, is_integer, not_queue
+from webhook.policy.workloads import Workloads
 
 API_VERSION: Final = "fairgate.dev/v1alpha1"
 KIND: Final = "Policy"
-
-
-class _Spec(BaseModel):
-    """What all parts share: camelCase in files, nothing unknown, nothing changed later."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
 
 
 class Share(_Spec):
@@ -194,6 +192,14 @@ class Defaults(_Spec):
         default=UnknownTeam.REJECT,
         description="Namespaces that no team claims: reject, or preemptible (may borrow, guaranteed nothing).",
     )
+    unknown_gpu: UnknownGpu = Field(
+        default=UnknownGpu.REJECT,
+        description="Pods that ask for a resource that looks like a GPU and is not in resources: reject, or ignore it.",
+    )
+    mig: MigWeight = Field(
+        default=MigWeight.COMPUTE,
+        description="What MIG profiles count: their compute slices, or the larger of compute and memory slices.",
+    )
     user_from: list[UserKey] = Field(
         default=[UserKey(namespaceAnnotation="owner")],
         description="Where the user behind a controller's pod is read; the first that is there counts.",
@@ -237,6 +243,9 @@ class Pool(_Spec):
         default=None, description="Teams that may enter; left out: every team."
     )
     match: Match | None = Field(default=None, description="Pods that go here and nowhere else; others stay out.")
+    autoscaled: Annotated[bool, Strict()] = Field(
+        default=False, description="An autoscaler adds nodes: pods wait there for a node instead of being refused."
+    )
 
 
 class KeepWhole(_Spec):
@@ -247,6 +256,24 @@ class KeepWhole(_Spec):
     )
 
 
+class ExpectedPod(_Spec):
+    """A size of pod that is expected, before Fairgate has seen what comes."""
+
+    gpus: Gpus = Field(description="GPUs of one pod: whole ones, or a share of one, such as 0.5.")
+    cpu: Cores = Field(default=0, description="cpu that it asks for, such as 8 or 500m.")
+    memory: Bytes = Field(default=0, description="Memory that it asks for, such as 64Gi.")
+    weight: Annotated[int, Strict(), Field(ge=1, le=1_000_000)] = Field(
+        default=1, description="How often it comes, in proportion to the others."
+    )
+
+    @field_validator("gpus")
+    @classmethod
+    def _is_a_number_of_devices(cls, gpus: int) -> int:
+        if not gpus or (gpus > ONE_GPU and gpus % ONE_GPU):
+            raise ValueError(f"expected whole GPUs or a share of one, got {format_gpus(gpus)}")
+        return gpus
+
+
 class Placement(_Spec):
     """How pods are sent to nodes."""
 
@@ -255,6 +282,9 @@ class Placement(_Spec):
         description="auto: the best few nodes by name; require: the best one; prefer: soft; off: no choice.",
     )
     keep_whole: KeepWhole = Field(default=KeepWhole(nodes=0), description="Whole nodes kept free of small pods.")
+    demand_mix: Annotated[list[ExpectedPod], Field(max_length=100)] = Field(
+        default=[], description="Sizes of pods to keep room for until enough have come; left out: 1, 2, 4 and 8 GPUs."
+    )
 
 
 Protected = Annotated[
@@ -282,9 +312,29 @@ class Reclaim(_Spec):
 
 
 class Resource(_Spec):
-    """What one piece of a resource counts."""
+    """What one piece of a resource counts: exactly one of these."""
 
-    gpus: Gpus = Field(description='GPUs that one piece counts, such as 1 or "1/7"; 0 takes a built-in one out.')
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    gpus: Gpus | None = Field(
+        default=None, description='GPUs that one piece counts, such as 1 or "1/7"; 0: it is known and counts nothing.'
+    )
+    per_gpu: Annotated[int, Strict(), Field(ge=1, le=1_000_000_000)] | None = Field(
+        default=None, description="Pieces that make one GPU: its memory in the resource's unit, or its replicas."
+    )
+
+    @model_validator(mode="after")
+    def _says_one(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            raise ValueError("expected exactly one of gpus (of one piece) and perGpu (pieces of one GPU)")
+        return self
+
+    def weight(self) -> int | Fraction:
+        """Return the GPU units of one piece."""
+        if self.per_gpu is None:
+            return self.gpus or 0
+        exact = Fraction(ONE_GPU, self.per_gpu)
+        return exact.numerator if exact.denominator == 1 else exact
 
 
 class PriorityClasses(_Spec):
@@ -315,3 +365,4 @@ class PolicyFile(_Spec):
     )
     priority_classes: PriorityClasses = Field(default=PriorityClasses(), description="Priority classes by tier.")
     exempt: Exempt = Field(default=Exempt(), description="What Fairgate leaves alone, but counts.")
+    workloads: Workloads = Field(default=Workloads(), description="How objects that make pods are judged as a whole.")

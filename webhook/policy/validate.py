@@ -11,6 +11,7 @@ from webhook.policy.document import Document
 from webhook.policy.explain import choice, explained
 from webhook.policy.problems import Path, Problem, described
 from webhook.policy.values import resource_name
+from webhook.policy.workloads import Workloads
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -113,6 +114,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "placement": schema.Placement,
     "reclaim": schema.Reclaim,
     "priorityClasses": schema.PriorityClasses,
+    "workloads": Workloads,
 }
 _KNOWN = frozenset(info.alias or name for name, info in schema.PolicyFile.model_fields.items())
 

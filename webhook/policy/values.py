@@ -5,21 +5,25 @@ from fractions import Fraction
 from typing import Final
 
 from webhook.core.amount import UNLIMITED, Limit, parse_gpus
-from webhook.core.names import UNASSIGNED
+from webhook.core.names import DEVICE_CLASS, UNASSIGNED
 from webhook.policy.problems import described
 
 MOST_GPUS: Final = 1_000_000_000  # keeps every sum of GPU units inside 64 bits
 
 AMOUNT: Final = r"(0|[1-9][0-9]*)(\.[0-9]+|/[1-9][0-9]*)?"
 DURATION: Final = r"([0-9]+(\.[0-9]+)?(h|m|s))+|0"
+CORES: Final = r"[0-9]{1,6}(\.[0-9]{1,3}|m)?"
+BYTES: Final = r"[0-9]{1,12}(Ki|Mi|Gi|Ti)?"
 LABEL_VALUE: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 DNS_SUBDOMAIN: Final = rf"{DNS_LABEL}(\.{DNS_LABEL})*"
 NAMESPACE_GLOB: Final = r"[-a-z0-9*?]+"
+_FIELD: Final = r"[A-Za-z_][-A-Za-z0-9_]*"
 
 _LONGEST = 40  # characters of a number
 _NAME = 63  # longest label value, namespace name and name part of a key
 _SUBDOMAIN = 253
+_BINARY = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}
 _SECONDS = {"h": 3600, "m": 60, "s": 1}
 
 
@@ -59,6 +63,23 @@ def seconds(value: object) -> int:
     if total.denominator != 1:
         raise ValueError(f"expected whole seconds, got {described(value)}")
     return int(total)
+
+
+def cores(value: object) -> int:
+    """Read an amount of cpu as thousandths of a core: 8, 0.5 or 500m."""
+    text = str(value)
+    if isinstance(value, bool) or not re.fullmatch(CORES, text):
+        raise ValueError(f'expected cpu such as 8, "0.5" or 500m, got {described(value)}')
+    return int(text[:-1]) if text.endswith("m") else int(Fraction(text) * 1000)
+
+
+def size(value: object) -> int:
+    """Read an amount of memory as bytes: 64Gi, 512Mi."""
+    text = str(value)
+    if isinstance(value, bool) or not re.fullmatch(BYTES, text):
+        raise ValueError(f"expected memory such as 64Gi or 512Mi, got {described(value)}")
+    unit = text[-2:] if text.endswith("i") else ""
+    return int(text.removesuffix(unit)) << _BINARY[unit]
 
 
 def is_integer(text: str) -> bool:
@@ -101,8 +122,13 @@ def label_key(value: str) -> str:
 
 
 def resource_name(value: str) -> str:
-    """Check the name of an extended resource, the only kind that can be a GPU."""
-    prefix, slash, _ = value.partition("/")
+    """Check the name of an extended resource, the only kind that can be a GPU.
+
+    A DeviceClass goes by Kubernetes' own name for what it hands out, deviceclass.resource.kubernetes.io/CLASS.
+    """
+    prefix, slash, rest = value.partition("/")
+    if value.startswith(DEVICE_CLASS):
+        return DEVICE_CLASS + object_name(rest)
     if not slash or prefix == "kubernetes.io" or prefix.endswith(".kubernetes.io"):
         raise ValueError(f"expected an extended resource such as nvidia.com/gpu, got {described(value)}")
     return label_key(value)
@@ -118,6 +144,28 @@ def namespace_glob(value: str) -> str:
 def object_name(value: str) -> str:
     """Check the name of a cluster-wide object."""
     return _named(value, DNS_SUBDOMAIN, _SUBDOMAIN, "lower-case letters, digits, - and .")
+
+
+def api_group(value: str) -> str:
+    """Check an API group other than the core one, whose kinds are all built in."""
+    return _named(value, DNS_SUBDOMAIN, _SUBDOMAIN, "lower-case letters, digits, - and ., such as batch.volcano.sh")
+
+
+def kind_name(value: str) -> str:
+    """Check the name of a kind."""
+    return _named(value, r"[A-Z][A-Za-z0-9]*", _NAME, "letters and digits, a capital first, such as PyTorchJob")
+
+
+def resource_plural(value: str) -> str:
+    """Check the name of a kind in the API's URLs."""
+    return _named(value, DNS_LABEL, _NAME, "lower-case letters and digits, such as pytorchjobs")
+
+
+def field_path(value: str) -> str:
+    """Check a path of fields."""
+    return _named(
+        value, rf"{_FIELD}(\.{_FIELD})*", _SUBDOMAIN, "names of fields with dots between, such as spec.template"
+    )
 
 
 def _named(value: str, pattern: str, longest: int, alphabet: str) -> str:

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 
 class Record(NamedTuple):
-    """What the canonical log line and the metrics tell of one decision. `outcome`: admit, deny, retry or skip."""
+    """What the canonical log line and the metrics tell of one decision. `outcome`: admit, warn, deny, retry or skip."""
 
     operation: str
     namespace: str
@@ -45,4 +45,8 @@ class Reviewer(Protocol):
 
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool]) -> Answer:
         """Answer a call of the validating webhook; `is_gone` tells whether the caller hung up meanwhile."""
+        ...
+
+    async def workloads(self, body: bytes, *, deadline: float) -> Answer:
+        """Answer a call about an object that makes pods."""
         ...

@@ -17,6 +17,7 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
+from webhook.kube.registration import MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
 from webhook.server.answer import Reviewer
@@ -34,6 +35,7 @@ from webhook.server.settings import (
 )
 from webhook.server.target import Target, parse_target
 
+REVIEW_PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH)
 LINGERING_SECONDS: Final = 1.0
 """How long to go on reading a body that was refused, so that its sender gets to see the answer."""
 
@@ -47,13 +49,22 @@ class _Route:
 class App:
     """Sends each request to its handler. While draining it is unready and asks every caller to leave."""
 
-    def __init__(self, handlers: Handlers, *, readiness: Readiness, logs: Logs) -> None:
+    def __init__(
+        self,
+        handlers: Handlers,
+        *,
+        readiness: Readiness,
+        logs: Logs,
+        check_caller: Callable[[web.BaseRequest], None] | None,
+    ) -> None:
         self.logs = logs
         self._handlers = handlers
+        self._check_caller = check_caller
         self._is_draining = False
         self._routes = {
-            "/mutate": _Route(("POST",), handlers.mutate),
-            "/validate": _Route(("POST",), handlers.validate),
+            MUTATE_PATH: _Route(("POST",), handlers.mutate),
+            VALIDATE_PATH: _Route(("POST",), handlers.validate),
+            WORKLOADS_PATH: _Route(("POST",), handlers.workloads),
             "/healthz": _Route(("GET", "HEAD"), handlers.healthz),
             "/readyz": _Route(("GET", "HEAD"), handlers.readyz),
             "/metrics": _Route(("GET", "HEAD"), handlers.metrics),
@@ -72,6 +83,8 @@ class App:
             if route is None or request.method not in route.methods:
                 response = self._misdirected(request, target, route)
             else:
+                if self._check_caller is not None and target.path in REVIEW_PATHS:
+                    self._check_caller(request)
                 response = await route.handle(request, target)
         except RefusedError as refused:
             response = self._handlers.refuse(request, refused)
@@ -95,14 +108,21 @@ class App:
 
 
 def build_app(
-    reviewer: Reviewer, readiness: Readiness, metrics: Metrics, logs: Logs, *, why_cold: Callable[[], str | None]
+    reviewer: Reviewer,
+    readiness: Readiness,
+    metrics: Metrics,
+    logs: Logs,
+    *,
+    why_cold: Callable[[], str | None],
+    check_caller: Callable[[web.BaseRequest], None] | None = None,
 ) -> App:
     """Put the endpoints together around a reviewer; needs a running event loop.
 
     `why_cold` tells why nothing can be decided yet, None from when it can: reviews are put off until then.
+    `check_caller` raises RefusedError for a review that its sender may not send; None: everybody may.
     """
     handlers = Handlers(reviewer, readiness=readiness, metrics=metrics, logs=logs, why_cold=why_cold)
-    return App(handlers, readiness=readiness, logs=logs)
+    return App(handlers, readiness=readiness, logs=logs, check_caller=check_caller)
 
 
 async def serve(

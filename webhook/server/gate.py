@@ -10,6 +10,7 @@ from typing import Protocol, assert_never
 
 from webhook.core.admission import admit
 from webhook.core.amount import format_gpus
+from webhook.core.counting import count
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.guard import ProtectedKeys, Trust, guard
 from webhook.core.names import Uid
@@ -19,12 +20,13 @@ from webhook.core.reason import Code, Reason, refusal_text
 from webhook.core.verification import verify
 from webhook.core.world import World
 from webhook.kube import keys, objects
-from webhook.kube.patch import operations
+from webhook.kube.patch import operations, steer
 from webhook.kube.pods import InvalidPod, stand_in_uid, to_pod
 from webhook.kube.pointer import Operation as Change
 from webhook.kube.relabel import FIELD_MANAGER
 from webhook.kube.review import Operation, Refusal, Review, Status, decode, encode_response
 from webhook.server.answer import Answer, Record
+from webhook.server.workloads import answer_workload
 
 
 def _never() -> bool:
@@ -75,6 +77,8 @@ class Gate:
         if isinstance(decision, Admit):
             patch = operations(review.pod, decision, now_text=self._now_text())
             return self._answer(review, pod, decision, patch=patch)
+        if isinstance(decision, NotApplicable) and decision.steering is not None:
+            return self._answer(review, pod, decision, patch=steer(review.pod, decision.steering))
         return self._answer(review, pod, decision)
 
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool] = _never) -> Answer:
@@ -91,6 +95,11 @@ class Gate:
                 self._ledger.release(review)
         return self._answer(review, None, _NOT_A_CREATE)
 
+    async def workloads(self, body: bytes, *, deadline: float) -> Answer:
+        """Warn of an object that is being created and whose pods together can never all run."""
+        del deadline  # nothing is charged
+        return answer_workload(body, self.world)
+
     async def _commit(self, review: Review, found: objects.Pod, deadline: float, is_gone: Callable[[], bool]) -> Answer:
         # kube-apiserver fills in name and UID before it validates; reviews written by hand may lack them
         uid = stand_in_uid(review.namespace, review.name) if review.name else Uid(review.uid)
@@ -105,11 +114,13 @@ class Gate:
         )
         return self._answer(review, pod, decision)
 
-    def _read(self, review: Review, found: objects.Pod, *, name: str = "", uid: Uid = NO_UID) -> Pod | Deny:
+    def _read(self, review: Review, found: objects.Pod, *, name: str = "", uid: Uid = NO_UID) -> Pod | Deny | Retry:
         weights = self.world.policy.resources
         pod = to_pod(found, namespace=review.namespace, weights=weights, name=name, uid=uid)
         if isinstance(pod, InvalidPod):
             return Deny(tuple(Reason(Code.INVALID_REQUEST, problem) for problem in pod.problems))
+        if pod.claims or pod.demand.strange:
+            return count(pod, Requester(review.username), self.world)
         return pod
 
     def _answer(self, review: Review, pod: Pod | None, decision: Decision, *, patch: Sequence[Change] = ()) -> Answer:
@@ -190,6 +201,7 @@ def _judgement(pod: Pod, decision: Decision) -> Judgement:
         team_label=pod.team_label,
         tier_label=pod.tier_label,
         user=charge.user,
+        claims=pod.claims,
     )
     return Judgement(decision, Flight(resident, charge, node))
 

@@ -73,6 +73,10 @@ class Handlers:
 
         return await self._review(request, target, Phase.VALIDATE, partial(self._reviewer.validate, is_gone=is_gone))
 
+    async def workloads(self, request: web.BaseRequest, target: Target) -> web.Response:
+        """Answer POST /workloads."""
+        return await self._review(request, target, Phase.WORKLOADS, self._reviewer.workloads)
+
     async def healthz(self, _request: web.BaseRequest, _target: Target) -> web.Response:
         """Answer GET /healthz: a loop that gets here is alive."""
         return web.Response(text="ok\n")

@@ -11,18 +11,15 @@ from webhook.cluster.client import ApiConnection, connect
 from webhook.cluster.definition import Definition
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.feed import Feed
-from webhook.cluster.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
 from webhook.cluster.ledger import ApiLedger
 from webhook.core.page import Flight
 from webhook.core.pod import Resident
 from webhook.core.world import World, holder_of
-from webhook.kube import objects
-from webhook.kube.nodes import to_namespace, to_node, to_priority
-from webhook.kube.pods import to_resident
 from webhook.kube.team_ledger_crd import team_ledger_crd
 from webhook.observe.ledger import LedgerMetrics, Standing
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics, Watched
+from webhook.server.kinds import world_kinds
 from webhook.server.settings import StartupError
 from webhook.server.witness import Witness
 
@@ -52,7 +49,7 @@ class Live:
         ledger = ApiLedger(connection, world, reached=lambda: pods.reached, recorder=counts)
         stack.push_async_callback(ledger.close)
         witness = Witness(world, report=lambda pod: _tell_bypass(pod, world, counts, logs))
-        feed = _feed(connection, world, ledger, witness)
+        feed = Feed(connection, (*world_kinds(world, pods=witness), ledger.kind()))
         pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
         return cls(connection, feed, world, ledger, Definition(connection, team_ledger_crd()), witness, counts)
 
@@ -110,16 +107,3 @@ def _tell_bypass(pod: Resident, world: World, counts: LedgerMetrics, logs: Logs)
     counts.bypass(team)
     holder = holder_of(pod.namespace, pod.name, pod.owner)
     logs.event.warning("pod never passed the gate", team=team, holder=holder, name=pod.name, uid=pod.uid)
-
-
-def _feed(connection: ApiConnection, world: World, ledger: ApiLedger, witness: Witness) -> Feed:
-    return Feed(
-        connection,
-        (
-            node_kind(world, objects.Node, to_node),
-            namespace_kind(world, objects.Namespace, to_namespace),
-            priority_class_kind(world, objects.PriorityClass, to_priority),
-            ledger.kind(),
-            pod_kind(witness, objects.Pod, lambda pod: to_resident(pod, world.policy.resources)),
-        ),
-    )

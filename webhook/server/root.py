@@ -10,10 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from certs.folder import CertFolder
-from certs.pair import CertificateError
-from certs.reload import Outcome, Reloaded, Reloader
-from webhook.cluster.identity import own_namespace
+from webhook.cluster.errors import ClusterError
+from webhook.cluster.namespace import own_namespace
 from webhook.core.policy import Policy
 from webhook.core.tier import Tier
 from webhook.core.world import World
@@ -23,6 +21,7 @@ from webhook.observe.metrics import Charged, Metrics
 from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.watch import PolicyHolder
 from webhook.server.app import build_app, serve, stop_signals
+from webhook.server.certificates import Watchers, open_certificates
 from webhook.server.gate import Gate, Ledger
 from webhook.server.leader import Leader, learn_own_name
 from webhook.server.ledger import MemoryLedger
@@ -39,17 +38,15 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
     logs = open_logs(settings.log_format)
     logs.capture_libraries()
     holder = _load_policy(settings)
-    reloader = _load_certificate(settings)
     is_embedded = isinstance(settings.world, WorldFile)
     world = World(holder.current, is_live=not is_embedded)
     metrics, readiness = Metrics(), Readiness("policy")
     readiness.set_ok("policy", remark=f"policy {world.policy.hash}")
-    readiness.watch("certificate", reloader.why_unusable)
     metrics.policy_reload(is_success=True)
-    metrics.watch_certificate(lambda: reloader.not_after.timestamp())  # noqa: PLW0108 - not_after changes
     metrics.watch_charges(lambda: _charges(world))
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(stop_signals(logs))
+        certificates = await open_certificates(settings, stack, Watchers(readiness, metrics, logs))
         chores: list[Coroutine[Any, Any, None]] = []
         why_cold: Callable[[], str | None] = _never_cold
         ledger: Ledger
@@ -57,13 +54,13 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
             case WorldFile(path=path):
                 _read_world_file(path, world)
                 ledger = MemoryLedger(world, asyncio.get_running_loop().time)
-            case LiveCluster(kubeconfig=kubeconfig, namespace=namespace):
+            case LiveCluster(kubeconfig=kubeconfig):
                 live = await Live.connect(kubeconfig, world, stack, metrics=metrics, logs=logs)
                 leader = Leader(
                     live.connection,
                     world,
                     logs,
-                    namespace=namespace or await own_namespace(kubeconfig),
+                    namespace=settings.namespace or await _own_namespace(kubeconfig),
                     shares=live.ledger,
                     why_untrusted=live.why_untrusted,
                 )
@@ -82,9 +79,9 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                 on_change=lambda policy: _take_policy(policy, world, readiness, metrics, logs),
                 on_problem=lambda problems: _refuse_policy(problems, holder, readiness, metrics, logs),
             ),
-            reloader.run(report=lambda outcome: _report_certificate(outcome, logs)),
+            certificates.keep(),
         ]
-        app = build_app(gate, readiness, metrics, logs, why_cold=why_cold)
+        app = build_app(gate, readiness, metrics, logs, why_cold=why_cold, check_caller=certificates.check_caller)
 
         def tell(url: str) -> None:
             _tell_policy(world.policy, logs)
@@ -93,8 +90,15 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
             if on_listening is not None:
                 on_listening(url)
 
-        await _beside(chores, serve(app, settings, reloader.context, stop=stop, on_listening=tell))
+        await _beside(chores, serve(app, settings, certificates.context, stop=stop, on_listening=tell))
     logs.flush()
+
+
+async def _own_namespace(kubeconfig: Path | None) -> str:
+    try:
+        return await own_namespace(kubeconfig)
+    except ClusterError as exc:
+        raise StartupError(str(exc)) from exc
 
 
 def _never_cold() -> None:
@@ -127,13 +131,6 @@ def _load_policy(settings: Settings) -> PolicyHolder:
         raise StartupError(str(exc)) from exc
 
 
-def _load_certificate(settings: Settings) -> Reloader:
-    try:
-        return Reloader(CertFolder(settings.certs, hosts=settings.certificate_hosts))
-    except CertificateError as exc:
-        raise StartupError(str(exc)) from exc
-
-
 def _take_policy(policy: Policy, world: World, readiness: Readiness, metrics: Metrics, logs: Logs) -> None:
     world.set_policy(policy)
     readiness.set_ok("policy", remark=f"policy {policy.hash}")
@@ -153,13 +150,6 @@ def _refuse_policy(
     readiness.set_ok("policy", remark=f"a broken edit was left out, policy {kept} stays in force: {holder.problem}")
     metrics.policy_reload(is_success=False)
     logs.event.error("policy edit refused", kept=kept, problems=[str(problem) for problem in problems])
-
-
-def _report_certificate(outcome: Outcome, logs: Logs) -> None:
-    if isinstance(outcome, Reloaded):
-        logs.event.info("certificate loaded", expires=outcome.not_after.isoformat(), renewed_by_us=outcome.is_renewed)
-    else:
-        logs.event.error("certificate kept", why=outcome.why)
 
 
 def _read_world_file(path: Path, world: World) -> None:

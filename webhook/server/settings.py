@@ -1,10 +1,12 @@
 """Settings of `fairgate serve`: parsed once from the command line, then passed in."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
+from certs.authority import CA_LIFETIME, LEAF_LIFETIME, Terms
 from webhook.observe.logs import LogFormat
 
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
@@ -61,36 +63,46 @@ class WorldFile:
 
 @dataclass(frozen=True, slots=True)
 class LiveCluster:
-    """The world is a cluster's; without a kubeconfig it is the one this pod runs in.
-
-    `namespace` holds our own objects; None: this pod's, or that of the kubeconfig's context, or `default`.
-    """
+    """The world is a cluster's; without a kubeconfig it is the one this pod runs in."""
 
     kubeconfig: Path | None = None
-    namespace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CertSecret:
+    """Certificates lie in a Secret that all replicas share, in the namespace of the server's settings."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """All that `fairgate serve` was told.
 
-    `cert_hosts` are names that a self-made certificate carries besides localhost and the listen address.
-    `trusted_users` may change what Fairgate wrote on pods.
+    `certs` is a folder, or a Secret. `cert_hosts` are names that a self-made certificate carries besides localhost and
+    the listen address. `client_ca` is a file: with it only clients with a certificate of these CAs may send reviews.
+    `namespace` holds what replicas share; None: the pod's own, or that of the kubeconfig. `trusted_users` may change
+    what Fairgate wrote on pods.
     """
 
     policy: Path
     world: WorldFile | LiveCluster
     listen: Address
-    certs: Path
+    certs: Path | CertSecret
     cert_hosts: tuple[str, ...] = ()
+    cert_lifetime: timedelta = LEAF_LIFETIME
+    ca_lifetime: timedelta = CA_LIFETIME
+    client_ca: Path | None = None
+    namespace: str | None = None
     log_format: LogFormat = LogFormat.JSON
     drain_seconds: float = DRAIN_SECONDS
     trusted_users: tuple[str, ...] = ()
 
     @property
-    def certificate_hosts(self) -> tuple[str, ...]:
-        """List the hosts that the certificate must name."""
-        return self.cert_hosts if self.listen.is_wildcard else (*self.cert_hosts, self.listen.host)
+    def certificate_terms(self) -> Terms:
+        """Tell what a certificate of our own must be like."""
+        hosts = self.cert_hosts if self.listen.is_wildcard else (*self.cert_hosts, self.listen.host)
+        return Terms(hosts, ca_lifetime=self.ca_lifetime, leaf_lifetime=self.cert_lifetime)
 
 
 def parse_address(text: str) -> Address:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from http import HTTPStatus
 from typing import Final, Protocol
 
 from webhook.cluster.client import ApiConnection
@@ -122,7 +123,7 @@ class Tiers:
         except ClusterError as error:
             self._resting[uid] = asyncio.get_running_loop().time() + REST_SECONDS
             self._logs.event.warning("tier not changed", **_subject(change), why=str(error))
-            if isinstance(error, ApiError):  # a clear no; without an answer the label may have been written
+            if _is_clear_no(error):
                 self._give_up(change)
             return
         if outcome is Relabelled.GONE:
@@ -159,6 +160,11 @@ class Tiers:
     def _is_unseen(self, uid: Uid, tier: Tier) -> bool:
         pod = self._world.pod(uid)
         return pod is not None and pod.tier is not tier
+
+
+def _is_clear_no(error: ClusterError) -> bool:
+    """Tell whether nothing was written for sure; without an answer, or where the server broke, it may have been."""
+    return isinstance(error, ApiError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _subject(change: Retier) -> dict[str, str]:

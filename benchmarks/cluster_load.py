@@ -1,0 +1,129 @@
+"""What benchmarks on a control plane share: pods made at a rate or as fast as it goes, and CPU time of processes."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+
+import aiohttp
+
+from tests.chaos.client import ask, session
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.objects import pod
+from tests.control_plane.workbench import wait_for
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """One creation as the client saw it: how long it took, retries included, and the server's last word."""
+
+    milliseconds: float
+    status: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A row of creations and how long all of them took."""
+
+    creations: list[Creation]
+    seconds: float
+
+    def failures(self) -> list[str]:
+        """The words of every answer that was no yes."""
+        return [f"{made.status} {made.words}" for made in self.creations if made.status != HTTPStatus.CREATED]
+
+    @property
+    def per_second(self) -> float:
+        return len(self.creations) / self.seconds
+
+    def quantile(self, share: float) -> float:
+        """Milliseconds within which this share of the creations was answered."""
+        return quantile([made.milliseconds for made in self.creations], share)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value that this share of values does not pass."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def spread(values: Sequence[float]) -> str:
+    """Median and range, for a table."""
+    return f"{statistics.median(values):.3g} ({min(values):.3g} to {max(values):.3g})"
+
+
+async def create(
+    cluster: ControlPlane,
+    namespaces: Sequence[str],
+    count: int,
+    *,
+    prefix: str,
+    connections: int = 50,
+    per_second: float | None = None,
+) -> Made:
+    """Create one-GPU pods, the namespaces in turn: at a rate, late answers notwithstanding, or as fast as it goes."""
+    numbers = iter(range(count))
+    creations: list[Creation] = []
+    started = time.perf_counter()
+    async with session(cluster, connections=connections) as api, asyncio.TaskGroup() as group:
+
+        async def one(number: int) -> None:
+            creations.append(await _create(api, namespaces[number % len(namespaces)], f"{prefix}-{number}"))
+
+        async def worker() -> None:
+            for number in numbers:
+                await one(number)
+
+        if per_second is None:
+            for _ in range(connections):
+                group.create_task(worker())
+        else:
+            for number in numbers:
+                await asyncio.sleep(max(0.0, started + number / per_second - time.perf_counter()))
+                group.create_task(one(number))
+    return Made(creations, time.perf_counter() - started)
+
+
+async def _create(api: aiohttp.ClientSession, namespace: str, name: str) -> Creation:
+    body = pod(name, namespace=namespace, gpus=1, cpu="100m", memory="1Gi")
+    started = time.perf_counter()
+    status, answer = await ask(api, "POST", f"/api/v1/namespaces/{namespace}/pods", body)
+    return Creation((time.perf_counter() - started) * 1000, status, str(answer.get("message", "")))
+
+
+def wait_bound(cluster: ControlPlane, namespaces: Sequence[str], count: int, *, timeout: float = 600) -> float:
+    """Wait until so many pods have a node; give the time of the last look."""
+
+    def bound() -> int:
+        listed = (cluster.api.list(f"/api/v1/namespaces/{name}/pods", resourceVersion="0") for name in namespaces)
+        return sum(bool(found["spec"].get("nodeName")) for pods in listed for found in pods)
+
+    wait_for(cluster, lambda: bound() >= count, what=f"{count} pods bound", timeout=timeout)
+    return time.perf_counter()
+
+
+def clear(cluster: ControlPlane, namespaces: Sequence[str]) -> None:
+    """Delete the pods and wait until they are gone."""
+    for name in namespaces:
+        cluster.api.delete(f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0})
+    left = lambda: any(cluster.api.list(f"/api/v1/namespaces/{n}/pods", limit="1") for n in namespaces)  # noqa: E731
+    wait_for(cluster, lambda: not left(), what="no pods left", timeout=600)
+
+
+@contextmanager
+def cpu_of(cluster: ControlPlane, names: Callable[[str], bool]) -> Iterator[Callable[[], float]]:
+    """Tell how many seconds of CPU the processes with such names have used since the block began."""
+    pids = [pid for name, pid in cluster.processes.pids().items() if names(name)]
+    before = sum(map(_cpu_seconds, pids))
+    yield lambda: sum(map(_cpu_seconds, pids)) - before
+
+
+def _cpu_seconds(pid: int) -> float:
+    return sum(int(task.read_text().split()[0]) for task in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9

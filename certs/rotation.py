@@ -1,0 +1,121 @@
+"""Decides what a bundle needs next, so that no caller ever meets a certificate that it cannot verify. Pure.
+
+A CA is exchanged in four steps, each one write: a new one is *announced* (trusted, signs nothing); once every caller
+has had the time to learn of it, it *takes over* (signs the serving certificate; the former one's key is gone); once
+the last certificate of the former one has expired it is *withdrawn* from callers; then the bundle *forgets* it.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from cryptography import x509
+
+from certs.authority import CLOCK_SKEW, Authority, Terms, make_ca, make_leaf, names_of, new_key, renewal_due
+from certs.bundle import Bundle, Former
+
+
+class Change(StrEnum):
+    """What a write to the bundle did."""
+
+    CREATED = "created"
+    RENEWED = "renewed"
+    ANNOUNCED = "announced"
+    TAKEN_OVER = "taken_over"
+    FORGOTTEN = "forgotten"
+    REPLACED = "replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The bundle as it should be next, and why."""
+
+    change: Change
+    bundle: Bundle
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What callers should trust, and what no longer. A CA in neither is left as it is."""
+
+    wanted: tuple[x509.Certificate, ...]
+    withdrawn: tuple[x509.Certificate, ...] = ()
+
+
+def trust_of(bundle: Bundle, now: datetime) -> Trust:
+    """Tell which CAs callers should trust.
+
+    A former CA is wanted until its last certificate has expired, and withdrawn a while after that. In between it is
+    left alone: replicas whose clocks differ must not take turns in adding and removing it.
+    """
+    if bundle.former is None:
+        return Trust(bundle.cas)
+    last, others = bundle.former.last, tuple(ca for ca in bundle.cas if ca != bundle.former.ca)
+    end = last.not_valid_after_utc
+    if now < end:
+        return Trust(bundle.cas)
+    margin = min(CLOCK_SKEW, (end - last.not_valid_before_utc) / 2)
+    return Trust(others, withdrawn=(bundle.former.ca,) if now >= end + margin else ())
+
+
+def new_bundle(terms: Terms, now: datetime, *, why: str) -> Step:
+    """Make everything, for there is nothing. Raises ValueError for a host that cannot stand in a certificate."""
+    authority = make_ca(new_key(), now=now, lifetime=terms.ca_lifetime)
+    return Step(Change.CREATED, _signed(authority, terms, now), why)
+
+
+def restored(bundle: Bundle, terms: Terms, now: datetime) -> Step:
+    """Bring a bundle back that was deleted while it was in use, and let its CA be exchanged: that is what was meant."""
+    announced = bundle.announced or make_ca(new_key(), now=now, lifetime=terms.ca_lifetime)
+    why = "the Secret was deleted: what is in use goes on until a new CA takes over"
+    return Step(Change.CREATED, replace(bundle, announced=announced), why)
+
+
+def next_step(bundle: Bundle, terms: Terms, now: datetime, *, is_settled: bool, is_withdrawn: bool) -> Step | None:
+    """Say what to write next; None: nothing.
+
+    `is_settled`: every caller has had the time to learn of all CAs that are wanted. `is_withdrawn`: no registered
+    webhook trusts the former CA any more. Neither is a matter of the time of day.
+    """
+    if step := _step_of_ca(bundle, terms, now, is_settled=is_settled):
+        return step
+    why = renewal_due(bundle.leaf, now, hosts=terms.names, ca=bundle.signing.certificate)
+    if why is not None:
+        renewed = _signed(bundle.signing, terms, now, names_of(bundle.leaf))
+        after = replace(bundle, leaf=renewed.leaf, leaf_key=renewed.leaf_key)
+        return Step(Change.RENEWED, after, f"of the serving certificate: {why}")
+    if bundle.former is not None and is_withdrawn:
+        return Step(Change.FORGOTTEN, replace(bundle, former=None), "no webhook trusts the former CA any more")
+    return None
+
+
+def _step_of_ca(bundle: Bundle, terms: Terms, now: datetime, *, is_settled: bool) -> Step | None:
+    end = bundle.signing.certificate.not_valid_after_utc
+    if now >= end:
+        authority = bundle.announced
+        if authority is None or renewal_due(authority.certificate, now):
+            authority = make_ca(new_key(), now=now, lifetime=terms.ca_lifetime)
+        why = f"the CA expired at {end:%Y-%m-%d %H:%M} UTC: nobody takes its certificates any more"
+        return Step(Change.REPLACED, _signed(authority, terms, now, names_of(bundle.leaf)), why)
+    if bundle.former is not None:
+        return None  # one exchange at a time: a caller never has to know more than two CAs
+    if bundle.announced is not None:
+        if not is_settled:
+            return None
+        over = _signed(bundle.announced, terms, now, names_of(bundle.leaf))
+        over = replace(over, former=Former(bundle.signing.certificate, bundle.leaf))
+        return Step(Change.TAKEN_OVER, over, "every caller has had the time to learn of the new CA")
+    why_due = renewal_due(bundle.signing.certificate, now)
+    if why_due is None:
+        return None
+    announced = make_ca(new_key(), now=now, lifetime=terms.ca_lifetime)
+    return Step(Change.ANNOUNCED, replace(bundle, announced=announced), f"of the CA: {why_due}")
+
+
+def _signed(authority: Authority, terms: Terms, now: datetime, old_names: tuple[str, ...] = ()) -> Bundle:
+    # Names only grow: two replicas with different hosts must not take turns in removing each other's.
+    key = new_key()
+    hosts = (*terms.names, *old_names)
+    leaf = make_leaf(authority, key=key.public_key(), hosts=hosts, now=now, lifetime=terms.leaf_lifetime)
+    return Bundle(authority, leaf, key)

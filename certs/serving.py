@@ -1,0 +1,85 @@
+"""One SSLContext whose certificate is replaced while it is in use.
+
+New handshakes get the new certificate, open connections stay.
+"""
+
+import os
+import ssl
+import sys
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from certs.pair import Pair, why_unusable
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """Another certificate is served from now on; `is_renewed`: this process issued it."""
+
+    not_after: datetime
+    is_renewed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was found cannot serve or could not be renewed: the certificate in use stays. `why` says why."""
+
+    why: str
+
+
+Outcome = Reloaded | Kept
+
+
+def time_of_day() -> datetime:
+    """Read the system's clock."""
+    return datetime.now(UTC)
+
+
+class Serving:
+    """A server's SSLContext (TLS 1.2 and newer) and the pair that it serves, which `load` alone may change."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.pair = pair
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.context.set_alpn_protocols(["http/1.1"])
+        _load(self.context, pair.pem)
+
+    @property
+    def not_after(self) -> datetime:
+        """When the certificate in use expires."""
+        return self.pair.certificate.not_valid_after_utc
+
+    def why_unusable(self, now: datetime) -> str | None:
+        """Say why the certificate in use cannot serve at this moment."""
+        return why_unusable(self.pair.certificate, now, name="the serving certificate")
+
+    def load(self, pair: Pair) -> bool:
+        """Serve another pair from now on; tell whether it is another."""
+        if pair.pem == self.pair.pem:
+            return False
+        _load(self.context, pair.pem)
+        self.pair = pair
+        return True
+
+
+def _load(context: ssl.SSLContext, pem: bytes) -> None:
+    """Load exactly these bytes.
+
+    The ssl module reads files only. Reading the folder's files again could meet a half-swapped pair, which would leave
+    the context in use with a certificate and no key; so it reads memory under a file's name.
+    """
+    if sys.platform == "linux":
+        memory = os.memfd_create("fairgate-tls", os.MFD_CLOEXEC)
+        try:
+            with os.fdopen(memory, "wb", closefd=False) as file:
+                file.write(pem)
+            context.load_cert_chain(f"/proc/self/fd/{memory}")
+        finally:
+            os.close(memory)
+    else:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(pem)
+            file.flush()
+            context.load_cert_chain(file.name)

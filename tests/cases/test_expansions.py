@@ -1,0 +1,86 @@
+"""Objects that make pods, and the pods they make, as data.
+
+`of` is the manifest, `with` what else is known, `want` the pods: each is `role: count`, or a mapping of what matters:
+count, gpus (by resource), maker (kind of the pods' controller), problem (part of it), labels, annotations and spec
+(parts of the pod's). `{pod: 2}` in a manifest stands for a pod template with one container that asks for two GPUs.
+"""
+
+import copy
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from webhook.core.policy import BUILT_IN_RESOURCES
+from webhook.kube import objects
+from webhook.kube.demands import read_demand
+from webhook.kube.workloads.expand import expand
+from webhook.kube.workloads.model import Workload
+from webhook.kube.workloads.related import Related
+from webhook.kube.workloads.table import kind_table
+
+CASES = [
+    pytest.param(case, id=f"{path.stem}: {name}")
+    for path in sorted((Path(__file__).parent / "expansions").glob("*.yaml"))
+    for name, case in yaml.safe_load(path.read_text()).items()
+]
+
+
+def filled(value):
+    """Write out what `pod: N` stands for."""
+    if isinstance(value, dict):
+        if value.keys() == {"pod"}:
+            return {
+                "spec": {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": value["pod"]}}}]}
+            }
+        return {key: filled(item) for key, item in value.items()}
+    return [filled(item) for item in value] if isinstance(value, list) else value
+
+
+def devices(template):
+    spec = msgspec.json.decode(msgspec.json.encode(template), type=objects.Pod).spec
+    reading = read_demand(spec, BUILT_IN_RESOURCES)
+    assert reading.problems == ()
+    return dict(reading.demand.devices)
+
+
+def within(want, have):
+    """Whether all of `want` is in `have`, however deep."""
+    if isinstance(want, dict):
+        return isinstance(have, dict) and all(key in have and within(want[key], have[key]) for key in want)
+    return want == have
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_pods_of(case):
+    manifest = {"metadata": {"name": "it", "namespace": "vision"}, **filled(case["of"])}
+    before = copy.deepcopy(manifest)
+    found = expand(manifest, kinds=kind_table(), related=Related.of(filled(case.get("with", []))))
+    assert isinstance(found, Workload), found
+    assert manifest == before
+    assert [pod_set.role for pod_set in found.pod_sets] == list(case["want"])
+    assert found.is_gang is case.get("gang", found.is_gang)
+    assert list(found.warnings) == case.get("warnings", [])
+    for pod_set in found.pod_sets:
+        check(pod_set, case["want"][pod_set.role])
+
+
+def check(pod_set, want):
+    want = want if isinstance(want, dict) else {"count": want}
+    assert pod_set.count == want.get("count")
+    assert want.get("problem", "") in (pod_set.problem or "")
+    assert (pod_set.problem is None) is ("problem" not in want)
+    if "gpus" in want:
+        assert devices(pod_set.template) == want["gpus"]
+    for key in ("labels", "annotations"):
+        assert within(want.get(key, {}), pod_set.template.get("metadata", {}).get(key, {})), pod_set.template
+    assert within(want.get("spec", {}), pod_set.template.get("spec", {})), pod_set.template
+    if "maker" in want:
+        [owner] = pod_set.template["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["controller"]) == (want["maker"], True)
+
+
+def test_cases_are_found_for_every_kind():
+    kinds = {case.values[0]["of"]["kind"] for case in CASES}
+    assert kinds == {kind for _, kind in kind_table()}

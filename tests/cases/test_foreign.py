@@ -1,0 +1,61 @@
+"""Manifests that no one here wrote: the examples in the operators' own modules, and the pods that come of them.
+
+`workloads/<module>.yaml` names files of the module (in a Markdown file, its YAML blocks) and the objects in them that
+make pods, each with its team and its pods by role: a count, or "count x resource amount" where a pod asks for devices,
+or the reason why nobody can count them. `with` names files that the others need. The counts and devices were compared
+with the manifests' own lines when they were written down; nothing of the manifests is kept here.
+"""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.control_plane.examples import examples
+from tests.control_plane.versions import EXAMPLES
+from webhook.core.pod import Requester
+from webhook.core.policy import Policy, Team
+from webhook.core.world import World
+from webhook.kube.workloads.expand import expand
+from webhook.kube.workloads.model import Workload
+from webhook.kube.workloads.parts import judge, to_part
+from webhook.kube.workloads.related import Related
+from webhook.kube.workloads.table import kind_table
+
+pytestmark = pytest.mark.cluster
+
+FACTS = {path.stem: yaml.safe_load(path.read_text()) for path in (Path(__file__).parent / "workloads").glob("*.yaml")}
+POLICY = Policy(teams=(Team("platform", namespaces=("kubeflow",)), Team("research", namespaces=("default",))))
+MODULES = {recipe.name: recipe for recipe in EXAMPLES}
+
+
+def told(pod_set, world):
+    """A pod set as the facts have it."""
+    if pod_set.problem is not None:
+        return pod_set.problem
+    part = to_part(pod_set, namespace="default", weights=world.policy.resources)
+    asked = ", ".join(f"{name} {amount}" for name, amount in part.pod.demand.devices)
+    return f"{pod_set.count} x {asked}" if asked else pod_set.count
+
+
+@pytest.mark.parametrize(
+    ("module", "path"), [(module, path) for module in sorted(FACTS) for path in sorted(FACTS[module]["manifests"])]
+)
+def test_the_pods_of(module, path):
+    world = World(POLICY)
+    objects = examples(MODULES[module], path)
+    needed = [found for more in FACTS[module].get("with", []) for found in examples(MODULES[module], more)]
+    related = Related.of([*objects, *needed])
+    got = {}
+    for found in (expand(each, kinds=kind_table(), related=related) for each in objects):
+        if found is None:
+            continue
+        assert isinstance(found, Workload), found
+        pods = {pod_set.role: told(pod_set, world) for pod_set in found.pod_sets}
+        got[f"{found.kind}/{found.name}"] = {"team": str(world.tenancy(found.namespace).team_name), "pods": pods}
+        assert judge(found, Requester("ada"), world) == ()
+    assert got == FACTS[module]["manifests"][path]
+
+
+def test_every_module_is_looked_at():
+    assert FACTS.keys() == MODULES.keys()

@@ -1,0 +1,111 @@
+"""Clients that create and delete pods as fast as the API server lets them, and count what they were told."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections import Counter, defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from tests.chaos.bystander import REFUSED_LABEL
+from tests.chaos.client import ask, session
+from tests.chaos.replicas import Team
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.objects import pod
+
+SIZES = (1, 1, 1, 2, 3)
+
+
+@dataclass(slots=True)
+class Heard:
+    """What clients were told: counts by outcome, and the words of answers that no user should ever see."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    lost_races: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def take(self, what: str, status: int, answer: dict) -> bool:
+        """Count an answer; tell whether it was a yes."""
+        message = str(answer.get("message", ""))
+        match status:
+            case 200 | 201:
+                self.counts[what] += 1
+                return True
+            case 403 if "exceeded quota" in message:
+                self.counts["over the limit"] += 1
+            case 403 if "bystander" in message:
+                self.counts["refused by the bystander"] += 1
+            case 404 | 409:
+                self.counts["not there, or there already"] += 1
+            case 429:
+                self.lost_races.append(message)
+            case _:
+                self.failures.append(f"{what}: {status} {message}")
+        return False
+
+
+@dataclass(slots=True)
+class Load:
+    """A number of clients over some teams; each rests for up to `pause_seconds` between two requests."""
+
+    cluster: ControlPlane
+    teams: list[Team]
+    clients: int = 50
+    seed: int = 0
+    pause_seconds: float = 0.0
+    heard: Heard = field(default_factory=Heard)
+    alive: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self, seconds: float | None = None) -> Heard:
+        """Ask and ask, for a while or until `stopping` is set, then give back what was heard."""
+        async with session(self.cluster, connections=self.clients) as api, asyncio.TaskGroup() as group:
+            for number in range(self.clients):
+                group.create_task(self._client(api, random.Random(f"{self.seed}/{number}")))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.stopping.wait(), seconds)
+            self.stopping.set()
+        return self.heard
+
+    async def _client(self, api: aiohttp.ClientSession, dice: random.Random) -> None:
+        while not self.stopping.is_set():
+            try:
+                await self._act(api, dice)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                self.heard.counts[f"no answer: {type(error).__name__}"] += 1
+                await asyncio.sleep(0.2)
+            await asyncio.sleep(self.pause_seconds * dice.random())
+
+    async def _act(self, api: aiohttp.ClientSession, dice: random.Random) -> None:
+        team = dice.choice(self.teams)
+        pods = f"/api/v1/namespaces/{team.namespace}/pods"
+        alive = self.alive[team.namespace]
+        wish = dice.random()
+        if wish < 0.35 and alive:
+            name = alive.pop(dice.randrange(len(alive)))
+            self.heard.take("deleted", *await ask(api, "DELETE", f"{pods}/{name}", {"gracePeriodSeconds": 0}))
+            return
+        name = self._name(dice)
+        labels = {REFUSED_LABEL: ""} if wish > 0.9 else {}
+        body = pod(name, labels=labels, gpus=dice.choice(SIZES))
+        if wish > 0.8 and not labels:
+            self.heard.take("dry run", *await ask(api, "POST", pods, body, dryRun="All"))
+        elif wish > 0.7 and not labels:
+            body["metadata"] |= {"generateName": "made-"}
+            del body["metadata"]["name"]
+            await self._create(api, team, pods, body)
+        else:
+            await self._create(api, team, pods, body)
+
+    async def _create(self, api: aiohttp.ClientSession, team: Team, pods: str, body: dict) -> None:
+        status, answer = await ask(api, "POST", pods, body)
+        if self.heard.take("created", status, answer):
+            self.alive[team.namespace].append(answer["metadata"]["name"])
+
+    def _name(self, dice: random.Random) -> str:
+        """Mostly a new name, sometimes one that is taken: then the creation fails after our yes."""
+        return f"twin-{dice.randrange(20)}" if dice.random() < 0.05 else f"pod-{secrets.token_hex(5)}"

@@ -1,0 +1,209 @@
+"""Several replicas of `fairgate serve` behind a balancer, registered with one API server, to be killed at will."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.objects import pod
+from tests.control_plane.processes import free_ports
+from tests.control_plane.workbench import make_namespace, wait_for
+
+ROOT = Path(__file__).parents[2]
+FAIRGATE = (sys.executable, "-m", "webhook")
+SHIFTED_CLOCK = (
+    "import runpy, sys, time_machine, time;"
+    "time_machine.travel(time.time() + float(sys.argv.pop(1)), tick=True).start();"
+    "sys.argv[0] = 'fairgate'; runpy.run_module('webhook', run_name='__main__')"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """A team with one namespace of its own."""
+
+    name: str
+    namespace: str
+    limit: int
+
+
+@dataclass(slots=True)
+class Replicas:
+    """The replicas by number, each with a port; `wrong_clock` says by how many seconds a replica's clock is off.
+
+    They reach the API server through a wire of their own, so that it can be cut.
+    """
+
+    cluster: ControlPlane
+    folder: Path
+    url: str
+    ports: list[int]
+    teams: list[Team]
+    wire_port: int
+    drain_seconds: float
+    wrong_clock: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def policy(self) -> Path:
+        return self.folder / "policy"
+
+    @property
+    def ca(self) -> Path:
+        return self.folder / "certs" / "ca.crt"
+
+    @property
+    def wire(self) -> str:
+        return f"{self.folder.name}-wire"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.folder / "kubeconfig"
+
+    def name(self, number: int) -> str:
+        return f"{self.folder.name}-{number}"
+
+    def start(self, number: int) -> None:
+        """Start a replica and wait until it is ready."""
+        self.launch(number)
+        self.wait_ready(number)
+
+    def launch(self, number: int) -> None:
+        shift = self.wrong_clock.get(number)
+        fairgate = FAIRGATE if shift is None else (sys.executable, "-c", SHIFTED_CLOCK, str(shift))
+        listen = f"127.0.0.1:{self.ports[number]}"
+        command = [
+            *(*fairgate, "serve", "--policy", self.policy, "--kubeconfig", self.kubeconfig),
+            *("--listen", listen, "--certs", self.folder / "certs", "--drain-seconds", str(self.drain_seconds)),
+        ]
+        self.cluster.processes.start(self.name(number), command, cwd=ROOT)
+
+    def wait_ready(self, number: int, *, timeout: float = 60) -> None:
+        wait_for(
+            self.cluster,
+            lambda: '"ready":true' in self.get(number, "/readyz"),
+            what=f"{self.name(number)} ready",
+            timeout=timeout,
+        )
+
+    def stop(self, number: int, by: signal.Signals = signal.SIGTERM) -> None:
+        """End a replica and wait for its end; SIGTERM lets it drain."""
+        if self.cluster.processes.is_running(self.name(number)):
+            self.cluster.processes.stop(self.name(number), by, timeout=self.drain_seconds + 45)
+
+    def signal(self, number: int, what: signal.Signals) -> None:
+        """Send SIGSTOP or SIGCONT."""
+        self.cluster.processes.send_signal(self.name(number), what)
+
+    def cut(self, *, seconds: float = 0.0) -> None:
+        """Break every connection between the replicas and the API server; new ones fail for so long."""
+        self.cluster.processes.stop(self.wire, signal.SIGKILL)
+        time.sleep(seconds)
+        _balance(self.cluster, self.wire, self.wire_port, self.cluster.ports.api_server)
+
+    def get(self, number: int, path: str) -> str:
+        """GET one of a replica's endpoints."""
+        context = ssl.create_default_context(cafile=self.ca)
+        address = f"https://127.0.0.1:{self.ports[number]}{path}"
+        with urllib.request.urlopen(address, context=context, timeout=10) as answer:
+            return answer.read().decode()
+
+    def register(self) -> None:
+        """Apply the webhook configurations and wait until the API server asks."""
+        command = [*FAIRGATE, "manifests", "--policy", self.policy, "--url", self.url, "--ca", self.ca]
+        made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        self.cluster.kubectl("apply", "-f", "-", stdin=made)
+        wait_for(self.cluster, self._is_asked, what="the API server asks Fairgate")
+
+    def unregister(self) -> None:
+        """Take the webhook configurations away and wait until the API server asks no more."""
+        self.cluster.kubectl("delete", "validatingwebhookconfiguration,mutatingwebhookconfiguration", "--all")
+        wait_for(self.cluster, lambda: not self._is_asked(), what="the API server asks nobody")
+
+    def _is_asked(self) -> bool:
+        pods = f"/api/v1/namespaces/{self.teams[0].namespace}/pods"
+        created = self.cluster.api.create(pods, pod("probe", gpus=1), dryRun="All")
+        return "fairgate.dev/tier" in created["metadata"].get("labels", {})
+
+    def charged(self, number: int) -> dict[str, float]:
+        """How many GPUs a replica's ledger has for each team, over both tiers."""
+        sums = {team.name: 0.0 for team in self.teams}
+        for line in self.get(number, "/metrics").splitlines():
+            for team in sums:
+                if line.startswith("fairgate_gpus_charged{") and f'team="{team}"' in line:
+                    sums[team] += float(line.rsplit(" ", 1)[1])
+        return sums
+
+    def metric(self, number: int, name: str) -> float:
+        """The sum of a metric over all its labels."""
+        lines = [line for line in self.get(number, "/metrics").splitlines() if line.startswith(name)]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line[len(name)] in " {")
+
+    def log(self, number: int, *, lines: int = 50) -> str:
+        return self.cluster.processes.log(self.name(number), lines=lines)
+
+
+@contextmanager
+def replicas(
+    cluster: ControlPlane,
+    count: int = 3,
+    *,
+    teams: int = 5,
+    limit: int = 20,
+    drain_seconds: float = 3.0,
+    wrong_clock: Mapping[int, float] | None = None,
+) -> Iterator[Replicas]:
+    """Run replicas that guard teams with a limit and half of it guaranteed, until the end of the block."""
+    suffix = secrets.token_hex(3)
+    front, wire_port, *ports = free_ports(count + 2)
+    known = [Team(f"t{n}", make_namespace(cluster, f"chaos-{n}-{suffix}"), limit) for n in range(teams)]
+    folder = cluster.folder / f"replicas-{suffix}"
+    running = Replicas(
+        cluster, folder, f"https://127.0.0.1:{front}", ports, known, wire_port, drain_seconds, dict(wrong_clock or {})
+    )
+    running.policy.mkdir(parents=True)
+    (running.policy / "teams.yaml").write_text(_policy(known))
+    wired = cluster.kubeconfig.read_text().replace(cluster.server, f"https://127.0.0.1:{wire_port}")
+    running.kubeconfig.write_text(wired)
+    balancer = f"{folder.name}-service"
+    try:
+        _balance(cluster, running.wire, wire_port, cluster.ports.api_server)
+        _balance(cluster, balancer, front, *ports)
+        running.start(0)  # it fills the folder of certificates
+        for number in range(1, count):
+            running.launch(number)
+        for number in range(1, count):
+            running.wait_ready(number)
+        running.register()
+        yield running
+    finally:
+        cluster.kubectl("delete", "validatingwebhookconfiguration,mutatingwebhookconfiguration", "--all")
+        for number in range(count):
+            with suppress(Exception):
+                running.signal(number, signal.SIGCONT)
+            running.stop(number, signal.SIGKILL)
+        cluster.processes.stop(balancer, signal.SIGKILL)
+        cluster.processes.stop(running.wire, signal.SIGKILL)
+
+
+def _balance(cluster: ControlPlane, name: str, port: int, *backends: int) -> None:
+    command = [sys.executable, "-m", "tests.chaos.balancer", str(port), *map(str, backends)]
+    cluster.processes.start(name, command, cwd=ROOT)
+
+
+def _policy(teams: list[Team]) -> str:
+    shares = [
+        {"name": t.name, "namespaces": [t.namespace], "gpus": {"guaranteed": t.limit // 2, "limit": t.limit}}
+        for t in teams
+    ]
+    return f"apiVersion: fairgate.dev/v1alpha1\nkind: Policy\nteams: {json.dumps(shares)}\n"

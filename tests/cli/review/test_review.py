@@ -1,0 +1,239 @@
+"""`fairgate review`, as it is called: sources, worlds, exit statuses, and what no input may do."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.cli.review.sample import OTHERS, POLICY, TRAIN
+from webhook.cli.main import main
+from webhook.cli.review.worlds import default_kubeconfig
+
+POD = OTHERS.partition("---")[0]
+
+
+@pytest.fixture
+def review(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("policy.yaml").write_text(POLICY)
+    return lambda *words, stdin=None: CliRunner().invoke(
+        main, ["review", "--policy", "policy.yaml", *words], input=stdin
+    )
+
+
+def workloads(result):
+    return [(found["source"], found["name"]) for found in json.loads(result.stdout)["workloads"]]
+
+
+def test_folders_are_read_to_their_depths_in_order_of_name_and_hidden_ones_are_not(review):
+    for name in ("k/b/z.yml", "k/b/y.json", "k/a.yaml", "k/.git/x.yaml", "k/notes.txt"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(POD if not name.endswith("json") else json.dumps(yaml.safe_load(POD)))
+    assert [source for source, _ in workloads(review("k", "-o", "json"))] == ["k/a.yaml", "k/b/y.json", "k/b/z.yml"]
+
+
+def test_standard_input_is_a_source_like_others(review):
+    Path("a.yaml").write_text(POD)
+    result = review("a.yaml", "-", "-o", "json", stdin=TRAIN)
+    assert workloads(result) == [("a.yaml", "notebook"), ("<stdin>", "resnet|50")]
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize("kind", ["missing", "dangling", "pipe"])
+def test_a_file_that_cannot_be_read_is_told_and_the_rest_is_judged(review, kind):
+    Path("k").mkdir()
+    if kind == "dangling":
+        Path("k/f.yaml").symlink_to("nowhere")
+    elif kind == "pipe":
+        os.mkfifo("k/f.yaml")
+    Path("k/a.yaml").write_text(POD)
+    result = review("k", *(["k/f.yaml"] if kind == "missing" else []))
+    assert result.exit_code == 2
+    assert "k/f.yaml:1: error: cannot be read:" in result.stdout
+    assert "admitted  Pod nlp/notebook" in result.stdout
+
+
+def test_a_pipe_that_a_shell_made_is_read(review):
+    reader, writer = os.pipe()
+    os.write(writer, POD.encode())
+    os.close(writer)
+    assert workloads(review(f"/dev/fd/{reader}", "-o", "json")) == [(f"/dev/fd/{reader}", "notebook")]
+    os.close(reader)
+
+
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [
+        (["--world", "w.yaml", "--cluster"], "exclude each other"),
+        (["--kubeconfig", "k"], "--kubeconfig is for --cluster"),
+        (["-o", "xml"], "expected FORMAT or FORMAT=FILE"),
+        (["-o", "json="], "expected FORMAT or FORMAT=FILE"),
+        (["-o", "review", "-o", "json"], "-o review goes alone"),
+        (["-o", "json", "--patch"], "--patch is for -o table and -o markdown"),
+        (["--world", "gone.yaml"], "gone.yaml: cannot be read"),
+        (["--world", "policy.yaml"], "expected one of v1 Node"),
+        (["--policy", "gone"], "No such file or directory"),
+        (["-o", "json=gone/out.json"], "gone/out.json: cannot be written"),
+        (["--cluster", "--kubeconfig", "gone"], "kubeconfig gone does not exist"),
+    ],
+)
+def test_what_cannot_be_done_is_told_and_ends_with_2(review, words, want):
+    result = review(*words, "-", stdin=POD)
+    assert result.exit_code == 2
+    assert want in result.stderr
+
+
+def test_a_broken_policy_is_told_in_full(review):
+    Path("policy.yaml").write_text("nonsense: 1\nmore: 2\n")
+    result = review("-", stdin=POD)
+    assert result.exit_code == 2
+    assert "nonsense" in result.stderr
+    assert "more" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("manifests", "want"),
+    [
+        (POD, 0),
+        ("", 0),
+        (TRAIN, 1),
+        ("x: [", 2),
+        (f"{TRAIN}---\nx: [", 1),
+        (f"{POD}---\nx: [", 2),
+    ],
+    ids=["admitted", "nothing", "refused", "broken", "refused and broken", "admitted and broken"],
+)
+def test_the_exit_status_tells_how_it_went(review, manifests, want):
+    assert review("-", stdin=manifests).exit_code == want
+
+
+def test_a_review_is_answered_as_the_webhooks_would(review):
+    def request(gpus):
+        pod = yaml.safe_load(POD)
+        pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = gpus
+        asked = {"uid": f"u{gpus}", "operation": "CREATE", "namespace": "nlp", "object": pod}
+        return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
+
+    stdin = "\n---\n".join(json.dumps(request(gpus)) for gpus in (6, 3))
+    result = review("-", "-o", "review", stdin=stdin)
+    first, second = (json.loads(line)["response"] for line in result.stdout.splitlines())
+    assert (first["uid"], first["allowed"], first["patchType"]) == ("u6", True, "JSONPatch")
+    assert (second["uid"], second["allowed"], second["status"]["code"]) == ("u3", False, 403)
+    assert "requested 3, limit 8, used 6" in second["status"]["message"]
+    assert result.exit_code == 1
+
+
+def test_a_review_of_a_workload_is_answered_with_its_warning_and_judged_by_its_pods(review):
+    job = yaml.safe_load(TRAIN)
+    asked = {"uid": "u", "operation": "CREATE", "namespace": "vision", "userInfo": {"username": "alice"}, "object": job}
+    stdin = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked})
+    [answer] = map(json.loads, review("-", "-o", "review", stdin=stdin).stdout.splitlines())
+    assert answer["response"]["allowed"]
+    assert "needs 24 GPUs, team vision's limit is 20" in answer["response"]["warnings"][0]
+    told = json.loads(review("-", "-o", "json", stdin=stdin).stdout)
+    assert [(pods["count"], pods["outcome"]) for pods in told["workloads"][0]["pods"]] == [
+        (2, "admitted"),
+        (3, "admitted"),
+        (1, "refused"),
+    ]
+
+
+def test_what_is_no_review_has_no_answer(review):
+    broken = "apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\nrequest: {}\n"
+    result = review("-", "-o", "review", stdin=f"{POD}---\n{broken}")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "<stdin>:1: is no AdmissionReview" in result.stderr
+    assert (
+        "<stdin>:6: not a valid AdmissionReview of a pod: request: object missing required field operation"
+        in result.stderr
+    )
+
+
+def test_the_world_and_its_age_are_told(review):
+    Path("w.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n0}\n")
+    os.utime("w.yaml", (0, 0))
+    result = review("--world", "w.yaml", "-", stdin=POD)
+    assert "judged against world w.yaml, 20" in result.stdout
+    assert "days old: 1 node, 0 pods" in result.stdout
+    assert "judged against no world" in review("-", stdin=POD).stdout
+
+
+def test_the_kubeconfig_is_found_as_kubectl_finds_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/gone:{tmp_path}/mine")
+    assert default_kubeconfig() is None
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").touch()
+    assert default_kubeconfig() == tmp_path / ".kube" / "config"
+    (tmp_path / "mine").touch()
+    assert default_kubeconfig() == tmp_path / "mine"
+
+
+SCALARS = (
+    st.none() | st.booleans() | st.integers(-2, 10**7) | st.text(max_size=8) | st.sampled_from(["500m", "8", "1e3"])
+)
+KEYS = st.sampled_from(
+    [
+        "apiVersion",
+        "kind",
+        "metadata",
+        "name",
+        "namespace",
+        "spec",
+        "template",
+        "containers",
+        "items",
+        "request",
+        "object",
+    ]
+) | st.text(max_size=4)
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4))
+PATHS = [
+    ("kind",),
+    ("metadata",),
+    ("metadata", "name"),
+    ("spec",),
+    ("spec", "pytorchReplicaSpecs"),
+    ("spec", "pytorchReplicaSpecs", "Worker"),
+    ("spec", "pytorchReplicaSpecs", "Worker", "replicas"),
+    ("spec", "pytorchReplicaSpecs", "Worker", "template", "metadata"),
+    ("spec", "pytorchReplicaSpecs", "Worker", "template", "spec"),
+    ("spec", "pytorchReplicaSpecs", "Worker", "template", "spec", "containers"),
+    ("spec", "pytorchReplicaSpecs", "Worker", "template", "spec", "affinity"),
+    ("spec", "pytorchReplicaSpecs", "Worker", "template", "spec", "containers", 0, "resources"),
+]
+
+
+def changed(path, value):
+    document = yaml.safe_load(TRAIN)
+    holder = document
+    for step in path[:-1]:
+        holder = holder[step] if isinstance(holder, list) else holder.setdefault(step, {})
+    holder[path[-1]] = value
+    return document
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.builds(changed, st.sampled_from(PATHS), VALUES) | VALUES, min_size=1, max_size=3),
+    st.sampled_from(["json", "table", "sarif", "junit", "markdown", "review"]),
+)
+def test_no_stream_breaks_the_review(review, documents, form):
+    result = review("-", "-o", form, stdin=yaml.safe_dump_all(documents, allow_unicode=True))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code in (0, 1, 2)
+    if form in ("json", "sarif"):
+        json.loads(result.stdout)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=300))
+def test_no_bytes_break_the_review(review, content):
+    result = review("-", stdin=content)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code in (0, 2)

@@ -1,0 +1,52 @@
+"""Which pods of the world an object of the stream has already, by the names that its controllers give."""
+
+import pytest
+
+from tests.core.make import resident
+from webhook.cli.review.running import Running
+from webhook.core.pod import Owner
+from webhook.kube.workloads.model import PodSet, Workload
+
+
+def workload(kind, name, maker, *roles):
+    owners = [{"kind": maker, "controller": True}] if maker else None
+    template = {"metadata": {"ownerReferences": owners}}
+    return Workload("v1", kind, "team-a", name, tuple(PodSet(role, 1, template) for role in roles or ("",)))
+
+
+@pytest.mark.parametrize(
+    ("asked", "mine", "others"),
+    [
+        (workload("Pod", "solo", None), [(None, "solo")], [(None, "solo-2"), ("Job", "solo")]),
+        (workload("Job", "train", "Job"), [("Job", "train")], [("Job", "train-29372910"), ("PyTorchJob", "train")]),
+        (
+            workload("Deployment", "web", "ReplicaSet"),
+            [("ReplicaSet", "web-5d9f7c6b8"), ("ReplicaSet", "web-77f4d")],
+            [("ReplicaSet", "web-2-5d9f7c6b8"), ("ReplicaSet", "we-5d9f7c6b8")],
+        ),
+        (workload("CronJob", "tidy", "Job"), [("Job", "tidy-29372910")], [("Job", "tidy-up-29372910")]),
+        (
+            workload("JobSet", "js", "Job", "leader", "workers"),
+            [("Job", "js-leader-0"), ("Job", "js-workers-12")],
+            [("Job", "js-others-0"), ("Job", "js-leader-0-1")],
+        ),
+        (
+            workload("LeaderWorkerSet", "llm", "StatefulSet", "leader", "worker"),
+            [("StatefulSet", "llm"), ("StatefulSet", "llm-0")],
+            [("StatefulSet", "llm-x")],
+        ),
+        (workload("RayJob", "fit", "RayCluster", "head"), [("RayCluster", "fit-x7k2p")], [("RayCluster", "fitter")]),
+    ],
+    ids=lambda value: value.kind if isinstance(value, Workload) else "",
+)
+def test_its_own_pods_are_found_and_no_others(asked, mine, others):
+    def pods(owners):
+        return [
+            resident(uid=f"{kind}/{name}", name=name, owner=None if kind is None else Owner(kind, name))
+            for kind, name in owners
+        ]
+
+    elsewhere = resident(uid="elsewhere", namespace="team-b", name=mine[0][1], owner=pods(mine)[0].owner)
+    running = Running([*pods(mine), *pods(others), elsewhere])
+    assert running.take(asked) == [pod.uid for pod in pods(mine)]
+    assert running.take(asked) == []

@@ -1,0 +1,74 @@
+"""Why a pod goes where it goes, in numbers."""
+
+from dataclasses import replace
+
+from tests.core.make import GPU, demand, node
+from webhook.core.candidates import Cause, Filtered, candidates
+from webhook.core.fleet import Fleet
+from webhook.core.placement import best_nodes
+from webhook.core.selector import Constraints, Effect, Taint
+
+ANY = Constraints()
+
+
+def fleet(*nodes) -> Fleet:
+    made = Fleet()
+    made.track(GPU)
+    for each in nodes:
+        made.set(each)
+    return made
+
+
+def test_the_best_nodes_come_in_the_order_of_the_decision_with_their_costs():
+    place = fleet(*(node(f"n{i}", gpus=8) for i in range(8)))
+    for i in range(4):
+        place.take(f"n{i}", demand(i + 1))
+    told = candidates(place, demand(2), ANY)
+    assert [each.node for each in told.best] == list(best_nodes(place, demand(2), place.matching(ANY), count=5))
+    totals = [sum(each.cost) for each in told.best]
+    assert totals == sorted(totals)
+    assert all(part >= 0 for each in told.best for part in each.cost)
+    assert (told.with_room, told.filtered) == (8, ())
+
+
+def test_a_node_that_loses_its_last_place_for_eight_costs_more():
+    place = fleet(node("open", gpus=8), node("used", gpus=8))
+    place.take("used", demand(4))
+    used, opened = candidates(place, demand(2), ANY).best
+    assert (used.node, opened.node) == ("used", "open")
+    assert used.cost.useless < opened.cost.useless
+    assert used.cost.gpus_left < opened.cost.gpus_left
+
+
+def test_every_other_node_is_counted_under_the_first_cause_that_keeps_the_pod_off():
+    place = fleet(
+        node("room", gpus=8),
+        node("small", gpus=2),
+        node("full", gpus=8),
+        node("full-too", gpus=8),
+        node("few-cores", gpus=8),
+        node("down", gpus=8, is_ready=False),
+        node("drained", gpus=8, is_cordoned=True),
+        replace(node("tainted", gpus=8), taints=(Taint("maintenance", Effect.NO_SCHEDULE),)),
+    )
+    for name in ("full", "full-too"):
+        place.take(name, demand(6))
+    place.take("few-cores", demand(1, cpu=60_000))
+    told = candidates(place, demand(4), ANY)
+    assert [each.node for each in told.best] == ["room"]
+    assert told.filtered == (
+        Filtered("too little nvidia.com/gpu free", 2),
+        Filtered(Cause.CORDONED, 1),
+        Filtered(Cause.NOT_READY, 1),
+        Filtered(Cause.CONSTRAINTS, 1),
+        Filtered("too little cpu free", 1),
+        Filtered(Cause.NEVER, 1),
+    )
+
+
+def test_costs_are_the_same_whether_the_largest_node_came_first_or_last():
+    nodes = [node("small", gpus=2, cpu=8000), node("large", gpus=16, cpu=256_000)]
+    early, late = fleet(*nodes), fleet(nodes[0])
+    candidates(late, demand(1), ANY)
+    late.set(nodes[1])
+    assert candidates(early, demand(1), ANY) == candidates(late, demand(1), ANY)

@@ -1,0 +1,54 @@
+"""What looks like a GPU: the names that vendors and schedulers give them, and none of the others."""
+
+import pytest
+
+from webhook.core.lookalike import looks_like_gpu
+
+GPUS = [
+    "nvidia.com/gpu",
+    "nvidia.com/gpu.shared",
+    "nvidia.com/mig-9g.99gb",
+    "nvidia.com/mig-1g.5gb.shared",
+    "nvidia.com/gpumem",
+    "aliyun.com/gpu-mem",
+    "amd.com/gpu-core-pct",
+    "habana.ai/gaudi",
+    "google.com/tpu",
+    "aws.amazon.com/neuroncore",
+    "huawei.com/Ascend910B2-memory",
+    "hygon.com/dcunum",
+    "cambricon.com/vmlu",
+    "metax-tech.com/sgpu",
+    "kunlunxin.com/xpu",
+    "enflame.com/gcu",
+    "iluvatar.ai/BI-V150-vgpu",
+    "volcano.sh/vgpu-memory",
+    "koordinator.sh/gpu-core",
+    "tencent.com/vcuda-core",
+    "gpu.intel.com/i915",
+    "example.com/NPU",
+    "deviceclass.resource.kubernetes.io/mig.nvidia.com",
+]
+OTHERS = [
+    "rdma/hca_shared_devices",
+    "example.com/input",
+    "vpc.amazonaws.com/pod-eni",
+    "smarter-devices/fuse",
+    "example.com/output-slots",
+    "intel.com/qat",
+    "openshift.io/sriov",
+    "devices.kubevirt.io/kvm",
+    "nvidia.com/priority",
+    "example.com/migration",
+    "deviceclass.resource.kubernetes.io/compute-domain-daemon.nvidia.com",
+]
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_gpus_by_all_the_names_they_have(name):
+    assert looks_like_gpu(name)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_devices_are_left_alone(name):
+    assert not looks_like_gpu(name)

@@ -1,0 +1,73 @@
+"""Shares of devices and weights that do not divide evenly: exact, and never more than the whole."""
+
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import builders as b
+from tests.kube.door import at_the_door, with_resources
+from webhook.core.amount import ONE_GPU
+from webhook.core.demand import demand_of, reweighed
+from webhook.policy.builtin import BUILT_IN
+
+MEMORY, PERCENT, CORES = "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"
+WEIGHTS = {**BUILT_IN, MEMORY: Fraction(ONE_GPU, 81920)}
+
+
+def counted(limits, weights=WEIGHTS):
+    return at_the_door(with_resources(None, limits), weights).demand
+
+
+def test_a_share_is_the_larger_of_memory_and_cores_once_per_device():
+    assert counted({b.GPU: 2, MEMORY: 20480, CORES: 10}).gpus == ONE_GPU // 2
+    assert counted({b.GPU: 2, PERCENT: 10, CORES: 50}).gpus == ONE_GPU
+    assert counted({MEMORY: 40960}).gpus == ONE_GPU // 2, "no number of devices is one device"
+
+
+def test_memory_that_nobody_names_is_all_of_it():
+    assert counted({b.GPU: 1, CORES: 10}).gpus == ONE_GPU
+    assert counted({b.GPU: 3}).gpus == 3 * ONE_GPU
+
+
+def test_an_absolute_amount_of_memory_comes_before_a_percentage():
+    assert counted({b.GPU: 1, MEMORY: 8192, PERCENT: 90}).gpus == ONE_GPU // 10
+
+
+def test_memory_that_nobody_weighs_is_strange_and_counts_the_whole_device():
+    demand = counted({b.GPU: 1, MEMORY: 8192}, BUILT_IN)
+    assert (demand.gpus, demand.strange) == (ONE_GPU, (MEMORY,))
+
+
+def test_shares_beside_whole_gpus_and_sidecars_add_up_by_the_formula():
+    manifest = b.pod(
+        containers=[b.container("whole", gpus=1), container("share", {b.GPU: 1, PERCENT: 25})],
+        initContainers=[
+            container("sidecar", {b.GPU: 1, PERCENT: 50}, restartPolicy="Always"),
+            container("warm-up", {b.GPU: 2, PERCENT: 25}),
+        ],
+    )
+    assert at_the_door(manifest, WEIGHTS).demand.gpus == (100 + 50 + 2 * 25) * ONE_GPU // 100
+
+
+def container(name, limits, **more):
+    return {"name": name, "resources": {"limits": {key: str(value) for key, value in limits.items()}}, **more}
+
+
+def test_a_share_is_weighed_anew_by_another_policy():
+    demand = counted({b.GPU: 2, MEMORY: 20480})
+    assert reweighed(demand, {**WEIGHTS, MEMORY: Fraction(ONE_GPU, 40960)}).gpus == ONE_GPU
+
+
+@given(st.integers(1, 200_000), st.data())
+def test_the_shares_of_one_gpu_never_count_more_than_the_gpu_and_the_whole_counts_exactly_one(size, data):
+    weights = {"x.dev/gpu-mem": Fraction(ONE_GPU, size)}
+    assert demand_of({"x.dev/gpu-mem": size}, weights).gpus == ONE_GPU
+    parts = []
+    while (left := size - sum(parts)) > 0 and len(parts) < 50:
+        parts.append(data.draw(st.integers(1, left)))
+    charges = [demand_of({"x.dev/gpu-mem": part}, weights).gpus for part in parts]
+    assert all(charge >= 1 for charge in charges), "a share of something never counts nothing"
+    assert all(abs(charge - part * weights["x.dev/gpu-mem"]) < 1 for part, charge in zip(parts, charges, strict=True))
+    if size <= ONE_GPU:
+        assert sum(charges) <= ONE_GPU

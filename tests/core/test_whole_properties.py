@@ -1,0 +1,73 @@
+"""What is said of the whole is what the gate does with its pods, one after another, in an empty cluster."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core.make import JOB, JOB_CONTROLLER, commit, gpus, mutated, node, pod, policy, team, world
+from webhook.core.admission import admit
+from webhook.core.amount import ONE_GPU, UNLIMITED
+from webhook.core.decision import Admit, Deny
+from webhook.core.reason import Code
+from webhook.core.whole import Part, misfits
+
+amounts = st.integers(1, 6)
+
+
+@st.composite
+def settings_of_a_team(draw):
+    guaranteed = draw(st.integers(0, 12))
+    limit = draw(st.none() | st.integers(guaranteed, 24))
+    per_pod = draw(st.none() | st.integers(1, 6))
+    return team(guaranteed=guaranteed, limit_=limit, per_pod=UNLIMITED if per_pod is None else gpus(per_pod))
+
+
+@given(settings_of_a_team(), amounts, st.integers(1, 16), st.lists(st.integers(1, 8), min_size=1, max_size=4))
+@settings(max_examples=150, deadline=None)
+def test_pods_enter_one_by_one_exactly_as_far_as_was_said(owner, each, count, sizes):
+    place = world(policy(owner), [node(f"n{i}", gpus=size) for i, size in enumerate(sizes)])
+    said = {reason.code for reason in misfits([Part("", pod(each, owner=JOB), count)], JOB_CONTROLLER, place)}
+    entered, refused, waiting = 0, set(), 0
+    for number in range(count):
+        asked = pod(each, name=f"p{number}", owner=JOB)
+        decision = admit(asked, JOB_CONTROLLER, place)
+        if isinstance(decision, Deny):
+            refused |= {reason.code for reason in decision.reasons}
+            continue
+        assert isinstance(decision, Admit)
+        entered += 1
+        waiting += not decision.steering.nodes
+        nodes = decision.steering.nodes
+        commit(place, mutated(asked, decision, uid=f"u{number}"), decision.charge, nodes[0] if nodes else None)
+    assert (Code.POD_LIMIT_EXCEEDED in said) == (Code.POD_LIMIT_EXCEEDED in refused)
+    room = sum(size // each for size in sizes)
+    assert (Code.NEVER_FITS in said) == (count > room)
+    assert waiting == max(0, entered - room)
+    limit = owner.gpus.limit
+    if Code.POD_LIMIT_EXCEEDED in said:
+        assert entered == 0
+    else:
+        assert (Code.TEAM_LIMIT_EXCEEDED in said) == (Code.TEAM_LIMIT_EXCEEDED in refused)
+        assert entered == (count if limit is UNLIMITED else min(count, limit // (each * ONE_GPU)))
+
+
+@given(settings_of_a_team(), amounts, st.integers(1, 16))
+@settings(max_examples=100, deadline=None)
+def test_more_pods_never_fit_better(owner, each, count):
+    place = world(policy(owner))
+
+    def said(number):
+        return {reason.code for reason in misfits([Part("", pod(each, owner=JOB), number)], JOB_CONTROLLER, place)}
+
+    assert said(count) <= said(count + 1)
+
+
+@given(settings_of_a_team(), amounts, st.integers(2, 16))
+@settings(max_examples=100, deadline=None)
+def test_it_makes_no_difference_to_a_limit_how_pods_are_divided_into_roles(owner, each, count):
+    place = world(policy(owner))
+
+    def limits(*parts):
+        return {reason for reason in misfits(parts, JOB_CONTROLLER, place) if reason.code is Code.TEAM_LIMIT_EXCEEDED}
+
+    one = pod(each, owner=JOB)
+    assert limits(Part("", one, count)) == limits(Part("a", one, 1), Part("b", one, count - 1))

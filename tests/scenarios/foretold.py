@@ -1,0 +1,137 @@
+"""Applies a workload and holds the pods that its operator makes against what was foretold from the manifest."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.examples import examples
+from tests.control_plane.versions import Recipe
+from tests.control_plane.workbench import list_pods, make_nodes, wait_for
+from tests.scenarios.gate import TIER, Gate, gate
+from webhook.core.demand import Demand
+from webhook.core.policy import BUILT_IN_RESOURCES
+from webhook.kube import objects
+from webhook.kube.demands import read_demand
+from webhook.kube.workloads.expand import expand
+from webhook.kube.workloads.model import PodSet, Workload
+from webhook.kube.workloads.related import NO_RELATED, Related
+from webhook.kube.workloads.table import kind_table
+
+GUARANTEED, LIMIT = 20, 24
+
+
+def assert_foretold(
+    cluster: ControlPlane, small: dict[str, Any], large: dict[str, Any], *, related: Related = NO_RELATED
+) -> None:
+    """A small workload comes whole; of a large one, with two GPUs a pod, what the limit lets in."""
+    make_nodes(cluster, 4)
+    with gate(cluster, limit_a=LIMIT) as fairgate:
+        assert_pods_as_foretold(fairgate, small, related=related)
+    with gate(cluster, limit_a=LIMIT) as fairgate:
+        assert_refused_as_foretold(fairgate, large, related=related)
+
+
+def assert_examples_as_foretold(cluster: ControlPlane, recipe: Recipe, *paths: str) -> None:
+    """What operators make of manifests that no one here wrote, one after another, is what was foretold."""
+    make_nodes(cluster, 4)
+    with gate(cluster, limit_a=LIMIT) as fairgate:
+        for path in paths:
+            for manifest in examples(recipe, path):
+                if isinstance(expand(manifest, kinds=kind_table()), Workload):
+                    assert_pods_as_foretold(fairgate, manifest)
+                    _remove(fairgate, manifest)
+
+
+def _remove(fairgate: Gate, manifest: dict[str, Any]) -> None:
+    named = f"{manifest['kind']}.{manifest['apiVersion'].partition('/')[0]}/{manifest['metadata']['name']}"
+    fairgate.cluster.kubectl("delete", "-n", fairgate.team_a, named)
+    wait_for(fairgate.cluster, lambda: not list_pods(fairgate.cluster, fairgate.team_a), what=f"{named} gone")
+
+
+def foretell(manifest: dict[str, Any], *, related: Related = NO_RELATED) -> Workload:
+    found = expand(manifest, kinds=kind_table(), related=related)
+    assert isinstance(found, Workload), found
+    assert all(pod_set.problem is None for pod_set in found.pod_sets), found
+    return found
+
+
+def assert_pods_as_foretold(fairgate: Gate, manifest: dict[str, Any], *, related: Related = NO_RELATED) -> None:
+    """Apply it, and wait for exactly the pods that were foretold."""
+    manifest = in_namespace(manifest, fairgate.team_a)
+    workload = foretell(manifest, related=related)
+    want: Counter[tuple[str, ...]] = Counter()
+    for pod_set in workload.pod_sets:
+        want[_roles(pod_set.template, workload)] += pod_set.count or 0
+    fairgate.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+
+    def all_there() -> bool:
+        pods = list_pods(fairgate.cluster, fairgate.team_a)
+        have = Counter(_roles(pod, workload) for pod in pods)
+        assert have == want
+        return True
+
+    wait_for(fairgate.cluster, all_there, what=f"the pods of {workload.kind} {workload.name}: {want}")
+
+
+def assert_refused_as_foretold(
+    fairgate: Gate, manifest: dict[str, Any], *, gpus: int = 2, related: Related = NO_RELATED
+) -> None:
+    """Apply one whose GPU pods, of so many GPUs each, are more than the limit; tiers and refusals come as they must."""
+    manifest = in_namespace(manifest, fairgate.team_a)
+    workload = foretell(manifest, related=related)
+    total = sum(_demand(pod_set.template).gpus * (pod_set.count or 0) for pod_set in workload.pod_sets) // 840_000
+    done = fairgate.cluster.kubectl.run("apply", "-f", "-", stdin=json.dumps(manifest))
+    assert done.returncode == 0, done.stderr
+    warning = f"Warning: {workload.kind} {workload.name}: needs {total} GPUs, team a's limit is {LIMIT}"
+    # the webhook sees no related objects: it can count only what the manifest alone tells
+    assert (warning in done.stderr.splitlines()) is (related is NO_RELATED)
+    want = ["guaranteed"] * (GUARANTEED // gpus) + ["preemptible"] * ((LIMIT - GUARANTEED) // gpus)
+
+    def up_to_the_limit() -> bool:
+        assert sorted(_tiers(fairgate)) == want
+        return fairgate.refused("TeamLimitExceeded") > 0
+
+    wait_for(fairgate.cluster, up_to_the_limit, what=f"{len(want)} pods, and the others refused")
+
+
+def in_namespace(manifest: dict[str, Any], namespace: str) -> dict[str, Any]:
+    moved = copy.deepcopy(manifest)
+    moved["metadata"]["namespace"] = namespace
+    return moved
+
+
+def _tiers(fairgate: Gate) -> Iterator[str]:
+    for pod in list_pods(fairgate.cluster, fairgate.team_a):
+        if _demand(pod).gpus:
+            yield pod["metadata"]["labels"][TIER]
+
+
+def _roles(pod: dict[str, Any], workload: Workload) -> tuple[str, ...]:
+    """The roles whose templates this pod may be made from: the leader of a group can be like its workers."""
+    return tuple(pod_set.role for pod_set in workload.pod_sets if _is_of(pod, pod_set))
+
+
+def _is_of(pod: dict[str, Any], pod_set: PodSet) -> bool:
+    """Whether a pod has the labels, the kind of controller and the GPUs that were foretold."""
+    metadata, foretold = pod["metadata"], pod_set.template["metadata"]
+    labels = metadata.get("labels", {})
+    has_labels = all(labels.get(key) == value for key, value in foretold["labels"].items())
+    made_by, owners = (
+        [(owner["apiVersion"], owner["kind"]) for owner in each.get("ownerReferences", ())]
+        for each in (metadata, foretold)
+    )
+    return has_labels and made_by == owners and _demand(pod).devices == _demand(pod_set.template).devices
+
+
+def _demand(pod: dict[str, Any] | Any) -> Demand:
+    read = msgspec.json.decode(msgspec.json.encode(pod), type=objects.Pod)
+    demand = read_demand(read.spec, BUILT_IN_RESOURCES).demand
+    assert demand is not None
+    return demand

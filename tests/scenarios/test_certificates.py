@@ -1,0 +1,130 @@
+"""Certificates on a real control plane: made once, rotated under load, and none but the API server let in."""
+
+import base64
+import json
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tests.control_plane.api import ApiError
+from tests.control_plane.commands import API_SERVER
+from tests.control_plane.objects import pod
+from tests.control_plane.pki import CLIENT_AUTH, make_authority
+from tests.control_plane.workbench import create_pod, wait_for
+from tests.scenarios.replicas import ADMISSION, Handshakes, replicas
+
+pytestmark = pytest.mark.cluster
+
+REHEARSAL = ("--cert-lifetime", "12s", "--ca-lifetime", "40s")
+REHEARSAL_SECONDS = 75
+LAG_SECONDS = 1.0  # of the 2 s that a CA of 40 s is given to settle
+
+
+def test_replicas_that_start_together_make_one_secret_and_tell_the_api_server(cluster):
+    with replicas(cluster) as running:
+        running.register()
+        created = [line for line in running.events("certificates changed") if line["change"] == "created"]
+        assert len(created) == 1
+        with Handshakes(running, lag_seconds=0) as shakes:
+            wait_for(cluster, lambda: shakes.done >= 6, what="two handshakes with each replica")
+        assert shakes.failed == []
+        assert shakes.serials == {running.leaf().serial_number}, "all serve the same certificate"
+        create_pod(cluster, running.namespace, pod("a", gpus=1))
+        before = running.trusted()
+        running.cluster.kubectl("apply", "-f", "-", stdin=running.manifests())
+        running.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=running.manifests())
+        assert running.trusted() == before, "applying the manifests again takes nothing away"
+
+
+def test_leaf_and_ca_are_rotated_under_load_without_a_failed_handshake_or_creation(cluster):
+    with replicas(cluster, *REHEARSAL) as running:
+        running.register()
+        failed, made, stop = [], [], threading.Event()
+
+        def create():
+            while not stop.is_set():
+                try:
+                    create_pod(cluster, running.namespace, pod(f"pod-{len(made) + len(failed)}", gpus=1))
+                    made.append(running)
+                except ApiError as error:
+                    failed.append(str(error))
+
+        creating = threading.Thread(target=create)
+        with Handshakes(running, lag_seconds=LAG_SECONDS) as shakes:
+            creating.start()
+            cas, deadline = set(), time.monotonic() + REHEARSAL_SECONDS
+            while time.monotonic() < deadline:
+                cas.add(running.ca().serial_number)
+                time.sleep(0.5)
+            stop.set()
+            creating.join(30)
+        assert failed == []
+        assert shakes.failed == []
+        assert len(made) > 100
+        assert shakes.done > 300
+        assert len(cas) >= 3, "the CA was exchanged twice"
+        assert len(shakes.serials) >= 6, "and leaves in between"
+        changes = [line["change"] for line in running.events("certificates changed")]
+        assert changes.count("created") == 1
+        assert changes.count("taken_over") == len(cas) - 1
+        assert "forgotten" in changes
+
+
+def test_a_ca_bundle_that_is_deleted_comes_back_and_a_foreign_ca_in_it_stays(cluster):
+    with replicas(cluster, count=1) as running:
+        running.register()
+        ours = running.trusted()
+        path = f"{ADMISSION}/validatingwebhookconfigurations/fairgate"
+        foreign = cluster.authority.pem.decode()
+        cluster.kubectl("delete", "validatingwebhookconfiguration", "fairgate")
+        cluster.kubectl("apply", "-f", "-", stdin=running.manifests())
+        wait_for(cluster, lambda: running.trusted() == ours, what="the caBundle filled in again", timeout=10)
+        webhooks = cluster.api.get(path)["webhooks"]
+        for webhook in webhooks:
+            webhook["clientConfig"]["caBundle"] = base64.b64encode(foreign.encode()).decode()
+        cluster.api.patch(path, {"webhooks": webhooks})
+        wait_for(cluster, lambda: ours in running.trusted(), what="our CA added", timeout=10)
+        assert foreign in running.trusted()
+
+
+def test_with_a_client_ca_the_api_server_is_let_in_by_its_certificate_and_nobody_else(start_control_plane, tmp_path):
+    callers = make_authority("callers")
+    pair = callers.issue("kube-apiserver", usage=CLIENT_AUTH)
+    identity = tmp_path / "webhooks.kubeconfig"
+    user = {
+        name: base64.b64encode(pem).decode()
+        for name, pem in (("client-certificate-data", pair.certificate), ("client-key-data", pair.key))
+    }
+    identity.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": user}]}))
+    plugins = [
+        {
+            "name": name,
+            "configuration": {
+                "apiVersion": "apiserver.config.k8s.io/v1",
+                "kind": "WebhookAdmissionConfiguration",
+                "kubeConfigFile": str(identity),
+            },
+        }
+        for name in ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
+    ]
+    admission = tmp_path / "admission.json"
+    admission.write_text(
+        json.dumps({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins})
+    )
+    (tmp_path / "callers.crt").write_bytes(callers.pem)
+    own = start_control_plane(extra_args={API_SERVER: [f"--admission-control-config-file={admission}"]})
+    with replicas(own, "--client-ca", tmp_path / "callers.crt", count=1) as running:
+        running.register()
+        create_pod(own, running.namespace, pod("a", gpus=1))
+        create_pod(own, running.namespace, pod("b", gpus=1))
+        context = ssl.create_default_context(cadata=running.trusted())
+        request = urllib.request.Request(f"{running.url}/validate", data=b"{}", method="POST")
+        with pytest.raises(urllib.error.HTTPError, match="403") as refused:
+            urllib.request.urlopen(request, context=context, timeout=10)
+        assert json.loads(refused.value.read())["code"] == "CertificateRequired"
+        with urllib.request.urlopen(f"{running.url}/readyz", context=context, timeout=10) as answer:
+            assert answer.status == 200

@@ -1,0 +1,103 @@
+"""GPUs by DRA on a real API server: claims from templates, a shared claim, an extended resource that a class maps."""
+
+import json
+
+import pytest
+
+from tests.control_plane.api import ApiError
+from tests.control_plane.objects import pod
+from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_bound, wait_for
+from tests.scenarios.gate import DECISION, gate
+
+pytestmark = pytest.mark.cluster
+
+DEVICES = "/apis/resource.k8s.io/v1"
+DRIVER = "gpu.nvidia.com"
+
+
+def device_class(name, **spec):
+    selectors = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]
+    return {"metadata": {"name": name}, "spec": {"selectors": selectors, **spec}}
+
+
+def resource_slice(node, *, gpus):
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    devices = [{"name": f"gpu-{number}", "attributes": {"type": {"string": "gpu"}}} for number in range(gpus)]
+    return {
+        "metadata": {"name": f"{node}-gpus"},
+        "spec": {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices},
+    }
+
+
+def wanted(count):
+    return {"devices": {"requests": [{"name": "gpus", "exactly": {"deviceClassName": DRIVER, "count": count}}]}}
+
+
+def claiming(name, **source):
+    return pod(name, gpus=0, resourceClaims=[{"name": "gpus", **source}])
+
+
+def refusal(cluster, namespace, made):
+    with pytest.raises(ApiError) as refused:
+        create_pod(cluster, namespace, made)
+    return refused.value
+
+
+@pytest.fixture
+def with_devices(cluster):
+    (name,) = make_nodes(cluster, 1, gpus=0)
+    cluster.api.create(f"{DEVICES}/deviceclasses", device_class(DRIVER))
+    cluster.api.create(f"{DEVICES}/resourceslices", resource_slice(name, gpus=8))
+    return name
+
+
+def test_claims_are_charged_a_shared_one_once_and_the_limit_holds_with_numbers(cluster, with_devices):
+    with gate(cluster, limit_a=20) as fairgate:
+        ours = f"{DEVICES}/namespaces/{fairgate.team_a}"
+        cluster.api.create(f"{ours}/resourceclaimtemplates", {"metadata": {"name": "two"}, "spec": {"spec": wanted(2)}})
+        cluster.api.create(
+            f"{ours}/resourceclaimtemplates", {"metadata": {"name": "lot"}, "spec": {"spec": wanted(17)}}
+        )
+        cluster.api.create(f"{ours}/resourceclaims", {"metadata": {"name": "shared"}, "spec": wanted(1)})
+
+        wait_for(
+            cluster,
+            lambda: create_pod(cluster, fairgate.team_a, claiming("own", resourceClaimTemplateName="two")),
+            what="the template reached Fairgate's watch",
+        )
+        wait_bound(cluster, fairgate.team_a, "own")
+        decided = json.loads(get_pod(cluster, fairgate.team_a, "own")["metadata"]["annotations"][DECISION])
+        assert (decided["gpus"], decided["nodes"]) == ("2", [with_devices])
+        wait_for(cluster, lambda: fairgate.charged("a") == 2, what="two charged")
+
+        for name in ("first", "second"):
+            create_pod(cluster, fairgate.team_a, claiming(name, resourceClaimName="shared"))
+            wait_bound(cluster, fairgate.team_a, name)
+        wait_for(cluster, lambda: fairgate.charged("a") == 3, what="the shared claim charged once")
+        cluster.kubectl("delete", "pod", "first", "-n", fairgate.team_a, "--wait=true")
+        cluster.kubectl("delete", "pod", "own", "-n", fairgate.team_a, "--wait=true")
+        wait_for(cluster, lambda: fairgate.charged("a") == 1, what="the second pod goes on paying for the claim")
+
+        create_pod(cluster, fairgate.team_a, claiming("large", resourceClaimTemplateName="lot"))
+        refused = refusal(cluster, fairgate.team_a, claiming("more", resourceClaimTemplateName="lot"))
+        assert refused.status == 403
+        assert "exceeded quota: team a: requested 17, limit 20, used" in refused.message
+        missing = refusal(cluster, fairgate.team_a, claiming("early", resourceClaimTemplateName="none"))
+        assert (missing.status, missing.body["details"]["retryAfterSeconds"]) == (429, 1)
+        assert f"not known yet: ResourceClaimTemplate {fairgate.team_a}/none" in missing.message
+
+
+def test_an_extended_resource_of_a_class_counts_once_beside_the_claim_that_kube_scheduler_makes(cluster, with_devices):
+    cluster.api.patch(f"{DEVICES}/deviceclasses/{DRIVER}", {"spec": {"extendedResourceName": "nvidia.com/gpu"}})
+    with gate(cluster, limit_a=20) as fairgate:
+        create_pod(cluster, fairgate.team_a, pod("plain", gpus=3))
+        wait_bound(cluster, fairgate.team_a, "plain")
+        claims = cluster.api.list(f"{DEVICES}/namespaces/{fairgate.team_a}/resourceclaims")
+        assert ["resource.kubernetes.io/extended-resource-claim" in c["metadata"]["annotations"] for c in claims] == [
+            True
+        ]
+        wait_for(cluster, lambda: fairgate.charged("a") == 3, what="three charged")
+        decided = json.loads(get_pod(cluster, fairgate.team_a, "plain")["metadata"]["annotations"][DECISION])
+        assert decided["nodes"] == [with_devices]
+        refused = refusal(cluster, fairgate.team_a, pod("more", gpus=18))
+        assert "exceeded quota: team a: requested 18, limit 20, used 3" in refused.message

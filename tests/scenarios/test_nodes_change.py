@@ -1,0 +1,102 @@
+"""Nodes change under a running Fairgate: added, cordoned, cut anew, shrunk. Decisions follow without a restart."""
+
+import json
+
+import pytest
+
+from tests.control_plane.api import ApiError
+from tests.control_plane.objects import pod
+from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_bound, wait_for
+from tests.scenarios.gate import DECISION, TIER, gate
+
+pytestmark = pytest.mark.cluster
+
+ONE_G, THREE_G = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"
+POOLS = """
+pools:
+  - name: gpus
+    affinity: [{key: broker, operator: DoesNotExist}]
+  - name: brokers
+    nodeSelector: {broker: "yes"}
+    tolerations: [{key: broker, operator: Exists, effect: NoSchedule}]
+    match: {podSelector: {matchLabels: {app: kafka}}}
+  - name: cloud
+    nodeSelector: {cloud: "yes"}
+    autoscaled: true
+    teams: [b]
+"""
+
+
+def asking(name, **limits):
+    made = pod(name)
+    made["spec"]["containers"][0]["resources"]["limits"] = limits
+    return made
+
+
+def chosen(cluster, namespace, made):
+    """The nodes that a pod would get now, by a dry run."""
+    created = cluster.api.create(f"/api/v1/namespaces/{namespace}/pods", made, dryRun="All")
+    return json.loads(created["metadata"]["annotations"][DECISION])["nodes"]
+
+
+def offer(cluster, node, **amounts):
+    status = {"allocatable": amounts, "capacity": amounts}
+    cluster.api.patch(f"/api/v1/nodes/{node}/status", {"status": status})
+
+
+def test_decisions_follow_the_nodes(cluster):
+    (first,) = make_nodes(cluster, 1, gpus=2)
+    with gate(cluster) as fairgate:
+        ours = fairgate.team_a
+
+        def settles(made, nodes, what):
+            wait_for(cluster, lambda: chosen(cluster, ours, made) == nodes or None, what=what)
+
+        assert chosen(cluster, ours, pod("p", gpus=4)) == []
+        (second,) = make_nodes(cluster, 1, gpus=4, prefix="late")
+        settles(pod("p", gpus=4), [second], "the node that was added is chosen")
+        cluster.kubectl("cordon", second)
+        settles(pod("p", gpus=4), [], "the cordoned node is not")
+        cluster.kubectl("uncordon", second)
+
+        create_pod(cluster, ours, pod("holder", gpus=2))
+        wait_bound(cluster, ours, "holder")
+        assert get_pod(cluster, ours, "holder")["spec"]["nodeName"] == first
+        offer(cluster, first, **{"nvidia.com/gpu": "1"})
+        offer(cluster, second, **{"nvidia.com/gpu": "3"})
+        settles(pod("p", gpus=4), [], "a device failed")
+        settles(pod("p", gpus=1), [second], "less than is used")
+        cluster.kubectl("delete", "pod", "holder", "-n", ours, "--wait=true")
+        settles(pod("p", gpus=1), [first, second], "what is left of the first node is given away")
+
+        offer(cluster, second, **{"nvidia.com/gpu": None, ONE_G: "7"})
+        settles(asking("p", **{ONE_G: "7"}), [second], "cut into seven")
+        offer(cluster, second, **{ONE_G: None, THREE_G: "2"})
+        settles(asking("p", **{THREE_G: "2"}), [second], "cut anew")
+        settles(asking("p", **{ONE_G: "1"}), [], "the old slices are gone")
+
+
+def test_kinds_of_pods_are_kept_apart_and_what_nobody_weighed_is_refused(cluster):
+    taints = [{"key": "broker", "effect": "NoSchedule"}]
+    (broker,) = make_nodes(cluster, 1, gpus=0, prefix="broker", labels={"broker": "yes"}, taints=taints)
+    make_nodes(cluster, 1, gpus=4)
+    with gate(cluster, policy=POOLS) as fairgate:
+        create_pod(cluster, fairgate.team_b, pod("kafka-0", labels={"app": "kafka"}))
+        create_pod(cluster, fairgate.team_b, pod("web-0", labels={"app": "web"}))
+        for name in ("kafka-0", "web-0"):
+            wait_bound(cluster, fairgate.team_b, name)
+        sent, web = (get_pod(cluster, fairgate.team_b, name) for name in ("kafka-0", "web-0"))
+        assert sent["spec"]["nodeName"] == broker
+        assert TIER not in sent["metadata"]["labels"]
+        assert web["spec"]["nodeName"] != broker
+
+        with pytest.raises(ApiError, match=r"nvidia\.com/gpu\.shared looks like a GPU"):
+            create_pod(cluster, fairgate.team_a, asking("shared", **{"nvidia.com/gpu.shared": "1"}))
+
+        waiting = pod("waits", gpus=8, annotations={"fairgate.dev/pool": "cloud"})
+        created = create_pod(cluster, fairgate.team_b, waiting)
+        assert created["spec"]["nodeSelector"] == {"cloud": "yes"}
+        assert "affinity" not in created["spec"], "an autoscaler must see that a new node would help"
+        (grown,) = make_nodes(cluster, 1, gpus=8, prefix="cloud", labels={"cloud": "yes"})
+        wait_bound(cluster, fairgate.team_b, "waits")
+        assert get_pod(cluster, fairgate.team_b, "waits")["spec"]["nodeName"] == grown

@@ -1,0 +1,134 @@
+"""Three replicas on one cluster: the limit is one limit, whoever dies; nothing is lost, and nothing is left behind."""
+
+import json
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.control_plane.api import Api, ApiError
+from tests.control_plane.objects import job, pod
+from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_for
+from tests.scenarios.gate import TIER, gate
+
+pytestmark = pytest.mark.cluster
+
+SIZE = {"cpu": "1", "memory": "1Gi"}
+QUOTA = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "two"},
+    "spec": {"hard": {"requests.nvidia.com/gpu": "2"}},
+}
+
+
+def racing(cluster, namespace, count, *, prefix="racer"):
+    """Create pods of one GPU all at once, each over a connection of its own; gives the refusals."""
+
+    def create(number):
+        api = Api(port=cluster.ports.api_server, ca_pem=cluster.authority.pem, token=cluster.token)
+        try:
+            api.create(f"/api/v1/namespaces/{namespace}/pods", pod(f"{prefix}-{number}", gpus=1, **SIZE))
+        except ApiError as error:
+            return str(error)
+        finally:
+            api.close()
+        return None
+
+    with ThreadPoolExecutor(count) as pool:
+        return [text for text in pool.map(create, range(count)) if text is not None]
+
+
+def is_at_rest(fairgate, team):
+    found = fairgate.ledger(team)
+    assert found["ledger"]["inFlight"] == [], f"{len(found['ledger']['inFlight'])} in flight"
+    return found
+
+
+def test_forty_that_race_through_three_replicas_get_exactly_twenty(cluster):
+    make_nodes(cluster, 4)
+    with gate(cluster, replicas=3) as fairgate:
+        refusals = racing(cluster, fairgate.team_a, 40)
+        assert len(list_pods(cluster, fairgate.team_a)) == 20
+        assert len(refusals) == 20
+        assert all("exceeded quota: team a: requested 1, limit 20" in text for text in refusals)
+        status = wait_for(cluster, lambda: is_at_rest(fairgate, "a"), what="the ledger at rest")["status"]
+        assert (status["used"], status["reserved"], status["borrowed"]) == ("20", "0", "0")
+        for number in range(3):
+            wait_for(cluster, lambda n=number: fairgate.charged("a", replica=n) == 20, what=f"replica {number} agrees")
+        written = [fairgate.metric("fairgate_ledger_writes_total", replica=number) for number in range(3)]
+        assert sum(count > 0 for count in written) >= 2, f"only one replica was asked: {written}"
+
+
+def test_a_replica_that_is_killed_right_after_its_answer_loses_no_charge(cluster):
+    make_nodes(cluster, 4)
+    with gate(cluster, replicas=2) as fairgate:
+        fairgate.pause(1)  # its watches stand still: all it will know of these pods is what the ledger says
+        racing(cluster, fairgate.team_a, 12)
+        fairgate.stop(signal.SIGKILL, replica=0)
+        fairgate.resume(1)
+        refusals = racing(cluster, fairgate.team_a, 12, prefix="second")
+        assert len(list_pods(cluster, fairgate.team_a)) == 20, refusals
+
+
+def test_what_fails_after_our_yes_is_gone_after_ninety_seconds(cluster):
+    make_nodes(cluster, 4)
+    with gate(cluster, replicas=2) as fairgate:
+        create_pod(cluster, fairgate.team_a, pod("there", gpus=1, **SIZE))
+        with pytest.raises(ApiError, match="already exists"):
+            create_pod(cluster, fairgate.team_a, pod("there", gpus=1, **SIZE))
+        cluster.kubectl.apply([QUOTA], "-n", fairgate.team_b)
+        wait_for(
+            cluster,
+            lambda: "hard" in cluster.kubectl.json("get", "resourcequota", "two", "-n", fairgate.team_b)["status"],
+            what="the quota in force",
+        )
+        with pytest.raises(ApiError, match="exceeded quota: two"):
+            create_pod(cluster, fairgate.team_b, pod("too-much", gpus=3, **SIZE))
+        for team, used in (("a", "1"), ("b", "0")):
+
+            def is_true(team=team, used=used):
+                status = is_at_rest(fairgate, team)["status"]
+                assert (status["used"], status["reserved"]) == (used, "0"), status
+                return True
+
+            wait_for(cluster, is_true, what=f"team {team}'s orphans gone", timeout=90)
+        assert sum(fairgate.metric("fairgate_ledger_orphans_total", replica=number) for number in (0, 1)) >= 2
+
+
+def test_what_people_see_of_the_ledger(cluster):
+    make_nodes(cluster, 2)
+    with gate(cluster, limit_a=40) as fairgate:
+        cluster.kubectl.apply([job("train", pods=6, gpus=4, **SIZE)], "-n", fairgate.team_a)
+        wait_for(cluster, lambda: len(list_pods(cluster, fairgate.team_a)) == 6, what="six pods of four GPUs")
+        want = "a a 20 40 24 0 4 4 8"
+
+        def shown():
+            lines = cluster.kubectl("get", "teamledgers").splitlines()
+            found = next(line for line in lines if line.startswith("a "))
+            assert found.split()[:9] == want.split(), found
+            return lines
+
+        head = wait_for(cluster, shown, what="the team's line")[0]
+        assert head.split() == (
+            ["NAME", "TEAM", "GUARANTEED", "LIMIT", "USED", "RESERVED", "BORROWED", "PREEMPTIBLE", "WAITING", "AGE"]
+        )
+        stored = json.loads(cluster.kubectl("get", "teamledger", "a", "-o", "json", "--show-managed-fields"))
+        assert "managedFields" not in stored["metadata"]
+
+
+def test_a_pod_that_comes_past_the_gate_is_charged_and_told(cluster):
+    make_nodes(cluster, 2)
+    with gate(cluster) as fairgate:
+        for kind, name in (("mutating", "zz-fairgate"), ("validating", "fairgate")):
+            cluster.kubectl("delete", f"{kind}webhookconfiguration", name)
+
+        def comes_in():
+            return TIER not in create_pod(
+                cluster, fairgate.team_a, pod(f"past-{len(list_pods(cluster, fairgate.team_a))}", gpus=1, **SIZE)
+            )["metadata"].get("labels", {})
+
+        wait_for(cluster, comes_in, what="a pod past the gate")
+        wait_for(cluster, lambda: fairgate.metric("fairgate_bypassing_pods_total") >= 1, what="it is counted")
+        log = cluster.processes.log(fairgate.replicas[0].name, lines=400)
+        assert f'"event":"pod never passed the gate","team":"a","holder":"{fairgate.team_a}/Pod/past-' in log

@@ -1,0 +1,128 @@
+"""What kubectl tells of a workload that can never run as a whole, on a real API server."""
+
+import json
+
+import pytest
+
+from tests.control_plane.objects import job, pod_spec
+from tests.control_plane.workbench import list_pods, make_nodes, wait_for
+from tests.scenarios.gate import gate
+
+pytestmark = pytest.mark.cluster
+SIZE = {"cpu": "1", "memory": "1Gi"}
+
+
+def deployment(name, *, replicas, **spec):
+    template = {"metadata": {"labels": {"app": name}}, "spec": pod_spec(**SIZE, **spec)}
+    selector = {"matchLabels": {"app": name}}
+    spec = {"replicas": replicas, "selector": selector, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+
+
+def cron_job(name, *, pods, gpus):
+    spec = {
+        "schedule": "0 0 1 1 *",
+        "concurrencyPolicy": "Forbid",
+        "jobTemplate": {"spec": job("x", pods=pods, gpus=gpus)["spec"]},
+    }
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name}, "spec": spec}
+
+
+def applied(fairgate, manifest):
+    """What kubectl prints to standard error."""
+    return fairgate.cluster.kubectl.run("apply", "-n", fairgate.team_a, "-f", "-", stdin=json.dumps(manifest))
+
+
+def asked(fairgate):
+    """How many workloads the server was asked about."""
+    lines = fairgate.get("/metrics").splitlines()
+    found = [line for line in lines if line.startswith("fairgate_decisions_total{") and 'phase="workloads"' in line]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in found)
+
+
+def test_kubectl_warns_of_what_can_never_run_as_a_whole(cluster):
+    make_nodes(cluster, 2)
+    with gate(cluster) as fairgate:
+        done = applied(fairgate, deployment("serve", replicas=24, gpus=1))
+        assert done.returncode == 0, done.stderr
+        want = [
+            "Warning: Deployment serve: needs 24 GPUs, team a's limit is 20",
+            "Warning: Deployment serve: the nodes hold 20 of 24 pods (nvidia.com/gpu 1) at once, even when empty",
+        ]
+        assert done.stderr.splitlines() == want
+        done = applied(fairgate, cron_job("nightly", pods=3, gpus=11))
+        assert done.stderr.splitlines() == [
+            "Warning: CronJob nightly: needs 33 GPUs, team a's limit is 20",
+            "Warning: CronJob nightly: none of the 2 nodes could hold one pod (nvidia.com/gpu 11), even when empty",
+        ]
+        wait_for(cluster, lambda: len(list_pods(cluster, fairgate.team_a)) == 20, what="pods up to the limit")
+
+
+def test_only_what_people_make_and_what_may_ask_for_gpus_is_asked_about(cluster):
+    make_nodes(cluster, 2)
+    with gate(cluster) as fairgate:
+        assert applied(fairgate, deployment("web", replicas=50)).stderr == ""
+        assert applied(fairgate, deployment("serve", replicas=2, gpus=1)).stderr == ""
+        wait_for(cluster, lambda: len(list_pods(cluster, fairgate.team_a)) == 52, what="all pods")
+        assert asked(fairgate) == 1
+
+
+def test_policy_may_refuse_the_whole(cluster):
+    make_nodes(cluster, 2)
+    with gate(cluster, policy="workloads: {onLimit: reject}") as fairgate:
+        done = applied(fairgate, job("train", pods=24, gpus=1))
+        assert done.returncode == 1
+        want = "exceeded quota: Job train: needs 24 GPUs, team a's limit is 20 (TeamLimitExceeded)"
+        assert want in done.stderr
+        assert applied(fairgate, job("train", pods=2, gpus=1, **SIZE)).returncode == 0
+
+
+OWN_KIND = """
+workloads:
+  kinds:
+    - group: ml.example.com
+      kind: TrainingRun
+      resource: trainingruns
+      pods: [{each: spec.workers, template: template, replicas: [replicas]}]
+"""
+
+
+def definition():
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "trainingruns.ml.example.com"},
+        "spec": {
+            "group": "ml.example.com",
+            "names": {"kind": "TrainingRun", "plural": "trainingruns", "singular": "trainingrun"},
+            "scope": "Namespaced",
+            "versions": [{"name": "v1alpha3", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
+def test_a_kind_of_ones_own_is_warned_of_too(cluster):
+    make_nodes(cluster, 2)
+    with gate(cluster, policy=OWN_KIND) as fairgate:
+        cluster.kubectl.apply(definition())
+        cluster.kubectl("wait", "--for=condition=Established", "crd/trainingruns.ml.example.com")
+        workers = [{"name": "a", "replicas": 6, "template": {"spec": pod_spec(gpus=4, **SIZE)}}]
+        manifest = {
+            "apiVersion": "ml.example.com/v1alpha3",
+            "kind": "TrainingRun",
+            "metadata": {"name": "run"},
+            "spec": {"workers": workers},
+        }
+        try:
+            wait_for(cluster, lambda: fairgate_warns(fairgate, manifest), what="the new kind is warned of")
+        finally:
+            cluster.kubectl("delete", "crd", "trainingruns.ml.example.com")
+
+
+def fairgate_warns(fairgate, manifest):
+    """Whether a dry run is warned of in the expected words; the API server takes a moment to know a new kind."""
+    done = fairgate.cluster.kubectl.run(
+        "apply", "--dry-run=server", "-n", fairgate.team_a, "-f", "-", stdin=json.dumps(manifest)
+    )
+    return "Warning: TrainingRun run: needs 24 GPUs, team a's limit is 20" in done.stderr.splitlines()

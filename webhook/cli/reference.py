@@ -1,0 +1,75 @@
+"""The reference pages that come from the code: every command with its options, and the JSON Schema of a review.
+
+`python -m webhook.cli.reference DIR` writes both; a test compares them with what is kept in docs/.
+"""
+
+import inspect
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import click
+
+from webhook.cli.main import main
+from webhook.cli.review.report import json_schema
+
+_HEAD = """# Command line
+
+Every command with its options, as `--help` explains them. This page is made from the code: `make docs` renews it.
+"""
+
+
+def pages() -> dict[str, str]:
+    """Make every page, by its name."""
+    commands = "\n".join(_section(path, command) for path, command in _commands(("fairgate",), main))
+    return {
+        "cli.md": f"{_HEAD}\n{commands}",
+        "review.schema.json": f"{json.dumps(json_schema(), indent=2)}\n",
+    }
+
+
+def _commands(path: tuple[str, ...], command: click.Command) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            if found is not None:
+                yield from _commands((*path, name), found)
+
+
+def _section(path: tuple[str, ...], command: click.Command) -> str:
+    name = " ".join(path)
+    context = click.Context(command, info_name=name)
+    usage = " ".join((name, *command.collect_usage_pieces(context)))
+    parts = [f"## {name}", inspect.cleandoc(command.help or ""), f"```\n{usage}\n```", _options(command, context)]
+    return "\n\n".join(filter(None, [*parts, *_epilog(command.epilog or "")])) + "\n"
+
+
+def _options(command: click.Command, context: click.Context) -> str:
+    records = [param.get_help_record(context) for param in command.get_params(context)]
+    rows = [f"| `{_cell(option)}` | {_cell(text)} |" for option, text in filter(None, records) if text]
+    return "\n".join(("| option | meaning |", "|---|---|", *rows))
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _epilog(text: str) -> Iterator[str]:
+    """Yield what stands below a command's help: examples as a shell would take them, the rest as it stands."""
+    for block in text.split("\b\n"):
+        head, _, rest = block.strip().partition("\n")
+        if head == "Examples:":
+            yield f"```sh\n{dedent(rest)}\n```"
+        elif head.endswith(":"):
+            yield f"{head}\n```\n{dedent(rest)}\n```"
+        elif head:
+            yield f"{head}\n{dedent(rest)}".strip()
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        (Path(sys.argv[1]) / name).write_text(text)

@@ -1,0 +1,95 @@
+"""All documents of all files to what a review needs: objects to judge, and those that the judgement rests on."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from webhook.cli.review.judged import Judged, Outcome, Place, PodGroup
+from webhook.cli.review.session import Item
+from webhook.cli.review.sources import Source
+from webhook.core.pod import NamespaceFacts, PriorityTriple, Requester
+from webhook.core.reason import Code, Reason
+from webhook.kube import keys, objects
+from webhook.kube.nodes import to_namespace, to_priority
+from webhook.kube.stream import Document, Unreadable, read_stream
+from webhook.kube.workloads.model import mapping, text
+from webhook.kube.workloads.related import Related
+
+
+@dataclass(slots=True)
+class Collected:
+    """What a stream holds. `entries` are in its order: objects, and places where nothing can be read."""
+
+    namespace: str
+    entries: list[Item | Judged] = field(default_factory=list)
+    namespaces: list[NamespaceFacts] = field(default_factory=list)
+    priority_classes: list[PriorityTriple] = field(default_factory=list)
+    reviews: list[tuple[Place, Mapping[str, Any]]] = field(default_factory=list)
+    skipped: int = 0
+
+    @property
+    def related(self) -> Related:
+        """What workloads of the stream may point at."""
+        return Related.of((entry.object for entry in self.entries if isinstance(entry, Item)), namespace=self.namespace)
+
+
+def collect(sources: Iterable[Source], *, namespace: str) -> Collected:
+    """Read all sources; `namespace` is that of objects that name none."""
+    collected = Collected(namespace)
+    for source in sources:
+        if source.problem is not None:
+            collected.entries.append(unreadable(Place(source.name, 1, 1), source.problem))
+            continue
+        for document in read_stream(source.content):
+            place = Place(source.name, document.line, document.number)
+            if isinstance(document, Unreadable):
+                collected.entries.append(unreadable(place, f"not valid YAML: {document.problem}"))
+                continue
+            for found, line in _flattened(document, document.value, document.line):
+                _add(collected, Place(source.name, line, document.number), document, found)
+    return collected
+
+
+def unreadable(place: Place, problem: str) -> Judged:
+    """Make of a place where nothing can be read a finding like any other."""
+    group = PodGroup("", None, Outcome.UNKNOWN, (Reason(Code.UNREADABLE, problem),), place.line)
+    return Judged(place, "", "", "", "", (group,))
+
+
+def _flattened(document: Document, value: object, line: int) -> Iterator[tuple[object, int]]:
+    """Yield the objects of a document, those inside a List one by one, with their lines."""
+    items = value.get("items") if isinstance(value, dict) and text(value.get("kind")).endswith("List") else None
+    if not isinstance(items, list):
+        yield value, line
+        return
+    for index, item in enumerate(items):
+        yield from _flattened(document, item, document.line_of(items, index) or line)
+
+
+def _add(collected: Collected, place: Place, document: Document, found: object) -> None:
+    if not isinstance(found, dict) or not (found.keys() & {"apiVersion", "kind"}):
+        collected.skipped += 1  # values of a Helm chart, settings of some tool
+        return
+    api_version, kind = text(found.get("apiVersion")), text(found.get("kind"))
+    try:
+        if (api_version, kind) == (keys.CORE_API, "Namespace"):
+            collected.namespaces.append(to_namespace(msgspec.convert(found, objects.Namespace)))
+        elif (api_version, kind) == (keys.PRIORITY_API, "PriorityClass"):
+            collected.priority_classes.append(to_priority(msgspec.convert(found, objects.PriorityClass)))
+    except msgspec.ValidationError as error:
+        collected.entries.append(unreadable(place, f"no valid {kind}: {objects.describe(error)}"))
+        return
+    if kind == "AdmissionReview":
+        collected.reviews.append((place, found))
+        request = mapping(found.get("request"))
+        asked = request.get("object")
+        if request.get("operation") != "CREATE" or not isinstance(asked, dict):
+            collected.skipped += 1
+            return
+        requester = Requester(text(mapping(request.get("userInfo")).get("username")))
+        namespace = text(request.get("namespace")) or collected.namespace
+        collected.entries.append(Item(place, document, asked, namespace, requester))
+        return
+    collected.entries.append(Item(place, document, found, collected.namespace))

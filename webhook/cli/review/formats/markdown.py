@@ -1,0 +1,55 @@
+"""Markdown for a comment on a pull request, or for the summary of a CI job."""
+
+from webhook.cli.review.findings import FailOn, findings
+from webhook.cli.review.formats import wording
+from webhook.cli.review.judged import Judged, Outcome, PodGroup, Review
+from webhook.core.amount import format_gpus
+
+_MARKS = {Outcome.ADMITTED: "✅", Outcome.QUEUED: "⏳", Outcome.REFUSED: "❌", Outcome.UNKNOWN: "❔"}
+_HEADINGS = {
+    Outcome.ADMITTED: "all admitted",
+    Outcome.QUEUED: "some would wait",
+    Outcome.REFUSED: "something would be refused",
+    Outcome.UNKNOWN: "something could not be judged",
+}
+
+
+def to_markdown(review: Review, fail_on: frozenset[FailOn], *, with_patch: bool = False) -> str:
+    """Write the review as GitHub's and GitLab's Markdown."""
+    lines = [f"### Fairgate: {_HEADINGS[review.outcome]}", ""]
+    rows = [(judged, group) for judged in review.workloads for group in judged.pods if group.asks_gpus and judged.kind]
+    if rows:
+        lines += ["| | workload | role | pods | GPUs each | team | tier | first choices |"]
+        lines += ["|---|---|---|--:|--:|---|---|---|"]
+        lines += [_row(judged, group) for judged, group in rows]
+        lines.append("")
+    told = findings(review, fail_on)
+    lines += [f"- `{finding.source}:{finding.line}` **{finding.level}**: {_escaped(finding.text)}" for finding in told]
+    lines += [""] if told else []
+    if with_patch:
+        for judged, group in rows:
+            if text := wording.diff(judged, group):
+                lines += ["<details><summary>" + _escaped(judged.title) + "</summary>", "", "````diff", text, "````"]
+                lines += ["", "</details>", ""]
+    lines += [_escaped(wording.summary(review)) + ".", "", f"<sub>{_escaped(wording.world(review.world))}</sub>"]
+    return "\n".join(lines) + "\n"
+
+
+def _row(judged: Judged, group: PodGroup) -> str:
+    cells = (
+        f"{_MARKS[group.outcome]} {group.outcome}",
+        judged.title,
+        group.role,
+        "?" if group.count is None else str(group.count),
+        "?" if group.demand is None else format_gpus(group.demand.gpus),
+        group.team or "",
+        group.tier or "",
+        wording.nodes(group),
+    )
+    return f"| {' | '.join(map(_escaped, cells))} |"
+
+
+def _escaped(text: str) -> str:
+    for mark in "\\`*_<>|[]":
+        text = text.replace(mark, f"\\{mark}")
+    return " ".join(text.split())

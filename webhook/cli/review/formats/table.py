@@ -1,0 +1,93 @@
+"""A table for people, and below it every cause with its file and line."""
+
+from io import StringIO
+
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from webhook.cli.review.findings import FailOn, Finding, Level, findings
+from webhook.cli.review.formats import wording
+from webhook.cli.review.judged import Judged, Outcome, PodGroup, Review
+from webhook.core.amount import format_gpus
+from webhook.core.tier import Tier
+
+_STYLES = {Outcome.ADMITTED: "green", Outcome.QUEUED: "yellow", Outcome.REFUSED: "bold red", Outcome.UNKNOWN: "magenta"}
+_LEVELS = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
+_ROOM_FOR_NODES = 110
+
+
+def to_table(
+    review: Review, fail_on: frozenset[FailOn], *, width: int, is_coloured: bool, with_patch: bool = False
+) -> str:
+    """Write the review for a screen of this width."""
+    out = StringIO()
+    console = Console(file=out, width=width, force_terminal=is_coloured, no_color=not is_coloured, highlight=False)
+    names_nodes = any(group.nodes for judged in review.workloads for group in judged.pods)
+    table = _table(review, with_nodes=names_nodes and width >= _ROOM_FOR_NODES)
+    if table.row_count:
+        console.print(table, "")
+    causes = findings(review, fail_on)
+    for finding in causes:
+        console.print(_cause(finding), soft_wrap=not is_coloured)
+    if causes:
+        console.print()
+    if with_patch:
+        for judged in review.workloads:
+            for group in judged.pods:
+                _print_diff(console, wording.diff(judged, group))
+    console.print(Text(wording.summary(review)), soft_wrap=not is_coloured)
+    console.print(Text(wording.world(review.world)), soft_wrap=not is_coloured)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _table(review: Review, *, with_nodes: bool) -> Table:
+    rows = [(judged, group) for judged in review.workloads for group in judged.pods if group.asks_gpus and judged.kind]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("outcome")
+    table.add_column("workload", overflow="fold")
+    if has_roles := any(group.role for _, group in rows):
+        table.add_column("role", overflow="fold")
+    for number in ("pods", "each", "GPUs"):
+        table.add_column(number, justify="right")
+    table.add_column("team", overflow="fold")
+    table.add_column("tier")
+    if with_nodes:
+        table.add_column("first choices")
+    before: Judged | None = None
+    for judged, group in rows:
+        title = judged.title if judged is not before else ""
+        role = [Text(group.role or "-")] if has_roles else []
+        nodes = [Text(wording.nodes(group) or "-")] if with_nodes else []
+        table.add_row(
+            _outcome(group), Text(title), *role, *_numbers(group), Text(group.team or "-"), _tier(group), *nodes
+        )
+        before = judged
+    return table
+
+
+def _outcome(group: PodGroup) -> Text:
+    return Text(group.outcome, style=_STYLES[group.outcome])
+
+
+def _numbers(group: PodGroup) -> list[Text]:
+    count = "?" if group.count is None else str(group.count)
+    each = "?" if group.demand is None else format_gpus(group.demand.gpus)
+    gpus = "?" if group.count is None or group.demand is None else format_gpus(group.gpus)
+    return [Text(count), Text(each), Text(gpus)]
+
+
+def _tier(group: PodGroup) -> Text:
+    return Text(group.tier or "-", style="yellow" if group.tier is Tier.PREEMPTIBLE else "")
+
+
+def _cause(finding: Finding) -> Text:
+    place = Text(f"{finding.source}:{finding.line}: ", style="bold")
+    return place + Text(f"{finding.level}: ", style=_LEVELS[finding.level]) + Text(finding.text)
+
+
+def _print_diff(console: Console, text: str) -> None:
+    if text:
+        told = Syntax(text, "diff", theme="ansi_dark", word_wrap=True) if console.is_terminal else Text(text)
+        console.print(told, "")

@@ -1,0 +1,91 @@
+"""Why a pod would go where it would go: the best nodes with what each costs, and what keeps it off the others.
+
+For people and tools that ask, not for decisions: it looks at every node.
+"""
+
+from collections import Counter
+from enum import StrEnum
+from typing import NamedTuple
+
+from webhook.core.demand import Demand
+from webhook.core.fleet import Fleet
+from webhook.core.names import NodeName
+from webhook.core.placement import best_nodes
+from webhook.core.ranking import Cost
+from webhook.core.selector import Constraints
+
+
+class Cause(StrEnum):
+    """What keeps a pod off a node, the first that applies."""
+
+    NOT_READY = "not ready"
+    CORDONED = "cordoned"
+    CONSTRAINTS = "selectors, affinity or taints"
+    NEVER = "too small even when empty"
+    DEVICES = "no room on single GPUs"
+
+
+class Candidate(NamedTuple):
+    """A node that has room; `cost` is None where it has none of the GPUs that are compared."""
+
+    node: NodeName
+    cost: Cost | None
+
+
+class Filtered(NamedTuple):
+    """A cause, or the resource that a node has too little of, and how many nodes it keeps the pod off."""
+
+    cause: str
+    nodes: int
+
+
+class Candidates(NamedTuple):
+    """The best nodes in order, how many have room in all, and the others by cause, the commonest first."""
+
+    best: tuple[Candidate, ...]
+    with_room: int
+    filtered: tuple[Filtered, ...]
+
+
+def candidates(
+    fleet: Fleet, demand: Demand, constraints: Constraints, *, count: int = 5, keep_whole: int = 0
+) -> Candidates:
+    """Compare all nodes for a pod whose own conditions and those of its pool are in `constraints`."""
+    matching = fleet.matching(constraints)
+    best = best_nodes(fleet, demand, matching, count=count, keep_whole=keep_whole)
+    room = fleet.with_room(demand, matching & fleet.open_bits)
+    able = fleet.with_capacity(demand, matching)
+    causes = Counter(
+        _cause(fleet, node.name, demand, matching=matching, able=able)
+        for node in fleet.nodes()
+        if not room & fleet.bit(node.name)
+    )
+    return Candidates(
+        tuple([Candidate(name, _cost(fleet, name, demand)) for name in best]),
+        room.bit_count(),
+        tuple(Filtered(cause, nodes) for cause, nodes in sorted(causes.items(), key=lambda item: (-item[1], item[0]))),
+    )
+
+
+def _cost(fleet: Fleet, name: NodeName, demand: Demand) -> Cost | None:
+    resource = fleet.gpus.resource_for(demand)
+    if resource is None:
+        return None
+    view = fleet.gpus.view(resource)
+    ranking = view.ranking(demand, resource)
+    number = max(view.classes.numbers(fleet.bit(name)))
+    return ranking.cost(view.classes.all[number]) if number >= 0 else None
+
+
+def _cause(fleet: Fleet, name: NodeName, demand: Demand, *, matching: int, able: int) -> str:
+    node, bit = fleet.get(name), fleet.bit(name)
+    if node is not None and not node.is_ready:
+        return Cause.NOT_READY
+    if node is not None and node.is_cordoned:
+        return Cause.CORDONED
+    if not matching & bit:
+        return Cause.CONSTRAINTS
+    if not able & bit:
+        return Cause.NEVER
+    short = next((resource for resource, amount in demand.requests if fleet.free(name, resource) < amount), None)
+    return Cause.DEVICES if short is None else f"too little {short} free"

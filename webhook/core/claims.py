@@ -1,0 +1,310 @@
+"""Devices that pods get by ResourceClaims (DRA): who uses which claim, and what the devices count.
+
+Kubernetes' own worst case is counted until a claim is allocated: `All` as 32 devices, of alternatives the dearest. A
+claim that pods share is paid by the first of them that the world knows, then by the next. Resources that a DeviceClass
+hands out under a name of their own are counted here too.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+from webhook.core.demand import Demand, Weights
+from webhook.core.lookalike import looks_like_gpu
+from webhook.core.names import DEVICE_CLASS, Namespace, ResourceName, Uid
+from webhook.core.policy import Policy
+
+ALL_DEVICES: Final = 32
+"""The most that one claim can hold (AllocationResultsMaxSize), and what `All` counts until it is allocated."""
+
+ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"
+"""Namespace label: its pods may look at devices that others use; that takes nothing away."""
+
+
+class ClaimRef(NamedTuple):
+    """A pod's entry in spec.resourceClaims: the claim, as far as it exists, and the template it is made from.
+
+    `group` is the pod's PodGroup, which may have one claim for all of its pods that have the same entry.
+    """
+
+    claim: str = ""
+    template: str = ""
+    group: str = ""
+    entry: str = ""
+
+
+class ClassCount(NamedTuple):
+    """So many devices of one DeviceClass."""
+
+    device_class: str
+    number: int
+
+
+class DeviceRequest(NamedTuple):
+    """One request of a claim: the first of its alternatives that can be had."""
+
+    alternatives: tuple[ClassCount, ...]
+    is_admin: bool = False
+
+
+class GroupEntry(NamedTuple):
+    """A claim that the pods of a PodGroup share: those whose entry has this name and template."""
+
+    name: str
+    template: str
+
+
+ClaimSpec = tuple[DeviceRequest, ...]
+"""What a claim, or a template of claims, asks for; for an allocated claim what it got."""
+
+
+class DeviceClass(NamedTuple):
+    """A kind of device. `speaks_of_gpus`: its name, its resource's or its selectors look like GPUs."""
+
+    name: str
+    extended_resource: ResourceName | None = None
+    made_at: str = ""
+    speaks_of_gpus: bool = False
+
+    @property
+    def implicit_resource(self) -> ResourceName:
+        """Name the extended resource that every class has."""
+        return ResourceName(DEVICE_CLASS + self.name)
+
+
+class ClaimKey(NamedTuple):
+    """A claim, template or group, among all of the cluster."""
+
+    kind: str
+    namespace: Namespace
+    name: str
+
+
+class Found(NamedTuple):
+    """A demand with its claims. `missing` objects are not known (yet); `unknown` names look like GPUs to nobody's word.
+
+    Where something is missing or unknown it counts nothing in `demand`.
+    """
+
+    demand: Demand
+    missing: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+class _Take(NamedTuple):
+    name: ResourceName
+    number: int
+    units: int | Fraction
+    is_certain: bool
+
+
+class Claims:
+    """Claims, templates and classes as the cluster has them, and the pods that use them."""
+
+    def __init__(self) -> None:
+        self._specs: dict[ClaimKey, ClaimSpec] = {}
+        self._classes: dict[str, DeviceClass] = {}
+        self._by_resource: dict[ResourceName, DeviceClass] = {}
+        self._users: dict[ClaimKey, dict[Uid, None]] = {}
+        self._pods: dict[Uid, tuple[ClaimKey, ...]] = {}
+        self._groups: dict[ClaimKey, frozenset[GroupEntry]] = {}
+        self._gone: set[ClaimKey] = set()  # deleted, still in use
+
+    def set(self, key: ClaimKey, spec: ClaimSpec | None) -> Iterable[Uid]:
+        """Take in a claim or a template (None: it is gone); gives the pods whose demand may be another now.
+
+        Pods keep the devices of a claim whose template was deleted: what is gone holds until its last pod is.
+        """
+        self._gone.discard(key)
+        if spec is None:
+            self._gone.add(key)
+            self._bury(key)
+        elif self._specs.get(key) != spec:
+            self._specs[key] = spec
+            return tuple(self._users.get(key, ()))
+        return ()
+
+    def set_group(self, key: ClaimKey, entries: frozenset[GroupEntry] | None) -> Iterable[Uid]:
+        """Take in what the pods of a PodGroup share (None: it is gone), as `set` does."""
+        self._gone.discard(key)
+        if entries is None:
+            self._gone.add(key)
+            self._bury(key)
+        elif self._groups.get(key) != entries:
+            self._groups[key] = entries
+            return tuple(self._users.get(key, ()))
+        return ()
+
+    def set_class(self, name: str, device_class: DeviceClass | None) -> Iterable[Uid]:
+        """Take in a class (None: it is gone); gives the pods whose demand may be another now."""
+        if self._classes.get(name) == device_class:
+            return ()
+        if device_class is None:
+            del self._classes[name]
+        else:
+            self._classes[name] = device_class
+        # of two classes with one resource the newer holds, as for kube-scheduler
+        ordered = sorted(self._classes.values(), key=lambda known: (known.made_at, known.name))
+        self._by_resource = {known.extended_resource: known for known in ordered if known.extended_resource}
+        return tuple(self._pods)
+
+    def knows(self, name: ResourceName) -> bool:
+        """Tell whether a class hands out this resource, or may."""
+        return name in self._by_resource or name.startswith(DEVICE_CLASS)
+
+    def join(self, uid: Uid, namespace: Namespace, refs: tuple[ClaimRef, ...]) -> Iterable[Uid]:
+        """Let a pod use its claims, and no others any more; gives the pods that pay for those from now on.
+
+        A pod without any joins too: it may ask for what a class hands out.
+        """
+        before, keys = self._pods.get(uid, ()), tuple(dict.fromkeys(_keys(namespace, refs)))
+        self._pods[uid] = keys
+        for key in keys:
+            self._users.setdefault(key, {})[uid] = None
+        return self._part(uid, [key for key in before if key not in keys])
+
+    def leave(self, uid: Uid) -> Iterable[Uid]:
+        """Let a pod go; gives the pods that pay for its shared claims from now on."""
+        return self._part(uid, self._pods.pop(uid, ()))
+
+    def find(
+        self,
+        demand: Demand,
+        refs: tuple[ClaimRef, ...],
+        *,
+        namespace: Namespace,
+        uid: Uid,
+        is_admin: bool,
+        policy: Policy,
+    ) -> Found:
+        """Add what a pod's claims count to what its containers ask for."""
+        own = demand.own or demand
+        missing: list[str] = []
+        unknown: list[str] = []
+        takes = list(self._extended(own, policy, unknown))
+        units: int | Fraction = sum(take.units for take in takes)
+        # entries that name the same claim are one claim
+        for ref in {(ref.claim, "" if ref.claim else ref.entry): ref for ref in refs}.values():
+            spec = self._spec(namespace, ref)
+            if spec is None:
+                kind, name = ("ResourceClaim", ref.claim) if ref.claim else ("ResourceClaimTemplate", ref.template)
+                missing.append(f"{kind} {namespace}/{name}")
+                continue
+            wanted = [r for r in spec if not (r.is_admin and is_admin)]
+            of_ref = [take for r in wanted if (take := self._dearest(r, policy, missing, unknown))]
+            takes += of_ref
+            units += sum(take.units for take in of_ref) if self._pays(uid, namespace, ref) else 0
+        if not takes:
+            return Found(own, tuple(missing), tuple(unknown))
+        requests, devices = dict(own.requests), dict(own.devices)
+        for take in takes:
+            if take.is_certain:
+                requests[take.name] = requests.get(take.name, 0) + take.number
+                devices[take.name] = devices.get(take.name, 0) + take.number
+        full = replace(
+            own,
+            gpus=own.gpus + (max(int(units), 1) if units else 0),
+            devices=tuple(sorted(devices.items())),
+            requests=tuple(sorted(requests.items())),
+            own=own,
+        )
+        return Found(full, tuple(missing), tuple(unknown))
+
+    def _part(self, uid: Uid, keys: Iterable[ClaimKey]) -> Iterable[Uid]:
+        heirs: dict[Uid, None] = {}
+        for key in keys:
+            users = self._users[key]
+            paid = next(iter(users)) == uid
+            del users[uid]
+            if not users:
+                del self._users[key]
+                self._bury(key)
+            elif paid:
+                heirs[next(iter(users))] = None
+        return heirs
+
+    def _bury(self, key: ClaimKey) -> None:
+        if key in self._gone and key not in self._users:
+            self._gone.discard(key)
+            self._specs.pop(key, None)
+            self._groups.pop(key, None)
+
+    def _extended(self, own: Demand, policy: Policy, unknown: list[str]) -> Iterator[_Take]:
+        """Weigh extended resources that policy does not name but a DeviceClass does."""
+        weights = policy.resources
+        for name in own.strange:
+            if name in policy.ignored_resources:
+                continue
+            implicit = self._classes.get(name.removeprefix(DEVICE_CLASS)) if name.startswith(DEVICE_CLASS) else None
+            device_class = implicit or self._by_resource.get(name)
+            weight = None if device_class is None else _weight(device_class, weights)
+            if weight is not None and device_class is not None:
+                number = dict(own.requests)[name]
+                yield _Take(_name(device_class, weights), number, number * weight, is_certain=True)
+            elif looks_like_gpu(name) or (device_class is not None and device_class.speaks_of_gpus):
+                unknown.append(name)
+
+    def _dearest(self, request: DeviceRequest, policy: Policy, missing: list[str], unknown: list[str]) -> _Take | None:
+        """Count a request by the alternative that counts most."""
+        weights, ignored = policy.resources, policy.ignored_resources
+        dearest: _Take | None = None
+        for name, number in request.alternatives:
+            device_class = self._classes.get(name)
+            known = device_class or DeviceClass(name)
+            weight = _weight(known, weights)
+            if known.implicit_resource in ignored or known.extended_resource in ignored:
+                continue
+            if weight is None:
+                if device_class is None:
+                    missing.append(f"DeviceClass {name}")
+                elif device_class.speaks_of_gpus:
+                    unknown.append(known.implicit_resource)
+                continue
+            # room is judged where it is certain which devices are meant, and how many
+            is_certain = device_class is not None and len(request.alternatives) == 1 and number < ALL_DEVICES
+            take = _Take(_name(known, weights), number, number * weight, is_certain)
+            if dearest is None or take.units > dearest.units:
+                dearest = take
+        return dearest
+
+    def _spec(self, namespace: Namespace, ref: ClaimRef) -> ClaimSpec | None:
+        found = self._specs.get(ClaimKey("claim", namespace, ref.claim)) if ref.claim else None
+        return self._specs.get(ClaimKey("template", namespace, ref.template)) if found is None else found
+
+    def _pays(self, uid: Uid, namespace: Namespace, ref: ClaimRef) -> bool:
+        users: Iterable[Uid] = ()
+        if ref.claim:
+            users = self._users.get(ClaimKey("claim", namespace, ref.claim), ())
+        if ref.group and (ref.entry, ref.template) in self._groups.get(ClaimKey("group", namespace, ref.group), ()):
+            users = self._users.get(_of_group(namespace, ref), ())
+        return next(iter(users), uid) == uid
+
+
+def _of_group(namespace: Namespace, ref: ClaimRef) -> ClaimKey:
+    return ClaimKey("entry", namespace, f"{ref.group}/{ref.entry}/{ref.template}")
+
+
+def _keys(namespace: Namespace, refs: tuple[ClaimRef, ...]) -> Iterator[ClaimKey]:
+    """List all that a pod's demand depends on."""
+    for ref in refs:
+        if ref.group:
+            yield ClaimKey("group", namespace, ref.group)
+            yield _of_group(namespace, ref)
+        if ref.claim:
+            yield ClaimKey("claim", namespace, ref.claim)
+        if ref.template:
+            yield ClaimKey("template", namespace, ref.template)
+
+
+def _weight(device_class: DeviceClass, weights: Weights) -> int | Fraction | None:
+    own = weights.get(device_class.implicit_resource)
+    if own is not None or device_class.extended_resource is None:
+        return own
+    return weights.get(device_class.extended_resource)
+
+
+def _name(device_class: DeviceClass, weights: Weights) -> ResourceName:
+    """Name the devices of a class as nodes offer them: by its resource, so that claims and requests share one room."""
+    mapped = device_class.extended_resource
+    return mapped if mapped is not None and mapped in weights else device_class.implicit_resource

@@ -1,0 +1,90 @@
+"""Nodes by class: what their free devices look like, and which sizes of the demand mix their cpu and memory hold.
+
+All nodes of a class cost a pod the same, so classes are scored, not nodes. Members are a bitmap as in index.py.
+"""
+
+from typing import NamedTuple
+
+from webhook.core.forecast import Forecast, State, useful
+
+
+class Kind(NamedTuple):
+    """What the nodes of a class have in common: free devices, the marks that cpu and memory reach, by position.
+
+    `capacity` is the number of devices where all of them are free, otherwise 0.
+    """
+
+    devices: State
+    cpu: int
+    memory: int
+    capacity: int
+
+
+class NodeClass:
+    """A class: how useful its free devices are, and its members."""
+
+    __slots__ = ("kind", "members", "useful")
+
+    def __init__(self, kind: Kind, forecast: Forecast) -> None:
+        cpu = forecast.cpu.fitting(forecast.cpu.marks[kind.cpu])
+        memory = forecast.memory.fitting(forecast.memory.marks[kind.memory])
+        self.kind = kind
+        self.useful = useful(kind.devices, forecast.profile(kind.devices.size, cpu, memory))
+        self.members = 0
+
+
+class Classes:
+    """The classes of one GPU resource under one forecast, numbered as they come up, and who is in which."""
+
+    __slots__ = ("_forecast", "_numbers", "_of_slot", "all", "emptied", "log", "whole")
+
+    def __init__(self, forecast: Forecast) -> None:
+        self.all: list[NodeClass] = []
+        self.log: list[int] = []  # numbers, each time that a class gets its first member
+        self.emptied = 0  # times that a class lost its last member
+        self.whole = 0  # slots with all of their devices free
+        self._forecast = forecast
+        self._numbers: dict[Kind, int] = {}
+        self._of_slot: dict[int, int] = {}
+
+    def numbers(self, slots: int) -> set[int]:
+        """Tell the classes of some slots; those without such devices have none."""
+        of_slot, found = self._of_slot, set()
+        while slots:
+            low = slots & -slots
+            found.add(of_slot.get(low.bit_length() - 1, -1))
+            slots ^= low
+        return found
+
+    def change(self, slot: int, bit: int, kind: Kind) -> None:
+        """Move a slot (and its bit) into its class."""
+        number = self._numbers.get(kind)
+        if number is None:
+            number = self._numbers[kind] = len(self.all)
+            self.all.append(NodeClass(kind, self._forecast))
+        before = self._of_slot.get(slot)
+        if before == number:
+            return
+        if before is not None:
+            self._leave(before, bit)
+        self._of_slot[slot] = number
+        joined = self.all[number]
+        if not joined.members:
+            self.log.append(number)
+        joined.members |= bit
+        if kind.capacity:
+            self.whole |= bit
+
+    def drop(self, slot: int, bit: int) -> None:
+        """Take a slot out: its node has no such devices any more."""
+        number = self._of_slot.pop(slot, None)
+        if number is not None:
+            self._leave(number, bit)
+
+    def _leave(self, number: int, bit: int) -> None:
+        left = self.all[number]
+        left.members ^= bit
+        if not left.members:
+            self.emptied += 1
+        if left.kind.capacity:
+            self.whole ^= bit

@@ -1,0 +1,163 @@
+"""The fleet's GPUs by resource: classes of nodes and rankings by shape of pod, under the demand mix of the moment.
+
+When the mix has moved, or the log of classes has grown long, a resource is looked at anew: one pass over its nodes.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+from webhook.core.classes import Classes, Kind
+from webhook.core.demand import Demand, PerDevice
+from webhook.core.devices import Bays
+from webhook.core.forecast import WHOLE, Forecast, State
+from webhook.core.index import AmountIndex
+from webhook.core.mix import Mix, Shape, resource_of, shape_of
+from webhook.core.names import CPU, MEMORY, NodeName, ResourceName
+from webhook.core.node import Node
+from webhook.core.ranking import Ranking, Scale
+
+_KEPT_ASKED: Final = 1024
+"""Requests with a ranking: a fleet's templates have a few dozen, and those of a size share one."""
+
+_KEPT_LOG: Final = 50_000
+
+
+_Asked = tuple[tuple[tuple[ResourceName, int], ...], PerDevice | None]
+
+
+class GpuView:
+    """One GPU resource: its classes, and their rankings."""
+
+    __slots__ = ("_by_asked", "_rankings", "classes", "forecast", "scale", "version")
+
+    def __init__(self, forecast: Forecast, scale: Scale, version: int) -> None:
+        self.forecast, self.version = forecast, version
+        self.classes = Classes(forecast)
+        self.scale = scale
+        self._rankings: dict[Shape, Ranking] = {}
+        self._by_asked: dict[_Asked, Ranking] = {}
+
+    def ranking(self, demand: Demand, resource: ResourceName) -> Ranking:
+        """Rank the classes for a pod."""
+        asked = demand.requests, demand.per_device
+        ranking = self._by_asked.get(asked)
+        if ranking is None:
+            if len(self._by_asked) >= _KEPT_ASKED:
+                self._by_asked.clear()
+                self._rankings.clear()
+            shape = self.forecast.rounded(shape_of(demand.requests, resource, demand.per_device))
+            if shape not in self._rankings:
+                self._rankings[shape] = Ranking(shape, self.forecast, self.scale)
+            ranking = self._by_asked[asked] = self._rankings[shape]
+        if ranking.seen < len(self.classes.log):
+            ranking.take_in(self.classes)
+        return ranking
+
+
+class Gpus:
+    """All GPU resources of a fleet. It reads the fleet's own indexes of free amounts and of single devices."""
+
+    def __init__(self, mix: Mix, free: dict[ResourceName, AmountIndex], bays: dict[NodeName, Bays]) -> None:
+        self.mix = mix
+        self.tracked: dict[ResourceName, None] = {}
+        self.bits = 0  # slots of nodes with any of these resources
+        self._free, self._bays = free, bays
+        self._nodes: dict[int, Node] = {}
+        self._of_slot: dict[int, tuple[ResourceName, ...]] = {}
+        self._views: dict[ResourceName, GpuView] = {}
+
+    def track(self, resource: ResourceName) -> None:
+        """Look at a resource from now on."""
+        if resource not in self.tracked:
+            self.tracked[resource] = None
+            for slot, node in list(self._nodes.items()):
+                self.set(slot, node)
+
+    def set(self, slot: int, node: Node) -> None:
+        """Take in a node, or what changed of it; one that offers nothing leaves."""
+        packed = node.devices.resource
+        offered = [name for name, amount in node.allocatable.items() if amount > 0 and name in self.tracked]
+        now = tuple([name for name in offered if name != packed] + ([packed] if node.devices.capacities else []))
+        for resource in self._of_slot.pop(slot, ()):
+            if resource not in now and resource in self._views:
+                self._views[resource].classes.drop(slot, 1 << slot)
+        self.bits = self.bits | 1 << slot if now else self.bits & ~(1 << slot)
+        self._nodes[slot] = node
+        self._of_slot[slot] = now
+        for resource in now:
+            view = self._views.get(resource)
+            if view is not None and not view.scale.covers(self._scale(resource, [slot])):
+                del self._views[resource]
+        self.settle(slot)
+
+    def remove(self, slot: int) -> None:
+        """Drop a node."""
+        self.set(slot, Node(NodeName(""), {}))
+        del self._nodes[slot], self._of_slot[slot]
+
+    def settle(self, slot: int) -> None:
+        """Bring the class of a node up to date: something came there or went."""
+        for resource in self._of_slot[slot]:
+            view = self._views.get(resource)
+            if view is not None:
+                view.classes.change(slot, 1 << slot, self._kind(slot, resource, view.forecast))
+
+    def resource_for(self, demand: Demand) -> ResourceName | None:
+        """Name the resource by whose classes a pod is placed: its own, or the first there is if it asks for none."""
+        return resource_of(demand) or next((offered[0] for offered in self._of_slot.values() if offered), None)
+
+    def view(self, resource: ResourceName) -> GpuView:
+        """Give a resource's classes and rankings under the present mix."""
+        view = self._views.get(resource)
+        if view is None or view.version != self.mix.version or len(view.classes.log) > _KEPT_LOG + 8 * len(self._nodes):
+            members = [slot for slot, offered in self._of_slot.items() if resource in offered]
+            forecast = Forecast(self.mix.expected(resource))
+            view = self._views[resource] = GpuView(forecast, self._scale(resource, members), self.mix.version)
+            for slot in members:
+                view.classes.change(slot, 1 << slot, self._kind(slot, resource, forecast))
+        return view
+
+    def _scale(self, resource: ResourceName, members: list[int]) -> Scale:
+        nodes = [self._nodes[slot] for slot in members]
+        return Scale(
+            max([1, *(_devices(node, resource) for node in nodes)]),
+            max([1, *(node.allocatable.get(CPU, 0) for node in nodes)]),
+        )
+
+    def _kind(self, slot: int, resource: ResourceName, forecast: Forecast) -> Kind:
+        node, free = self._nodes[slot], self._free
+        if resource == node.devices.resource:
+            state = _packed(self._bays[node.name])
+        else:
+            state = _plain(free[resource].held(slot))
+        capacity = _devices(node, resource)
+        return Kind(
+            state,
+            forecast.cpu.mark(free[CPU].held(slot)) if CPU in free else 0,
+            forecast.memory.mark(free[MEMORY].held(slot)) if MEMORY in free else 0,
+            capacity if state.whole == capacity else 0,  # 0 as well where all devices are gone
+        )
+
+
+@lru_cache(maxsize=1024)
+def _plain(free: int) -> State:
+    return State(max(0, free))
+
+
+def _devices(node: Node, resource: ResourceName) -> int:
+    return (
+        sum(size > 0 for size in node.devices.capacities)
+        if resource == node.devices.resource
+        else node.allocatable[resource]
+    )
+
+
+def _packed(bays: Bays) -> State:
+    whole, partly = 0, []
+    for left, capacity in zip(bays.free, bays.devices.capacities, strict=True):
+        if capacity and left == capacity:
+            whole += 1
+        elif left > 0:
+            partly.append(left * WHOLE // capacity)
+    partly.sort()
+    return State(whole, tuple(partly), max(1, *bays.devices.capacities))

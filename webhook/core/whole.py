@@ -1,0 +1,165 @@
+"""Does a whole workload fit: all of its pods together, against what its team may ever hold and what nodes there are.
+
+What is used now plays no part: it passes. A text names no workload; whoever tells it says whose it is.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from webhook.core.amount import exceeds, format_gpus, format_limit
+from webhook.core.counting import count
+from webhook.core.decision import Deny
+from webhook.core.index import lowest_slots
+from webhook.core.node import NO_MODEL
+from webhook.core.pod import Handling, Pod, Requester
+from webhook.core.policy import Team, UnknownTeam
+from webhook.core.pools import allowed_pools
+from webhook.core.reason import Code, Reason
+from webhook.core.team import user_of
+from webhook.core.tier import Tier
+from webhook.core.world import World
+
+_CONTROLLER: Final = Requester("system:serviceaccount:kube-system:any-controller")
+"""Who will ask for the pods that a controller makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Equal pods of a workload: one of them, and how many there are at peak; None where nobody knows."""
+
+    role: str
+    pod: Pod
+    count: int | None
+
+
+class _Total(NamedTuple):
+    """GPU units of several parts; `told` is that in words, "at least" where a part has no number."""
+
+    gpus: int
+    told: str
+
+
+def misfits(parts: Sequence[Part], requester: Requester, world: World) -> tuple[Reason, ...]:
+    """Tell every reason why these pods can never all run; none where they can, or where they ask for no GPU."""
+    refused: list[Reason] = []
+    asking = []
+    for part in parts:
+        counted = count(part.pod, requester, world)
+        if isinstance(counted, Deny):
+            refused += counted.reasons
+        elif isinstance(counted, Pod) and counted.demand.gpus and part.count != 0:
+            asking.append(replace(part, pod=counted))
+    return tuple(dict.fromkeys((*refused, *_together(asking, requester, world))))
+
+
+def _together(asking: Sequence[Part], requester: Requester, world: World) -> Sequence[Reason]:
+    if not asking:
+        return ()
+    tenancy = world.tenancy(asking[0].pod.namespace)
+    if tenancy.is_exempt:
+        return ()
+    counted = [replace(part, count=_count(part, world)) for part in asking]
+    team = tenancy.team
+    if team is None:
+        if world.policy.defaults.unknown_team is UnknownTeam.PREEMPTIBLE:
+            return ()
+        return (Reason(Code.UNKNOWN_TEAM, f"namespace {asking[0].pod.namespace} belongs to no team: no pod may start"),)
+    found = [*_over_limits(counted, team, requester, world)]
+    for part in counted:
+        if part.pod.handling is Handling.MANAGED:
+            found += _without_node(part, team, world)
+    return found
+
+
+def _over_limits(parts: list[Part], team: Team, requester: Requester, world: World) -> Iterable[Reason]:
+    total = _total(parts)
+    if exceeds(total.gpus, team.gpus.limit):
+        text = f"needs {total.told}, team {team.name}'s limit is {format_limit(team.gpus.limit)}"
+        yield Reason(Code.TEAM_LIMIT_EXCEEDED, text)
+    for part in parts:
+        if exceeds(part.pod.demand.gpus, team.per_pod):
+            asked = f"{_called(part)} needs {format_gpus(part.pod.demand.gpus)} GPUs"
+            text = f"{asked}, team {team.name}'s limit per pod is {format_limit(team.per_pod)}"
+            yield Reason(Code.POD_LIMIT_EXCEEDED, text)
+    if _is_named(parts[0].pod, requester, world) and exceeds(total.gpus, team.per_user):
+        text = f"needs {total.told}, team {team.name}'s limit per user is {format_limit(team.per_user)}"
+        yield Reason(Code.USER_LIMIT_EXCEEDED, text)
+    firm = _total([part for part in parts if part.pod.asked_tier is Tier.GUARANTEED])
+    if firm.gpus > team.gpus.guaranteed:
+        share = format_gpus(team.gpus.guaranteed)
+        text = f"asks for {firm.told} that are never borrowed, team {team.name}'s guaranteed share is {share}"
+        yield Reason(Code.GUARANTEED_SHARE_USED, text)
+
+
+def _without_node(part: Part, team: Team, world: World) -> Iterable[Reason]:
+    """Tell why the nodes that a part may use can never hold it: all of its pods at once, on empty nodes."""
+    pools = allowed_pools(part.pod, team.name, world)
+    if pools.refusal is not None:
+        yield pools.refusal
+        return
+    fleet, demand = world.fleet, part.pod.demand
+    if not len(fleet):
+        return
+    slots = 0
+    for pool in pools.allowed:
+        slots |= fleet.matching(world.joined(part.pod.constraints, pool))
+    able = fleet.with_capacity(demand, slots)
+    asked = ", ".join(f"{name} {amount}" for name, amount in demand.devices)
+    if not able:
+        text = f"none of the {len(fleet)} nodes could hold {_called(part)} ({asked}), even when empty"
+        yield Reason(Code.NEVER_FITS, text)
+        return
+    if part.count is None:
+        return
+    yield from _over_model(part, part.count, team, able, world)
+    if part.count > able.bit_count() and (room := _room(able, part, world)) < part.count:
+        text = f"the nodes hold {room} of {part.count} {part.role} pods ({asked}) at once, even when empty"
+        yield Reason(Code.NEVER_FITS, " ".join(text.split()))
+
+
+def _over_model(part: Part, count: int, team: Team, able: int, world: World) -> Iterable[Reason]:
+    """Hold pods that only one GPU model can take against the team's limit for it."""
+    models = {model or NO_MODEL for (model, _), members in world.fleet.by_model().items() if members & able}
+    share = team.models.get(next(iter(models))) if len(models) == 1 else None
+    total = count * part.pod.demand.gpus
+    if share is not None and exceeds(total, share.limit):
+        text = f"needs {format_gpus(total)} GPUs of {models.pop()}, team {team.name}'s limit is"
+        yield Reason(Code.MODEL_LIMIT_EXCEEDED, f"{text} {format_limit(share.limit)}")
+
+
+def _room(able: int, part: Part, world: World) -> int:
+    """Count the pods that empty nodes hold at once, until there are enough."""
+    slots: list[int] = []
+    lowest_slots(able, able.bit_count(), slots)
+    room = 0
+    for name in world.fleet.names(slots):
+        node = world.fleet.get(name)
+        if node is not None:
+            room += min(node.allocatable.get(resource, 0) // amount for resource, amount in part.pod.demand.requests)
+    return room
+
+
+def _count(part: Part, world: World) -> int | None:
+    """Count the pods of a DaemonSet, which only the nodes tell."""
+    if part.count is not None or part.pod.handling is not Handling.DAEMON_SET:
+        return part.count
+    return world.fleet.matching(part.pod.constraints).bit_count()
+
+
+def _total(parts: Iterable[Part]) -> _Total:
+    gpus, is_open = 0, False
+    for part in parts:
+        is_open = is_open or part.count is None
+        gpus += part.pod.demand.gpus * (1 if part.count is None else part.count)
+    return _Total(gpus, f"{'at least ' if is_open else ''}{format_gpus(gpus)} GPUs")
+
+
+def _called(part: Part) -> str:
+    return f"one {part.role} pod" if part.role else "one pod"
+
+
+def _is_named(pod: Pod, requester: Requester, world: World) -> bool:
+    """Tell whether the limit per user will hold: somebody says who the user of these pods is."""
+    asks = requester if pod.owner is None else _CONTROLLER
+    return user_of(pod, asks, world.tenancy(pod.namespace).facts, world.policy) is not None

@@ -1,0 +1,63 @@
+"""Kubeflow's training kinds of v1 and its MPIJob of v2beta1, and notebooks."""
+
+from dataclasses import replace
+from typing import Final
+
+from webhook.kube.workloads.batch import suspended
+from webhook.kube.workloads.model import Json, mapping
+from webhook.kube.workloads.paths import ONE, Count, Pods, count_at, dig, entries
+from webhook.kube.workloads.row import JOB, Found, Reader, Scene
+
+_STOPPED: Final = "kubeflow-resource-stopped"
+
+
+def replica_specs(field: str) -> Reader:
+    """Make a reader for a kind that keeps its roles under one field of its spec."""
+
+    def read(document: Json, _scene: Scene) -> Found:
+        pods = tuple(
+            Pods(
+                name,
+                count_at(entry, "replicas", default=1, named=f"{where}replicas"),
+                mapping(mapping(entry).get("template")),
+            )
+            for name, where, entry in entries(document, f"spec.{field}")
+        )
+        return Found(pods, suspended(document, "spec.runPolicy.suspend"))
+
+    return read
+
+
+def pytorch_job(document: Json, scene: Scene) -> Found:
+    """Read a PyTorchJob; one with metrics to scale by grows to its elastic maximum."""
+    found = replica_specs("pytorchReplicaSpecs")(document, scene)
+    elastic = mapping(dig(document, "spec.elasticPolicy"))
+    if not elastic.get("metrics") or elastic.get("maxReplicas") is None:
+        return found
+    most = count_at(document, "spec.elasticPolicy.maxReplicas", default=None)
+    pods = tuple(
+        replace(each, count=each.count.at_least(most)) if each.role.lower() == "worker" else each for each in found.pods
+    )
+    return found._replace(pods=pods)
+
+
+def mpi_job(document: Json, _scene: Scene) -> Found:
+    """Read an MPIJob of either group version: its workers default to none, and v2 starts its launcher by a Job."""
+    is_v2 = document.get("apiVersion") == "kubeflow.org/v2beta1"
+    pods = tuple(
+        Pods(
+            name,
+            count_at(entry, "replicas", default=0 if name == "Worker" else 1, named=f"{where}replicas"),
+            mapping(mapping(entry).get("template")),
+            JOB if is_v2 and name == "Launcher" else None,
+        )
+        for name, where, entry in entries(document, "spec.mpiReplicaSpecs")
+    )
+    return Found(pods, suspended(document, "spec.runPolicy.suspend"))
+
+
+def notebook(document: Json, _scene: Scene) -> Found:
+    """Read a Notebook: one pod, or none while it is stopped."""
+    is_stopped = _STOPPED in mapping(dig(document, "metadata.annotations"))
+    count, warnings = (Count(0), ("stopped: its pod comes when it is started",)) if is_stopped else (ONE, ())
+    return Found((Pods("", count, mapping(dig(document, "spec.template"))),), warnings)

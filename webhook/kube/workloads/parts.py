@@ -1,0 +1,42 @@
+"""Pod sets, as Kubernetes would see them, judged as a whole by the core."""
+
+from typing import Final
+
+import msgspec
+
+from webhook.core.demand import Weights
+from webhook.core.names import Namespace
+from webhook.core.pod import Requester
+from webhook.core.reason import Code, Reason
+from webhook.core.whole import Part, misfits
+from webhook.core.world import World
+from webhook.kube import objects
+from webhook.kube.pods import InvalidPod, to_pod
+from webhook.kube.workloads.model import PodSet, Workload
+
+_pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
+
+
+def to_part(pod_set: PodSet, *, namespace: str, weights: Weights) -> Part | InvalidPod:
+    """Translate a pod set that has a template; `weights` as in read_demand."""
+    try:
+        pod = _pod_decoder.decode(msgspec.json.encode(pod_set.template))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError) as error:
+        return InvalidPod((objects.describe(error),))
+    made = to_pod(pod, namespace=Namespace(namespace), weights=weights)
+    return made if isinstance(made, InvalidPod) else Part(pod_set.role, made, pod_set.count)
+
+
+def judge(workload: Workload, requester: Requester, world: World) -> tuple[Reason, ...]:
+    """Tell every reason why the pods of a workload can never all run, as far as they are known."""
+    parts: list[Part] = []
+    refused: list[Reason] = []
+    for pod_set in workload.pod_sets:
+        if not pod_set.template:
+            continue
+        part = to_part(pod_set, namespace=workload.namespace, weights=world.policy.resources)
+        if isinstance(part, InvalidPod):
+            refused += (Reason(Code.INVALID_REQUEST, problem) for problem in part.problems)
+        else:
+            parts.append(part)
+    return tuple(dict.fromkeys((*refused, *misfits(parts, requester, world))))

@@ -1,0 +1,125 @@
+"""Model servers: Knative Services, KServe's InferenceService and LLMInferenceService."""
+
+from typing import Final
+
+from webhook.kube.workloads.model import Json, mapping, text
+from webhook.kube.workloads.overlay import container_over, laid_over
+from webhook.kube.workloads.paths import Count, Pods, count_at, dig
+from webhook.kube.workloads.row import STATEFUL_SET, Found, Scene
+
+_MAX_SCALE: Final = ("autoscaling.knative.dev/max-scale", "autoscaling.knative.dev/maxScale")
+_MODE: Final = "serving.kserve.io/deploymentMode"
+_FIXED_MODES: Final = frozenset({"RawDeployment", "Standard"})
+_COMPONENTS: Final = ("predictor", "transformer", "explainer")
+_SERVING: Final = "kserve-container"
+
+
+def knative_service(document: Json, _scene: Scene) -> Found:
+    """Read a Knative Service: as many pods as its annotation allows."""
+    template = mapping(dig(document, "spec.template"))
+    return Found((Pods("", _max_scale(mapping(dig(template, "metadata.annotations"))), template),))
+
+
+def _max_scale(annotations: Json) -> Count:
+    given = next((annotations[key] for key in _MAX_SCALE if key in annotations), None)
+    if given is None or str(given) == "0":
+        return Count(None, f"annotation {_MAX_SCALE[0]} is not set: Knative may make any number")
+    number = int(given) if text(given).isascii() and text(given).isdigit() else given
+    return count_at({"given": number}, "given", default=None, named=f"annotation {_MAX_SCALE[0]}")
+
+
+def inference_service(document: Json, scene: Scene) -> Found:
+    """Read an InferenceService, component by component."""
+    pods: list[Pods] = []
+    for role in _COMPONENTS:
+        component = dig(document, f"spec.{role}")
+        if isinstance(component, dict):
+            count = _component_count(document, component, f"spec.{role}.")
+            pods += _component(role, component, count, scene)
+    return Found(tuple(pods))
+
+
+def _component_count(document: Json, component: Json, where: str) -> Count:
+    if component.get("maxReplicas"):
+        most = count_at(component, "maxReplicas", default=None, named=f"{where}maxReplicas")
+        return most.at_least(count_at(component, "minReplicas", default=1, named=f"{where}minReplicas"))
+    if mapping(dig(document, "metadata.annotations")).get(_MODE) in _FIXED_MODES:
+        return count_at(component, "minReplicas", default=1, named=f"{where}minReplicas")
+    return Count(None, f"{where}maxReplicas is not set: KServe may make any number outside of mode Standard")
+
+
+def _component(role: str, component: Json, count: Count, scene: Scene) -> list[Pods]:
+    template = _component_template(component, scene)
+    if isinstance(template, str):
+        return [Pods(role, Count(None, template), {})]
+    worker = component.get("workerSpec")
+    if not isinstance(worker, dict):
+        return [Pods(role, count, template)]
+    size = count_at(worker, "pipelineParallelSize", default=None, named="workerSpec.pipelineParallelSize")
+    others = size if size.number is None else Count(max(size.number - 1, 0))
+    return [Pods(role, count, template), Pods(f"{role}-worker", count.times(others), worker)]
+
+
+def _component_template(component: Json, scene: Scene) -> Json | str:
+    """Give a component's pod template, or say why nobody knows it: models run in containers of a runtime."""
+    spec = {key: value for key, value in component.items() if key not in {"model", "workerSpec"}}
+    model = component.get("model")
+    if not isinstance(model, dict):
+        if isinstance(component.get("containers"), list):
+            return _with_annotations(component, spec)
+        named = next((key for key in component if "storageUri" in mapping(component[key])), None)
+        return f"it names no container; {named or 'its model server'} is configured elsewhere"
+    runtime = text(model.get("runtime"))
+    if not runtime:
+        return "its model names no runtime: KServe picks one by the model's format"
+    found = scene.related.find("ServingRuntime", runtime, namespace=scene.namespace)
+    found = found or scene.related.find("ClusterServingRuntime", runtime)
+    if found is None:
+        return f"its runtime {runtime} is not among what was read: give it, too"
+    served = {"containers": [container_over({"name": _SERVING}, {**model, "name": _SERVING})]}
+    return _with_annotations(component, laid_over(laid_over(mapping(found.get("spec")), served), spec))
+
+
+def _with_annotations(component: Json, spec: Json) -> Json:
+    metadata = {key: component[key] for key in ("labels", "annotations") if key in component}
+    return {"metadata": metadata, "spec": spec}
+
+
+def llm_inference_service(document: Json, _scene: Scene) -> Found:
+    """Read an LLMInferenceService: its decoders, and its prefill pods if they are apart."""
+    pods = _llm("", mapping(document.get("spec")), "spec.")
+    prefill = dig(document, "spec.prefill")
+    if isinstance(prefill, dict):
+        pods += _llm("prefill", prefill, "spec.prefill.")
+    return Found(pods, ("the router's pods are not counted: they ask for no GPU",))
+
+
+def _llm(role: str, spec: Json, where: str) -> tuple[Pods, ...]:
+    replicas = count_at(spec, "replicas", default=1, named=f"{where}replicas")
+    template = _llm_template(spec, "template")
+    if not isinstance(spec.get("worker"), dict):
+        return (Pods(role, replicas, template),)
+    others = _llm_size(spec, where)
+    others = others if others.number is None else Count(max(others.number - 1, 0))
+    worker = Pods(f"{role}-worker".lstrip("-"), replicas.times(others), _llm_template(spec, "worker"), STATEFUL_SET)
+    return (Pods(role, replicas, template, STATEFUL_SET), worker)  # several nodes: by a LeaderWorkerSet
+
+
+def _llm_template(spec: Json, field: str) -> Json:
+    metadata = {key: spec[key] for key in ("labels", "annotations") if key in spec}
+    return {"metadata": metadata, "spec": mapping(spec.get(field))}
+
+
+def _llm_size(spec: Json, where: str) -> Count:
+    """Count the pods of one replica as KServe does: data over local data, else the pipeline's stages."""
+    parallelism = mapping(spec.get("parallelism"))
+    data, local, pipeline = (
+        count_at(parallelism, key, default=0, named=f"{where}parallelism.{key}")
+        for key in ("data", "dataLocal", "pipeline")
+    )
+    unknown = next((each for each in (data, local, pipeline) if each.number is None), None)
+    if unknown is not None:
+        return unknown
+    if data.number or local.number:
+        return Count(max(max(data.number or 0, 1) // max(local.number or 0, 1), 1))
+    return pipeline.at_least(Count(1))

@@ -1,0 +1,52 @@
+"""The section `workloads` of a policy file: objects that make pods. Part of the schema, see schema.py."""
+
+from typing import Annotated
+
+from pydantic import Field, Strict, field_validator
+
+from webhook.core.policy import OnWorkloadLimit
+from webhook.policy.leaves import ApiGroup, FieldPath, KindName, ResourcePlural, Text
+from webhook.policy.spec import Spec
+
+
+class WorkloadPods(Spec):
+    """Where a kind keeps one sort of pods."""
+
+    role: Text = Field(default="", description="What these pods are called; left out: the name of the entry.")
+    each: FieldPath | None = Field(
+        default=None, description="A list or mapping, each entry of which has such pods; the paths below start there."
+    )
+    template: FieldPath = Field(description="The pod template, or a bare pod spec.")
+    replicas: list[FieldPath] = Field(default=[], description="Numbers whose product is the count; none: one pod.")
+    default: Annotated[int, Strict(), Field(ge=0, le=1_000_000)] | None = Field(
+        default=None, description="What a number counts that the object does not set; left out: nobody knows."
+    )
+
+
+class WorkloadKind(Spec):
+    """A kind of object that makes pods."""
+
+    group: ApiGroup = Field(description="Its API group: the part of apiVersion before the slash.")
+    kind: KindName = Field(description="Its kind.")
+    resource: ResourcePlural = Field(description="Its name in the API's URLs, such as pytorchjobs.")
+    gang: bool = Field(default=False, description="Whether its pods are of no use without each other.")
+    pods: Annotated[list[WorkloadPods], Field(min_length=1)] = Field(description="Where it keeps its pods.")
+
+
+class Workloads(Spec):
+    """How objects that make pods are judged as a whole."""
+
+    on_limit: OnWorkloadLimit = Field(
+        default=OnWorkloadLimit.WARN,
+        description="What happens to one whose pods together are more than a limit allows: warn or reject.",
+    )
+    kinds: list[WorkloadKind] = Field(default=[], description="Kinds besides the built-in ones.")
+
+    @field_validator("kinds")
+    @classmethod
+    def _names_each_once(cls, kinds: list[WorkloadKind]) -> list[WorkloadKind]:
+        named = [(kind.group, kind.kind) for kind in kinds]
+        twice = next((name for name in named if named.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"kind {twice[1]} of {twice[0]} is there twice; keep one")
+        return kinds

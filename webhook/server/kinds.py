@@ -1,0 +1,23 @@
+"""Everything that a cluster's world is made of, as the watches feed it."""
+
+from typing import Any
+
+from webhook.cluster.feed import Sink
+from webhook.cluster.kind import Kind
+from webhook.cluster.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
+from webhook.core.world import World
+from webhook.kube import objects
+from webhook.kube.nodes import to_namespace, to_node, to_priority
+from webhook.kube.pods import to_resident
+from webhook.server.devices import device_kinds
+
+
+def world_kinds(world: World, *, pods: Sink) -> tuple[Kind[Any], ...]:
+    """Feed a world; its pods go through `pods`, which may be the world itself."""
+    return (
+        node_kind(world, objects.Node, to_node),
+        namespace_kind(world, objects.Namespace, to_namespace),
+        priority_class_kind(world, objects.PriorityClass, to_priority),
+        *device_kinds(world),
+        pod_kind(pods, objects.Pod, lambda pod: to_resident(pod, world.policy.resources)),
+    )

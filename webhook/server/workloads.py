@@ -1,0 +1,81 @@
+"""Objects that make pods: judged as a whole when they are created, and warned of. Nothing is charged."""
+
+from typing import NamedTuple
+
+from webhook.core.pod import Requester
+from webhook.core.policy import OnWorkloadLimit
+from webhook.core.reason import LIMIT_CODES, Code, Reason, refusal_text
+from webhook.core.world import World
+from webhook.kube.review import Operation, Refusal, Status, encode_response
+from webhook.kube.workload_review import WorkloadReview, decode_workload
+from webhook.kube.workloads.expand import expand
+from webhook.kube.workloads.model import Workload
+from webhook.kube.workloads.parts import judge
+from webhook.kube.workloads.table import kind_table
+from webhook.server.answer import Answer, Record
+
+
+class _Judged(NamedTuple):
+    """What is answered: `told` are the warnings, `refused` the limits for which policy refuses the whole."""
+
+    outcome: str
+    reason: Reason
+    told: tuple[Reason, ...] = ()
+    refused: tuple[Reason, ...] = ()
+    name: str = ""
+    team: str = ""
+
+
+def answer_workload(body: bytes, world: World) -> Answer:
+    """Answer a review of an object that makes pods. Raises ReviewError for what is no such review."""
+    review = decode_workload(body)
+    judged = _judged(review, world)
+    refusal = None
+    if judged.refused:
+        refusal = Refusal(Status.FORBIDDEN, refusal_text(judged.refused), judged.refused)
+    warnings = () if refusal is not None else [reason.text for reason in judged.told]
+    audit = {"code": str(judged.reason.code)}
+    record = Record(
+        operation=review.operation,
+        namespace=review.namespace,
+        name=judged.name,
+        owner="",
+        uid=review.uid,
+        user=review.username,
+        dry_run=review.dry_run,
+        outcome=judged.outcome,
+        code=judged.reason.code,
+        team=judged.team,
+        tier="",
+        gpus="",
+        nodes="",
+        policy=world.policy.hash,
+        message=judged.reason.text,
+    )
+    return Answer(encode_response(review.uid, refusal=refusal, warnings=warnings, audit_annotations=audit), record)
+
+
+def _judged(review: WorkloadReview, world: World) -> _Judged:
+    if review.operation is not Operation.CREATE or review.document is None:
+        return _Judged("skip", Reason(Code.NOT_A_CREATE, "only creations are decided on"))
+    kinds = kind_table(world.policy.workloads.kinds)
+    workload = expand(review.document, kinds=kinds, namespace=review.namespace)
+    if not isinstance(workload, Workload):
+        return _Judged("skip", Reason(Code.OPEN_COUNT, "it makes no pods" if workload is None else workload.reason))
+    name = f"{workload.kind}/{workload.name}"
+    team = world.tenancy(review.namespace).team_name
+    found = tuple(
+        Reason(reason.code, f"{workload.kind} {workload.name}: {reason.text}")
+        for reason in judge(workload, Requester(review.username), world)
+    )
+    if found:
+        refused: tuple[Reason, ...] = ()
+        if world.policy.workloads.on_limit is OnWorkloadLimit.REJECT:
+            refused = tuple(reason for reason in found if reason.code in LIMIT_CODES)
+        return _Judged("deny" if refused else "warn", (refused or found)[0], found, refused, name, team)
+    problem = next((part.problem for part in workload.pod_sets if part.problem is not None), None)
+    if problem is not None:
+        return _Judged("skip", Reason(Code.OPEN_COUNT, problem), name=name, team=team)
+    return _Judged(
+        "admit", Reason(Code.WORKLOAD_FITS, "all of its pods fit the team and the nodes"), name=name, team=team
+    )
