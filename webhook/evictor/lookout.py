@@ -2,15 +2,17 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from webhook.cluster.client import ApiConnection
+from webhook.cluster.devices import device_kinds
 from webhook.cluster.feed import Feed
 from webhook.cluster.kind import Kind
 from webhook.core.holding import Holding
 from webhook.core.names import Namespace, NodeName, Uid
 from webhook.core.policy import Policy
 from webhook.core.roll import Roll
+from webhook.core.tenant import Tenant
 from webhook.core.world import World
 from webhook.kube import keys, objects
 from webhook.kube.disruptions import DisruptionBudget, to_disruption
@@ -30,16 +32,50 @@ class Lookout:
         self.roll = Roll(policy.reclaim)
         self.marked: dict[NodeName, Holding | None] = {}
         self.changed = asyncio.Event()
+        self._claiming: set[Uid] = set()
 
     def feed(self, connection: ApiConnection) -> Feed:
         """Make the feed that keeps it true."""
-        return Feed(connection, (self._nodes(), self._namespaces(), self._disruptions(), self._pods()))
+        devices = (self._followed(kind) for kind in device_kinds(self.world))
+        return Feed(connection, (self._nodes(), self._namespaces(), *devices, self._disruptions(), self._pods()))
 
     def set_policy(self, policy: Policy) -> None:
         """Judge from now on by another policy."""
         self.world.set_policy(policy)
         self.roll.set_rules(policy.reclaim)
         self.changed.set()
+
+    def _enrol(self, tenant: Tenant) -> None:
+        """Put a pod on the roll as the world counts it: what its device claims come to is known there alone."""
+        uid, counted = tenant.pod.uid, self.world.pod(tenant.pod.uid) or tenant.pod
+        if counted.claims:
+            self._claiming.add(uid)
+        if counted.demand.gpus:
+            self.roll.set(replace(tenant, pod=counted))
+            self.changed.set()
+        elif self.roll.get(uid) is not None:
+            self.roll.remove(uid)
+
+    def _followed(self, kind: Kind[Any]) -> Kind[Any]:
+        """Have the pods that claim devices counted anew after each change of a claim, a class or a device."""
+
+        def recount() -> None:
+            for uid in self._claiming:
+                tenant, counted = self.roll.get(uid), self.world.pod(uid)
+                if tenant is not None and counted is not None and tenant.pod.demand != counted.demand:
+                    self._enrol(tenant)
+            self.changed.set()
+
+        def apply(found: Any) -> bool:  # noqa: ANN401 - of whatever kind this is
+            is_kept = kind.apply(found)
+            recount()
+            return is_kept
+
+        def remove(handle: str) -> None:
+            kind.remove(handle)
+            recount()
+
+        return replace(kind, apply=apply, remove=remove)
 
     def _nodes(self) -> Kind[objects.Node]:
         def apply(node: objects.Node) -> bool:
@@ -85,14 +121,13 @@ class Lookout:
             if tenant is None:
                 return False
             self.world.set_pod(tenant.pod)
-            if tenant.pod.demand.gpus:
-                self.roll.set(tenant)
-                self.changed.set()
+            self._enrol(tenant)
             return True
 
         def remove(uid: str) -> None:
             self.world.remove_pod(Uid(uid))
             self.roll.remove(Uid(uid))
+            self._claiming.discard(Uid(uid))
             self.changed.set()
 
         return Kind(

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from webhook.cluster.client import connect
 from webhook.cluster.events import EventWriter
-from webhook.cluster.identity import own_namespace
 from webhook.cluster.lease import Lease, Timing, own_identity
+from webhook.cluster.namespace import own_namespace
 from webhook.core.policy import Policy
 from webhook.evictor.account import Account
 from webhook.evictor.endpoints import Endpoints

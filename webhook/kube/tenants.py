@@ -5,9 +5,7 @@ from dataclasses import replace
 from sys import intern
 from typing import Final
 
-import msgspec
-
-from webhook.core.demand import Amounts
+from webhook.core.demand import Weights
 from webhook.core.pod import NO_KEYS
 from webhook.core.selector import NO_CONSTRAINTS
 from webhook.core.tenant import Tenant
@@ -34,15 +32,10 @@ _GANG_LABELS: Final = (
 )
 
 
-class _SchedulingGroup(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    pod_group_name: str = ""
-
-
 class TenantSpec(objects.PodSpec, frozen=True, gc=False, rename="camel"):
     """A pod's spec, with what only reclaim reads."""
 
     scheduling_gates: list[objects.Present] | None = None
-    scheduling_group: _SchedulingGroup | None = None
     termination_grace_period_seconds: int | None = None
 
 
@@ -59,7 +52,7 @@ class TenantPod(objects.Pod, frozen=True, gc=False, rename="camel"):
     status: TenantStatus | None = None
 
 
-def to_tenant(pod: TenantPod, weights: Amounts) -> Tenant | None:
+def to_tenant(pod: TenantPod, weights: Weights) -> Tenant | None:
     """Translate a pod that exists; None where it takes nothing that counts. Raises ValueError as to_resident does.
 
     The node that the gate promised is left out: only pods that are on a node take room there, to reclaim.
