@@ -179,7 +179,15 @@ class Fleet:
 
     def names_of(self, bits: int) -> list[NodeName]:
         """Name the nodes of a bitmap, in slot order."""
-        return [self._names[slot] for slot in range(bits.bit_length()) if bits >> slot & 1]
+        return [self._names[slot] for slot, bit in enumerate(reversed(f"{bits:b}")) if bit == "1"]
+
+    def free_on(self, bits: int, resource: ResourceName) -> list[tuple[NodeName, int]]:
+        """Tell how much of a resource the nodes of a bitmap have left, in slot order."""
+        index = self._free.get(resource)
+        if index is None:
+            return [(name, 0) for name in self.names_of(bits)]
+        names = self._names
+        return [(names[slot], index.held(slot)) for slot, bit in enumerate(reversed(f"{bits:b}")) if bit == "1"]
 
     def names(self, slots: list[int]) -> tuple[NodeName, ...]:
         """Name the nodes in slots that a bitmap listed."""

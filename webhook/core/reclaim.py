@@ -7,7 +7,7 @@ all. Nothing is evicted for a pod that would not fit afterwards, or that fits no
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import heapify, heappop, heappush, heapreplace
@@ -159,6 +159,8 @@ class _Trial:
         for hold in scene.holds:
             self._coming |= scene.fleet.bit(hold.node)
         self._left = dict(scene.left)
+        place = scene.order.index(ReclaimCost.LOST_WORK)
+        self._ahead, self._behind = (0,) * place, (0,) * (len(scene.order) - place - 1)
         self._offers: dict[tuple[Demand, Constraints], _Offers] = {}
         for leaving in scene.leaving:
             self._give(leaving.node, leaving.uid, leaving.demand)
@@ -205,19 +207,35 @@ class _Trial:
         key = (waiting.demand, waiting.constraints)
         offers = self._offers.get(key)
         if offers is None:
-            offers = self._offers[key] = _Offers(self, waiting.demand, self._fleet.names_of(able))
+            offers = self._offers[key] = _Offers(self, self._fleet, waiting.demand, able)
         return offers.best()
 
-    def bound(self, node: NodeName, demand: Demand) -> tuple[int, ...] | None:
-        """Tell what clearing room on a node costs at least; None where there is nobody to send away."""
-        yard = self._scene.yards.on(node)
-        if yard is None:
-            return None
-        return self.rank(Cost(lost_work=yard.least_loss(self._missing_gpus(node, demand), self._scene.now)))
+    def bounds(self, among: int, demand: Demand) -> Iterator[tuple[tuple[int, ...], NodeName]]:
+        """Tell what clearing room costs at least on each node that has anybody to send away.
 
-    def rank(self, cost: Cost) -> tuple[int, ...]:
+        Walked for every waiting pod over every node, so the most common case is spelled out here: the one that was
+        saved last is large enough alone.
+        """
+        now, on, rank = self._scene.now, self._scene.yards.on, self.rank
+        for node, missing in self._missing_on(among, demand):
+            yard = on(node)
+            if yard is not None:
+                saved_at, held = yard.saves[-1]
+                is_enough = held >= missing and saved_at <= now
+                yield rank(missing * (now - saved_at) if is_enough else yard.least_loss(missing, now)), node
+
+    def bound(self, node: NodeName, demand: Demand) -> tuple[int, ...] | None:
+        """Tell the same of one node; None where there is nobody to send away."""
+        yard = self._scene.yards.on(node)
+        return None if yard is None else self.rank(yard.least_loss(self._missing_gpus(node, demand), self._scene.now))
+
+    def rank_of(self, cost: Cost) -> tuple[int, ...]:
         """Bring a cost into the order in which its parts count."""
         return cost.ranked(self._scene.order)
+
+    def rank(self, lost_work: int) -> tuple[int, ...]:
+        """Rank a cost of which only the lost work is known."""
+        return (*self._ahead, lost_work, *self._behind)
 
     def offer(self, node: NodeName, demand: Demand) -> Clearing | None:
         """Find the cheapest clearing on a node as things stand."""
@@ -241,6 +259,16 @@ class _Trial:
             return 0
         ((resource, amount),) = demand.devices
         return max(0, amount - self._fleet.free(node, resource)) * (demand.gpus // amount)
+
+    def _missing_on(self, among: int, demand: Demand) -> list[tuple[NodeName, int]]:
+        if len(demand.devices) != 1:
+            return [(node, 0) for node in self._fleet.names_of(among)]
+        ((resource, amount),) = demand.devices
+        each = demand.gpus // amount
+        return [
+            (node, (amount - free) * each if free < amount else 0)
+            for node, free in self._fleet.free_on(among, resource)
+        ]
 
     def _give(self, node: NodeName, uid: Uid, demand: Demand, guards: tuple[GuardId, ...] = ()) -> None:
         step = _Step(node, uid, demand, -1, self._fleet.devices_of(node, uid), guards, self._coming)
@@ -285,20 +313,21 @@ class _Offers:
     when something changed there. What budgets allow only shrinks within a round, so an old offer is a bound as well.
     """
 
-    def __init__(self, trial: _Trial, demand: Demand, nodes: Iterable[NodeName]) -> None:
+    def __init__(self, trial: _Trial, fleet: Fleet, demand: Demand, among: int) -> None:
         self._trial = trial
+        self._fleet = fleet
         self._demand = demand
-        self._nodes = frozenset(nodes)
+        self._among = among
         self._versions: dict[NodeName, int] = {}
-        self._heap = [entry for node in self._nodes if (entry := self._bound(node)) is not None]
+        self._heap = [_Entry(rank, node, 0, None) for rank, node in trial.bounds(among, demand)]
         heapify(self._heap)
 
     def note(self, node: NodeName) -> None:
         """Take in that something changed on a node."""
-        if node in self._nodes:
-            self._versions[node] = self._versions.get(node, 0) + 1
-            if (entry := self._bound(node)) is not None:
-                heappush(self._heap, entry)
+        if self._fleet.bit(node) & self._among:
+            version = self._versions[node] = self._versions.get(node, 0) + 1
+            if (rank := self._trial.bound(node, self._demand)) is not None:
+                heappush(self._heap, _Entry(rank, node, version, None))
 
     def best(self) -> tuple[NodeName, Clearing] | None:
         """Give the cheapest clearing; it stays on offer until its node changes."""
@@ -309,14 +338,10 @@ class _Offers:
                     return node, clearing
                 clearing = self._trial.offer(node, self._demand)
                 if clearing is not None:
-                    heapreplace(self._heap, _Entry(self._trial.rank(clearing.cost), node, version, clearing))
+                    heapreplace(self._heap, _Entry(self._trial.rank_of(clearing.cost), node, version, clearing))
                     continue
             heappop(self._heap)
         return None
-
-    def _bound(self, node: NodeName) -> "_Entry | None":
-        rank = self._trial.bound(node, self._demand)
-        return None if rank is None else _Entry(rank, node, self._versions.get(node, 0), None)
 
 
 class _Entry(NamedTuple):
