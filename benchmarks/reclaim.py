@@ -18,10 +18,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from cluster_load import clear, cpu_of, create, wait_bound
 
+from tests.chaos.client import ask, session
 from tests.control_plane import build
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import job, pod
@@ -108,12 +110,18 @@ def _submit(there: Town, work: str, bodies: list[dict[str, Any]], count: int) ->
     space = there.fairgate.team_b
     with cpu_of(there.cluster, lambda name: name == there.evictor.name) as used:
         began = time.perf_counter()
-        for body in bodies:
-            there.cluster.api.create(f"/apis/batch/v1/namespaces/{space}/jobs", body)
+        asyncio.run(_create(there.cluster, f"/apis/batch/v1/namespaces/{space}/jobs", bodies))
         ended = wait_bound(there.cluster, [space], count, timeout=900)
         found = report(there, work, pods=count, seconds=ended - began, cpu=used())
     there.cluster.api.delete(f"/apis/batch/v1/namespaces/{space}/jobs", {"propagationPolicy": "Background"})
     return found
+
+
+async def _create(cluster: ControlPlane, path: str, bodies: list[dict[str, Any]]) -> None:
+    async with session(cluster, connections=50) as api:
+        answers = await asyncio.gather(*(ask(api, "POST", path, body) for body in bodies))
+    if failures := [answer for status, answer in answers if status != HTTPStatus.CREATED]:
+        raise SystemExit(f"{len(failures)} creations failed, one with: {failures[0]}")
 
 
 def rest(there: Town, seconds: float) -> dict[str, Any]:
