@@ -33,6 +33,7 @@ class Stage:
     def __init__(self, api: FakeApi, connection: ApiConnection) -> None:
         self.api = api
         self.connection = connection
+        self.policy = POOR
         self.told: list[Event] = []
         self.is_leading = True
         self.now: Callable[[], float] = time.time
@@ -51,6 +52,13 @@ class Stage:
 
     def asker(self, name: str, *, gpus: int = 1) -> str:
         return self._pod(name, "team-b", "guaranteed", gpus=gpus)
+
+    def pinned(self, name: str, *, to: str, **more: Any) -> str:
+        """A pod that the gate bound to one node, and that is on none."""
+        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [to]}]}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+        annotations = {"fairgate.dev/decision": json.dumps({"nodes": [to]})}
+        return self._pod(name, "team-b", "guaranteed", affinity=affinity, annotations=annotations, **more)
 
     def bind(self, name: str, node: str) -> None:
         """Do what the scheduler does."""

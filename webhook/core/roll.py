@@ -26,6 +26,7 @@ class Roll:
         self._rules = rules
         self._tenants: dict[Uid, Tenant] = {}
         self._waiting: dict[Uid, Tenant] = {}
+        self._pinned: dict[Uid, Tenant] = {}
         self._terminating: dict[Uid, Tenant] = {}
         self._going: dict[Uid, Tenant] = {}
         self._disruptions: dict[Namespace, dict[str, Disruption]] = {}
@@ -37,6 +38,10 @@ class Roll:
     def get(self, uid: Uid) -> Tenant | None:
         """Find a pod."""
         return self._tenants.get(uid)
+
+    def pinned(self) -> Iterable[Tenant]:
+        """List the pods that have no node yet, and were bound to some."""
+        return self._pinned.values()
 
     def waiting(self) -> Iterable[Tenant]:
         """List the guaranteed pods without a node."""
@@ -76,6 +81,8 @@ class Roll:
             self._going[uid] = tenant
         elif tenant.is_waiting:
             self._waiting[uid] = tenant
+        if tenant.chosen and uid not in self._terminating and uid not in self._going:
+            self._pinned[uid] = tenant
         if tenant.pod.node is not None:
             self._sort(tenant)
 
@@ -121,6 +128,7 @@ class Roll:
     def _leave(self, uid: Uid) -> None:
         tenant = self._tenants.get(uid)
         self._waiting.pop(uid, None)
+        self._pinned.pop(uid, None)
         self._terminating.pop(uid, None)
         self._going.pop(uid, None)
         self.yards.remove(uid)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from webhook.core.amount import UNLIMITED
-from webhook.core.names import Namespace, TeamName
+from webhook.core.names import Namespace, NodeName, TeamName
 from webhook.core.pod import NO_KEYS, Resident
 from webhook.core.policy import LabelSelector, ReclaimRules
 from webhook.core.reclaim import Waiting
@@ -20,7 +20,7 @@ class Tenant:
 
     `saved_at` is its last checkpoint as it says itself, 0 where it says none. `leaves_at` is when its grace period is
     over, None while nobody deleted it. `notice_at` is when its eviction was announced for. `is_gated`: a scheduling
-    gate holds it back. `started_at` is 0 before it started.
+    gate holds it back. `started_at` is 0 before it started. `chosen` are the nodes that the gate chose for it.
     """
 
     pod: Resident
@@ -33,6 +33,7 @@ class Tenant:
     notice_at: int | None = None
     grace_seconds: int = 30
     is_gated: bool = False
+    chosen: tuple[NodeName, ...] = ()
 
     @property
     def is_waiting(self) -> bool:

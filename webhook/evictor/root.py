@@ -23,6 +23,7 @@ from webhook.evictor.keeper import Keeper
 from webhook.evictor.lookout import Lookout
 from webhook.evictor.loop import Reclaimer
 from webhook.evictor.rehearsal import Rehearsal
+from webhook.evictor.repair import Repair
 from webhook.observe.leader import Candidacy
 from webhook.observe.logs import LogFormat, Logs, open_logs
 from webhook.observe.reclaim import ReclaimMetrics
@@ -79,8 +80,20 @@ async def run(settings: Settings, *, show: Callable[[str], None]) -> None:
                 logs.event.info("leading", identity=identity)
                 keeper = Keeper(lookout, account, clock=time.time, new_id=lambda: secrets.token_hex(ID_BYTES))
                 keepers[:] = [keeper]
+                work = Reclaimer(lookout, keeper, executor, account, metrics, why_untrusted=feed.readiness)
+                repair = Repair(
+                    lookout,
+                    connection,
+                    teller=events,
+                    logs=logs,
+                    why_untrusted=feed.readiness,
+                    is_leading=lambda: lease.is_leading,
+                    clock=time.time,
+                )
                 try:
-                    await Reclaimer(lookout, keeper, executor, account, metrics, why_untrusted=feed.readiness).run()
+                    async with asyncio.TaskGroup() as group:
+                        group.create_task(work.run())
+                        group.create_task(repair.run())
                 finally:
                     keepers.clear()
                     logs.event.info("no longer leading", identity=identity)

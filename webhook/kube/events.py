@@ -34,6 +34,8 @@ class EventReason(StrEnum):
     EVICTION_CANCELLED = "EvictionCancelled"
     EVICTION_REFUSED = "EvictionRefused"
     RECLAIMED = "Reclaimed"
+    REPLACED = "Replaced"
+    STRANDED = "Stranded"
 
 
 class EventType(StrEnum):

@@ -150,6 +150,11 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
     )
 
 
+def chosen_nodes(annotations: Mapping[str, str]) -> tuple[NodeName, ...]:
+    """Read which nodes the gate chose for a pod; none where it chose none, or did not write this."""
+    return _read_mark(annotations.get(keys.DECISION)).nodes
+
+
 def decode_fate(body: bytes) -> Fate:
     """Read what became of a pod from the API server's answer."""
     return _fate_decoder.decode(body)

@@ -12,7 +12,7 @@ from webhook.core.tenant import Tenant
 from webhook.core.victim import GangId
 from webhook.kube import keys, objects
 from webhook.kube.constraints import read_placement
-from webhook.kube.pods import to_resident, unix_seconds
+from webhook.kube.pods import chosen_nodes, to_resident, unix_seconds
 
 GRACE_SECONDS: Final = 30
 """What Kubernetes gives a pod that says nothing."""
@@ -75,6 +75,7 @@ def to_tenant(pod: TenantPod, weights: Weights) -> Tenant | None:
         notice_at=_time(annotations, keys.EVICT_AT),
         grace_seconds=GRACE_SECONDS if grace is None else grace,
         is_gated=bool(spec.scheduling_gates),
+        chosen=chosen_nodes(annotations) if is_ours and resident.node is None else (),
     )
 
 
