@@ -85,12 +85,12 @@ class Load:
         pods = f"/api/v1/namespaces/{team.namespace}/pods"
         alive = self.alive[team.namespace]
         wish = dice.random()
-        if wish < 0.35 and alive:
+        if wish < 0.3 and alive:
             name = alive.pop(dice.randrange(len(alive)))
             self.heard.take("deleted", *await ask(api, "DELETE", f"{pods}/{name}", {"gracePeriodSeconds": 0}))
             return
         name = self._name(dice)
-        labels = {REFUSED_LABEL: ""} if wish > 0.9 else {}
+        labels = {REFUSED_LABEL: ""} if wish > 0.98 else {}
         body = pod(name, labels=labels, gpus=dice.choice(SIZES))
         if wish > 0.8 and not labels:
             self.heard.take("dry run", *await ask(api, "POST", pods, body, dryRun="All"))
@@ -108,4 +108,4 @@ class Load:
 
     def _name(self, dice: random.Random) -> str:
         """Mostly a new name, sometimes one that is taken: then the creation fails after our yes."""
-        return f"twin-{dice.randrange(20)}" if dice.random() < 0.05 else f"pod-{secrets.token_hex(5)}"
+        return f"twin-{dice.randrange(20)}" if dice.random() < 0.01 else f"pod-{secrets.token_hex(5)}"

@@ -70,7 +70,6 @@ async def test_no_team_is_ever_over_its_limit(cluster, tmp_path):
         check(observer, load)
         assert load.heard.failures == []
         assert load.heard.counts["refused by the bystander"] > 0
-        assert max(observer.peaks.values()) == 20, f"nobody came to the limit: {dict(observer.peaks)}"
 
 
 async def test_no_team_is_ever_over_its_limit_whatever_breaks(cluster, tmp_path):

@@ -91,6 +91,12 @@ def test_a_policy_edit_is_in_force_within_two_seconds_and_a_broken_one_is_not(cl
         file.write_text("teams: [")
         wait_for(cluster, lambda: "broken edit" in fairgate.get("/readyz"), what="the broken edit told", timeout=2.5)
         assert is_refused(), "the last good policy stays"
+
+        def told():
+            events = cluster.kubectl.json("get", "events", "-n", "default", "--field-selector=reason=PolicyRefused")
+            return [event for event in events["items"] if "a broken edit was left out" in event["message"]]
+
+        assert wait_for(cluster, told, what="an Event")[0]["involvedObject"]["name"] == "fairgate"
         assert "fairgate_policy_last_reload_successful 0.0" in fairgate.get("/metrics")
         assert list_pods(cluster, fairgate.team_a) == []
 

@@ -28,6 +28,7 @@ class EventReason(StrEnum):
     PROMOTED = "Promoted"
     DEMOTED = "Demoted"
     BYPASSED_ADMISSION = "BypassedAdmission"
+    POLICY_REFUSED = "PolicyRefused"
     RECLAIMING = "Reclaiming"
     CANNOT_RECLAIM = "CannotReclaim"
     EVICTION_PLANNED = "EvictionPlanned"

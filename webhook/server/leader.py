@@ -13,6 +13,8 @@ from webhook.cluster.identity import own_username
 from webhook.cluster.lease import DEFAULT_TIMING, Lease, Timing, own_identity
 from webhook.cluster.pace import DEFAULT_PACE
 from webhook.core.world import World
+from webhook.kube import keys
+from webhook.kube.events import Event, EventReason, EventType, ObjectRef
 from webhook.observe.leader import Candidacy
 from webhook.observe.logs import Logs
 from webhook.server.bypasses import Bypasses
@@ -55,6 +57,7 @@ class Leader:
             logs=logs,
             is_leading=lambda: self.lease.is_leading,
         )
+        self._about_us = ObjectRef("Lease", namespace, LEASE_NAME, api_version=keys.LEASE_API)
         self._bypasses = Bypasses(world, self.events)
         self._world = world
         self._why_untrusted = why_untrusted
@@ -72,6 +75,10 @@ class Leader:
         The leader should; so should a replica that cannot find out who leads, as where a right is missing.
         """
         return self.lease.is_leading or self.lease.problem is not None
+
+    def tell_policy_refused(self, text: str) -> None:
+        """Tell of a broken policy edit where `kubectl get events` shows it; every replica does, with the same event."""
+        self.events.tell(Event(self._about_us, EventType.WARNING, EventReason.POLICY_REFUSED, "Keep", text))
 
     def candidacy(self) -> Candidacy:
         """Tell how it stands, for the metrics."""

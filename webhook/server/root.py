@@ -49,6 +49,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
         certificates = await open_certificates(settings, stack, Watchers(readiness, metrics, logs))
         chores: list[Coroutine[Any, Any, None]] = []
         why_cold: Callable[[], str | None] = _never_cold
+        tell_refused: Callable[[str], None] = _nobody_hears
         ledger: Ledger
         match settings.world:
             case WorldFile(path=path):
@@ -73,11 +74,12 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                 chores = live.chores(logs, settled=lambda: _settle(world, logs), is_leader=leader.may_tidy)
                 told = learn_own_name(live.connection, lambda name: gate.trust_own(name))  # noqa: PLW0108 - made below
                 chores += [leader.run(), leader.events.run(), told]
+                tell_refused = leader.tell_policy_refused
         gate = Gate(world, ledger, trusted=frozenset(settings.trusted_users), now_text=_now_text)
         chores += [
             holder.run(
                 on_change=lambda policy: _take_policy(policy, world, readiness, metrics, logs),
-                on_problem=lambda problems: _refuse_policy(problems, holder, readiness, metrics, logs),
+                on_problem=lambda problems: tell_refused(_refuse_policy(problems, holder, readiness, metrics, logs)),
             ),
             certificates.keep(),
         ]
@@ -102,6 +104,10 @@ async def _own_namespace(kubeconfig: Path | None) -> str:
 
 
 def _never_cold() -> None:
+    return None
+
+
+def _nobody_hears(_text: str) -> None:
     return None
 
 
@@ -144,12 +150,14 @@ def _tell_policy(policy: Policy, logs: Logs) -> None:
 
 def _refuse_policy(
     problems: tuple[Problem, ...], holder: PolicyHolder, readiness: Readiness, metrics: Metrics, logs: Logs
-) -> None:
-    """Keep the last good policy, stay ready, and say so wherever somebody may look."""
+) -> str:
+    """Keep the last good policy, stay ready, and say so wherever somebody may look; gives what was said."""
     kept = holder.current.hash
-    readiness.set_ok("policy", remark=f"a broken edit was left out, policy {kept} stays in force: {holder.problem}")
+    text = f"a broken edit was left out, policy {kept} stays in force: {holder.problem}"
+    readiness.set_ok("policy", remark=text)
     metrics.policy_reload(is_success=False)
     logs.event.error("policy edit refused", kept=kept, problems=[str(problem) for problem in problems])
+    return text
 
 
 def _read_world_file(path: Path, world: World) -> None:
