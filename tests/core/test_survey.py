@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from tests.core import make
 from tests.core.make import gpus
-from tests.core.tenants import NOW, asker, borrower, tenant, town
+from tests.core.tenants import NOW, asker, borrower, take, tenant, town
 from webhook.core.policy import ReclaimRules
 from webhook.core.reclaim import plan
-from webhook.core.survey import entitled, over_share, rising, scene
+from webhook.core.survey import entitled, largest_seat, over_share, rising, scene
 
 
 def planned(roll, world, **more):
@@ -59,6 +59,16 @@ def test_an_eviction_budget_makes_waves():
     roll, world = town(*by_choice, *(asker(f"b{n}", created=n) for n in range(5)), policy=policy, nodes=1)
     assert len(planned(roll, world).moves) == 3
     assert len(planned(roll, world, evicted={"team-a": 2}).moves) == 1
+
+
+def test_the_largest_seat_is_what_one_node_could_give():
+    kept = tenant("g", 7, on="n0", team="team-b", tier="guaranteed")
+    roll, world = town(kept, borrower("a0", 2, on="n0"), borrower("a1", 4, on="n1"), nodes=2)
+    assert largest_seat(roll, world) == gpus(10)
+    take(tenant("h", 5, on="n1", team="team-b", tier="guaranteed"), roll, world)
+    assert largest_seat(roll, world) == gpus(5)
+    world.set_node(make.node("n1", is_cordoned=True))
+    assert largest_seat(roll, world) == gpus(3)
 
 
 steps = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["a", "b"]), st.integers(1, 4)), max_size=60)

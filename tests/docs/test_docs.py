@@ -199,7 +199,7 @@ def test_every_decision_is_in_the_index():
 
 def test_the_table_of_the_evictors_metrics_lists_exactly_what_is_exposed():
     metrics = ReclaimMetrics()
-    metrics.watch(held_nodes=lambda: 0, candidacy=lambda: Candidacy(True, 1, {}, {}))
+    metrics.watch(held_nodes=lambda: 0, largest_seat=lambda: 0, candidacy=lambda: Candidacy(True, 1, {}, {}))
     rows = pages.table(pages.ROOT / "docs" / "evictor.md", first="evictor metric")
     shown = re.findall(r"^# TYPE (fairgate_\w+) (\w+)$", metrics.expose().body.decode(), flags=re.MULTILINE)
     assert sorted((name, kind) for name, kind, _, _ in rows) == sorted(

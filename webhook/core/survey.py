@@ -66,6 +66,21 @@ def over_share(world: World) -> dict[TeamName, int]:
     return {team: max(0, book.total - book.waiting - shares.get(team, 0)) for team, book in world.books().items()}
 
 
+def largest_seat(roll: Roll, world: World) -> int:
+    """Tell how many GPU units one pod could have on one node if everybody there left who may be sent away.
+
+    Minimum runtimes and budgets pass; protection and guaranteed pods stay. Closed nodes seat nobody.
+    """
+    weights, most = world.policy.resources, 0
+    for node in world.fleet.nodes():
+        if node.is_open:
+            yard = roll.yards.on(node.name)
+            lent = 0 if yard is None else sum(gpus for _, gpus in yard.saves)
+            free = [world.fleet.free(node.name, name) * weights[name] for name in node.allocatable if name in weights]
+            most = max(most, lent + int(sum(max(0, amount) for amount in free)))
+    return most
+
+
 def rising(world: World) -> set[Uid]:
     """List the borrowing pods that are about to be promoted: their teams have room in their shares for them."""
     return {

@@ -22,6 +22,13 @@ from webhook.observe.reclaim import ReclaimMetrics
 SETTLE_SECONDS: Final = 0.02
 """Rest before a look: the pods of a Job come some milliseconds apart, and one plan for all is better than one each."""
 
+FRUITLESS_SHARE: Final = 9
+"""Rest after a plan that does nothing, in times of what it took: where pods wait for what nobody can give them, every
+change of a large cluster would otherwise be planned for, and nothing else be done …"""
+
+FRUITLESS_SECONDS: Final = 0.5
+"""… but not longer than this."""
+
 LOOK_AGAIN_SECONDS: Final = 10.0
 """When to look though nothing changed: minimum runtimes end, and the world could not be trusted."""
 
@@ -57,6 +64,7 @@ class Reclaimer:
         self._clock = clock
         self._busy: dict[NodeName, asyncio.Task[None]] = {}
         self._failed: dict[NodeName, float] = {}
+        self._settle_seconds = SETTLE_SECONDS
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -89,6 +97,7 @@ class Reclaimer:
             await self._calm()  # what changed while the API server was asked
 
     def _plan(self) -> Round:
+        self._settle_seconds = SETTLE_SECONDS
         keeper, roll, world = self._keeper, self._lookout.roll, self._lookout.world
         resting = keeper.waiting.resting()
         held = keeper.holds()
@@ -99,7 +108,10 @@ class Reclaimer:
         spared = keeper.victims.resting() | keeper.under_way()
         now = int(self._clock())
         found = plan(waiting, scene(roll, world, now=now, holds=held, spared=spared, evicted=keeper.evicted()))
-        self._metrics.planning(time.perf_counter() - began)
+        took = time.perf_counter() - began
+        self._metrics.planning(took)
+        if not found.moves:
+            self._settle_seconds = max(SETTLE_SECONDS, min(FRUITLESS_SECONDS, took * FRUITLESS_SHARE))
         return found
 
     async def _is_allowed(self, moves: tuple[Move, ...]) -> bool:
@@ -150,4 +162,4 @@ class Reclaimer:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._lookout.changed.wait()
-        await asyncio.sleep(SETTLE_SECONDS)
+        await asyncio.sleep(self._settle_seconds)

@@ -15,6 +15,7 @@ from webhook.cluster.client import connect
 from webhook.cluster.events import EventWriter
 from webhook.cluster.lease import Lease, Timing, own_identity
 from webhook.cluster.namespace import own_namespace
+from webhook.core import survey
 from webhook.core.policy import Policy
 from webhook.evictor.account import Account
 from webhook.evictor.endpoints import Endpoints
@@ -99,6 +100,7 @@ async def run(settings: Settings, *, show: Callable[[str], None]) -> None:
                     logs.event.info("no longer leading", identity=identity)
 
             metrics.watch(
+                largest_seat=lambda: survey.largest_seat(lookout.roll, lookout.world),
                 held_nodes=lambda: sum(len(keeper.holdings) for keeper in keepers),
                 candidacy=lambda: Candidacy(
                     lease.is_leading,

@@ -89,8 +89,16 @@ class ReclaimMetrics:
         for cause in Cause:
             self._refused.labels(cause).set(causes.get(cause, 0))
 
-    def watch(self, *, held_nodes: Callable[[], int], candidacy: Callable[[], Candidacy]) -> None:
-        """Ask on each scrape how many nodes keep room, and who leads."""
+    def watch(
+        self, *, held_nodes: Callable[[], int], largest_seat: Callable[[], int], candidacy: Callable[[], Candidacy]
+    ) -> None:
+        """Ask on each scrape how many nodes keep room, how much room one could give (in GPU units), and who leads."""
+        seat = Gauge(
+            "fairgate_reclaim_largest_seat_gpus",
+            "GPUs that one pod could have on one node if all who may go left it.",
+            registry=self._registry,
+        )
+        seat.set_function(lambda: largest_seat() / ONE_GPU)
         gauge = Gauge("fairgate_reclaim_held_nodes", "Nodes that keep room for somebody.", registry=self._registry)
         gauge.set_function(held_nodes)
         self._registry.register(LeaderMetrics(candidacy))
