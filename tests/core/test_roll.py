@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.core.make import policy
 from tests.core.tenants import NOW, asker, borrower, tenant, town
-from webhook.core.names import Namespace, Uid
+from webhook.core.names import Namespace, NodeName, Uid
 from webhook.core.policy import LabelSelector, ReclaimRules
 from webhook.core.roll import STUCK_SECONDS, Roll
 from webhook.core.selector import Operator, Requirement
@@ -106,6 +106,14 @@ def test_nobody_counts_on_the_room_of_a_pod_that_is_stuck():
     roll = rolled(borrower("p", is_terminating=True, leaves_at=NOW))
     assert roll.leaving(now=NOW + STUCK_SECONDS)
     assert roll.leaving(now=NOW + STUCK_SECONDS + 1) == []
+
+
+def test_a_node_is_empty_when_the_last_that_leaves_must_be_gone():
+    leaving = [borrower(f"p{n}", is_terminating=True, leaves_at=NOW + n) for n in (5, 9)]
+    stuck = borrower("stuck", is_terminating=True, leaves_at=NOW - STUCK_SECONDS - 1)
+    roll = rolled(*leaving, stuck, borrower("stays"))
+    assert roll.empties_at(NodeName("n0"), now=NOW) == NOW + 9
+    assert roll.empties_at(NodeName("n1"), now=NOW) == 0
 
 
 def test_waiting_pods_are_guaranteed_and_held_back_by_nothing_else():

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Final
 
-from webhook.core.names import Namespace, Uid
+from webhook.core.names import Namespace, NodeName, Uid
 from webhook.core.policy import ReclaimRules
 from webhook.core.reclaim import Leaving
 from webhook.core.tenant import Disruption, Tenant, victim_of
@@ -54,6 +54,11 @@ class Roll:
             for tenant in chain(self._terminating.values(), self._going.values())
             if tenant.pod.node is not None and not _is_stuck(tenant, now)
         ]
+
+    def empties_at(self, node: NodeName, *, now: float) -> int:
+        """Tell when the last pod that leaves a node must be gone; 0 where none does."""
+        there = [each for each in self._terminating.values() if each.pod.node == node and not _is_stuck(each, now)]
+        return max((tenant.leaves_at or 0 for tenant in there), default=0)
 
     def is_going(self, uid: Uid) -> bool:
         """Tell whether a pod is on its way out, or gone already."""

@@ -97,7 +97,8 @@ class Keeper:
         for move in moves:
             grace = [tenant.grace_seconds for v in move.victims if (tenant := self._roll.get(v.uid)) is not None]
             before = self.holdings.get(move.node) or Holding(self._new_id(), move.node, 0, ())
-            until = at + max(grace, default=0) + HOLD_SECONDS
+            empty_at = max(at + max(grace, default=0), self._roll.empties_at(move.node, now=now))
+            until = empty_at + HOLD_SECONDS
             self.holdings[move.node] = before.joined(move, at=at, until=until)
             self._since[move.waiting.uid] = now
 

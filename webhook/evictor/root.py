@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from webhook.cluster.client import connect
+from webhook.cluster.client import ApiConnection, connect
 from webhook.cluster.events import EventWriter
+from webhook.cluster.feed import Feed
 from webhook.cluster.lease import Lease, Timing, own_identity
 from webhook.cluster.namespace import own_namespace
 from webhook.core import survey
@@ -69,52 +70,74 @@ async def run(settings: Settings, *, show: Callable[[str], None]) -> None:
         if settings.is_rehearsal:
             chores.append(Rehearsal(lookout, why_untrusted=feed.readiness, show=show).run())
         else:
-            identity = own_identity()
             namespace = settings.namespace or await own_namespace(settings.kubeconfig)
-            lease = Lease(connection, namespace=namespace, name=LEASE_NAME, identity=identity, timing=settings.timing)
-            events = EventWriter(connection, component=COMPONENT, instance=identity)
-            account = Account(lookout.world, lookout.roll, logs=logs, teller=events, metrics=metrics)
-            executor = Executor(connection, is_leading=lambda: lease.is_leading)
-            keepers: list[Keeper] = []
-
-            async def lead() -> None:
-                logs.event.info("leading", identity=identity)
-                keeper = Keeper(lookout, account, clock=time.time, new_id=lambda: secrets.token_hex(ID_BYTES))
-                keepers[:] = [keeper]
-                work = Reclaimer(lookout, keeper, executor, account, metrics, why_untrusted=feed.readiness)
-                repair = Repair(
-                    lookout,
-                    connection,
-                    teller=events,
-                    logs=logs,
-                    why_untrusted=feed.readiness,
-                    is_leading=lambda: lease.is_leading,
-                    clock=time.time,
-                )
-                try:
-                    async with asyncio.TaskGroup() as group:
-                        group.create_task(work.run())
-                        group.create_task(repair.run())
-                finally:
-                    keepers.clear()
-                    logs.event.info("no longer leading", identity=identity)
-
-            metrics.watch(
-                largest_seat=lambda: survey.largest_seat(lookout.roll, lookout.world),
-                held_nodes=lambda: sum(len(keeper.holdings) for keeper in keepers),
-                candidacy=lambda: Candidacy(
-                    lease.is_leading,
-                    lease.terms,
-                    {},
-                    {"written": events.written, "held_back": events.held_back, "dropped": events.dropped},
-                ),
-            )
-            chores += [events.run(), lease.run(lead)]
+            office = _Office(lookout, connection, feed, logs, metrics, namespace=namespace, timing=settings.timing)
+            chores += [office.events.run(), office.lease.run(office.lead)]
         if settings.listen is not None:
             endpoints = Endpoints(metrics, why_not_ready=feed.readiness)
             logs.event.info("listening", url=await stack.enter_async_context(endpoints.serving(*settings.listen)))
         await _until(stop, chores)
     logs.flush()
+
+
+class _Office:
+    """What one candidate has, and what he does as leader."""
+
+    def __init__(
+        self,
+        lookout: Lookout,
+        connection: ApiConnection,
+        feed: Feed,
+        logs: Logs,
+        metrics: ReclaimMetrics,
+        *,
+        namespace: str,
+        timing: Timing,
+    ) -> None:
+        identity = own_identity()
+        self.lease = Lease(connection, namespace=namespace, name=LEASE_NAME, identity=identity, timing=timing)
+        self.events = EventWriter(connection, component=COMPONENT, instance=identity)
+        self._lookout = lookout
+        self._connection = connection
+        self._feed = feed
+        self._logs = logs
+        self._metrics = metrics
+        self._keeper: Keeper | None = None
+        metrics.watch(
+            largest_seat=lambda: survey.largest_seat(lookout.roll, lookout.world),
+            held_nodes=lambda: 0 if self._keeper is None else len(self._keeper.holdings),
+            candidacy=self._candidacy,
+        )
+
+    async def lead(self) -> None:
+        """Reclaim and repair until cancelled."""
+        lookout, logs, why_untrusted = self._lookout, self._logs, self._feed.readiness
+        account = Account(lookout.world, lookout.roll, logs=logs, teller=self.events, metrics=self._metrics)
+        keeper = self._keeper = Keeper(lookout, account, clock=time.time, new_id=lambda: secrets.token_hex(ID_BYTES))
+        executor = Executor(self._connection, is_leading=lambda: self.lease.is_leading)
+        reclaimer = Reclaimer(lookout, keeper, executor, account, self._metrics, why_untrusted=why_untrusted)
+        repair = Repair(
+            lookout,
+            self._connection,
+            teller=self.events,
+            logs=logs,
+            why_untrusted=why_untrusted,
+            is_leading=lambda: self.lease.is_leading,
+            clock=time.time,
+        )
+        logs.event.info("leading", identity=self.lease.identity)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(reclaimer.run())
+                group.create_task(repair.run())
+        finally:
+            self._keeper = None
+            logs.event.info("no longer leading", identity=self.lease.identity)
+
+    def _candidacy(self) -> Candidacy:
+        lease, events = self.lease, self.events
+        told = {"written": events.written, "held_back": events.held_back, "dropped": events.dropped}
+        return Candidacy(is_leading=lease.is_leading, terms=lease.terms, changes={}, events=told)
 
 
 async def _until(stop: asyncio.Event, chores: Sequence[Coroutine[Any, Any, None]]) -> None:

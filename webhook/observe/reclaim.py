@@ -23,19 +23,11 @@ class ReclaimMetrics:
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        self._plans = Counter(
-            "fairgate_reclaim_plans", "Waiting pods for which room was planned.", ["team"], registry=registry
-        )
-        self._victims = Counter("fairgate_reclaim_victims", "Pods evicted.", ["team"], registry=registry)
-        self._lost = Counter(
-            "fairgate_reclaim_lost_gpu_seconds",
-            "GPU-seconds since victims' last checkpoints, or starts.",
-            ["team"],
-            registry=registry,
-        )
-        self._evictions = Counter(
-            "fairgate_reclaim_evictions", "Calls of the Eviction API by outcome.", ["outcome"], registry=registry
-        )
+        self._plans = self._counter("plans", "Waiting pods for which room was planned.", "team")
+        self._victims = self._counter("victims", "Pods evicted.", "team")
+        self._lost = self._counter("lost_gpu_seconds", "GPU-seconds since victims' checkpoints, or starts.", "team")
+        self._evictions = self._counter("evictions", "Calls of the Eviction API by outcome.", "outcome")
+        self._broken = self._counter("broken_holds", "Holds given up before their pods had their room.")
         self._seated = Histogram(
             "fairgate_reclaim_duration_seconds",
             "From the plan for a waiting pod until it was on a node.",
@@ -44,9 +36,6 @@ class ReclaimMetrics:
         )
         self._planning = Histogram(
             "fairgate_reclaim_planning_seconds", "Time to make a plan.", buckets=PLAN_BOUNDS, registry=registry
-        )
-        self._broken = Counter(
-            "fairgate_reclaim_broken_holds", "Holds given up before their pods had their room.", registry=registry
         )
         self._refused = Gauge(
             "fairgate_reclaim_waiting_pods",
@@ -107,3 +96,6 @@ class ReclaimMetrics:
         """Write all metrics in the format that an Accept header asks for."""
         encode, content_type = choose_encoder(accept)
         return Exposition(content_type=content_type, body=encode(self._registry))
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"fairgate_reclaim_{name}", text, labels, registry=self._registry)
