@@ -53,9 +53,8 @@ class Snapshot:
             for name in sorted(_names(control_plane, path) - self.names[path]):
                 if not name.startswith(KEPT_PREFIXES):
                     _delete(control_plane, f"{path}/{name}")
-        if api.exists(TEAM_LEDGERS):  # their definition stays, as those of operators do
-            for name in _names(control_plane, TEAM_LEDGERS):
-                _delete(control_plane, f"{TEAM_LEDGERS}/{name}")
+        # Their definition stays, as those of operators do. An API server that just came back still says 429 to them.
+        wait_for(control_plane, lambda: _delete_ledgers(control_plane), what="the test's ledgers gone")
         # "default" is of the snapshot, so its pods go by themselves.
         namespaces = {pod["metadata"]["namespace"] for pod in api.list("/api/v1/pods")}
         leaving = namespaces - (self.names[NAMESPACES] - {"default"})
@@ -72,6 +71,13 @@ class Snapshot:
             return True
 
         wait_for(control_plane, is_clean, what="the test's pods and nodes gone")
+
+
+def _delete_ledgers(control_plane: ControlPlane) -> bool:
+    if control_plane.api.exists(TEAM_LEDGERS):
+        for name in _names(control_plane, TEAM_LEDGERS):
+            _delete(control_plane, f"{TEAM_LEDGERS}/{name}")
+    return True
 
 
 def _names(control_plane: ControlPlane, path: str) -> frozenset[str]:
