@@ -106,6 +106,18 @@ async def test_the_next_leader_finishes_what_the_node_says_and_chooses_nobody_ne
     assert stage.names() == {"b", *(f"n{n}-{g}" for n in range(2) for g in range(4))} - gone
 
 
+async def test_the_next_leader_lets_nobody_in_twice(stage):
+    fill(stage, "n0")
+    stage.api.faults["post"].extend([Slow(0), Slow(9)])
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: len(stage.tolerations("b")) == 1)
+    async with stage.leader():
+        await stage.until(lambda: stage.real_evictions() == 1)
+        await asyncio.sleep(0.1)
+    assert len(stage.tolerations("b")) == 1
+
+
 async def test_a_leader_that_no_longer_leads_evicts_nobody(stage):
     fill(stage, "n0")
     stage.is_leading = False

@@ -60,6 +60,10 @@ class Roll:
         there = [each for each in self._terminating.values() if each.pod.node == node and not _is_stuck(each, now)]
         return max((tenant.leaves_at or 0 for tenant in there), default=0)
 
+    def going(self) -> Iterable[Uid]:
+        """List the pods whose evictions were accepted and not seen yet."""
+        return self._going.keys()
+
     def is_going(self, uid: Uid) -> bool:
         """Tell whether a pod is on its way out, or gone already."""
         return uid not in self._tenants or uid in self._going or uid in self._terminating

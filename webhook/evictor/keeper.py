@@ -12,6 +12,7 @@ from webhook.cluster.evictions import Evicted, Later, Outcome, Refused
 from webhook.core.holding import Claim, Holding, Target, holds, is_short
 from webhook.core.names import NodeName, TeamName, Uid
 from webhook.core.reclaim import Hold, Move
+from webhook.core.selector import HELD
 from webhook.evictor.account import Account
 from webhook.evictor.executor import Errand
 from webhook.evictor.lookout import Lookout
@@ -83,7 +84,9 @@ class Keeper:
 
     def adopt(self) -> None:
         """Take over what the nodes say of an earlier leader's work; its deadlines begin anew, since clocks differ."""
-        until = int(self._clock()) + HOLD_SECONDS
+        now = self._clock()
+        until = int(now) + HOLD_SECONDS
+        self._sent = dict.fromkeys(self._roll.going(), now)
         for node, found in self._lookout.marked.items():
             if found is not None:
                 self._written[node] = found
@@ -136,7 +139,7 @@ class Keeper:
             node,
             holding,
             is_news=not _says(self._written.get(node), holding),
-            let_in=tuple([claim for claim in holding.claims if (claim.uid, holding.id) not in self._let_in]),
+            let_in=tuple([claim for claim in holding.claims if not self._is_in(claim, holding)]),
             first=frozenset(
                 uid for uid, tenant in tenants.items() if tenant is not None and not tenant.constraints.tolerations
             ),
@@ -183,6 +186,14 @@ class Keeper:
                 self.holdings = {node: holding.without(target.uid) for node, holding in self.holdings.items()}
             case Later(seconds=seconds):
                 self._later[target.uid] = now + seconds
+
+    def _is_in(self, claim: Claim, holding: Holding) -> bool:
+        """Tell whether a waiting pod may use the room, by our own doing or by an earlier leader's."""
+        tenant = self._roll.get(claim.uid)
+        held = () if tenant is None else tenant.constraints.tolerations
+        return (claim.uid, holding.id) in self._let_in or any(
+            toleration.key == HELD and toleration.value == holding.id for toleration in held
+        )
 
     def _tell_who_is_seated(self, before: Holding, after: Holding | None) -> None:
         for claim in before.claims:

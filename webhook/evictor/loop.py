@@ -29,6 +29,9 @@ change of a large cluster would otherwise be planned for, and nothing else be do
 FRUITLESS_SECONDS: Final = 0.5
 """… but not longer than this."""
 
+DUE_SECONDS: Final = 0.1
+"""Rest where something is due already: it is being done, and its end is a change."""
+
 LOOK_AGAIN_SECONDS: Final = 10.0
 """When to look though nothing changed: minimum runtimes end, and the world could not be trusted."""
 
@@ -156,7 +159,7 @@ class Reclaimer:
     async def _rest(self) -> None:
         """Wait until something changes or is due."""
         due = self._keeper.next_due()
-        seconds = LOOK_AGAIN_SECONDS if due is None else min(LOOK_AGAIN_SECONDS, max(0.0, due - self._clock()))
+        seconds = LOOK_AGAIN_SECONDS if due is None else min(LOOK_AGAIN_SECONDS, max(DUE_SECONDS, due - self._clock()))
         if self._failed:
             seconds = min(seconds, FAILED_SECONDS)
         with suppress(TimeoutError):
