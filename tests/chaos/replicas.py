@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import signal
-import ssl
-import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.control_plane import balancer
 from tests.control_plane.cluster import ControlPlane
-from tests.control_plane.objects import pod
 from tests.control_plane.processes import free_ports
 from tests.control_plane.workbench import make_namespace, wait_for
+from tests.scenarios import serving
+from tests.scenarios.serving import FAIRGATE, ROOT
 
-ROOT = Path(__file__).parents[2]
-FAIRGATE = (sys.executable, "-m", "webhook")
 SHIFTED_CLOCK = (
     "import runpy, sys, time_machine, time;"
     "time_machine.travel(time.time() + float(sys.argv.pop(1)), tick=True).start();"
@@ -109,45 +105,31 @@ class Replicas:
         """Break every connection between the replicas and the API server; new ones fail for so long."""
         self.cluster.processes.stop(self.wire, signal.SIGKILL)
         time.sleep(seconds)
-        _balance(self.cluster, self.wire, self.wire_port, self.cluster.ports.api_server)
+        balancer.start(self.cluster.processes, self.wire, self.wire_port, self.cluster.ports.api_server)
 
     def get(self, number: int, path: str) -> str:
         """GET one of a replica's endpoints."""
-        context = ssl.create_default_context(cafile=self.ca)
-        address = f"https://127.0.0.1:{self.ports[number]}{path}"
-        with urllib.request.urlopen(address, context=context, timeout=10) as answer:
-            return answer.read().decode()
+        return serving.get(f"https://127.0.0.1:{self.ports[number]}{path}", ca=self.ca)
 
     def register(self) -> None:
         """Apply the webhook configurations and wait until the API server asks."""
-        command = [*FAIRGATE, "manifests", "--policy", self.policy, "--url", self.url, "--ca", self.ca]
-        made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        self.cluster.kubectl("apply", "-f", "-", stdin=made)
-        wait_for(self.cluster, self._is_asked, what="the API server asks Fairgate")
+        printed = serving.manifests(policy=self.policy, url=self.url, ca=self.ca)
+        serving.register(self.cluster, printed, namespace=self.teams[0].namespace)
 
     def unregister(self) -> None:
         """Take the webhook configurations away and wait until the API server asks no more."""
         self.cluster.kubectl("delete", "validatingwebhookconfiguration,mutatingwebhookconfiguration", "--all")
-        wait_for(self.cluster, lambda: not self._is_asked(), what="the API server asks nobody")
-
-    def _is_asked(self) -> bool:
-        pods = f"/api/v1/namespaces/{self.teams[0].namespace}/pods"
-        created = self.cluster.api.create(pods, pod("probe", gpus=1), dryRun="All")
-        return "fairgate.dev/tier" in created["metadata"].get("labels", {})
+        namespace = self.teams[0].namespace
+        wait_for(self.cluster, lambda: not serving.is_asked(self.cluster, namespace), what="the API server asks nobody")
 
     def charged(self, number: int) -> dict[str, float]:
         """How many GPUs a replica's ledger has for each team, over both tiers."""
-        sums = {team.name: 0.0 for team in self.teams}
-        for line in self.get(number, "/metrics").splitlines():
-            for team in sums:
-                if line.startswith("fairgate_gpus_charged{") and f'team="{team}"' in line:
-                    sums[team] += float(line.rsplit(" ", 1)[1])
-        return sums
+        metrics = self.get(number, "/metrics")
+        return {team.name: serving.total(metrics, "fairgate_gpus_charged", team=team.name) for team in self.teams}
 
     def metric(self, number: int, name: str) -> float:
         """The sum of a metric over all its labels."""
-        lines = [line for line in self.get(number, "/metrics").splitlines() if line.startswith(name)]
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line[len(name)] in " {")
+        return serving.total(self.get(number, "/metrics"), name)
 
     def log(self, number: int, *, lines: int = 50) -> str:
         return self.cluster.processes.log(self.name(number), lines=lines)
@@ -171,39 +153,33 @@ def replicas(
     running = Replicas(
         cluster, folder, f"https://127.0.0.1:{front}", ports, known, wire_port, drain_seconds, dict(wrong_clock or {})
     )
-    running.policy.mkdir(parents=True)
-    (running.policy / "teams.yaml").write_text(_policy(known))
+    serving.write_policy(running.policy, [_share(team) for team in known])
     wired = cluster.kubeconfig.read_text().replace(cluster.server, f"https://127.0.0.1:{wire_port}")
     running.kubeconfig.write_text(wired)
-    balancer = f"{folder.name}-service"
-    try:
-        _balance(cluster, running.wire, wire_port, cluster.ports.api_server)
-        _balance(cluster, balancer, front, *ports)
-        running.start(0)  # it fills the folder of certificates
-        for number in range(1, count):
-            running.launch(number)
-        for number in range(1, count):
-            running.wait_ready(number)
-        running.register()
-        yield running
-    finally:
-        cluster.kubectl("delete", "validatingwebhookconfiguration,mutatingwebhookconfiguration", "--all")
-        for number in range(count):
-            with suppress(Exception):
-                running.signal(number, signal.SIGCONT)
-            running.stop(number, signal.SIGKILL)
-        cluster.processes.stop(balancer, signal.SIGKILL)
-        cluster.processes.stop(running.wire, signal.SIGKILL)
+    processes, api_server = cluster.processes, cluster.ports.api_server
+    with (
+        balancer.balancing(processes, running.wire, wire_port, api_server),
+        balancer.balancing(processes, f"{folder.name}-service", front, *ports),
+    ):
+        try:
+            running.start(0)  # it fills the folder of certificates
+            for number in range(1, count):
+                running.launch(number)
+            for number in range(1, count):
+                running.wait_ready(number)
+            running.register()
+            yield running
+        finally:
+            cluster.kubectl("delete", "validatingwebhookconfiguration,mutatingwebhookconfiguration", "--all")
+            for number in range(count):
+                with suppress(Exception):
+                    running.signal(number, signal.SIGCONT)
+                running.stop(number, signal.SIGKILL)
 
 
-def _balance(cluster: ControlPlane, name: str, port: int, *backends: int) -> None:
-    command = [sys.executable, "-m", "tests.chaos.balancer", str(port), *map(str, backends)]
-    cluster.processes.start(name, command, cwd=ROOT)
-
-
-def _policy(teams: list[Team]) -> str:
-    shares = [
-        {"name": t.name, "namespaces": [t.namespace], "gpus": {"guaranteed": t.limit // 2, "limit": t.limit}}
-        for t in teams
-    ]
-    return f"apiVersion: fairgate.dev/v1alpha1\nkind: Policy\nteams: {json.dumps(shares)}\n"
+def _share(team: Team) -> dict[str, object]:
+    return {
+        "name": team.name,
+        "namespaces": [team.namespace],
+        "gpus": {"guaranteed": team.limit // 2, "limit": team.limit},
+    }

@@ -74,6 +74,12 @@ class Book:
         )
 
 
+def fill(api: FakeApi, count: int) -> None:
+    """Put pods into the cluster, with one to eight GPUs each."""
+    for number in range(count):
+        api.put(PODS, f"pod-{number:04}", namespace="vision", spec={"gpus": 1 + number % 8})
+
+
 def truth(api: FakeApi, path: str = PODS) -> dict[str, int]:
     return {
         o["metadata"]["uid"]: o["spec"]["gpus"]

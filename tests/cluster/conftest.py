@@ -2,9 +2,10 @@ import asyncio
 
 import pytest
 
-from tests.cluster.book import write_kubeconfig
+from tests.cluster.book import FAST, Book, write_kubeconfig
 from tests.cluster.fake_api import FakeApi
 from webhook.cluster.client import connect
+from webhook.cluster.watch import Watch
 
 
 @pytest.fixture(autouse=True)
@@ -25,3 +26,13 @@ async def api():
 async def connection(api, tmp_path):
     async with await connect(write_kubeconfig(tmp_path / "kubeconfig", api.url)) as opened:
         yield opened
+
+
+@pytest.fixture
+def book():
+    return Book()
+
+
+@pytest.fixture
+def watch(connection, book):
+    return Watch(connection, book.kind(), pace=FAST)

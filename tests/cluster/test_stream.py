@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cluster.book import FAST, PODS, Book, running, truth, until
+from tests.cluster.book import FAST, PODS, fill, running, truth, until
 from tests.cluster.fake_api import Answer, Body, CutMidLine, End, ErrorEvent, Silent, Slow, Tell
 from webhook.cluster.watch import Watch
 
@@ -14,21 +14,6 @@ from webhook.cluster.watch import Watch
 @pytest.fixture(autouse=True)
 def streaming(api):
     api.streams_lists = True
-
-
-@pytest.fixture
-def book():
-    return Book()
-
-
-@pytest.fixture
-def watch(connection, book):
-    return Watch(connection, book.kind(), pace=FAST)
-
-
-def fill(api, count):
-    for number in range(count):
-        api.put(PODS, f"pod-{number:04}", namespace="vision", spec={"gpus": 1 + number % 8})
 
 
 async def test_one_request_lists_and_follows(api, book, watch):

@@ -7,24 +7,9 @@ from itertools import count
 
 import pytest
 
-from tests.cluster.book import FAST, PODS, Book, running, truth, until
+from tests.cluster.book import FAST, PODS, fill, running, truth, until
 from tests.cluster.fake_api import Answer, Body, Brief, CutMidLine, End, ErrorEvent, Silent, Slow
 from webhook.cluster.watch import Watch
-
-
-@pytest.fixture
-def book():
-    return Book()
-
-
-@pytest.fixture
-def watch(connection, book):
-    return Watch(connection, book.kind(), pace=FAST)
-
-
-def fill(api, count):
-    for number in range(count):
-        api.put(PODS, f"pod-{number:04}", namespace="vision", spec={"gpus": 1 + number % 8})
 
 
 async def test_lists_by_pages_and_follows_changes(api, book, watch):

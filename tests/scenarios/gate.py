@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import re
 import secrets
 import signal
-import ssl
-import subprocess
-import sys
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.control_plane.balancer import balancing
 from tests.control_plane.cleanup import TEAM_LEDGERS
 from tests.control_plane.cluster import ControlPlane
-from tests.control_plane.objects import pod
 from tests.control_plane.processes import free_ports
 from tests.control_plane.workbench import list_pods, make_namespace, wait_for
-from tests.scenarios.balancer import balancing
+from tests.scenarios import serving
+from tests.scenarios.serving import FAIRGATE, ROOT, TIER
 
-TEAM, TIER, DECISION = "fairgate.dev/team", "fairgate.dev/tier", "fairgate.dev/decision"
-ROOT = Path(__file__).parents[2]
+TEAM, DECISION = "fairgate.dev/team", "fairgate.dev/decision"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +43,11 @@ class Gate:
 
     def get(self, path: str, *, replica: int = 0) -> str:
         """GET one of a replica's endpoints."""
-        context = ssl.create_default_context(cafile=self.ca)
-        url = f"{self.replicas[replica].url}{path}"
-        with urllib.request.urlopen(url, context=context, timeout=10) as answer:
-            return answer.read().decode()
+        return serving.get(f"{self.replicas[replica].url}{path}", ca=self.ca)
 
-    def metric(self, name: str, *, replica: int = 0) -> float:
-        """The sum of a metric's series in one replica."""
-        lines = [line for line in self.get("/metrics", replica=replica).splitlines() if line.startswith(name)]
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line[len(name)] in "{ ")
+    def metric(self, name: str, *, replica: int = 0, **labels: str) -> float:
+        """The sum of a metric's series with these labels in one replica."""
+        return serving.total(self.get("/metrics", replica=replica), name, **labels)
 
     def ledger(self, team: str) -> dict:
         """A team's ledger object."""
@@ -65,19 +55,11 @@ class Gate:
 
     def charged(self, team: str, *, replica: int = 0) -> float:
         """How many GPUs a replica counts for a team, over both tiers."""
-        lines = [
-            line
-            for line in self.get("/metrics", replica=replica).splitlines()
-            if line.startswith("fairgate_gpus_charged{")
-        ]
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if f'team="{team}"' in line)
+        return self.metric("fairgate_gpus_charged", replica=replica, team=team)
 
     def refused(self, code: str) -> float:
         """How many pods were refused for a reason, at either webhook."""
-        found = re.findall(
-            rf'^fairgate_decisions_total{{code="{code}",outcome="deny",.*}} (\S+)$', self.get("/metrics"), re.MULTILINE
-        )
-        return sum(map(float, found))
+        return self.metric("fairgate_decisions_total", code=code, outcome="deny")
 
     def tiers(self, namespace: str) -> list[str]:
         """The tier labels of a namespace's pods, by the pods' names."""
@@ -109,6 +91,13 @@ class Gate:
         """Let a frozen replica go on."""
         self.cluster.processes.send_signal(self.replicas[replica].name, signal.SIGCONT)
 
+    def wait_served(self) -> None:
+        """Wait until a new connection finds a replica that is ready."""
+        ready = f"{self.url}/readyz"
+        wait_for(
+            self.cluster, lambda: '"ready":true' in serving.get(ready, ca=self.ca), what="a replica behind the Service"
+        )
+
 
 @contextmanager
 def gate(
@@ -122,77 +111,38 @@ def gate(
 ) -> Iterator[Gate]:
     """Serve for two teams with 20 guaranteed GPUs each, until the end of the block; `policy` adds sections as YAML.
 
-    Several replicas are behind a balancer, which gives each its share of the API server's connections. `kubeconfig` is
-    whom Fairgate runs as, by default an admin.
+    Several replicas are behind a Service, which spreads the API server's connections over those that are ready.
+    `kubeconfig` is whom Fairgate runs as, by default an admin.
     """
     suffix = secrets.token_hex(3)
     team_a, team_b = make_namespace(cluster, f"team-a-{suffix}"), make_namespace(cluster, f"team-b-{suffix}")
     folder = cluster.folder / f"fairgate-{suffix}"
     policies, certs = folder / "policy", folder / "certs"
-    policies.mkdir(parents=True)
     teams = [
         {"name": "a", "namespaces": [team_a], "gpus": {"guaranteed": 20, "limit": limit_a}},
         {"name": "b", "namespaces": [team_b], "gpus": {"guaranteed": 20, "limit": limit_b}},
     ]
-    head = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
-    (policies / "teams.yaml").write_text(f"{head}teams: {json.dumps(teams)}\n{policy}")
-    ports = free_ports(replicas)
-    fairgate = (sys.executable, "-m", "webhook")
+    serving.write_policy(policies, teams, more=policy)
+    front, *ports = free_ports(replicas + 1)
 
     def replica(number: int, port: int) -> Replica:
-        serve = (
-            "serve",
-            "--policy",
-            policies,
-            "--kubeconfig",
-            kubeconfig or cluster.kubeconfig,
-            "--listen",
-            f"127.0.0.1:{port}",
-        )
-        command = (*fairgate, *serve, "--certs", certs, "--drain-seconds", "0")
+        serve = ("serve", "--policy", policies, "--kubeconfig", kubeconfig or cluster.kubeconfig)
+        listen = ("--listen", f"127.0.0.1:{port}", "--certs", certs, "--drain-seconds", "0")
+        command = (*FAIRGATE, *serve, *listen)
         return Replica(f"fairgate-{suffix}-{number}", command, f"https://127.0.0.1:{port}")
 
     made = tuple(replica(number, port) for number, port in enumerate(ports))
-    with balancing(ports) if replicas > 1 else nullcontext(ports[0]) as port:
-        url = f"https://127.0.0.1:{port}"
-        running = Gate(cluster, made, url, certs / "ca.crt", policies, team_a, team_b)
+    url = made[0].url if replicas == 1 else f"https://127.0.0.1:{front}"
+    running = Gate(cluster, made, url, certs / "ca.crt", policies, team_a, team_b)
+    service = balancing(cluster.processes, f"fairgate-{suffix}-service", front, *ports)
+    with nullcontext() if replicas == 1 else service:
         try:
             running.start()
-            _register(running, fairgate)
+            printed = serving.manifests(policy=policies, url=url, ca=running.ca)
+            serving.register(cluster, printed, namespace=team_a)
             yield running
         finally:
             for number in range(replicas):
                 if cluster.processes.is_running(made[number].name):
                     running.resume(number)
             running.stop()
-
-
-def _register(running: Gate, fairgate: tuple[str, ...]) -> None:
-    """Apply the manifests and wait until the API server calls."""
-    manifests = subprocess.run(
-        [*fairgate, "manifests", "--policy", running.policy, "--url", running.url, "--ca", running.ca],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    running.cluster.kubectl("apply", "-f", "-", stdin=manifests)
-    wait_for(running.cluster, lambda: _is_asked(running), what="the API server asks Fairgate")
-
-
-def _is_asked(running: Gate) -> bool:
-    """Tell whether the webhooks are in force: a dry run comes back labelled."""
-    created = json.loads(
-        running.cluster.kubectl(
-            "create",
-            "--dry-run=server",
-            "-o",
-            "json",
-            "-f",
-            "-",
-            "-n",
-            running.team_a,
-            stdin=json.dumps(pod("probe", gpus=1)),
-        )
-    )
-    return TIER in created["metadata"]["labels"]

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import contextlib
 import json
 import secrets
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import cycle
 from pathlib import Path
 
 import yaml
 from cryptography import x509
 
+from tests.control_plane.balancer import balancing
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.processes import free_ports
 from tests.control_plane.workbench import make_namespace, wait_for
 from tests.docs import pages
+from tests.scenarios import serving
+from tests.scenarios.serving import FAIRGATE, ROOT
 
-ROOT = Path(__file__).parents[2]
 OPERATIONS = ROOT / "docs" / "operations.md"
-FAIRGATE = (sys.executable, "-m", "webhook")
 SECRET = "fairgate-certs"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 
@@ -69,13 +65,11 @@ class Replicas:
         return base64.b64decode(found["webhooks"][0]["clientConfig"]["caBundle"]).decode()
 
     def register(self) -> None:
-        """Apply what `fairgate manifests` prints, and wait until callers were told whom to trust."""
-        self.cluster.kubectl("apply", "-f", "-", stdin=self.manifests())
-        wait_for(self.cluster, self.trusted, what="the caBundle filled in")
+        """Apply what `fairgate manifests` prints, and wait until callers know whom to trust, and ask."""
+        serving.register(self.cluster, self.manifests(), namespace=self.namespace)
 
     def manifests(self) -> str:
-        command = [*FAIRGATE, "manifests", "--policy", self.policy, "--url", self.url]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        return serving.manifests(policy=self.policy, url=self.url)
 
     def events(self, event: str) -> list[dict[str, object]]:
         """What any of them logged under this name, each line once."""
@@ -93,16 +87,15 @@ def replicas(cluster: ControlPlane, *flags: object, count: int = 3) -> Iterator[
     suffix = secrets.token_hex(3)
     namespace = make_namespace(cluster, f"team-{suffix}")
     policy = cluster.folder / f"policy-{suffix}"
-    policy.mkdir()
     teams = [{"name": "a", "namespaces": [namespace], "gpus": {"guaranteed": 1000, "limit": "unlimited"}}]
-    (policy / "teams.yaml").write_text(f"apiVersion: fairgate.dev/v1alpha1\nkind: Policy\nteams: {json.dumps(teams)}\n")
+    serving.write_policy(policy, teams)
     front, *ports = free_ports(count + 1)
     names = tuple(f"fairgate-{suffix}-{number}" for number in range(count))
     serve = (*FAIRGATE, "serve", "--policy", policy, "--kubeconfig", _grant(cluster, namespace), "--drain-seconds", "0")
     where = ("--certs-secret", SECRET, "--namespace", namespace)
     commands = tuple((*serve, *where, "--listen", f"127.0.0.1:{port}", *flags) for port in ports)
     running = Replicas(cluster, names, tuple(ports), f"https://127.0.0.1:{front}", namespace, policy, commands)
-    with _front(front, ports):
+    with balancing(cluster.processes, f"fairgate-{suffix}-service", front, *ports):
         running.start()
         try:
             wait_for(cluster, lambda: all(is_listening(port) for port in ports), what="all replicas listening")
@@ -139,47 +132,6 @@ def _grant(cluster: ControlPlane, namespace: str) -> Path:
 def is_listening(port: int) -> bool:
     with socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
-
-
-@contextmanager
-def _front(port: int, behind: Sequence[int]) -> Iterator[None]:
-    """Hand each connection on to the next replica, as kube-proxy does; bytes pass as they are."""
-    turns = cycle(behind)
-
-    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
-            while data := await reader.read(65_536):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            to, back = await asyncio.open_connection("127.0.0.1", next(turns))
-        except OSError:
-            writer.close()
-            return
-        await asyncio.gather(copy(reader, back), copy(to, writer))
-
-    async def serve() -> None:
-        server = await asyncio.start_server(connected, "127.0.0.1", port)
-        stop = asyncio.Event()
-        started.append((asyncio.get_running_loop(), stop))
-        listening.set()
-        await stop.wait()
-        server.close()  # and not wait_closed: the API server keeps its connections
-
-    started: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-    listening = threading.Event()
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    listening.wait(10)
-    try:
-        yield
-    finally:
-        for loop, stop in started:
-            loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
 
 
 @dataclass

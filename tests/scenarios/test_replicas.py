@@ -65,9 +65,11 @@ def test_a_replica_that_is_killed_right_after_its_answer_loses_no_charge(cluster
     with gate(cluster, replicas=2) as fairgate:
         fairgate.pause(1)  # its watches stand still: all it will know of these pods is what the ledger says
         racing(cluster, fairgate.team_a, 12)
+        assert list_pods(cluster, fairgate.team_a), "what was sent to the frozen one may fail, not all"
         fairgate.stop(signal.SIGKILL, replica=0)
         fairgate.resume(1)
-        refusals = racing(cluster, fairgate.team_a, 12, prefix="second")
+        fairgate.wait_served()
+        refusals = racing(cluster, fairgate.team_a, 20, prefix="second")
         assert len(list_pods(cluster, fairgate.team_a)) == 20, refusals
 
 

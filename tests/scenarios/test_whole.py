@@ -35,9 +35,7 @@ def applied(fairgate, manifest):
 
 def asked(fairgate):
     """How many workloads the server was asked about."""
-    lines = fairgate.get("/metrics").splitlines()
-    found = [line for line in lines if line.startswith("fairgate_decisions_total{") and 'phase="workloads"' in line]
-    return sum(float(line.rsplit(" ", 1)[1]) for line in found)
+    return fairgate.metric("fairgate_decisions_total", phase="workloads")
 
 
 def test_kubectl_warns_of_what_can_never_run_as_a_whole(cluster):

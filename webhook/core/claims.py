@@ -8,7 +8,7 @@ hands out under a name of their own are counted here too.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from webhook.core.demand import Demand, Weights
 from webhook.core.lookalike import looks_like_gpu
@@ -99,6 +99,9 @@ class _Take(NamedTuple):
     is_certain: bool
 
 
+_Known = TypeVar("_Known", ClaimSpec, frozenset[GroupEntry])
+
+
 class Claims:
     """Claims, templates and classes as the cluster has them, and the pods that use them."""
 
@@ -116,23 +119,19 @@ class Claims:
 
         Pods keep the devices of a claim whose template was deleted: what is gone holds until its last pod is.
         """
-        self._gone.discard(key)
-        if spec is None:
-            self._gone.add(key)
-            self._bury(key)
-        elif self._specs.get(key) != spec:
-            self._specs[key] = spec
-            return tuple(self._users.get(key, ()))
-        return ()
+        return self._set(self._specs, key, spec)
 
     def set_group(self, key: ClaimKey, entries: frozenset[GroupEntry] | None) -> Iterable[Uid]:
         """Take in what the pods of a PodGroup share (None: it is gone), as `set` does."""
+        return self._set(self._groups, key, entries)
+
+    def _set(self, known: dict[ClaimKey, _Known], key: ClaimKey, now: _Known | None) -> Iterable[Uid]:
         self._gone.discard(key)
-        if entries is None:
+        if now is None:
             self._gone.add(key)
             self._bury(key)
-        elif self._groups.get(key) != entries:
-            self._groups[key] = entries
+        elif known.get(key) != now:
+            known[key] = now
             return tuple(self._users.get(key, ()))
         return ()
 

@@ -12,8 +12,9 @@ from webhook.core.policy import Policy, Team, UnknownTeam
 from webhook.core.reason import Code, Reason
 from webhook.core.selector import HELD
 from webhook.core.team import user_of
+from webhook.core.tenancy import Tenancy
 from webhook.core.tier import Tier
-from webhook.core.world import Tenancy, World
+from webhook.core.world import World
 
 _MANAGED, _MIRROR = Handling.MANAGED, Handling.MIRROR  # a look at an enum's member costs 0.1 us
 _UNASSIGNED = Team(UNASSIGNED)

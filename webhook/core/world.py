@@ -6,52 +6,25 @@ was admitted is *assumed* at once (its charge reserved, its room taken on the fi
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from dataclasses import replace
 
 from webhook.core.claims import ADMIN_ACCESS, ClaimKey, ClaimRef, Claims, ClaimSpec, DeviceClass, Found, GroupEntry
 from webhook.core.decision import Charge
 from webhook.core.demand import Demand, reweighed
+from webhook.core.entrances import Entrances
 from webhook.core.equipment import Condition, Equipment, Slice
 from webhook.core.fleet import Fleet
-from webhook.core.ledger import EMPTY_BOOK, Book, Entry
+from webhook.core.ledger import EMPTY_BOOK, Book
 from webhook.core.lookalike import looks_like_gpu
-from webhook.core.names import UNASSIGNED, GpuModel, Namespace, NodeName, PoolName, ResourceName, TeamName, Uid
+from webhook.core.names import GpuModel, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.node import Node
 from webhook.core.page import ENDED, UNSEEN, Alive, Evidence, Flight, Unseen
-from webhook.core.pod import NamespaceFacts, Owner, PriorityTriple, Resident
+from webhook.core.pod import NamespaceFacts, PriorityTriple, Resident
 from webhook.core.policy import Policy, Pool, Team
+from webhook.core.residents import Held, Residents
 from webhook.core.selector import Constraints
-from webhook.core.team import is_exempt, team_of, unknown_namespace
+from webhook.core.tenancy import Tenancies, Tenancy
 from webhook.core.tier import TIERS, Tier
-
-_KEPT_JOINS: Final = 1024
-"""Pairs of pod constraints and pool remembered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tenancy:
-    """Whose a namespace is under the current policy."""
-
-    facts: NamespaceFacts
-    team: Team | None
-    is_exempt: bool
-
-    @property
-    def team_name(self) -> TeamName:
-        """Name the team that is charged; UNASSIGNED where nobody claimed the namespace."""
-        return UNASSIGNED if self.team is None else self.team.name
-
-
-@dataclass(slots=True)
-class _Held:
-    """What one pod holds: its record, its book, the node whose room it takes, and whether it is only reserved."""
-
-    pod: Resident
-    team: TeamName
-    node: NodeName | None
-    is_reserved: bool = False
-    since: int = 0  # the resourceVersion at which the pod was first seen
 
 
 class World:
@@ -69,39 +42,28 @@ class World:
         self._claims = Claims()
         self._equipment = Equipment()
         self.priority_classes: dict[str, PriorityTriple] = {}
-        self._namespaces: dict[Namespace, NamespaceFacts] = {}
-        self._tenancies: dict[Namespace, Tenancy] = {}
-        self._held: dict[Uid, _Held] = {}
+        self._tenancies = Tenancies(policy)
+        self._entrances = Entrances(policy)
+        self._residents = Residents()
         self._flights: dict[Uid, Evidence] = {}
-        self._strange: set[Namespace] = set()
         self._rising: dict[Uid, Evidence] = {}
-        self._undecided: dict[Uid, None] = {}
-        self._by_namespace: dict[Namespace, dict[Uid, None]] = {}
-        self._by_node: dict[NodeName, dict[Uid, None]] = {}
         self._books: dict[TeamName, Book] = {}
-        self._open_pools: dict[TeamName, tuple[Pool, ...]] = {}
-        self._joined: dict[tuple[Constraints, PoolName], Constraints] = {}
         self._track()
 
     # -- what decisions read
 
     def tenancy(self, name: Namespace) -> Tenancy:
         """Tell whose a namespace is; an unseen one is judged by its name alone."""
-        known = self._tenancies.get(name)
-        if known is None:
-            facts = self._namespaces.get(name) or unknown_namespace(name)
-            known = Tenancy(facts, team_of(facts, self.policy), is_exempt(facts, self.policy))
-            self._tenancies[name] = known
-        return known
+        return self._tenancies.of(name)
 
     def knows(self, namespace: Namespace) -> bool:
         """Tell whether a namespace's labels and annotations are known; without a cluster nobody will tell more."""
-        return not self.is_live or namespace in self._namespaces
+        return not self.is_live or namespace in self._tenancies
 
     @property
     def is_sure(self) -> bool:
         """Tell whether it is known whose every pod is: no pod sits in a namespace that is still to be seen."""
-        return not (self.is_live and self._strange)
+        return not (self.is_live and self._tenancies.has_strange)
 
     def is_assumed(self, uid: Uid) -> bool:
         """Tell whether the ledger lists a pod, seen or not."""
@@ -109,7 +71,7 @@ class World:
 
     def evidence(self, uid: Uid) -> Evidence:
         """Tell what was seen of a pod that is assumed, or is there."""
-        held = self._held.get(uid)
+        held = self._residents.get(uid)
         if held is not None and not held.is_reserved:
             return Alive(held.since)
         return self._flights.get(uid, UNSEEN)
@@ -128,44 +90,30 @@ class World:
 
     def charge_of(self, uid: Uid) -> Charge | None:
         """Tell what a pod is charged; None where it holds no GPU."""
-        held = self._held.get(uid)
+        held = self._residents.get(uid)
         entry = None if held is None else self.book(held.team).get(uid)
         return None if entry is None else entry.charge
 
     def pod(self, uid: Uid) -> Resident | None:
         """Find a pod that holds something."""
-        held = self._held.get(uid)
+        held = self._residents.get(uid)
         return None if held is None else held.pod
 
     def pods(self) -> Iterable[Resident]:
         """List the pods that hold something, assumed ones included."""
-        return (held.pod for held in self._held.values())
+        return (held.pod for held in self._residents.all())
 
     def undecided(self) -> Iterable[Uid]:
         """List the GPU pods that carry no decision of the gate."""
-        return self._undecided.keys()
+        return self._residents.undecided()
 
     def open_pools(self, team: TeamName) -> tuple[Pool, ...]:
         """List the pools that a team may enter with any pod: those without a `match` of their own."""
-        known = self._open_pools.get(team)
-        if known is None:
-            known = tuple(pool for pool in self.policy.pools if pool.match is None and pool.admits(team))
-            self._open_pools[team] = known
-        return known
+        return self._entrances.open_to(team)
 
     def joined(self, constraints: Constraints, pool: Pool) -> Constraints:
-        """Add a pool's conditions to a pod's own; remembered, since pods of one template ask again and again."""
-        if not (pool.node_selector or pool.affinity or pool.tolerations):
-            return constraints
-        key = (constraints, pool.name)
-        known = self._joined.get(key)
-        if known is None:
-            if len(self._joined) >= _KEPT_JOINS:
-                self._joined.clear()
-            known = self._joined[key] = constraints.joined(
-                node_selector=pool.node_selector, requirements=pool.affinity, tolerations=pool.tolerations
-            )
-        return known
+        """Add a pool's conditions to a pod's own."""
+        return self._entrances.joined(constraints, pool)
 
     def with_claims(self, demand: Demand, refs: tuple[ClaimRef, ...], *, namespace: Namespace, uid: Uid) -> Found:
         """Add to a demand what a pod claims, and what device classes know of it."""
@@ -187,13 +135,12 @@ class World:
     def set_policy(self, policy: Policy) -> None:
         """Judge from now on by another policy; every pod is weighed and charged anew."""
         self.policy = policy
-        self._tenancies.clear()
-        self._joined.clear()
-        self._open_pools.clear()
+        self._tenancies.set_policy(policy)
+        self._entrances = Entrances(policy)
         self._books = {}
         self._track()
         self.on_books_changed()
-        for held in self._held.values():
+        for held in self._residents.all():
             self._refit(held, self._counted(replace(held.pod, demand=reweighed(held.pod.demand, policy.resources))))
             self._charge(held)
 
@@ -202,7 +149,7 @@ class World:
         before = self.fleet.get(node.name)
         self.fleet.set(self._equipment.set_node(node))
         if before is None or before.model != node.model:
-            self._recharge(self._by_node.get(node.name, ()))
+            self._recharge(self._residents.on_node(node.name))
 
     def remove_node(self, name: NodeName) -> None:
         """Drop a node; its pods stay charged until they are seen to end."""
@@ -211,7 +158,7 @@ class World:
 
     def set_pod(self, pod: Resident) -> None:
         """Take in what the cluster says of a pod: this confirms an assumed one."""
-        before = self._held.get(pod.uid)
+        before = self._residents.get(pod.uid)
         node, since, devices = pod.node or pod.promised, pod.version, pod.devices
         if before is None:
             self.fleet.gpus.mix.note(pod.demand)
@@ -228,7 +175,7 @@ class World:
         if pod.tier is Tier.GUARANTEED and isinstance(self._rising.get(pod.uid), Unseen):
             self._rising[pod.uid] = Alive(pod.version)
         self._put_down(pod.uid)
-        self._hold(_Held(pod, self.tenancy(pod.namespace).team_name, node, since=since), devices=devices)
+        self._hold(Held(pod, self.tenancy(pod.namespace).team_name, node, since=since), devices=devices)
 
     def remove_pod(self, uid: Uid) -> None:
         """Take a pod off: it was seen deleted or terminal."""
@@ -240,16 +187,14 @@ class World:
 
     def set_namespace(self, facts: NamespaceFacts) -> None:
         """Take in a namespace; its pods move if it belongs to another team now."""
-        if self._namespaces.get(facts.name) != facts:
-            self._namespaces[facts.name] = facts
-            self._strange.discard(facts.name)
+        if self._tenancies.set(facts):
             self._revise(facts.name)
-            self._recount(self._by_namespace.get(facts.name, ()))
+            self._recount(self._residents.in_namespace(facts.name))
 
     def remove_namespace(self, name: Namespace) -> None:
         """Forget a namespace."""
-        if self._namespaces.pop(name, None) is not None:
-            self._estrange(name)
+        if self._tenancies.remove(name):
+            self._tenancies.note_pods(name, are_there=self._residents.are_seen_in(name))
             self._revise(name)
 
     def set_priority_class(self, triple: PriorityTriple) -> None:
@@ -294,28 +239,28 @@ class World:
         uid = flight.pod.uid
         if flight.is_promotion:
             self._promote(uid)
-        elif isinstance(self._flights.setdefault(uid, UNSEEN), Unseen) and uid not in self._held:
+        elif isinstance(self._flights.setdefault(uid, UNSEEN), Unseen) and uid not in self._residents:
             self.fleet.gpus.mix.note(flight.pod.demand)
-            self._hold(_Held(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
+            self._hold(Held(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
 
     def settle(self, uid: Uid) -> None:
         """Stop holding what was assumed; a pod that was seen stays charged as any other."""
         self.take_back_promotion(uid)
         self._flights.pop(uid, None)
-        held = self._held.get(uid)
+        held = self._residents.get(uid)
         if held is not None and held.is_reserved:
             self._drop(uid)
 
     def add_pod(self, flight: Flight) -> None:
         """Take in an admitted pod that exists from now on, since no watch will ever show it."""
-        if flight.pod.uid not in self._held:
+        if flight.pod.uid not in self._residents:
             self.fleet.gpus.mix.note(flight.pod.demand)
             pod = replace(flight.pod, node=flight.node)
-            self._hold(_Held(pod, flight.charge.team, flight.node), flight.charge)
+            self._hold(Held(pod, flight.charge.team, flight.node), flight.charge)
 
     def take_back_promotion(self, uid: Uid) -> None:
         """Charge a pod as its label says, whatever it was promised."""
-        if self._rising.pop(uid, None) is not None and uid in self._held:
+        if self._rising.pop(uid, None) is not None and uid in self._residents:
             self._recharge((uid,))
 
     # -- bookkeeping
@@ -325,21 +270,16 @@ class World:
             self.fleet.track(resource)
         self.fleet.gpus.mix.set_prior(self.policy.placement.demand_mix)
 
-    def _hold(self, held: _Held, charge: Charge | None = None, *, devices: tuple[int, ...] = ()) -> None:
+    def _hold(self, held: Held, charge: Charge | None = None, *, devices: tuple[int, ...] = ()) -> None:
         uid = held.pod.uid
-        self._held[uid] = held
-        if held.pod.team_label is None and held.pod.demand.gpus:
-            self._undecided[uid] = None
+        self._residents.add(held)
         if held.pod.claims or held.pod.demand.strange:
             heirs = self._claims.join(uid, held.pod.namespace, held.pod.claims)
             held.pod = self._counted(held.pod)
             self._recount(heirs)
-        namespace = held.pod.namespace
-        self._by_namespace.setdefault(namespace, {})[uid] = None
-        if namespace not in self._namespaces and not held.is_reserved:
-            self._strange.add(namespace)
+        if not held.is_reserved:
+            self._tenancies.note_pods(held.pod.namespace, are_there=True)
         if held.node is not None:
-            self._by_node.setdefault(held.node, {})[uid] = None
             self.fleet.take(held.node, held.pod.demand, holder=uid, devices=devices)
         self._charge(held, charge)
 
@@ -349,27 +289,17 @@ class World:
 
     def _put_down(self, uid: Uid) -> None:
         """Take a pod off its node and book; its claims stay its own."""
-        held = self._held.pop(uid, None)
+        held = self._residents.pop(uid)
         if held is None:
             return
-        self._undecided.pop(uid, None)
-        _unlist(self._by_namespace, held.pod.namespace, uid)
-        if held.pod.namespace in self._strange:
-            self._estrange(held.pod.namespace)
+        namespace = held.pod.namespace
+        if self._tenancies.is_strange(namespace):
+            self._tenancies.note_pods(namespace, are_there=self._residents.are_seen_in(namespace))
         if held.node is not None:
-            _unlist(self._by_node, held.node, uid)
             self.fleet.take(held.node, held.pod.demand, sign=-1, holder=uid)
         if (book := self._books.get(held.team)) is not None:
             book.release(uid)
             self.on_books_changed()
-
-    def _estrange(self, namespace: Namespace) -> None:
-        """Note whether pods were seen in a namespace that is not known; what is reserved says itself who pays."""
-        there = self._by_namespace.get(namespace, ())
-        if all(self._held[uid].is_reserved for uid in there):
-            self._strange.discard(namespace)
-        else:
-            self._strange.add(namespace)
 
     def _counted(self, pod: Resident) -> Resident:
         if not (pod.claims or pod.demand.strange):
@@ -381,7 +311,7 @@ class World:
     def _recount(self, several: Iterable[Uid]) -> None:
         """Count pods anew whose claims are known better now, or that pay for others' no longer."""
         for uid in several:
-            held = self._held[uid]
+            held = self._residents[uid]
             pod = self._counted(held.pod)
             if pod.demand == held.pod.demand:
                 continue
@@ -391,7 +321,7 @@ class World:
                 self._books[held.team].release(uid)
             self._charge(held, None if entry is None else entry.charge._replace(gpus=pod.demand.gpus))
 
-    def _refit(self, held: _Held, pod: Resident) -> None:
+    def _refit(self, held: Held, pod: Resident) -> None:
         """Let a pod take other room where it is."""
         if held.node is not None and pod.demand.requests != held.pod.demand.requests:
             devices = self.fleet.devices_of(held.node, pod.uid)
@@ -399,23 +329,16 @@ class World:
             self.fleet.take(held.node, pod.demand, holder=pod.uid, devices=devices)
         held.pod = pod
 
-    def _charge(self, held: _Held, charge: Charge | None = None) -> None:
+    def _charge(self, held: Held, charge: Charge | None = None) -> None:
         if not held.pod.demand.gpus:
             return
         if charge is None:
             charge = self._charge_of(held)
         held.team = charge.team
-        entry = Entry(
-            charge,
-            holder=holder_of(held.pod.namespace, held.pod.name, held.pod.owner),
-            is_reserved=held.is_reserved,
-            is_unlabelled=held.pod.tier_label not in TIERS,
-            is_waiting=held.pod.node is None,
-        )
-        self._books.setdefault(charge.team, Book()).charge(held.pod.uid, entry)
+        self._books.setdefault(charge.team, Book()).charge(held.pod.uid, held.entry(charge))
         self.on_books_changed()
 
-    def _charge_of(self, held: _Held) -> Charge:
+    def _charge_of(self, held: Held) -> Charge:
         pod = held.pod
         tenancy = self.tenancy(pod.namespace)
         return Charge(
@@ -431,7 +354,7 @@ class World:
             return Tier.GUARANTEED
         return TIERS.get(pod.tier_label or "", Tier.PREEMPTIBLE)
 
-    def _model_of(self, held: _Held, team: Team | None) -> GpuModel | None:
+    def _model_of(self, held: Held, team: Team | None) -> GpuModel | None:
         if team is None or not team.models or held.node is None:
             return None
         node = self.fleet.get(held.node)
@@ -441,7 +364,7 @@ class World:
         """Charge a pod as guaranteed, as soon as it is seen and until its label says so itself."""
         if uid in self._rising:
             return
-        held = self._held.get(uid)
+        held = self._residents.get(uid)
         is_done = held is not None and held.pod.tier is Tier.GUARANTEED and not held.is_reserved
         self._rising[uid] = Alive(held.pod.version) if held is not None and is_done else UNSEEN
         if held is not None:
@@ -449,31 +372,15 @@ class World:
 
     def _recharge(self, several: Iterable[Uid]) -> None:
         for uid in several:
-            if not (held := self._held[uid]).is_reserved:
+            if not (held := self._residents[uid]).is_reserved:
                 if (book := self._books.get(held.team)) is not None:
                     book.release(held.pod.uid)
                 self._charge(held)
 
     def _revise(self, namespace: Namespace) -> None:
-        before = self._tenancies.pop(namespace, None)
-        if before is None or before.team_name != self.tenancy(namespace).team_name:
-            self._recharge(self._by_namespace.get(namespace, ()))
+        if self._tenancies.judge_anew(namespace):
+            self._recharge(self._residents.in_namespace(namespace))
 
 
 def _nobody_listens() -> None:
     return None
-
-
-def holder_of(namespace: Namespace, name: str, owner: Owner | None) -> str:
-    """Name who a person would look for: the controller of a pod, or the bare pod."""
-    return f"{namespace}/{owner.kind}/{owner.name}" if owner is not None else f"{namespace}/Pod/{name}"
-
-
-_Place = TypeVar("_Place", Namespace, NodeName)
-
-
-def _unlist(places: dict[_Place, dict[Uid, None]], place: _Place, uid: Uid) -> None:
-    members = places[place]
-    del members[uid]
-    if not members:
-        del places[place]

@@ -14,7 +14,8 @@ from webhook.cluster.feed import Feed
 from webhook.cluster.ledger import ApiLedger
 from webhook.core.page import Flight
 from webhook.core.pod import Resident
-from webhook.core.world import World, holder_of
+from webhook.core.residents import holder_of
+from webhook.core.world import World
 from webhook.kube.team_ledger_crd import team_ledger_crd
 from webhook.observe.ledger import LedgerMetrics, Standing
 from webhook.observe.logs import Logs

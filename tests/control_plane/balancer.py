@@ -1,7 +1,7 @@
 """A Service of the tests' own: spreads connections over ready replicas, byte by byte, as kube-proxy does.
 
-Run as a process: `python -m tests.chaos.balancer PORT BACKEND_PORT…`. A backend is ready when its /readyz says so
-within a second, looked at twice a second; one that is not gets no new connections, and keeps those that it has.
+It runs as a process of its own. A backend is ready when its /readyz says so within a second, looked at twice a second;
+one that is not gets no new connections, and keeps those that it has.
 """
 
 from __future__ import annotations
@@ -9,15 +9,38 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import signal
 import ssl
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import aiohttp
 import uvloop
 
+from tests.control_plane.processes import Processes
+
+ROOT = Path(__file__).parents[2]
 PROBE_SECONDS = 0.5
 PROBE_TIMEOUT = aiohttp.ClientTimeout(total=1.0)
+
+
+def start(processes: Processes, name: str, port: int, *backends: int) -> None:
+    """Start a balancer; it refuses connections until a backend is ready."""
+    processes.start(
+        name, [sys.executable, "-m", "tests.control_plane.balancer", str(port), *map(str, backends)], cwd=ROOT
+    )
+
+
+@contextmanager
+def balancing(processes: Processes, name: str, port: int, *backends: int) -> Iterator[None]:
+    """Spread connections until the end of the block."""
+    start(processes, name, port, *backends)
+    try:
+        yield
+    finally:
+        processes.stop(name, signal.SIGKILL)
 
 
 class Side(asyncio.Protocol):
