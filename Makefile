@@ -48,6 +48,8 @@ bench: setup ## the performance claims of docs/benchmarks.md, on this machine
 	$(BIN)/python benchmarks/review.py
 	$(BIN)/python benchmarks/watch.py
 	$(BIN)/python benchmarks/ledger_paths.py
+	$(BIN)/python benchmarks/reclaim_plan.py
+	$(BIN)/python benchmarks/reclaim.py
 
 schema: setup ## regenerate policies/schema.json
 	$(BIN)/fairgate policy schema > policies/schema.json

@@ -121,6 +121,7 @@ class FakeApi:
     watchers: list[asyncio.Queue[Change | Fault]] = field(default_factory=list)
     objects: dict[str, dict[str, Obj]] = field(default_factory=lambda: defaultdict(dict))
     history: list[Change] = field(default_factory=list)
+    evictions: list[Obj] = field(default_factory=list)
     version: int = 100
     forgotten: int = 0
     url: str = ""

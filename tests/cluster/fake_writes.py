@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol
 
+import jsonpatch
+
 Obj = dict[str, Any]
 
 _PATH = re.compile(
@@ -22,6 +24,7 @@ class Truth(Protocol):
     """What is kept: objects by collection path, then by namespace/name."""
 
     objects: dict[str, dict[str, Obj]]
+    evictions: list[Obj]
 
     def keep(self, path: str, key: str, obj: Obj) -> Obj: ...
 
@@ -55,21 +58,19 @@ def carry_out(truth: Truth, method: str, path: str, body: bytes, content_type: s
     kept = truth.objects[place.collection]
     sent: Any = json.loads(body) if body else {}
     if method == "POST" and not place.name:
-        place = Place(place.collection, place.namespace, sent["metadata"]["name"], "")
-        if place.key in kept:
-            return _no(409, "AlreadyExists", f'"{place.name}" already exists')
-        return 201, truth.keep(place.collection, place.key, sent)
+        return _create(truth, place, sent)
     if place.key not in kept:
         return _no(404, "NotFound", f'"{place.name}" not found')
     now = kept[place.key]
+    if place.sub == "eviction":
+        return _evict(truth, place, now, sent)
     match method:
         case "GET":
             return 200, now
         case "PUT":
             return _if_current(now, sent) or (200, truth.keep(place.collection, place.key, sent))
         case "PATCH":
-            assert content_type == "application/merge-patch+json", f"the fake cannot do {content_type}"
-            return _if_current(now, sent) or (200, truth.keep(place.collection, place.key, merged(now, sent)))
+            return _patch(truth, place, now, sent, content_type)
         case "DELETE":
             return _if_current(now, {"metadata": sent.get("preconditions", {})}) or (
                 200,
@@ -77,6 +78,34 @@ def carry_out(truth: Truth, method: str, path: str, body: bytes, content_type: s
             )
         case _:
             return _no(405, "MethodNotAllowed", f"{method} {path}")
+
+
+def _evict(truth: Truth, place: Place, now: Obj, sent: Obj) -> tuple[int, Obj]:
+    truth.evictions.append(sent)
+    options = sent["deleteOptions"]
+    if refused := _if_current(now, {"metadata": options["preconditions"]}):
+        return refused
+    if "dryRun" not in options:
+        truth.drop(place.collection, place.key)
+    return 201, {"kind": "Status", "status": "Success"}
+
+
+def _create(truth: Truth, place: Place, sent: Obj) -> tuple[int, Obj]:
+    place = Place(place.collection, place.namespace, sent["metadata"]["name"], "")
+    if place.key in truth.objects[place.collection]:
+        return _no(409, "AlreadyExists", f'"{place.name}" already exists')
+    return 201, truth.keep(place.collection, place.key, sent)
+
+
+def _patch(truth: Truth, place: Place, now: Obj, sent: Any, content_type: str) -> tuple[int, Obj]:
+    """Carry out a merge patch (RFC 7386) or a JSON patch (RFC 6902)."""
+    if content_type == "application/json-patch+json":
+        try:
+            return 200, truth.keep(place.collection, place.key, jsonpatch.apply_patch(now, sent))
+        except jsonpatch.JsonPatchException as error:
+            return _no(422, "Invalid", str(error))
+    assert content_type == "application/merge-patch+json", f"the fake cannot do {content_type}"
+    return _if_current(now, sent) or (200, truth.keep(place.collection, place.key, merged(now, sent)))
 
 
 def _if_current(now: Obj, sent: Obj) -> tuple[int, Obj] | None:

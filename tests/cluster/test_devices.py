@@ -5,11 +5,11 @@ import pytest
 from tests.cluster.book import FAST, until
 from tests.cluster.test_feed import feeding
 from tests.core import make
+from webhook.cluster.devices import device_kinds
 from webhook.cluster.feed import Feed
 from webhook.core.amount import ONE_GPU
 from webhook.core.claims import ClaimRef
 from webhook.policy.builtin import BUILT_IN
-from webhook.server.devices import device_kinds
 
 API = "/apis/resource.k8s.io/v1"
 CLASSES, CLAIMS, TEMPLATES, SLICES = (

@@ -18,6 +18,7 @@ from webhook.kube.workloads.table import BUILT_IN
 from webhook.observe.leader import Candidacy
 from webhook.observe.ledger import Standing
 from webhook.observe.metrics import Authorities, Charged, Metrics, Phase, Watched
+from webhook.observe.reclaim import ReclaimMetrics
 from webhook.policy.load import load
 from webhook.server.answer import Record
 from webhook.server.handlers import _line
@@ -194,3 +195,13 @@ def test_pre_commit_runs_what_make_lint_runs():
 def test_every_decision_is_in_the_index():
     adr = pages.ROOT / "docs" / "adr"
     assert set(pages.links(adr / "README.md")) == {page.name for page in adr.glob("0*.md")}
+
+
+def test_the_table_of_the_evictors_metrics_lists_exactly_what_is_exposed():
+    metrics = ReclaimMetrics()
+    metrics.watch(held_nodes=lambda: 0, largest_seat=lambda: 0, candidacy=lambda: Candidacy(True, 1, {}, {}))
+    rows = pages.table(pages.ROOT / "docs" / "evictor.md", first="evictor metric")
+    shown = re.findall(r"^# TYPE (fairgate_\w+) (\w+)$", metrics.expose().body.decode(), flags=re.MULTILINE)
+    assert sorted((name, kind) for name, kind, _, _ in rows) == sorted(
+        (name, kind) for name, kind in shown if not name.endswith("_created")
+    )

@@ -34,7 +34,8 @@ pools:
     teams: [a]
     match: {podSelector: {matchLabels: {app: x}}}
 placement: {mode: off, keepWhole: {nodes: 2}}
-reclaim: {notice: 1m30s, minimumRuntime: 1.5h, protect: [ci, {matchLabels: {a: b}}]}
+reclaim:
+  {notice: 1m30s, minimumRuntime: 1.5h, protect: [ci, {matchLabels: {a: b}}], order: [age], maxEvictionsPerMinute: 9}
 resources: {nvidia.com/gpu.shared: {gpus: 1/4}, google.com/tpu: {gpus: 0}}
 priorityClasses: {guaranteed: gpu-high}
 exempt: {namespaces: [kube-system]}
@@ -65,6 +66,8 @@ def test_every_field_arrives_in_the_core(folder):
     assert (policy.placement.mode, policy.placement.keep_whole) == (Mode.OFF, 2)
     assert (policy.reclaim.notice_seconds, policy.reclaim.minimum_runtime_seconds) == (90, 5400)
     assert policy.reclaim.protected_namespaces == ("ci",)
+    assert policy.reclaim.order == ("age", "gangs", "surplus", "lostWork", "overShare")
+    assert policy.reclaim.evictions_per_minute == 9
     assert policy.reclaim.protected_selectors == (LabelSelector((Requirement("a", Operator.IN, ("b",)),)),)
     assert policy.resources["nvidia.com/gpu.shared"] == ONE_GPU // 4
     assert policy.resources["nvidia.com/gpu"] == ONE_GPU

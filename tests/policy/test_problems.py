@@ -192,6 +192,15 @@ ONE_FILE = {
         "reclaim: {protect: [{matchLabel: {a: b}}]}",
         '3: reclaim.protect[0].matchLabel: unknown field; did you mean "matchLabels"?',
     ),
+    "an order of victims by something else": (
+        "reclaim: {order: [age, gang]}",
+        "3: reclaim.order[1]: expected one of gangs, surplus, lostWork, overShare, age; "
+        'got "gang"; did you mean "gangs"?',
+    ),
+    "an eviction budget of nothing": (
+        "reclaim: {maxEvictionsPerMinute: 0}",
+        "3: reclaim.maxEvictionsPerMinute: expected 1 or more, got the number 0",
+    ),
     "a resource that is no GPU": (
         "resources: {cpu: {gpus: 1}}",
         '3: resources.cpu: expected an extended resource such as nvidia.com/gpu, got "cpu"',

@@ -8,6 +8,7 @@ import click
 from webhook import __version__
 
 COMMANDS: Final = {
+    "evict": "webhook.cli.evict:evict",
     "explain": "webhook.cli.explain.command:explain",
     "manifests": "webhook.cli.manifests:manifests",
     "policy": "webhook.cli.policy:policy",

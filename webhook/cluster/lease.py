@@ -8,6 +8,8 @@ prove, counted from before it was sent. A wall clock that is wrong by minutes ne
 import asyncio
 import logging
 import random
+import secrets
+import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -47,6 +49,11 @@ DEFAULT_TIMING: Final = Timing()
 def utc_now() -> datetime:
     """Read the wall clock, which is only ever written down for people."""
     return datetime.now(UTC)
+
+
+def own_identity() -> str:
+    """Make a name that no other process has, and that says where this one runs."""
+    return f"{socket.gethostname()}_{secrets.token_hex(4)}"
 
 
 class Lease:

@@ -35,6 +35,21 @@ class Bays:
     def __len__(self) -> int:
         return len(self._held)
 
+    def copy(self) -> "Bays":
+        """Copy it, to try out what would be free if some pods went."""
+        other = Bays()
+        other.devices = self.devices
+        other.free = list(self.free)
+        other._held = {uid: _Hold(hold.ask, hold.indices) for uid, hold in self._held.items()}
+        return other
+
+    def has_room(self, ask: PerDevice) -> bool:
+        """Tell whether enough devices have what is asked."""
+        if ask.resource != self.devices.resource:
+            return False
+        left = (free - ask.on(capacity) for free, capacity in zip(self.free, self.devices.capacities, strict=True))
+        return sum(amount >= 0 for amount in left) >= ask.number
+
     def lay_out(self, devices: Devices) -> None:
         """Take in what the devices are now; holders keep theirs where those still exist."""
         self.devices = devices

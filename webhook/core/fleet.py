@@ -153,6 +153,11 @@ class Fleet:
         bays = self._bays.get(name)
         return () if bays is None else bays.held_by(holder)
 
+    def bays(self, name: NodeName) -> Bays:
+        """Copy a node's devices and who holds them, to try things out."""
+        bays = self._bays.get(name)
+        return Bays() if bays is None else bays.copy()
+
     def with_room(self, demand: Demand, among: int) -> int:
         """Narrow a set of slots to those that have room for all that is asked now."""
         among = _hold(self._free, demand, among)
@@ -171,6 +176,18 @@ class Fleet:
     def by_model(self) -> dict[tuple[GpuModel, str], int]:
         """List the slots of each GPU model and the label that names it."""
         return self._by_model
+
+    def names_of(self, bits: int) -> list[NodeName]:
+        """Name the nodes of a bitmap, in slot order."""
+        return [self._names[slot] for slot, bit in enumerate(reversed(f"{bits:b}")) if bit == "1"]
+
+    def free_on(self, bits: int, resource: ResourceName) -> list[tuple[NodeName, int]]:
+        """Tell how much of a resource the nodes of a bitmap have left, in slot order."""
+        index = self._free.get(resource)
+        if index is None:
+            return [(name, 0) for name in self.names_of(bits)]
+        names = self._names
+        return [(names[slot], index.held(slot)) for slot, bit in enumerate(reversed(f"{bits:b}")) if bit == "1"]
 
     def names(self, slots: list[int]) -> tuple[NodeName, ...]:
         """Name the nodes in slots that a bitmap listed."""

@@ -145,10 +145,25 @@ class PlacementRules:
     demand_mix: tuple[tuple[Shape, int], ...] = DEFAULT_PRIOR
 
 
+class ReclaimCost(StrEnum):
+    """What victims are chosen by: the fewest gangs broken, GPUs freed beyond need, work lost, and so on."""
+
+    GANGS = "gangs"
+    SURPLUS = "surplus"
+    LOST_WORK = "lostWork"
+    OVER_SHARE = "overShare"
+    AGE = "age"
+
+
 @dataclass(frozen=True, slots=True)
 class ReclaimRules:
-    """When and how borrowed GPUs are taken back; read by the evictor."""
+    """When and how borrowed GPUs are taken back; read by the evictor. `order` names what counts first.
 
+    `evictions_per_minute` bounds how many pods each team may lose.
+    """
+
+    order: tuple[ReclaimCost, ...] = tuple(ReclaimCost)
+    evictions_per_minute: Limit = UNLIMITED
     notice_seconds: int = 0
     minimum_runtime_seconds: int = 0
     protected_namespaces: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ class Code(StrEnum):
     POOL_FULL = "PoolFull"
     POOL_UNFIT = "PoolUnfit"
     PROTECTED_KEY_CHANGED = "ProtectedKeyChanged"
+    HELD_ROOM = "HeldRoom"
     MUTATION_ALTERED = "MutationAltered"
     # asked again by the API server's clients, without a word to the user
     MUTATION_MISSING = "MutationMissing"

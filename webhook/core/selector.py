@@ -3,6 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
+
+HELD: Final = "fairgate.dev/held"
+"""Key of the taint on a node whose room the evictor keeps for certain pods."""
 
 
 class Operator(StrEnum):
@@ -90,7 +94,13 @@ class Toleration:
     effect: Effect | None = None
 
     def tolerates(self, taint: Taint) -> bool:
-        """Tell whether the taint is tolerated."""
+        """Tell whether the taint is tolerated.
+
+        To tolerate everything is no claim on room that is held for others: kube-scheduler would let such a pod in, so
+        it is sent elsewhere.
+        """
+        if taint.key == HELD and self.key != HELD:
+            return False
         if self.effect is not None and self.effect is not taint.effect:
             return False
         if self.key and self.key != taint.key:

@@ -10,6 +10,7 @@ from webhook.core.names import UNASSIGNED, User
 from webhook.core.pod import Handling, Pod, Requester
 from webhook.core.policy import Policy, Team, UnknownTeam
 from webhook.core.reason import Code, Reason
+from webhook.core.selector import HELD
 from webhook.core.team import user_of
 from webhook.core.tenancy import Tenancy
 from webhook.core.tier import Tier
@@ -19,6 +20,10 @@ _MANAGED, _MIRROR = Handling.MANAGED, Handling.MIRROR  # a look at an enum's mem
 _UNASSIGNED = Team(UNASSIGNED)
 NO_GPU = NotApplicable(Reason(Code.NO_GPU, "the pod asks for no GPU that policy counts"))
 """What is said of a pod that takes no GPU."""
+
+_NOT_YOURS = Reason(
+    Code.HELD_ROOM, f"the pod tolerates {HELD}, which only Fairgate gives to pods that wait: take that toleration out"
+)
 
 
 class Standing(NamedTuple):
@@ -33,6 +38,8 @@ class Standing(NamedTuple):
 
 def standing(pod: Pod, requester: Requester, world: World) -> Standing | Deny | NotApplicable | Retry:
     """Find out whose a pod is and hold it against the limits; what is not ours to decide ends here.
+
+    Room that is kept for pods which wait is not to be had by asking for it.
 
     DaemonSet, `nodeName` and foreign-scheduler pods are never patched, but they are charged and a hard limit holds for
     them too: a limit that `nodeName` gets round would be none. Only a kubelet's report of a static pod is never
@@ -53,6 +60,10 @@ def standing(pod: Pod, requester: Requester, world: World) -> Standing | Deny | 
         return Deny((_unknown_team(pod, world.policy),))
     book = world.book(team.name)
     broken = violations(pod.demand.gpus, team, book, user=user)
+    for toleration in pod.constraints.tolerations:
+        if toleration.key == HELD:
+            broken += (_NOT_YOURS,)
+            break
     if pod.handling is not _MANAGED:
         if broken:
             return Deny(broken)

@@ -29,6 +29,14 @@ class EventReason(StrEnum):
     DEMOTED = "Demoted"
     BYPASSED_ADMISSION = "BypassedAdmission"
     POLICY_REFUSED = "PolicyRefused"
+    RECLAIMING = "Reclaiming"
+    CANNOT_RECLAIM = "CannotReclaim"
+    EVICTION_PLANNED = "EvictionPlanned"
+    EVICTION_CANCELLED = "EvictionCancelled"
+    EVICTION_REFUSED = "EvictionRefused"
+    RECLAIMED = "Reclaimed"
+    REPLACED = "Replaced"
+    STRANDED = "Stranded"
 
 
 class EventType(StrEnum):

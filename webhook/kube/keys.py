@@ -15,6 +15,17 @@ POOL: Final = "fairgate.dev/pool"
 EXEMPT: Final = "fairgate.dev/exempt"
 """Namespace label: Fairgate leaves its pods alone, but still counts their GPUs."""
 
+CHECKPOINTED: Final = "fairgate.dev/checkpointed-at"
+"""Pod annotation: when the workload last saved its work, in RFC 3339. Written by the workload."""
+EVICT_AT: Final = "fairgate.dev/evict-at"
+"""Pod annotation: when a borrowing pod will be evicted, in RFC 3339. Written by the evictor."""
+EVICT_FOR: Final = "fairgate.dev/evict-for"
+"""Pod annotation: the team that gets its share back."""
+HELD: Final = "fairgate.dev/held"
+"""Key of the taint on a node whose room is kept for certain pods, and of the tolerations of those pods."""
+HOLD: Final = "fairgate.dev/hold"
+"""Node annotation: for whom its room is kept, who goes for it, and until when, as JSON."""
+
 GUARDED_LABELS: Final = (TEAM, TIER)
 GUARDED_ANNOTATIONS: Final = (DECISION,)
 
@@ -37,6 +48,7 @@ ADMISSION_API: Final = "admission.k8s.io/v1"
 REGISTRATION_API: Final = "admissionregistration.k8s.io/v1"
 PRIORITY_API: Final = "scheduling.k8s.io/v1"
 EXTENSIONS_API: Final = "apiextensions.k8s.io/v1"
+BUDGET_API: Final = "policy/v1"
 LEASE_API: Final = "coordination.k8s.io/v1"
 DEVICES_API: Final = "resource.k8s.io/v1"
 GROUPS_API: Final = "scheduling.k8s.io/v1beta1"

@@ -144,10 +144,15 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         promised=NodeName(intern(mark.nodes[0])) if is_ours and mark.nodes and not spec.node_name else None,
         version=int(metadata.resource_version) if metadata.resource_version.isdecimal() else 0,
         asked_tier=TIERS.get(mark.asked),
-        created=_unix_seconds(metadata.creation_timestamp or ""),
+        created=unix_seconds(metadata.creation_timestamp or ""),
         devices=_held_devices(metadata.annotations or _NO_KEYS),
         claims=_claims(spec, pod.status) if spec.resource_claims else (),
     )
+
+
+def chosen_nodes(annotations: Mapping[str, str]) -> tuple[NodeName, ...]:
+    """Read which nodes the gate chose for a pod; none where it chose none, or did not write this."""
+    return _read_mark(annotations.get(keys.DECISION)).nodes
 
 
 def decode_fate(body: bytes) -> Fate:
@@ -243,7 +248,8 @@ def _read_mark(mark: str | None) -> _Mark:
 
 
 @lru_cache(maxsize=4096)  # pods are made in bursts, and a relist brings the same times again
-def _unix_seconds(timestamp: str) -> int:
+def unix_seconds(timestamp: str) -> int:
+    """Read an RFC 3339 time; 0 where it is none."""
     try:
         return int(datetime.fromisoformat(timestamp).timestamp())
     except (ValueError, OverflowError):

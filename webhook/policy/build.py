@@ -19,6 +19,7 @@ from webhook.core.policy import (
     PodPath,
     Policy,
     Pool,
+    ReclaimCost,
     ReclaimRules,
     Share,
     Team,
@@ -107,6 +108,8 @@ def _pool(spec: schema.Pool) -> Pool:
 def _reclaim(spec: schema.Reclaim) -> ReclaimRules:
     selectors = {_selector(item) for item in spec.protect if isinstance(item, schema.Selector)}
     return ReclaimRules(
+        order=tuple(dict.fromkeys([*spec.order, *ReclaimCost])),
+        evictions_per_minute=UNLIMITED if spec.max_evictions_per_minute is None else spec.max_evictions_per_minute,
         notice_seconds=spec.notice,
         minimum_runtime_seconds=spec.minimum_runtime,
         protected_namespaces=_unique(item for item in spec.protect if isinstance(item, str)),

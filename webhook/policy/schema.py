@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from webhook.core.amount import ONE_GPU, UNLIMITED, exceeds, format_gpus, format_limit
-from webhook.core.policy import MigWeight, Mode, OnLimit, UnknownGpu, UnknownTeam, UserSource
+from webhook.core.policy import MigWeight, Mode, OnLimit, ReclaimCost, UnknownGpu, UnknownTeam, UserSource
 from webhook.core.selector import Effect, Operator
 from webhook.policy.leaves import (
     Bytes,
@@ -301,6 +301,13 @@ class Reclaim(_Spec):
     minimum_runtime: Seconds = Field(default=0, description="Borrowing pods run at least this long.")
     protect: list[Protected] = Field(
         default=[], description="Never victims: namespaces (names or globs), or selectors of pods by their labels."
+    )
+    order: list[ReclaimCost] = Field(
+        default=[],
+        description="What victims are chosen by, the first counts most; what is not named follows in the usual order.",
+    )
+    max_evictions_per_minute: Annotated[int, Strict(), Field(ge=1, le=100_000)] | None = Field(
+        default=None, description="Pods that each team may lose in a minute. Left out: as many as it takes."
     )
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from webhook.cluster.devices import device_kinds
 from webhook.cluster.feed import PodSink
 from webhook.cluster.kind import Kind
 from webhook.cluster.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
@@ -9,7 +10,6 @@ from webhook.core.world import World
 from webhook.kube import objects
 from webhook.kube.nodes import to_namespace, to_node, to_priority
 from webhook.kube.pods import to_resident
-from webhook.server.devices import device_kinds
 
 
 def world_kinds(world: World, *, pods: PodSink) -> tuple[Kind[Any], ...]:

@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import secrets
-import socket
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -12,7 +10,7 @@ from webhook.cluster.client import ApiConnection
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.events import EventWriter
 from webhook.cluster.identity import own_username
-from webhook.cluster.lease import DEFAULT_TIMING, Lease, Timing
+from webhook.cluster.lease import DEFAULT_TIMING, Lease, Timing, own_identity
 from webhook.cluster.pace import DEFAULT_PACE
 from webhook.core.world import World
 from webhook.kube import keys
@@ -32,11 +30,6 @@ LOOK_AGAIN_SECONDS: Final = 10.0
 """When to look though nothing changed: something failed, or the world could not be trusted then."""
 
 _log: Final = logging.getLogger("webhook.server.leader")
-
-
-def own_identity() -> str:
-    """Make a name that no other process has, and that says where this one runs."""
-    return f"{socket.gethostname()}_{secrets.token_hex(4)}"
 
 
 class Leader:

@@ -1,0 +1,179 @@
+"""What it takes to give a team its share back, on a real control plane: time from create to bound, and who went.
+
+Nodes of 8 GPUs, all of them borrowed by one team; then another team, inside its guaranteed share, asks:
+`one`     one pod of one GPU;
+`jobs`    many Jobs of one such pod at once;
+`gang`    one Job of as many pods, which are a gang;
+`seed`    8 GPUs on one node of 10, where all 40 GPUs of four nodes are borrowed by pods of one GPU, or of five.
+Fake pods end at once, so no grace period is in any of these times. Run it from the repository's root:
+`python benchmarks/reclaim.py`; what docs/benchmarks.md tells of took `--nodes 50 --pods 200`, and
+`--works one gang jobs --nodes 500 --pods 4000 --gang 512`.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from cluster_load import clear, cpu_of, create, wait_bound
+
+from tests.chaos.client import ask, session
+from tests.control_plane import build
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.objects import job, pod
+from tests.control_plane.versions import CONTROL_PLANE
+from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_for
+from tests.scenarios.evictor import Evictor, alive, evictor, held_nodes
+from tests.scenarios.gate import Gate, gate
+
+SMALL = {"cpu": "100m", "memory": "1Gi"}
+HEAD = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Town:
+    """A cluster whose GPUs are all lent by team b to team a."""
+
+    cluster: ControlPlane
+    fairgate: Gate
+    evictor: Evictor
+    lent: int
+
+
+@contextmanager
+def town(cluster: ControlPlane, *, lent: int, each: int = 1) -> Iterator[Town]:
+    """Lend `lent` pods of `each` GPUs, and begin to evict."""
+    with gate(cluster) as fairgate:
+        shares = [("a", fairgate.team_a, 0), ("b", fairgate.team_b, 1_000_000)]
+        teams = [{"name": n, "namespaces": [space], "gpus": {"guaranteed": g}} for n, space, g in shares]
+        (fairgate.policy / "teams.yaml").write_text(f"{HEAD}teams: {json.dumps(teams)}\n")
+        time.sleep(3)  # an edit is live within two
+        if each == 1:
+            made = asyncio.run(create(cluster, [fairgate.team_a], lent, prefix="lent"))
+            if failures := made.failures():
+                raise SystemExit(f"{len(failures)} of {lent} creations failed, one with: {failures[0]}")
+        else:
+            for number in range(lent):
+                create_pod(cluster, fairgate.team_a, pod(f"lent-{number}", gpus=each, **SMALL))
+        wait_bound(cluster, [fairgate.team_a], lent)
+        with evictor(fairgate) as running:
+            time.sleep(2)
+            yield Town(cluster, fairgate, running, lent)
+            wait_for(cluster, lambda: not held_nodes(cluster), what="no hold is left")
+        clear(cluster, [fairgate.team_a, fairgate.team_b])
+
+
+def report(there: Town, work: str, *, pods: int, seconds: float, cpu: float) -> dict[str, Any]:
+    """Say what a work took."""
+    evicted = there.evictor.said("evicted")
+    first = [line["seconds"] for line in there.evictor.said("seated")]
+    return {
+        "work": work,
+        "pods": pods,
+        "seconds": round(seconds, 2),
+        "victims": there.lent - len(alive(there.cluster, there.fairgate.team_a)),
+        "evictions": len(evicted),
+        "plan_to_bound_max": round(max(first, default=0.0), 2),
+        "evictor_cpu_seconds": round(cpu, 2),
+    }
+
+
+def one(there: Town, work: str, *, gpus: int = 1) -> dict[str, Any]:
+    """Ask for one pod."""
+    with cpu_of(there.cluster, lambda name: name == there.evictor.name) as used:
+        began = time.perf_counter()
+        create_pod(there.cluster, there.fairgate.team_b, pod("asks", gpus=gpus, **SMALL))
+        while not get_pod(there.cluster, there.fairgate.team_b, "asks")["spec"].get("nodeName"):
+            time.sleep(0.01)
+        return report(there, work, pods=1, seconds=time.perf_counter() - began, cpu=used())
+
+
+def jobs(there: Town, count: int) -> dict[str, Any]:
+    """Ask for many Jobs of one pod at once."""
+    bodies = [job(f"asks-{number}", gpus=1, **SMALL) for number in range(count)]
+    return _submit(there, "jobs", bodies, count)
+
+
+def gang(there: Town, count: int) -> dict[str, Any]:
+    """Ask for one Job whose pods are a gang."""
+    labels = {"scheduling.x-k8s.io/pod-group": "asks"}
+    return _submit(there, "gang", [job("asks", pods=count, labels=labels, gpus=1, **SMALL)], count)
+
+
+def _submit(there: Town, work: str, bodies: list[dict[str, Any]], count: int) -> dict[str, Any]:
+    space = there.fairgate.team_b
+    with cpu_of(there.cluster, lambda name: name == there.evictor.name) as used:
+        began = time.perf_counter()
+        asyncio.run(_create(there.cluster, f"/apis/batch/v1/namespaces/{space}/jobs", bodies))
+        ended = wait_bound(there.cluster, [space], count, timeout=900)
+        found = report(there, work, pods=count, seconds=ended - began, cpu=used())
+    there.cluster.api.delete(f"/apis/batch/v1/namespaces/{space}/jobs", {"propagationPolicy": "Background"})
+    return found
+
+
+async def _create(cluster: ControlPlane, path: str, bodies: list[dict[str, Any]]) -> None:
+    async with session(cluster, connections=50) as api:
+        answers = await asyncio.gather(*(ask(api, "POST", path, body) for body in bodies))
+    if failures := [answer for status, answer in answers if status != HTTPStatus.CREATED]:
+        raise SystemExit(f"{len(failures)} creations failed, one with: {failures[0]}")
+
+
+def rest(there: Town, seconds: float) -> dict[str, Any]:
+    """Do nothing, and see what that costs."""
+    with cpu_of(there.cluster, lambda name: name == there.evictor.name) as used:
+        time.sleep(seconds)
+        pid = there.cluster.processes.pids()[there.evictor.name]
+        with open(f"/proc/{pid}/status", encoding="ascii") as status:
+            kib = next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+        return {"work": "rest", "cpu_share": round(used() / seconds, 4), "rss_mib": kib // 1024}
+
+
+def measure(cluster: ControlPlane, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Do the works that are asked for, one after the other, each on a cluster that is full anew."""
+    full = options.nodes * 8
+    works = {
+        "one": lambda there: [rest(there, 5), one(there, "one")],
+        "jobs": lambda there: [jobs(there, options.pods)],
+        "gang": lambda there: [gang(there, options.gang or options.pods)],
+    }
+    if set(works) & set(options.works):
+        nodes = make_nodes(cluster, options.nodes, gpus=8, timeout=900)
+        for name in (work for work in options.works if work in works):
+            with town(cluster, lent=full) as there:
+                yield from works[name](there)
+        for name in nodes:
+            cluster.api.delete(f"/api/v1/nodes/{name}")
+    if "seed" in options.works:
+        make_nodes(cluster, 4, prefix="ten", gpus=10)
+        for each in (1, 5):
+            with town(cluster, lent=40 // each, each=each) as there:
+                yield one(there, f"seed, victims of {each}", gpus=8)
+
+
+def main() -> None:
+    """Read the flags, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--works", nargs="+", default=["one", "jobs", "gang", "seed"])
+    parser.add_argument("--nodes", type=int, default=8, help="nodes of 8 GPUs")
+    parser.add_argument("--pods", type=int, default=20, help="Jobs at once, or pods of the gang")
+    parser.add_argument("--gang", type=int, help="pods of the gang, if not as many as --pods")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    options = parser.parse_args()
+    build.ensure(CONTROL_PLANE)
+    with ControlPlane() as cluster:
+        for found in measure(cluster, options):
+            if options.output == "json":
+                print(json.dumps(found), flush=True)
+            else:
+                print("  ".join(f"{name} {value}" for name, value in found.items()), flush=True)
+    print(f"load {os.getloadavg()[0]:.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

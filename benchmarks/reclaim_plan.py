@@ -1,0 +1,129 @@
+"""How long a victim plan takes by itself: no API, no cluster, every GPU borrowed.
+
+Run it from the repository's root: `python benchmarks/reclaim_plan.py`. Builds `--nodes` nodes of 8 GPUs full of
+borrowing pods, and plans for one waiting pod of each size, and for many at once. `build` is what the first list costs.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import time
+from dataclasses import replace
+from typing import Any
+
+from webhook.core.amount import ONE_GPU, UNLIMITED
+from webhook.core.demand import Demand, demand_of
+from webhook.core.names import CPU, MEMORY, PODS, Namespace, NodeName, ResourceName, TeamName, Uid
+from webhook.core.node import Node
+from webhook.core.pod import Resident
+from webhook.core.policy import BUILT_IN_RESOURCES, Policy, Share, Team
+from webhook.core.reclaim import Round, plan
+from webhook.core.roll import Roll
+from webhook.core.survey import entitled, scene
+from webhook.core.tenant import Tenant
+from webhook.core.victim import GangId
+from webhook.core.world import World
+
+GPU = ResourceName("nvidia.com/gpu")
+GIB = 1 << 30
+NOW = 1_800_000_000
+LENDER, BORROWER = TeamName("lender"), TeamName("borrower")
+SIZES = (1, 2, 4, 8)
+
+
+def demand(gpus: int) -> Demand:
+    """A pod's demand, with cpu and memory as they usually come."""
+    return demand_of({CPU: 4000 * gpus, MEMORY: 32 * GIB * gpus, PODS: 1, GPU: gpus}, BUILT_IN_RESOURCES)
+
+
+def tenant(name: str, team: TeamName, tier: str, gpus: int, *, on: str = "", created: int = 0) -> Tenant:
+    """A pod on the roll."""
+    node = NodeName(on) if on else None
+    pod = Resident(
+        Uid(name), Namespace(team), name, demand(gpus), node, None, team_label=team, tier_label=tier, created=created
+    )
+    return Tenant(pod, started_at=created)
+
+
+def build(options: argparse.Namespace) -> tuple[Roll, World]:
+    """Fill a cluster with borrowers: single pods, and gangs of eight that lie across four nodes."""
+    dice = random.Random(options.seed)
+    share = Share(guaranteed=options.nodes * 8 * ONE_GPU, limit=UNLIMITED)
+    teams = (
+        Team(BORROWER, namespaces=(BORROWER,), gpus=Share(0, UNLIMITED)),
+        Team(LENDER, namespaces=(LENDER,), gpus=share),
+    )
+    policy = Policy(teams=teams, hash="bench")
+    world, roll = World(policy), Roll(policy.reclaim)
+    for number in range(options.nodes):
+        room = {CPU: 128_000, MEMORY: 2048 * GIB, PODS: 110, GPU: 8}
+        world.set_node(Node(NodeName(f"node-{number:05}"), room))
+    world.arrange()
+    for number in range(options.nodes):
+        for place in range(8):
+            gang = GangId(f"gang-{number // 4}-{place}") if dice.random() < options.gangs else None
+            started = NOW - dice.randrange(100, 86_400)
+            made = tenant(f"a-{number}-{place}", BORROWER, "preemptible", 1, on=f"node-{number:05}", created=started)
+            made = replace(made, gang=gang)
+            take(made, roll, world)
+    return roll, world
+
+
+def take(made: Tenant, roll: Roll, world: World) -> None:
+    """Put a pod into both."""
+    world.set_pod(made.pod)
+    roll.set(made)
+
+
+def measure(roll: Roll, world: World, options: argparse.Namespace, *, gpus: int, count: int) -> dict[str, Any]:
+    """Plan for pods of one size, and take them out again."""
+    names = [f"b-{gpus}-{number}" for number in range(count)]
+    for number, name in enumerate(names):
+        take(tenant(name, LENDER, "guaranteed", gpus, created=NOW + number), roll, world)
+    times = []
+    found = Round((), ())
+    for _ in range(options.rounds):
+        began = time.perf_counter()
+        found = plan([each.waiting() for each in entitled(roll, world)], scene(roll, world, now=NOW))
+        times.append((time.perf_counter() - began) * 1000)
+    for name in names:
+        world.remove_pod(Uid(name))
+        roll.remove(Uid(name))
+    return {
+        "pods": count,
+        "gpus_each": gpus,
+        "victims": sum(len(move.victims) for move in found.moves),
+        "seated": len(found.moves),
+        "first_ms": round(times[0], 2),
+        "median_ms": round(statistics.median(times), 2),
+        "max_ms": round(max(times), 2),
+    }
+
+
+def main() -> None:
+    """Read the flags, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=1000, help="nodes of 8 GPUs; the goal speaks of 5000")
+    parser.add_argument("--gangs", type=float, default=0.2, help="share of the borrowing pods that belong to gangs")
+    parser.add_argument("--many", type=int, default=200, help="pods of one GPU that wait at once")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    options = parser.parse_args()
+    began = time.perf_counter()
+    roll, world = build(options)
+    result: dict[str, Any] = {"nodes": options.nodes, "victims": len(roll.yards)}
+    result["build_seconds"] = round(time.perf_counter() - began, 2)
+    result["plans"] = [measure(roll, world, options, gpus=size, count=1) for size in SIZES]
+    result["plans"].append(measure(roll, world, options, gpus=1, count=options.many))
+    if options.output == "json":
+        print(json.dumps(result))
+        return
+    print(f"{result['nodes']} nodes, {result['victims']} possible victims, built in {result['build_seconds']} s")
+    for row in result["plans"]:
+        print("  ".join(f"{name} {value}" for name, value in row.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""One eviction, against an API server that answers in every way it can."""
+
+import json
+
+import pytest
+
+from tests import builders
+from tests.cluster.fake_api import Answer, Slow
+from webhook.cluster import evictions
+from webhook.cluster.evictions import Evicted, Later, Refused, evict
+from webhook.core.holding import Target
+from webhook.core.names import Namespace, Uid
+
+PODS = "/api/v1/pods"
+
+
+def put(api, name="p"):
+    made = builders.pod(name, namespace="team-a")
+    return Uid(api.put(PODS, name, namespace="team-a", **made)["metadata"]["uid"])
+
+
+def target(uid, name="p"):
+    return Target(uid, Namespace("team-a"), name, Uid("b"), 0)
+
+
+async def test_an_accepted_eviction_ends_the_pod(api, connection):
+    uid = put(api)
+    assert await evict(connection, target(uid)) is Evicted.ACCEPTED
+    assert not api.objects[PODS]
+
+
+async def test_a_trial_changes_nothing(api, connection):
+    uid = put(api)
+    assert await evict(connection, target(uid), is_trial=True) is Evicted.ACCEPTED
+    assert api.objects[PODS]
+
+
+async def test_a_pod_that_is_gone_is_gone(api, connection):
+    put(api, "other")
+    assert await evict(connection, target(Uid("u1"))) is Evicted.GONE
+
+
+async def test_another_pod_of_the_same_name_is_left_alone(api, connection):
+    put(api)
+    assert await evict(connection, target(Uid("u-before"))) is Evicted.GONE
+    assert api.objects[PODS]
+
+
+@pytest.mark.parametrize(
+    ("answer", "want"),
+    [
+        (Answer(429), Refused),
+        (Answer(429, retry_after="7"), Later),
+        (Answer(500), Refused),
+        (Answer(403), Refused),
+        (Answer(409), Later),
+    ],
+    ids=["its budget is used up", "its budget is not counted yet", "two budgets", "a policy forbids it", "a conflict"],
+)
+async def test_a_no_is_told_apart_from_a_not_now(api, connection, answer, want):
+    uid = put(api)
+    api.faults["post"].append(answer)
+    outcome = await evict(connection, target(uid))
+    assert isinstance(outcome, want)
+    assert str(answer.status) in outcome.why
+    assert api.objects[PODS]
+    if answer.retry_after:
+        assert outcome.seconds == 7
+
+
+async def test_an_answer_that_does_not_come_is_asked_for_again(api, connection, monkeypatch):
+    monkeypatch.setattr(evictions, "SECONDS", 0.05)
+    monkeypatch.setattr(evictions, "LATER_SECONDS", 0.01)
+    uid = put(api)
+    api.faults["post"].append(Slow(0.5))
+    assert await evict(connection, target(uid)) is Evicted.ACCEPTED
+    assert api.count("post") == 2
+
+
+async def test_a_server_that_never_answers_is_left_alone_for_a_while(api, connection, monkeypatch):
+    monkeypatch.setattr(evictions, "SECONDS", 0.05)
+    monkeypatch.setattr(evictions, "LATER_SECONDS", 0.01)
+    uid = put(api)
+    api.always["post"] = Slow(0.5)
+    outcome = await evict(connection, target(uid))
+    assert isinstance(outcome, Later)
+    assert api.count("post") == evictions.TRIES
+
+
+async def test_what_is_sent_names_the_very_pod(api, connection):
+    uid = put(api)
+    await evict(connection, target(uid), is_trial=True)
+    (sent,) = api.evictions
+    assert sent["deleteOptions"] == {"preconditions": {"uid": uid}, "dryRun": ["All"]}
+    assert json.dumps(sent).count("resourceVersion") == 0

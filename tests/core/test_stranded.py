@@ -1,0 +1,74 @@
+"""Pods that wait for nodes that will not have them, while others would."""
+
+import pytest
+
+from tests.core import make
+from tests.core.tenants import NOW, asker, borrower, take, town
+from webhook.core.names import NodeName
+from webhook.core.selector import Constraints, NodeTerm, Operator, Requirement
+from webhook.core.stranded import WAIT_SECONDS, is_stranded
+
+OLD = NOW - WAIT_SECONDS
+
+
+def only(*names):
+    """The constraints of a pod that is bound to these nodes, one term each."""
+    terms = (NodeTerm(fields=(Requirement("metadata.name", Operator.IN, (name,)),)) for name in names)
+    return Constraints(terms=tuple(terms))
+
+
+def pinned(*nodes, chosen=None, created=OLD, **more):
+    chosen = tuple(NodeName(name) for name in (nodes if chosen is None else chosen))
+    return asker("p", 8, created=created, constraints=only(*nodes), chosen=chosen, **more)
+
+
+def judged(tenant, *others, nodes=2, **more):
+    roll, world = town(*others, tenant, nodes=nodes)
+    for name, changes in more.items():
+        world.set_node(make.node(name, **changes))
+    assert [each.pod.uid for each in roll.pinned()] == ["p"]
+    return is_stranded(tenant, world.fleet, now=NOW)
+
+
+def test_a_pod_whose_nodes_are_gone_is_stranded():
+    assert judged(pinned("lost", "gone"))
+
+
+def test_a_pod_whose_nodes_are_cordoned_is_stranded():
+    assert judged(pinned("n0"), n0={"is_cordoned": True})
+
+
+def test_a_pod_whose_nodes_filled_up_is_stranded():
+    assert judged(pinned("n0"), borrower("a", 8))
+
+
+@pytest.mark.parametrize(
+    "tenant",
+    [
+        pinned("lost", created=OLD + 1),
+        pinned("lost", is_gated=True),
+        pinned("lost", "n1"),
+        pinned("lost", chosen=("n0",)),
+    ],
+    ids=["it has not waited long", "a gate holds it back", "one of its nodes has room", "its user chose that node"],
+)
+def test_others_are_not(tenant):
+    assert not judged(tenant)
+
+
+def test_nobody_is_replaced_while_there_is_no_room_anywhere():
+    assert not judged(pinned("lost"), borrower("a", 8), borrower("b", 8, on="n1"))
+
+
+def test_room_that_is_held_is_no_room():
+    tenant = pinned("lost")
+    _, world = town(tenant, nodes=1)
+    assert is_stranded(tenant, world.fleet, now=NOW)
+    assert not is_stranded(tenant, world.fleet, now=NOW, held=world.fleet.bit("n0"))
+
+
+def test_a_pod_that_was_bound_after_all_is_nobodys_business():
+    tenant = pinned("n0")
+    roll, world = town(tenant)
+    take(borrower("p", 8), roll, world)
+    assert list(roll.pinned()) == []

@@ -1,0 +1,110 @@
+"""Who is entitled to room, and what a plan is made from."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core import make
+from tests.core.make import gpus
+from tests.core.tenants import NOW, asker, borrower, take, tenant, town
+from webhook.core.policy import ReclaimRules
+from webhook.core.reclaim import plan
+from webhook.core.survey import entitled, largest_seat, over_share, rising, scene
+
+
+def planned(roll, world, **more):
+    waiting = [each.waiting() for each in entitled(roll, world)]
+    return plan(waiting, scene(roll, world, now=NOW, **more))
+
+
+def test_a_team_gets_no_more_than_its_share_back():
+    asks = [asker(f"b{n}", 8, created=n) for n in range(4)]
+    roll, world = town(*asks)
+    assert [each.pod.uid for each in entitled(roll, world)] == ["b0", "b1"]
+
+
+def test_what_runs_counts_before_what_waits():
+    roll, world = town(tenant("old", 15, on="n0", team="team-b", tier="guaranteed", created=9), asker("b", 8))
+    assert entitled(roll, world) == []
+
+
+def test_a_pod_that_is_too_large_for_the_rest_lets_smaller_ones_pass():
+    roll, world = town(asker("b0", 16, created=0), asker("b1", 8, created=1), asker("b2", 4, created=2))
+    assert [each.pod.uid for each in entitled(roll, world)] == ["b0", "b2"]
+
+
+def test_pods_of_a_team_without_a_policy_get_nothing():
+    roll, world = town(asker("x", team="team-x"))
+    assert entitled(roll, world) == []
+
+
+def test_a_team_is_over_by_what_it_holds_on_nodes():
+    roll, world = town(*(borrower(f"a{n}", on=f"n{n % 4}") for n in range(25)), borrower("waits", 5, on=None))
+    assert over_share(world) == {"team-a": gpus(5)}
+    assert roll.allowances() == {}
+
+
+def test_a_borrower_that_is_about_to_be_promoted_is_spared():
+    lent = [borrower(f"a{n:02}", on=f"n{n // 10}", created=n) for n in range(40)]
+    roll, world = town(*lent, asker("b", 8))
+    assert rising(world) == {f"a{n:02}" for n in range(20)}
+    found = planned(roll, world)
+    assert len(found.moves[0].victims) == 8
+    assert all(victim.uid >= "a20" for victim in found.moves[0].victims)
+
+
+def test_an_eviction_budget_makes_waves():
+    by_choice = [borrower(f"a{n}", 1, on="n0") for n in range(10)]
+    rules = ReclaimRules(evictions_per_minute=3)
+    policy = make.policy(make.team(guaranteed=0), make.team("team-b"), reclaim=rules)
+    roll, world = town(*by_choice, *(asker(f"b{n}", created=n) for n in range(5)), policy=policy, nodes=1)
+    assert len(planned(roll, world).moves) == 3
+    assert len(planned(roll, world, evicted={"team-a": 2}).moves) == 1
+
+
+def test_the_largest_seat_is_what_one_node_could_give():
+    kept = tenant("g", 7, on="n0", team="team-b", tier="guaranteed")
+    roll, world = town(kept, borrower("a0", 2, on="n0"), borrower("a1", 4, on="n1"), nodes=2)
+    assert largest_seat(roll, world) == gpus(10)
+    take(tenant("h", 5, on="n1", team="team-b", tier="guaranteed"), roll, world)
+    assert largest_seat(roll, world) == gpus(5)
+    world.set_node(make.node("n1", is_cordoned=True))
+    assert largest_seat(roll, world) == gpus(3)
+
+
+steps = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["a", "b"]), st.integers(1, 4)), max_size=60)
+
+
+@given(steps)
+def test_an_hour_of_churn_without_demand_evicts_nobody(taken):
+    """Pods come, where they find room, and go; teams borrow beyond their shares; nobody who is guaranteed waits."""
+    roll, world = town(nodes=2)
+    there = {}
+    for number, (uid, team, count) in enumerate(taken):
+        name = f"p{uid}"
+        if name in there:
+            world.remove_pod(there[name].pod.uid)
+            roll.remove(there.pop(name).pod.uid)
+            continue
+        demand = make.demand(count)
+        room = [node.name for node in world.fleet.nodes() if world.fleet.fits(node.name, demand)]
+        share = world.policy.teams[team == "b"].gpus.guaranteed
+        tier = "guaranteed" if world.book(f"team-{team}").guaranteed + gpus(count) <= share else "preemptible"
+        if room:
+            for on in (None, room[0]):  # first it waits, then it is bound
+                there[name] = tenant(name, count, on=on, team=f"team-{team}", tier=tier, created=number)
+                world.set_pod(there[name].pod)
+                roll.set(there[name])
+                assert planned(roll, world).moves == ()
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=8), st.integers(0, 20))
+def test_a_lender_keeps_its_share(sizes, share):
+    """However much another team asks for, nobody guaranteed goes, and no team falls below its share."""
+    lender = make.team(guaranteed=share)
+    policy = make.policy(lender, make.team("team-b", guaranteed=40))
+    tiers = ["guaranteed"] * share + ["preemptible"] * (40 - share)
+    pods = [tenant(f"a{n:02}", on=f"n{n // 10}", team="team-a", tier=t, created=n) for n, t in enumerate(tiers)]
+    roll, world = town(*pods, *(asker(f"b{n}", size, created=n) for n, size in enumerate(sizes)), policy=policy)
+    gone = [victim for move in planned(roll, world).moves for victim in move.victims]
+    assert all(victim.uid >= f"a{share:02}" for victim in gone)
+    assert 40 - len(gone) >= share

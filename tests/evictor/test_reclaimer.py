@@ -1,0 +1,180 @@
+"""The evictor against an API server that refuses, forgets and breaks: nobody goes in vain, nobody goes twice."""
+
+import asyncio
+import json
+
+from tests.cluster.fake_api import Answer, Slow
+from tests.core import make
+from tests.evictor.stage import NODES, PODS
+from webhook.core.policy import ReclaimRules
+from webhook.evictor import keeper as keepers
+
+NOTICE = make.policy(make.team(guaranteed=0), make.team("team-b"), reclaim=ReclaimRules(notice_seconds=30))
+
+
+def fill(stage, *nodes):
+    for node in nodes:
+        stage.node(node)
+        for number in range(4):
+            stage.borrower(f"{node}-{number}", on=node)
+
+
+async def test_a_waiting_pod_gets_a_hold_a_toleration_and_its_room(stage):
+    fill(stage, "n0", "n1")
+    async with stage.leader():
+        stage.asker("b", gpus=2)
+        await stage.until(lambda: stage.real_evictions() == 2)
+        (taint,) = next(taints for node in ("n0", "n1") if (taints := stage.taints(node)))
+        assert taint["key"] == "fairgate.dev/held"
+        await stage.until(lambda: [each["value"] for each in stage.tolerations("b")] == [taint["value"]])
+        assert len(stage.names()) == 7
+        node = next(node for node in ("n0", "n1") if stage.taints(node))
+        stage.bind("b", node)
+        await stage.until(lambda: not stage.taints(node))
+        assert "fairgate.dev/hold" not in stage.api.objects[NODES][f"/{node}"]["metadata"].get("annotations", {})
+    assert stage.reasons().count("Reclaimed") == 2
+    assert stage.reasons().count("Reclaiming") == 1
+
+
+async def test_the_node_says_for_whom_before_anybody_goes(stage):
+    fill(stage, "n0")
+    stage.api.always["patch"] = Answer(503)
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: stage.api.count("patch") >= 1)
+        await asyncio.sleep(0.1)
+        assert stage.real_evictions() == 0
+        stage.api.always.clear()
+        await stage.until(lambda: stage.real_evictions() == 1)
+
+
+async def test_a_victim_that_is_refused_in_the_trial_is_replaced_before_anything_is_done(stage):
+    fill(stage, "n0")
+    stage.api.faults["post"].append(Answer(429))
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: stage.real_evictions() == 1)
+        await asyncio.sleep(0.1)
+        assert stage.real_evictions() == 1
+    assert stage.reasons().count("EvictionRefused") == 1
+
+
+async def test_a_victim_that_is_refused_in_earnest_is_replaced(stage):
+    fill(stage, "n0")
+    stage.api.faults["post"].extend([Slow(0), Answer(500)])
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: stage.real_evictions() == 1)
+        await asyncio.sleep(0.1)
+        assert (stage.real_evictions(), len(stage.names())) == (1, 4)
+
+
+async def test_a_victim_that_is_put_off_is_asked_again_and_nobody_else_goes(stage):
+    fill(stage, "n0")
+    stage.api.faults["post"].extend([Slow(0), Answer(429, retry_after="1")])
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: stage.real_evictions() == 1)
+        assert len({sent["metadata"]["name"] for sent in stage.api.evictions}) == 1
+
+
+async def test_when_all_are_refused_nothing_is_done_and_it_is_told(stage):
+    fill(stage, "n0")
+    stage.api.always["post"] = Answer(429)
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: "CannotReclaim" in stage.reasons())
+        assert stage.taints("n0") == []
+        assert len(stage.names()) == 5
+
+
+async def test_the_next_leader_finishes_what_the_node_says_and_chooses_nobody_new(stage):
+    fill(stage, "n0", "n1")
+    stage.api.faults["post"].extend([Slow(0), Slow(0), Slow(0), Answer(200), Slow(9), Slow(9)])
+    async with stage.leader():
+        stage.asker("b", gpus=3)
+        await stage.until(lambda: any(stage.taints(node) for node in ("n0", "n1")))
+        await stage.until(lambda: stage.api.count("post") >= 5)
+    node = next(node for node in ("n0", "n1") if stage.taints(node))
+    note = json.loads(stage.api.objects[NODES][f"/{node}"]["metadata"]["annotations"]["fairgate.dev/hold"])
+    stage.api.faults.clear()
+    async with stage.leader():
+        await stage.until(lambda: len(stage.names()) == 6)
+        await asyncio.sleep(0.1)
+    gone = {each["name"] for each in note["evict"]}
+    assert len(gone) == 3
+    assert stage.names() == {"b", *(f"n{n}-{g}" for n in range(2) for g in range(4))} - gone
+
+
+async def test_the_next_leader_lets_nobody_in_twice(stage):
+    fill(stage, "n0")
+    stage.api.faults["post"].extend([Slow(0), Slow(9)])
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: len(stage.tolerations("b")) == 1)
+    async with stage.leader():
+        await stage.until(lambda: stage.real_evictions() == 1)
+        await asyncio.sleep(0.1)
+    assert len(stage.tolerations("b")) == 1
+
+
+async def test_a_leader_that_no_longer_leads_evicts_nobody(stage):
+    fill(stage, "n0")
+    stage.is_leading = False
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: stage.api.count("post") >= 1)
+        await asyncio.sleep(0.1)
+    assert stage.real_evictions() == 0
+    assert stage.taints("n0") == []
+
+
+async def test_a_hold_that_nobody_knows_of_is_taken_off(stage):
+    stage.node("n0")
+    stage.node("n1", annotations={"fairgate.dev/hold": "from another time"})
+    stage.api.objects[NODES]["/n0"]["spec"]["taints"] = [
+        {"key": "fairgate.dev/held", "value": "x", "effect": "NoSchedule"}
+    ]
+    async with stage.leader():
+        await stage.until(lambda: not stage.taints("n0"))
+        await stage.until(lambda: not stage.api.objects[NODES]["/n1"]["metadata"].get("annotations"))
+
+
+async def test_victims_are_told_and_told_again_when_nobody_waits_any_more(stage):
+    fill(stage, "n0")
+
+    def told():
+        return [
+            pod["metadata"]["name"]
+            for pod in stage.api.objects[PODS].values()
+            if "fairgate.dev/evict-at" in (pod["metadata"].get("annotations") or {})
+        ]
+
+    async with stage.leader(NOTICE):
+        stage.asker("b")
+        await stage.until(lambda: len(told()) == 1)
+        stage.api.delete(PODS, "b", namespace="team-b")
+        await stage.until(lambda: not told())
+        await stage.until(lambda: not stage.taints("n0"))
+    assert stage.real_evictions() == 0
+    assert {"EvictionPlanned", "EvictionCancelled"} <= set(stage.reasons())
+
+
+async def test_an_eviction_that_never_shows_is_done_again(stage, monkeypatch):
+    monkeypatch.setattr(keepers, "UNSEEN_SECONDS", 0.3)
+    fill(stage, "n0")
+    stage.api.faults["post"].extend([Slow(0), Answer(200)])
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: stage.real_evictions() == 1)
+        assert len(stage.names()) == 4
+
+
+async def test_room_is_kept_no_longer_than_promised(stage, monkeypatch):
+    monkeypatch.setattr(keepers, "HOLD_SECONDS", 2 - 30)  # a grace period is added
+    fill(stage, "n0")
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: stage.real_evictions() == 1)
+        await stage.until(lambda: not stage.taints("n0"))
+        assert stage.real_evictions() == 1

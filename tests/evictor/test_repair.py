@@ -1,0 +1,60 @@
+"""Stranded pods are replaced where somebody makes them anew, and told of where not."""
+
+import asyncio
+import os
+import time
+
+from tests.evictor.stage import PODS
+from webhook.core.stranded import WAIT_SECONDS
+from webhook.evictor.lookout import Lookout
+from webhook.evictor.repair import Repair
+from webhook.observe.logs import LineWriter, LogFormat, Logs
+
+
+async def looked(stage):
+    """Look once at what the API server says."""
+    lookout = Lookout(stage.policy)
+    feed = lookout.feed(stage.connection)
+    watching = asyncio.create_task(feed.run())
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    repair = Repair(
+        lookout,
+        stage.connection,
+        teller=stage,
+        logs=Logs(LineWriter(nowhere), log_format=LogFormat.JSON),
+        why_untrusted=feed.readiness,
+        is_leading=lambda: True,
+        clock=lambda: time.time() + WAIT_SECONDS,
+    )
+    try:
+        await feed.wait_warm()
+        await repair.look()
+        await repair.look()
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        os.close(nowhere)
+
+
+async def test_a_controllers_pod_is_replaced(stage):
+    stage.node("n0")
+    stage.pinned("web", to="lost", controller=("ReplicaSet", "web"))
+    await looked(stage)
+    assert not stage.api.objects[PODS]
+    assert stage.reasons() == ["Replaced"]
+
+
+async def test_a_bare_pod_is_told_of_once_and_left_alone(stage):
+    stage.node("n0")
+    stage.pinned("bare", to="lost")
+    await looked(stage)
+    assert stage.names() == {"bare"}
+    assert stage.reasons() == ["Stranded"]
+
+
+async def test_a_pod_whose_node_has_room_is_left_to_the_scheduler(stage):
+    stage.node("n0")
+    stage.pinned("web", to="n0", controller=("ReplicaSet", "web"))
+    await looked(stage)
+    assert stage.names() == {"web"}
+    assert stage.told == []

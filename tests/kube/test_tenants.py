@@ -1,0 +1,87 @@
+"""What reclaim reads of a pod: its gang, its times, its notice."""
+
+import json
+
+import msgspec
+import pytest
+
+from tests import builders
+from webhook.core.policy import BUILT_IN_RESOURCES
+from webhook.kube.disruptions import DisruptionBudget, to_disruption
+from webhook.kube.tenants import TenantPod, to_tenant
+
+STARTED = "2026-11-21T10:00:00Z"
+SECONDS = 1795255200
+
+
+def read(made):
+    made["metadata"].setdefault("uid", "u1")
+    return to_tenant(msgspec.json.decode(json.dumps(made), type=TenantPod), BUILT_IN_RESOURCES)
+
+
+@pytest.mark.parametrize(
+    ("more", "want"),
+    [
+        ({"labels": {"training.kubeflow.org/job-name": "bert"}}, "vision/training.kubeflow.org/job-name=bert"),
+        ({"labels": {"jobset.sigs.k8s.io/jobset-name": "js"}}, "vision/jobset.sigs.k8s.io/jobset-name=js"),
+        ({"annotations": {"scheduling.k8s.io/group-name": "v"}}, "vision/scheduling.k8s.io/group-name=v"),
+        ({"schedulingGroup": {"podGroupName": "core"}}, "vision/schedulingGroup=core"),
+        (
+            {"schedulingGroup": {"podGroupName": "core"}, "labels": {"ray.io/cluster": "r"}},
+            "vision/schedulingGroup=core",
+        ),
+        ({"labels": {"batch.kubernetes.io/job-name": "sweep"}}, None),
+    ],
+    ids=["Kubeflow", "JobSet", "Volcano", "core", "the first marker counts", "a plain Job is no gang"],
+)
+def test_gangs_are_known_by_their_markers(more, want):
+    assert read(builders.pod(**more)).gang == want
+
+
+def test_times_and_notice_are_read():
+    made = builders.pod(
+        node="n1",
+        annotations={"fairgate.dev/checkpointed-at": STARTED, "fairgate.dev/evict-at": STARTED},
+        terminationGracePeriodSeconds=5,
+        schedulingGates=[{"name": "hold"}],
+    )
+    made["metadata"]["deletionTimestamp"] = STARTED
+    made["status"] = {"phase": "Running", "startTime": STARTED}
+    tenant = read(made)
+    assert (tenant.started_at, tenant.saved_at, tenant.notice_at, tenant.leaves_at) == (SECONDS,) * 4
+    assert (tenant.grace_seconds, tenant.is_gated, tenant.pod.is_terminating) == (5, True, True)
+
+
+def test_a_pod_that_says_nothing_has_the_defaults():
+    tenant = read(builders.pod())
+    assert (tenant.started_at, tenant.saved_at, tenant.notice_at, tenant.leaves_at) == (0, 0, None, None)
+    assert tenant.grace_seconds == 30
+
+
+def test_the_promised_node_takes_no_room():
+    labels = {"fairgate.dev/team": "vision", "fairgate.dev/tier": "guaranteed"}
+    made = builders.pod(labels=labels, annotations={"fairgate.dev/decision": '{"nodes":["n1"]}'})
+    tenant = read(made)
+    assert (tenant.pod.promised, tenant.pod.node, tenant.is_waiting) == (None, None, True)
+
+
+def test_a_finished_pod_is_nobody():
+    assert read(builders.pod(phase="Succeeded")) is None
+
+
+@pytest.mark.parametrize(
+    ("selector", "want"),
+    [
+        ({"matchLabels": {"app": "web"}}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "api"]}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}, False),
+        ({}, True),
+        (None, False),
+    ],
+    ids=["by label", "by expression", "not this one", "an empty selector takes all", "none takes nobody"],
+)
+def test_budgets_cover_whom_their_selector_takes(selector, want):
+    body = {"metadata": {"name": "b", "namespace": "vision"}, "spec": {"selector": selector}}
+    budget = to_disruption(msgspec.convert(body | {"status": {"disruptionsAllowed": 3}}, DisruptionBudget))
+    assert budget.covers(read(builders.pod(labels={"app": "web"}))) is want
+    assert (budget.guard, budget.allowed) == ("pdb vision/b", 3)

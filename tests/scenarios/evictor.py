@@ -1,0 +1,116 @@
+"""Runs `fairgate evict` beside the gate, as an operator would."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.objects import pod
+from tests.control_plane.workbench import create_pod, get_pod, list_pods, wait_for, wait_phase
+from tests.scenarios.gate import ROOT, Gate
+
+HELD, HOLD = "fairgate.dev/held", "fairgate.dev/hold"
+
+
+@dataclass(frozen=True, slots=True)
+class Evictor:
+    """A running evictor."""
+
+    cluster: ControlPlane
+    name: str
+    command: tuple[object, ...]
+
+    def start(self) -> None:
+        """Start it and wait until it leads."""
+        terms = len(self.said("leading"))
+        self.cluster.processes.start(self.name, self.command, cwd=ROOT)
+        wait_for(self.cluster, lambda: len(self.said("leading")) > terms, what="it leads", timeout=40)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Stop it, with SIGKILL if so wished."""
+        if self.cluster.processes.is_running(self.name):
+            self.cluster.processes.stop(self.name, number=number, timeout=10)
+
+    def said(self, event: str = "") -> list[dict]:
+        """What it logged, in order."""
+        path = self.cluster.processes.log_path(self.name)
+        lines = path.read_text().splitlines() if path.exists() else []
+        found = [json.loads(line) for line in lines if line.startswith("{")]
+        return [line for line in found if event in ("", line["event"])]
+
+
+@contextmanager
+def evictor(gate: Gate, *options: object, name: str = "") -> Iterator[Evictor]:
+    """Evict by the gate's policy until the end of the block."""
+    name = name or f"evictor-{secrets.token_hex(3)}"
+    flags = ("--policy", gate.policy, "--kubeconfig", gate.cluster.kubeconfig, "--lease-seconds", "3", *options)
+    running = Evictor(gate.cluster, name, (sys.executable, "-m", "webhook", "evict", *flags))
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+
+
+def node_of(cluster: ControlPlane, namespace: str, name: str) -> str | None:
+    """The node that a pod is on."""
+    return get_pod(cluster, namespace, name)["spec"].get("nodeName")
+
+
+def wait_bound(cluster: ControlPlane, namespace: str, *names: str, timeout: float = 30) -> float:
+    """Wait until pods are on nodes; gives the seconds that took."""
+    began = time.monotonic()
+    wait_for(
+        cluster,
+        lambda: all(node_of(cluster, namespace, name) for name in names),
+        what=f"{', '.join(names)} bound",
+        timeout=timeout,
+    )
+    return time.monotonic() - began
+
+
+def alive(cluster: ControlPlane, namespace: str) -> list[str]:
+    """The pods that nobody deleted."""
+    return sorted(
+        found["metadata"]["name"]
+        for found in list_pods(cluster, namespace)
+        if "deletionTimestamp" not in found["metadata"]
+    )
+
+
+def held_nodes(cluster: ControlPlane) -> list[str]:
+    """The nodes that carry a hold."""
+    return [
+        found["metadata"]["name"]
+        for found in cluster.api.list("/api/v1/nodes")
+        if any(taint["key"] == HELD for taint in found["spec"].get("taints", ()))
+        or HOLD in found["metadata"].get("annotations", {})
+    ]
+
+
+def fill(cluster: ControlPlane, namespace: str, count: int, *, prefix: str = "a", **more: object) -> list[str]:
+    """Create pods, of one GPU unless it says otherwise, and wait until all of them run."""
+    names = [f"{prefix}{number:02}" for number in range(count)]
+    for name in names:
+        create_pod(cluster, namespace, pod(name, **{"gpus": 1, "cpu": "1", "memory": "4Gi"} | more))
+    for name in names:
+        wait_phase(cluster, namespace, name, "Running")
+    return names
+
+
+def ask(cluster: ControlPlane, namespace: str, name: str, *, gpus: int = 1, **more: object) -> None:
+    """Create a pod that waits for room."""
+    create_pod(cluster, namespace, pod(name, gpus=gpus, cpu="1", memory="4Gi", **more))
+
+
+def evicted(cluster: ControlPlane, namespace: str, names: list[str]) -> list[str]:
+    """Those of these pods that were deleted."""
+    left = set(alive(cluster, namespace))
+    return [name for name in names if name not in left]

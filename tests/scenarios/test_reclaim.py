@@ -1,0 +1,127 @@
+"""A team takes its share back: exactly enough of what others borrow goes, on one node, and nothing more."""
+
+import time
+
+import pytest
+
+from tests.control_plane.objects import pod
+from tests.control_plane.workbench import create_pod, list_pods, make_namespace, make_nodes, wait_for
+from tests.scenarios.evictor import alive, ask, evicted, evictor, fill, held_nodes, node_of, wait_bound
+from tests.scenarios.gate import TIER, gate
+
+pytestmark = pytest.mark.cluster
+
+
+def test_the_third_scenario_a_share_comes_back_and_not_one_gpu_more(cluster):
+    make_nodes(cluster, 4)
+    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+        mine, theirs = fairgate.team_a, fairgate.team_b
+        names = fill(cluster, mine, 40)
+        borrowed = {
+            found["metadata"]["name"]
+            for found in list_pods(cluster, mine)
+            if found["metadata"]["labels"][TIER] == "preemptible"
+        }
+        assert len(borrowed) == 20
+        ask(cluster, theirs, "b0", gpus=8)
+        wait_bound(cluster, theirs, "b0", timeout=5)
+        gone = evicted(cluster, mine, names)
+        assert len(gone) == 8
+        assert set(gone) <= borrowed
+        wait_for(cluster, lambda: not held_nodes(cluster), what="no hold is left")
+        ones = [f"b{number}" for number in range(1, 13)]
+        for name in ones:
+            ask(cluster, theirs, name)
+        wait_bound(cluster, theirs, *ones)
+        assert set(evicted(cluster, mine, names)) == borrowed
+        assert len(running.said("evicted")) == 20
+        described = cluster.kubectl("describe", "pod", "b0", "-n", theirs)
+        assert "Reclaiming" in described
+        assert "team b's guaranteed share is 20, 8 taken; team a holds 20 GPUs beyond its share" in described
+        ask(cluster, theirs, "more")
+        time.sleep(2)
+        assert node_of(cluster, theirs, "more") is None
+        assert len(alive(cluster, mine)) == 20
+
+        cluster.kubectl("delete", "pods", "--all", "-n", theirs, "--wait=true")
+        fill(cluster, mine, 20, prefix="again")
+        assert len(running.said("evicted")) == 20
+
+
+def test_nothing_goes_while_there_is_room_or_where_nothing_would_help(cluster):
+    make_nodes(cluster, 2)
+    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+        fill(cluster, fairgate.team_a, 19)
+        ask(cluster, fairgate.team_b, "fits")
+        ask(cluster, fairgate.team_b, "huge", gpus=11)
+        ask(cluster, fairgate.team_b, "moon", nodeSelector={"zone": "moon"})
+        wait_bound(cluster, fairgate.team_b, "fits")
+        wait_for(cluster, lambda: len(running.said("no plan")) == 2, what="it says that it can do nothing")
+        assert not running.said("plan")
+        assert len(alive(cluster, fairgate.team_a)) == 19
+
+
+def test_the_room_is_not_taken_by_the_replacement_of_a_victim(cluster):
+    make_nodes(cluster, 2)
+    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+        mine = fairgate.team_a
+        fill(cluster, mine, 2, gpus=10, prefix="own")
+        cluster.kubectl("delete", "pod", "own01", "-n", mine, "--wait=true")
+        labels = {"app": "web"}
+        template = pod("web", gpus=1, cpu="1", memory="4Gi", labels={**labels, TIER: "preemptible"})
+        spec = {"replicas": 10, "selector": {"matchLabels": labels}, "template": template}
+        body = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec}
+        cluster.api.create(f"/apis/apps/v1/namespaces/{mine}/replicasets", body)
+        wait_for(cluster, lambda: sum(_runs(each) for each in list_pods(cluster, mine)) == 11, what="all is lent")
+        ask(cluster, fairgate.team_b, "b", gpus=4)
+        wait_bound(cluster, fairgate.team_b, "b", timeout=10)
+        assert len(running.said("evicted")) == 4
+        wait_for(cluster, lambda: len(_unbound(cluster, mine)) == 4, what="the replacements wait")
+
+
+def test_a_victim_that_ignores_sigterm_is_waited_for_and_nobody_else_goes(cluster):
+    make_nodes(cluster, 1)
+    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+        stubborn = {"fairgate.test/ignores-sigterm": "true"}
+        more = {"annotations": stubborn, "terminationGracePeriodSeconds": 4, "labels": {TIER: "preemptible"}}
+        fill(cluster, fairgate.team_a, 10, **more)
+        ask(cluster, fairgate.team_b, "b")
+        assert wait_bound(cluster, fairgate.team_b, "b") > 2
+        assert len(running.said("evicted")) == 1
+        assert len(running.said("plan")) == 1
+
+
+def test_room_that_somebody_takes_past_the_gate_is_planned_again(cluster):
+    make_nodes(cluster, 1)
+    free = make_namespace(cluster, labels={"fairgate.dev/exempt": "true"})
+    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+        stubborn = {"fairgate.test/ignores-sigterm": "true"}
+        more = {"annotations": stubborn, "terminationGracePeriodSeconds": 4, "labels": {TIER: "preemptible"}}
+        fill(cluster, fairgate.team_a, 10, **more)
+        ask(cluster, fairgate.team_b, "b")
+        wait_for(cluster, lambda: running.said("evicted"), what="the first victim")
+        create_pod(cluster, free, pod("thief", gpus=1, nodeName="node-0"))
+        wait_bound(cluster, fairgate.team_b, "b")
+        assert [line["why"] for line in running.said("hold given up")] == ["the room is gone"]
+        assert len(running.said("evicted")) == 2
+
+
+def test_minimum_runtime_is_kept(cluster):
+    make_nodes(cluster, 1)
+    policy = "reclaim: {minimumRuntime: 8s}"
+    with gate(cluster, limit_a=40, limit_b=40, policy=policy) as fairgate, evictor(fairgate) as running:
+        fill(cluster, fairgate.team_a, 10, labels={TIER: "preemptible"})
+        began = time.monotonic()
+        ask(cluster, fairgate.team_b, "b")
+        wait_for(cluster, lambda: running.said("no plan"), what="it says why it waits")
+        wait_bound(cluster, fairgate.team_b, "b", timeout=40)
+        assert time.monotonic() - began > 4
+        assert len(running.said("evicted")) == 1
+
+
+def _unbound(cluster, namespace):
+    return [found for found in list_pods(cluster, namespace) if not found["spec"].get("nodeName")]
+
+
+def _runs(found):
+    return found["status"].get("phase") == "Running"

@@ -1,0 +1,176 @@
+"""Reclaim with care: disruption budgets, notice, whole gangs, and leaders that die in the middle of it."""
+
+import json
+import signal
+import time
+
+import pytest
+
+from tests.control_plane.workbench import list_pods, make_nodes, wait_for
+from tests.scenarios.evictor import HOLD, alive, ask, evicted, evictor, fill, held_nodes, node_of, wait_bound
+from tests.scenarios.gate import TIER, gate
+
+pytestmark = pytest.mark.cluster
+
+BORROW = {TIER: "preemptible"}
+
+
+def budget(cluster, namespace, name, labels):
+    """A disruption budget that lets nobody go."""
+    spec = {"maxUnavailable": 0, "selector": {"matchLabels": labels}}
+    body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": spec}
+    cluster.api.create(f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets", body)
+
+
+def events_of(cluster, namespace, name):
+    found = cluster.api.list(f"/api/v1/namespaces/{namespace}/events")
+    return {each["reason"]: each["message"] for each in found if each["involvedObject"]["name"] == name}
+
+
+def test_a_disruption_budget_that_allows_none_is_respected_until_it_goes(cluster):
+    make_nodes(cluster, 1)
+    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+        budget(cluster, fairgate.team_a, "keep", {"app": "kept"})
+        fill(cluster, fairgate.team_a, 10, labels={**BORROW, "app": "kept"})
+        ask(cluster, fairgate.team_b, "b")
+        wait_for(
+            cluster,
+            lambda: "do not make enough room" in events_of(cluster, fairgate.team_b, "b").get("CannotReclaim", ""),
+            what="the waiting pod is told",
+        )
+        time.sleep(1)
+        assert not running.said("evicted")
+        cluster.api.delete(f"/apis/policy/v1/namespaces/{fairgate.team_a}/poddisruptionbudgets/keep")
+        wait_bound(cluster, fairgate.team_b, "b", timeout=10)
+        assert len(running.said("evicted")) == 1
+
+
+def test_pods_under_two_budgets_are_not_chosen(cluster):
+    make_nodes(cluster, 1)
+    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+        for name in ("one", "two"):
+            budget(cluster, fairgate.team_a, name, {"app": "kept"})
+        kept = fill(cluster, fairgate.team_a, 5, labels={**BORROW, "app": "kept"})
+        free = fill(cluster, fairgate.team_a, 5, prefix="free", labels=BORROW)
+        ask(cluster, fairgate.team_b, "b", gpus=5)
+        wait_bound(cluster, fairgate.team_b, "b", timeout=10)
+        assert evicted(cluster, fairgate.team_a, kept) == []
+        assert evicted(cluster, fairgate.team_a, free) == free
+        assert not running.said("eviction refused")
+
+
+def test_victims_are_told_before_they_go(cluster):
+    make_nodes(cluster, 1)
+    with gate(cluster, limit_a=40, limit_b=40, policy="reclaim: {notice: 4s}") as fairgate:
+        fill(cluster, fairgate.team_a, 10, labels=BORROW)
+        with evictor(fairgate):
+            ask(cluster, fairgate.team_b, "b")
+            (told,) = wait_for(cluster, lambda: _noticed(cluster, fairgate.team_a), what="a victim is told")
+            assert told["metadata"]["annotations"]["fairgate.dev/evict-for"] == "b"
+            assert held_nodes(cluster) == ["node-0"]
+            wait_for(
+                cluster,
+                lambda: (
+                    "Save your work"
+                    in events_of(cluster, fairgate.team_a, told["metadata"]["name"]).get("EvictionPlanned", "")
+                ),
+                what="and gets an Event",
+            )
+            assert len(alive(cluster, fairgate.team_a)) == 10
+            wait_bound(cluster, fairgate.team_b, "b", timeout=15)
+            assert len(alive(cluster, fairgate.team_a)) == 9
+
+
+def test_a_notice_is_taken_back_when_nobody_waits_any_more(cluster):
+    make_nodes(cluster, 1)
+    with gate(cluster, limit_a=40, limit_b=40, policy="reclaim: {notice: 5s}") as fairgate:
+        fill(cluster, fairgate.team_a, 10, labels=BORROW)
+        with evictor(fairgate) as running:
+            ask(cluster, fairgate.team_b, "b")
+            wait_for(cluster, lambda: _noticed(cluster, fairgate.team_a), what="a victim is told")
+            cluster.kubectl("delete", "pod", "b", "-n", fairgate.team_b, "--wait=true")
+            wait_for(cluster, lambda: not _noticed(cluster, fairgate.team_a), what="it may stay after all")
+            wait_for(cluster, lambda: not held_nodes(cluster), what="the hold is taken off")
+            time.sleep(5)
+            assert not running.said("evicted")
+            assert len(alive(cluster, fairgate.team_a)) == 10
+
+
+def test_a_leader_killed_between_plan_and_eviction_leaves_no_second_victim(cluster):
+    make_nodes(cluster, 2)
+    with gate(cluster, limit_a=40, limit_b=40, policy="reclaim: {notice: 6s}") as fairgate:
+        names = fill(cluster, fairgate.team_a, 20, labels=BORROW)
+        with evictor(fairgate) as first:
+            ask(cluster, fairgate.team_b, "b", gpus=3)
+            told = wait_for(cluster, lambda: _noticed(cluster, fairgate.team_a, 3), what="three victims are told")
+            first.stop(signal.SIGKILL)
+        (node,) = held_nodes(cluster)
+        note = json.loads(cluster.api.get(f"/api/v1/nodes/{node}")["metadata"]["annotations"][HOLD])
+        assert len(note["evict"]) == 3
+        with evictor(fairgate) as second:
+            wait_bound(cluster, fairgate.team_b, "b", timeout=40)
+            assert evicted(cluster, fairgate.team_a, names) == sorted(each["metadata"]["name"] for each in told)
+            assert not second.said("plan")
+            wait_for(cluster, lambda: not held_nodes(cluster), what="the hold is taken off")
+
+
+def test_a_leader_killed_between_two_evictions_leaves_no_second_victim(cluster):
+    make_nodes(cluster, 4)
+    with gate(cluster, limit_a=60, limit_b=40) as fairgate:
+        gang = fill(cluster, fairgate.team_a, 40, labels={**BORROW, "scheduling.x-k8s.io/pod-group": "train"})
+        with evictor(fairgate) as first:
+            ask(cluster, fairgate.team_b, "b", gpus=2)
+            wait_for(cluster, lambda: first.said("evicted"), what="the first of the gang goes", timeout=20)
+            first.stop(signal.SIGKILL)
+            assert len(first.said("evicted")) < len(gang)
+        bystanders = fill(cluster, fairgate.team_a, 1, prefix="new", labels=BORROW)
+        with evictor(fairgate) as second:
+            wait_bound(cluster, fairgate.team_b, "b", timeout=40)
+            wait_for(cluster, lambda: evicted(cluster, fairgate.team_a, gang) == gang, what="the gang is gone whole")
+            assert evicted(cluster, fairgate.team_a, bystanders) == []
+            assert not second.said("plan")
+
+
+@pytest.mark.usefixtures("training_operator")
+def test_a_gang_of_the_training_operator_is_never_cut(cluster):
+    make_nodes(cluster, 2, gpus=8)
+    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+        mine = fairgate.team_a
+        cluster.kubectl.apply(_pytorchjob("bert", mine))
+        wait_for(cluster, lambda: len(_running(cluster, mine)) == 4, what="the gang runs")
+        gang = sorted(_running(cluster, mine))
+        singles = fill(cluster, mine, 8, prefix="single", labels=BORROW)
+        ask(cluster, fairgate.team_b, "b2", gpus=2)
+        wait_bound(cluster, fairgate.team_b, "b2", timeout=10)
+        assert len(evicted(cluster, mine, singles)) == 2
+        assert evicted(cluster, mine, gang) == []
+        ask(cluster, fairgate.team_b, "b8", gpus=8)
+        wait_bound(cluster, fairgate.team_b, "b8", timeout=20)
+        assert len({line["name"] for line in running.said("evicted")} & set(gang)) in (0, 4)
+        assert node_of(cluster, fairgate.team_b, "b8")
+
+
+def _noticed(cluster, namespace, count=1):
+    key = "fairgate.dev/evict-at"
+    found = [each for each in list_pods(cluster, namespace) if key in each["metadata"].get("annotations", {})]
+    return found if len(found) >= count else []
+
+
+def _running(cluster, namespace):
+    return [p["metadata"]["name"] for p in list_pods(cluster, namespace) if p["status"].get("phase") == "Running"]
+
+
+def _pytorchjob(name, namespace):
+    def replicas(count):
+        requests = {"cpu": "1", "memory": "4Gi", "nvidia.com/gpu": "2"}
+        container = {
+            "name": "pytorch",
+            "image": "example.invalid/train:1",
+            "resources": {"requests": requests, "limits": {"nvidia.com/gpu": "2"}},
+        }
+        template = {"metadata": {"labels": BORROW}, "spec": {"containers": [container]}}
+        return {"replicas": count, "restartPolicy": "OnFailure", "template": template}
+
+    specs = {"pytorchReplicaSpecs": {"Master": replicas(1), "Worker": replicas(3)}}
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata, "spec": specs}

@@ -1,0 +1,86 @@
+"""Running the evictor: its rights, its rehearsal, its repairs."""
+
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from tests.control_plane.objects import pod
+from tests.control_plane.workbench import list_pods, make_namespace, make_nodes, wait_for
+from tests.docs.pages import blocks
+from tests.scenarios.evictor import alive, ask, evictor, fill, wait_bound
+from tests.scenarios.gate import ROOT, TIER, gate
+
+pytestmark = pytest.mark.cluster
+
+BORROW = {TIER: "preemptible"}
+PAGE = ROOT / "docs" / "evictor.md"
+
+
+def test_the_rights_in_the_docs_are_enough(start_control_plane):
+    cluster = start_control_plane()
+    make_nodes(cluster, 1)
+    make_namespace(cluster, "fairgate-system")
+    rules = [block.text for block in blocks(PAGE) if "rbac.authorization" in block.text]
+    cluster.kubectl("apply", "-f", "-", stdin="---\n".join(rules))
+    cluster.kubectl("create", "serviceaccount", "evictor", "-n", "fairgate-system")
+    account = "--serviceaccount=fairgate-system:evictor"
+    role = "fairgate-evictor"
+    cluster.kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", account)
+    cluster.kubectl("create", "rolebinding", role, f"--role={role}", account, "-n", "fairgate-system")
+    credentials = cluster.service_account_kubeconfig("fairgate-system", "evictor")
+    options = ("--kubeconfig", credentials, "--namespace", "fairgate-system")
+    with gate(cluster, limit_a=40, limit_b=40, policy="reclaim: {notice: 1s}") as fairgate:
+        fill(cluster, fairgate.team_a, 10, labels=BORROW)
+        with evictor(fairgate, *options) as running:
+            ask(cluster, fairgate.team_b, "b")
+            wait_bound(cluster, fairgate.team_b, "b", timeout=15)
+            described = lambda: cluster.kubectl("describe", "pod", "b", "-n", fairgate.team_b)  # noqa: E731
+            wait_for(cluster, lambda: "Reclaiming" in described(), what="the Event")
+            assert "forbidden" not in cluster.processes.log(running.name, lines=1000)
+
+
+def test_the_sample_that_saves_its_work_is_a_valid_pod(cluster, namespace):
+    (sample,) = [block.text for block in blocks(PAGE) if "downwardAPI" in block.text]
+    assert yaml.safe_load(sample)["kind"] == "Pod"
+    cluster.kubectl("create", "--dry-run=server", "-n", namespace, "-f", "-", stdin=sample)
+
+
+def test_a_rehearsal_prints_who_would_go_and_touches_nobody(cluster):
+    make_nodes(cluster, 1)
+    with gate(cluster, limit_a=40, limit_b=40) as fairgate:
+        fill(cluster, fairgate.team_a, 10, labels=BORROW)
+        ask(cluster, fairgate.team_b, "b", gpus=3)
+        flags = ["--policy", str(fairgate.policy), "--kubeconfig", str(cluster.kubeconfig), "--dry-run"]
+        command = [sys.executable, "-m", "webhook", "evict", *flags]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as rehearsal:
+            line = rehearsal.stdout.readline()
+            rehearsal.terminate()
+        assert f"{fairgate.team_b}/b (3 GPUs, team b): would get room on node-0, 3 evicted: " in line
+        assert len(alive(cluster, fairgate.team_a)) == 10
+
+
+def test_a_pod_whose_nodes_were_cordoned_is_made_anew_elsewhere(cluster):
+    make_nodes(cluster, 2)
+    with gate(cluster) as fairgate, evictor(fairgate) as running:
+        mine = fairgate.team_a
+        cluster.pause("kube-scheduler")
+        labels = {"app": "web"}
+        spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": pod("web", gpus=1, labels=labels)}
+        body = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec}
+        cluster.api.create(f"/apis/apps/v1/namespaces/{mine}/replicasets", body)
+        (first,) = wait_for(cluster, lambda: list_pods(cluster, mine), what="the pod")
+        for name in ("node-0", "node-1"):
+            cluster.kubectl("cordon", name)
+        make_nodes(cluster, 1, prefix="new")
+        cluster.resume("kube-scheduler")
+        wait_for(
+            cluster,
+            lambda: [each["spec"].get("nodeName") for each in list_pods(cluster, mine)] == ["new-0"],
+            what="a new pod runs on the new node",
+            timeout=120,
+        )
+        (second,) = list_pods(cluster, mine)
+        assert second["metadata"]["uid"] != first["metadata"]["uid"]
+        assert [line["reason"] for line in running.said("stranded")] == ["Replaced"]

@@ -1,0 +1,116 @@
+"""`fairgate evict`: read the flags, run the evictor, say in one line why it cannot start."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+import uvloop
+
+from webhook.cluster.errors import ClusterError
+from webhook.cluster.lease import DEFAULT_TIMING, Timing
+from webhook.evictor.root import Settings, run
+from webhook.observe.logs import LogFormat
+from webhook.policy.problems import PolicyError, PolicyUnreadable
+from webhook.server.settings import parse_address
+
+
+def _address(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[str, int] | None:
+    if value is None:
+        return None
+    try:
+        address = parse_address(value)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc)) from exc
+    return address.host, address.port
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  fairgate evict --policy policies/default --kubeconfig ~/.kube/config --dry-run
+  fairgate evict --policy policies/default --listen :9090
+
+\b
+Several may run: one leads, by the Lease fairgate-evictor.
+Exit status: 0 stopped by a signal, 2 it cannot start."""
+)
+@click.option("--policy", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder of policy files.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The cluster to watch. Without it: the cluster this pod runs in.",
+)
+@click.option("--dry-run", is_flag=True, help="Only print who would be evicted for whom; nothing is written anywhere.")
+@click.option(
+    "--namespace",
+    metavar="NAME",
+    help="Where the Lease is kept. Default: this pod's, or that of the kubeconfig's context, or default.",
+)
+@click.option(
+    "--listen",
+    callback=_address,
+    metavar="HOST:PORT",
+    help="Where to serve /healthz, /readyz and /metrics in plain HTTP. Default: nowhere.",
+)
+@click.option(
+    "--lease-seconds",
+    type=click.IntRange(min=3),
+    default=DEFAULT_TIMING.lease,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the Lease must stand still before another evictor takes over; a leader stops at two thirds of it.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(LogFormat, case_sensitive=False),
+    default=LogFormat.JSON.value,
+    show_default=True,
+    help="Lines on standard error: for machines or for people.",
+)
+def evict(
+    *,
+    policy: Path,
+    kubeconfig: Path | None,
+    dry_run: bool,
+    namespace: str | None,
+    listen: tuple[str, int] | None,
+    lease_seconds: int,
+    log_format: LogFormat,
+) -> None:
+    """Take borrowed GPUs back for guaranteed pods that wait.
+
+    Evicts preemptible pods when, and only when, a guaranteed pod of a team inside its share finds no room, and keeps
+    that room for it. Every plan is logged before anything is done.
+    """
+    settings = Settings(
+        policy=policy,
+        kubeconfig=kubeconfig,
+        namespace=namespace,
+        listen=listen,
+        timing=_timing(lease_seconds),
+        is_rehearsal=dry_run,
+        log_format=log_format,
+    )
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run(settings, show=click.echo))
+    except PolicyError as exc:
+        listed = "\n  ".join(str(problem) for problem in exc.problems)
+        _give_up(f"policy {policy} has problems:\n  {listed}")
+    except (PolicyUnreadable, ClusterError) as exc:
+        _give_up(str(exc))
+    except OSError as exc:
+        _give_up(exc.strerror or str(exc))
+
+
+def _timing(lease_seconds: int) -> Timing:
+    share = lease_seconds / DEFAULT_TIMING.lease
+    deadline, retry = DEFAULT_TIMING.renew_deadline * share, DEFAULT_TIMING.retry * share
+    return Timing(lease=lease_seconds, renew_deadline=deadline, retry=retry)
+
+
+def _give_up(why: str) -> None:
+    click.echo(f"fairgate: cannot start: {why}", err=True)
+    sys.exit(2)

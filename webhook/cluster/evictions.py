@@ -1,0 +1,89 @@
+"""Evicts one pod through the Eviction API, and says what came of it in terms that need no HTTP."""
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum, auto
+from http import HTTPStatus
+from typing import Final
+
+from webhook.cluster.client import ApiConnection
+from webhook.cluster.errors import ApiError, ClusterError
+from webhook.core.holding import Target
+from webhook.kube.holds import eviction
+from webhook.kube.pods import decode_fate
+
+TRIES: Final = 3
+"""How often an eviction is sent whose answer does not come: the UID makes a second one harmless."""
+
+SECONDS: Final = 20.0
+"""How long one eviction may take: the API server alone retries conflicts for 10 s."""
+
+LATER_SECONDS: Final = 2.0
+"""When to try again where nobody says when."""
+
+
+class Evicted(Enum):
+    """It worked: the pod is on its way out, or would be, or was gone before."""
+
+    ACCEPTED = auto()
+    GONE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The pod may not go: another victim must be found."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Nothing is known yet, or the API server asked to come again: the same victim, after so many seconds."""
+
+    why: str
+    seconds: float
+
+
+Outcome = Evicted | Refused | Later
+
+
+async def evict(connection: ApiConnection, target: Target, *, is_trial: bool = False) -> Outcome:
+    """Evict a pod, or try out whether that would be allowed; never another pod of the same name."""
+    path = f"/api/v1/namespaces/{target.namespace}/pods/{target.name}"
+    body = eviction(target.namespace, target.name, target.uid, is_trial=is_trial)
+    failures = 0
+    while True:
+        try:
+            await connection.send("POST", f"{path}/eviction", body, action="create pods/eviction", seconds=SECONDS)
+        except ApiError as error:
+            return await _explain(connection, path, target, error)
+        except ClusterError as error:
+            failures += 1
+            if failures == TRIES:
+                return Later(str(error), LATER_SECONDS)
+            await asyncio.sleep(LATER_SECONDS / 10)
+        else:
+            return Evicted.ACCEPTED
+
+
+async def _explain(connection: ApiConnection, path: str, target: Target, error: ApiError) -> Outcome:
+    match error.status:
+        case HTTPStatus.NOT_FOUND:
+            return Evicted.GONE
+        case HTTPStatus.CONFLICT:
+            # another pod has its name by now, or it changed faster than the API server could retry
+            return Evicted.GONE if await _is_gone(connection, path, target) else Later(str(error), LATER_SECONDS)
+        case HTTPStatus.TOO_MANY_REQUESTS if error.retry_after_seconds:
+            return Later(str(error), error.retry_after_seconds)  # its budget is not counted yet, or the server is busy
+        case _:
+            return Refused(str(error))  # 429: its budget is used up; 500: two budgets; 403: a policy of the cluster
+
+
+async def _is_gone(connection: ApiConnection, path: str, target: Target) -> bool:
+    try:
+        body = await connection.send("GET", path, action="get pods")
+        return decode_fate(body).uid != target.uid
+    except ApiError as error:
+        return error.is_missing
+    except (ClusterError, ValueError):
+        return False

@@ -1,0 +1,228 @@
+"""The cheapest way to clear room for one pod on one node: which of the victims there go.
+
+Exact: victims that free the same are interchangeable but for their cost, so only how many of each row go is searched,
+and a branch is left as soon as it costs more than the best so far. A node has at most a few dozen GPU pods.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, NamedTuple, Protocol
+
+from webhook.core.demand import PerDevice
+from webhook.core.names import NodeName, ResourceName, TeamName, Uid
+from webhook.core.policy import ReclaimCost
+from webhook.core.victim import GuardId, Victim, Yard, Yards
+
+_STEPS: Final = 20_000
+"""Branches looked at on one node before the best so far is taken: rows that all differ could be many."""
+
+
+_POSITION: Final = {part: position for position, part in enumerate(ReclaimCost)}
+
+
+class Cost(NamedTuple):
+    """What a clearing costs, each part exact and never negative.
+
+    `surplus` is in GPU units beyond the need, `lost_work` in GPU units times seconds since the last save, `loyalty` in
+    GPU units squared (the further the victims' teams are over their shares, the less), `age` in seconds.
+    """
+
+    gangs: int = 0
+    surplus: int = 0
+    lost_work: int = 0
+    loyalty: int = 0
+    age: int = 0  # in the order of ReclaimCost
+
+    def ranked(self, order: Sequence[ReclaimCost]) -> tuple[int, ...]:
+        """Give the parts in the order in which they count."""
+        return tuple([self[_POSITION[part]] for part in order])
+
+
+class Clearing(NamedTuple):
+    """Victims that free enough on a node, and what that costs."""
+
+    cost: Cost
+    victims: tuple[Victim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What is missing on a node: amounts above zero, the GPU units asked and free, and room on single devices."""
+
+    amounts: Mapping[ResourceName, int]
+    missing_gpus: int
+    per_device: PerDevice | None = None
+
+
+class Room(Protocol):
+    """Knows the single devices of the node."""
+
+    def has_devices(self, ask: PerDevice, gone: Sequence[Victim]) -> bool:
+        """Tell whether they have room for what is asked once some pods are gone."""
+        ...
+
+    def devices_of(self, victim: Victim) -> tuple[int, ...]:
+        """Tell on which of them a pod is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """By what costs are told: the time, how far each team is over its share, the order of parts, what budgets allow.
+
+    `gone` are those that go already, `spared` those that must not.
+    """
+
+    now: int
+    over_share: Mapping[TeamName, int]
+    order: tuple[ReclaimCost, ...]
+    left: Mapping[GuardId, int]
+    gone: Set[Uid]
+    spared: Set[Uid] = frozenset()
+
+    def may_go(self, victim: Victim) -> bool:
+        """Tell whether a victim is still there, may go, and has had its minimum runtime."""
+        return victim.until <= self.now and victim.uid not in self.gone and victim.uid not in self.spared
+
+    def cost_of(self, victims: Sequence[Victim], *, gangs: int) -> Cost:
+        """Add up what victims cost, surplus aside."""
+        most = max(self.over_share.values(), default=0)
+        return Cost(
+            gangs,
+            0,
+            sum(victim.demand.gpus * max(0, self.now - victim.saved_at) for victim in victims),
+            sum(victim.demand.gpus * (most - self.over_share.get(victim.team, 0)) for victim in victims),
+            sum(max(0, self.now - victim.started_at) for victim in victims),
+        )
+
+
+class _Unit(NamedTuple):
+    """Victims that go together: one single, or a whole gang. `here` is what they free on this node."""
+
+    victims: tuple[Victim, ...]
+    here: tuple[int, ...]
+    gpus: int
+    cost: Cost
+
+
+def clear(need: Need, node: NodeName, yards: Yards, *, room: Room, scale: Scale) -> Clearing | None:
+    """Find the victims to send away at the least cost; None where no choice frees enough."""
+    yard = yards.on(node)
+    if yard is None:
+        return None
+
+    def order(unit: _Unit) -> tuple[tuple[int, ...], Uid]:
+        return unit.cost.ranked(scale.order), unit.victims[0].uid
+
+    rows = [sorted(row, key=order) for row in (*_singles(need, yard, room, scale), *_gangs(need, node, yards, scale))]
+    rows.sort(key=lambda row: order(row[0]))
+    wanted = tuple(need.amounts.values())
+    offered = [sum(part) for part in zip(*(unit.here for row in rows for unit in row), strict=True)]
+    if not rows or any(got < want for got, want in zip(offered, wanted, strict=True)):
+        return None
+    search = _Search(need, rows, room, scale)
+    search.descend(0, _Branch(wanted), dict(scale.left))
+    return search.best
+
+
+def _singles(need: Need, yard: Yard, room: Room, scale: Scale) -> list[list[_Unit]]:
+    """Make rows of single victims; those on different devices are not alike where devices matter."""
+    rows: dict[object, list[_Unit]] = {}
+    for alike, row in yard.rows.items():
+        requests = dict(alike.demand.requests)
+        here = tuple([requests.get(resource, 0) for resource in need.amounts])
+        if any(here) or need.per_device is not None:
+            for _, victim in row:
+                if scale.may_go(victim):
+                    key = (alike, room.devices_of(victim)) if need.per_device is not None else alike
+                    cost = scale.cost_of((victim,), gangs=0)
+                    rows.setdefault(key, []).append(_Unit((victim,), here, victim.demand.gpus, cost))
+    return list(rows.values())
+
+
+def _gangs(need: Need, node: NodeName, yards: Yards, scale: Scale) -> list[list[_Unit]]:
+    rows = []
+    for gang in yards.gangs_on(node):
+        members = tuple(yards.members(gang))
+        if all(scale.may_go(member) for member in members):
+            freed = [dict(member.demand.requests) for member in members if member.node == node]
+            here = tuple([sum(requests.get(resource, 0) for requests in freed) for resource in need.amounts])
+            gpus = sum(member.demand.gpus for member in members)
+            rows.append([_Unit(members, here, gpus, scale.cost_of(members, gangs=int(len(members) > 1)))])
+    return rows
+
+
+class _Branch(NamedTuple):
+    """A part of a choice: what it leaves wanting, who goes, how many GPU units that frees, what it costs."""
+
+    wanted: tuple[int, ...]
+    victims: tuple[Victim, ...] = ()
+    gpus: int = 0
+    cost: Cost = Cost()
+
+    def plus(self, unit: _Unit, *, missing_gpus: int) -> "_Branch":
+        """Send one more unit away."""
+        gpus = self.gpus + unit.gpus
+        cost = Cost(
+            self.cost.gangs + unit.cost.gangs,
+            max(0, gpus - missing_gpus),
+            self.cost.lost_work + unit.cost.lost_work,
+            self.cost.loyalty + unit.cost.loyalty,
+            self.cost.age + unit.cost.age,
+        )
+        wanted = tuple([want - got for want, got in zip(self.wanted, unit.here, strict=True)])
+        return _Branch(wanted, self.victims + unit.victims, gpus, cost)
+
+
+class _Search:
+    """A depth-first search over how many units of each row go."""
+
+    def __init__(self, need: Need, rows: list[list[_Unit]], room: Room, scale: Scale) -> None:
+        self.best: Clearing | None = None
+        self._best_rank: tuple[int, ...] = ()
+        self._need = need
+        self._rows = rows
+        self._room = room
+        self._scale = scale
+        self._steps = 0
+        offers = [[sum(part) for part in zip(*(unit.here for unit in row), strict=True)] for row in rows]
+        zero = [0] * len(need.amounts)
+        sums = accumulate(reversed(offers), lambda a, b: [x + y for x, y in zip(a, b, strict=True)], initial=zero)
+        self._still = list(sums)[::-1]  # what the rows from here on can free at most
+
+    def descend(self, row: int, branch: _Branch, left: dict[GuardId, int]) -> None:
+        """Take 0, 1, 2 … units of a row, the cheapest first, and go on with the next row."""
+        if self._is_hopeless(row, branch):
+            return
+        if max(branch.wanted, default=0) <= 0 and self._has_devices(branch.victims):
+            self.best, self._best_rank = Clearing(branch.cost, branch.victims), branch.cost.ranked(self._scale.order)
+            return
+        if row == len(self._rows):
+            return
+        self.descend(row + 1, branch, dict(left))
+        for unit in self._rows[row]:
+            if not _draw(left, unit.victims):
+                return
+            branch = branch.plus(unit, missing_gpus=self._need.missing_gpus)
+            self.descend(row + 1, branch, dict(left))
+
+    def _is_hopeless(self, row: int, branch: _Branch) -> bool:
+        self._steps += 1
+        if self.best is not None and (self._steps > _STEPS or branch.cost.ranked(self._scale.order) >= self._best_rank):
+            return True
+        return any(want > still for want, still in zip(branch.wanted, self._still[row], strict=True))
+
+    def _has_devices(self, chosen: tuple[Victim, ...]) -> bool:
+        ask = self._need.per_device
+        return ask is None or self._room.has_devices(ask, chosen)
+
+
+def _draw(left: dict[GuardId, int], victims: Sequence[Victim]) -> bool:
+    """Take victims from the budgets that guard them; False where one is used up."""
+    for victim in victims:
+        for guard in victim.guards:
+            left[guard] = left.get(guard, 0) - 1
+            if left[guard] < 0:
+                return False
+    return True

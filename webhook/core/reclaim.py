@@ -1,0 +1,353 @@
+"""Reclaim: which borrowing pods go so that guaranteed pods which wait get their room, and where that room is.
+
+A round plans for all that wait, one after the other, each on top of what the ones before it get: what one clearing
+frees beyond its need, the next may use. It is tried out on the fleet itself and taken back, so the scene is left as it
+was, and the same scene gives the same round. Gangs are planned whole or not at
+all. Nothing is evicted for a pod that would not fit afterwards, or that fits now.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from enum import StrEnum
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import NamedTuple
+
+from webhook.core.clearing import Clearing, Cost, Need, Scale, clear
+from webhook.core.demand import Demand, PerDevice
+from webhook.core.devices import Bays
+from webhook.core.fleet import Fleet
+from webhook.core.names import Namespace, NodeName, TeamName, Uid
+from webhook.core.policy import ReclaimCost
+from webhook.core.selector import Constraints
+from webhook.core.victim import GangId, GuardId, Victim, Yards
+
+
+class Waiting(NamedTuple):
+    """A guaranteed pod without a node. `since` is when it was created, in seconds of Unix time."""
+
+    uid: Uid
+    namespace: Namespace
+    name: str
+    team: TeamName
+    demand: Demand
+    constraints: Constraints
+    since: int
+    gang: GangId | None = None
+
+
+class Cause(StrEnum):
+    """Why nothing is evicted for a waiting pod."""
+
+    FITS = "Fits"
+    NO_NODE = "NoNode"
+    NOT_ENOUGH_VICTIMS = "NotEnoughVictims"
+    GANG_INCOMPLETE = "GangIncomplete"
+
+
+class Move(NamedTuple):
+    """A waiting pod, the node that will have its room, and who goes for it: nobody, where room is on its way."""
+
+    waiting: Waiting
+    node: NodeName
+    victims: tuple[Victim, ...]
+    cost: Cost
+
+
+class Refused(NamedTuple):
+    """A waiting pod for which nothing is done."""
+
+    waiting: Waiting
+    cause: Cause
+
+
+class Round(NamedTuple):
+    """What one round does, and for whom it does nothing."""
+
+    moves: tuple[Move, ...]
+    refused: tuple[Refused, ...]
+
+
+class Hold(NamedTuple):
+    """Room on a node that is promised to a waiting pod already."""
+
+    waiting: Uid
+    node: NodeName
+    demand: Demand
+
+
+class Leaving(NamedTuple):
+    """A pod that is on its way out: its room is as good as free."""
+
+    uid: Uid
+    node: NodeName
+    demand: Demand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """All that a round is planned from.
+
+    `over_share` says how many GPU units each team holds beyond its guaranteed share; `left` how many victims each
+    guard still lets go: one that is not named lets nobody go. `spared` are victims that must not go now. On nodes with
+    `holds` no room counts as free for the others: a taint keeps it, and whoever gets some of it must be told so.
+    """
+
+    fleet: Fleet
+    yards: Yards
+    now: int
+    over_share: Mapping[TeamName, int] = field(default_factory=dict)
+    left: Mapping[GuardId, int] = field(default_factory=dict)
+    holds: Sequence[Hold] = ()
+    leaving: Sequence[Leaving] = ()
+    order: tuple[ReclaimCost, ...] = tuple(ReclaimCost)
+    spared: Set[Uid] = frozenset()
+
+
+def plan(waiting: Iterable[Waiting], scene: Scene) -> Round:
+    """Plan for all that wait: the longest waiting first, ties by name; those with a hold already are left out."""
+    held = {hold.waiting for hold in scene.holds}
+    trial = _Trial(scene)
+    moves: list[Move] = []
+    refused: list[Refused] = []
+    try:
+        for together in _gangs(each for each in waiting if each.uid not in held):
+            before = trial.savepoint()
+            outcomes = [trial.seat(each) for each in together]
+            seated = [outcome for outcome in outcomes if isinstance(outcome, Move)]
+            failed = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
+            refused += failed
+            if all(outcome.cause is Cause.FITS for outcome in failed):
+                moves += seated
+            else:
+                trial.undo(before)
+                refused += [Refused(move.waiting, Cause.GANG_INCOMPLETE) for move in seated]
+    finally:
+        trial.undo(0)
+    return Round(tuple(moves), tuple(refused))
+
+
+def _gangs(waiting: Iterable[Waiting]) -> list[list[Waiting]]:
+    """Group gangs, each at the place of its member that waits longest."""
+    groups: dict[GangId | Uid, list[Waiting]] = {}
+    for each in sorted(waiting, key=lambda each: (each.since, each.namespace, each.name, each.uid)):
+        groups.setdefault(each.gang or each.uid, []).append(each)
+    return list(groups.values())
+
+
+class _Step(NamedTuple):
+    """One change that was tried: room taken (sign 1) or given (-1), and what is undone with it."""
+
+    node: NodeName
+    uid: Uid
+    demand: Demand
+    sign: int
+    devices: tuple[int, ...]
+    guards: tuple[GuardId, ...]
+    coming: int
+
+
+class _Trial:
+    """The scene as it will be after the moves planned so far; `undo` brings back what was."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._fleet = scene.fleet
+        self._steps: list[_Step] = []
+        self._gone: set[Uid] = set()
+        self._coming = 0  # nodes whose room is not free yet, or not for everybody
+        for hold in scene.holds:
+            self._coming |= scene.fleet.bit(hold.node)
+        self._left = dict(scene.left)
+        place = scene.order.index(ReclaimCost.LOST_WORK)
+        self._ahead, self._behind = (0,) * place, (0,) * (len(scene.order) - place - 1)
+        self._offers: dict[tuple[Demand, Constraints], _Offers] = {}
+        for leaving in scene.leaving:
+            self._give(leaving.node, leaving.uid, leaving.demand)
+        for hold in scene.holds:
+            self._take(hold.node, hold.waiting, hold.demand)
+
+    def savepoint(self) -> int:
+        """Name the present state, to come back to."""
+        return len(self._steps)
+
+    def undo(self, savepoint: int) -> None:
+        """Come back to an earlier state."""
+        while len(self._steps) > savepoint:
+            step = self._steps.pop()
+            if step.sign < 0:
+                self._gone.remove(step.uid)
+                for guard in step.guards:
+                    self._left[guard] += 1
+            self._coming = step.coming
+            self._fleet.take(step.node, step.demand, sign=-step.sign, holder=step.uid, devices=step.devices)
+        self._offers.clear()
+
+    def seat(self, waiting: Waiting) -> Move | Refused:
+        """Find room for one pod and take it; where there is none, nothing changes."""
+        fleet, demand = self._fleet, waiting.demand
+        able = fleet.with_capacity(demand, fleet.matching(waiting.constraints) & fleet.open_bits)
+        if not able:
+            return Refused(waiting, Cause.NO_NODE)
+        if room := fleet.with_room(demand, able):
+            free = room & ~self._coming
+            node = fleet.names_of((free or room) & -(free or room))[0]
+            self._take(node, waiting.uid, demand)
+            return Refused(waiting, Cause.FITS) if free else Move(waiting, node, (), Cost())
+        best = self._best(waiting, able)
+        if best is None:
+            return Refused(waiting, Cause.NOT_ENOUGH_VICTIMS)
+        node, clearing = best
+        for victim in clearing.victims:
+            self._give(victim.node, victim.uid, victim.demand, victim.guards)
+        self._take(node, waiting.uid, demand)
+        return Move(waiting, node, clearing.victims, clearing.cost)
+
+    def _best(self, waiting: Waiting, able: int) -> tuple[NodeName, Clearing] | None:
+        key = (waiting.demand, waiting.constraints)
+        offers = self._offers.get(key)
+        if offers is None:
+            offers = self._offers[key] = _Offers(self, self._fleet, waiting.demand, able)
+        return offers.best()
+
+    def bounds(self, among: int, demand: Demand) -> Iterator[tuple[tuple[int, ...], NodeName]]:
+        """Tell what clearing room costs at least on each node that has anybody to send away.
+
+        Walked for every waiting pod over every node, so the most common case is spelled out here: the one that was
+        saved last is large enough alone.
+        """
+        now, on, rank = self._scene.now, self._scene.yards.on, self.rank
+        for node, missing in self._missing_on(among, demand):
+            yard = on(node)
+            if yard is not None:
+                saved_at, held = yard.saves[-1]
+                is_enough = held >= missing and saved_at <= now
+                yield rank(missing * (now - saved_at) if is_enough else yard.least_loss(missing, now)), node
+
+    def bound(self, node: NodeName, demand: Demand) -> tuple[int, ...] | None:
+        """Tell the same of one node; None where there is nobody to send away."""
+        yard = self._scene.yards.on(node)
+        return None if yard is None else self.rank(yard.least_loss(self._missing_gpus(node, demand), self._scene.now))
+
+    def rank_of(self, cost: Cost) -> tuple[int, ...]:
+        """Bring a cost into the order in which its parts count."""
+        return cost.ranked(self._scene.order)
+
+    def rank(self, lost_work: int) -> tuple[int, ...]:
+        """Rank a cost of which only the lost work is known."""
+        return (*self._ahead, lost_work, *self._behind)
+
+    def offer(self, node: NodeName, demand: Demand) -> Clearing | None:
+        """Find the cheapest clearing on a node as things stand."""
+        scene, fleet = self._scene, self._fleet
+        missing = {resource: amount - fleet.free(node, resource) for resource, amount in demand.requests}
+        amounts = {resource: amount for resource, amount in missing.items() if amount > 0}
+        need = Need(amounts, self._missing_gpus(node, demand), demand.per_device)
+        scale = Scale(scene.now, scene.over_share, scene.order, self._left, self._gone, scene.spared)
+        return clear(need, node, scene.yards, room=_Room(fleet.bays(node), node), scale=scale)
+
+    def allows(self, clearing: Clearing) -> bool:
+        """Tell whether the victims of an earlier offer are still there and their budgets still let them go."""
+        drawn = Counter(guard for victim in clearing.victims for guard in victim.guards)
+        return all(self._left.get(guard, 0) >= count for guard, count in drawn.items()) and not any(
+            victim.uid in self._gone for victim in clearing.victims
+        )
+
+    def _missing_gpus(self, node: NodeName, demand: Demand) -> int:
+        """Tell how many GPU units are missing, where one resource says it; 0 is true in any case, if not sharp."""
+        if len(demand.devices) != 1:
+            return 0
+        ((resource, amount),) = demand.devices
+        return max(0, amount - self._fleet.free(node, resource)) * (demand.gpus // amount)
+
+    def _missing_on(self, among: int, demand: Demand) -> list[tuple[NodeName, int]]:
+        if len(demand.devices) != 1:
+            return [(node, 0) for node in self._fleet.names_of(among)]
+        ((resource, amount),) = demand.devices
+        each = demand.gpus // amount
+        return [
+            (node, (amount - free) * each if free < amount else 0)
+            for node, free in self._fleet.free_on(among, resource)
+        ]
+
+    def _give(self, node: NodeName, uid: Uid, demand: Demand, guards: tuple[GuardId, ...] = ()) -> None:
+        step = _Step(node, uid, demand, -1, self._fleet.devices_of(node, uid), guards, self._coming)
+        self._gone.add(uid)
+        for guard in guards:
+            self._left[guard] -= 1
+        self._coming |= self._fleet.bit(node)
+        self._change(step)
+
+    def _take(self, node: NodeName, uid: Uid, demand: Demand) -> None:
+        self._change(_Step(node, uid, demand, 1, (), (), self._coming))
+
+    def _change(self, step: _Step) -> None:
+        self._fleet.take(step.node, step.demand, sign=step.sign, holder=step.uid)
+        self._steps.append(step)
+        for offers in self._offers.values():
+            offers.note(step.node)
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """The single devices of one node as they will be; implements webhook.core.clearing.Room."""
+
+    bays: Bays
+    node: NodeName
+
+    def has_devices(self, ask: PerDevice, gone: Sequence[Victim]) -> bool:
+        bays = self.bays.copy()
+        for victim in gone:
+            if victim.node == self.node:
+                bays.release(victim.uid)
+        return bays.has_room(ask)
+
+    def devices_of(self, victim: Victim) -> tuple[int, ...]:
+        return self.bays.held_by(victim.uid)
+
+
+class _Offers:
+    """The nodes that could take pods of one kind, the cheapest to clear on top.
+
+    A heap whose entries begin as lower bounds: a node is searched only when its bound comes to the top, and again only
+    when something changed there. What budgets allow only shrinks within a round, so an old offer is a bound as well.
+    """
+
+    def __init__(self, trial: _Trial, fleet: Fleet, demand: Demand, among: int) -> None:
+        self._trial = trial
+        self._fleet = fleet
+        self._demand = demand
+        self._among = among
+        self._versions: dict[NodeName, int] = {}
+        self._heap = [_Entry(rank, node, 0, None) for rank, node in trial.bounds(among, demand)]
+        heapify(self._heap)
+
+    def note(self, node: NodeName) -> None:
+        """Take in that something changed on a node."""
+        if self._fleet.bit(node) & self._among:
+            version = self._versions[node] = self._versions.get(node, 0) + 1
+            if (rank := self._trial.bound(node, self._demand)) is not None:
+                heappush(self._heap, _Entry(rank, node, version, None))
+
+    def best(self) -> tuple[NodeName, Clearing] | None:
+        """Give the cheapest clearing; it stays on offer until its node changes."""
+        while self._heap:
+            _, node, version, clearing = self._heap[0]
+            if version == self._versions.get(node, 0):
+                if clearing is not None and self._trial.allows(clearing):
+                    return node, clearing
+                clearing = self._trial.offer(node, self._demand)
+                if clearing is not None:
+                    heapreplace(self._heap, _Entry(self._trial.rank_of(clearing.cost), node, version, clearing))
+                    continue
+            heappop(self._heap)
+        return None
+
+
+class _Entry(NamedTuple):
+    """A node on offer. Entries of one node and version replace each other, so the clearing is never compared."""
+
+    rank: tuple[int, ...]
+    node: NodeName
+    version: int
+    clearing: Clearing | None

@@ -1,0 +1,146 @@
+"""Borrowing pods as reclaim sees them: what each would free, what its end would cost, and what guards it."""
+
+from bisect import insort
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, NewType
+
+from webhook.core.demand import Demand
+from webhook.core.names import Namespace, NodeName, TeamName, Uid
+
+GangId = NewType("GangId", str)
+"""Pods that are worth nothing without each other: namespace, marker and value."""
+
+GuardId = NewType("GuardId", str)
+"""Something that lets only so many victims go: a PodDisruptionBudget, a team's eviction budget."""
+
+
+class Victim(NamedTuple):
+    """A borrowing pod that runs. Times are seconds of Unix time.
+
+    `saved_at` is its last checkpoint, or its start; before `until` its minimum runtime protects it. `guards` are the
+    budgets that its eviction draws from.
+    """
+
+    uid: Uid
+    namespace: Namespace
+    name: str
+    team: TeamName
+    node: NodeName
+    demand: Demand
+    started_at: int
+    saved_at: int
+    until: int = 0
+    gang: GangId | None = None
+    guards: tuple[GuardId, ...] = ()
+
+
+class Alike(NamedTuple):
+    """What makes single victims on a node interchangeable but for their age."""
+
+    demand: Demand
+    team: TeamName
+    guards: tuple[GuardId, ...]
+
+
+@dataclass(slots=True)
+class Yard:
+    """The victims on one node: singles in rows of alike ones, the cheapest of a row first, and gangs with members here.
+
+    The order of a row depends on neither the time nor what others hold: the one saved last loses least.
+    """
+
+    rows: dict[Alike, list[tuple[tuple[int, int, Uid], Victim]]] = field(default_factory=dict)
+    gangs: dict[GangId, int] = field(default_factory=dict)
+    saves: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # when each was saved, and its GPU units; the newest last
+
+    def least_loss(self, gpus: int, now: int) -> int:
+        """Tell how much work is lost at least to free so many GPU units: those saved last go first, in parts."""
+        loss = 0
+        for saved_at, held in reversed(self.saves):
+            lost_seconds = max(0, now - saved_at)
+            if held >= gpus:
+                return loss + gpus * lost_seconds
+            gpus -= held
+            loss += held * lost_seconds
+        return loss
+
+
+class Yards:
+    """All victims, by node and by gang, kept by events."""
+
+    def __init__(self, victims: Iterable[Victim] = ()) -> None:
+        self._by_uid: dict[Uid, Victim] = {}
+        self._by_node: dict[NodeName, Yard] = {}
+        self._gangs: dict[GangId, dict[Uid, Victim]] = {}
+        for victim in victims:
+            self.add(victim)
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def __iter__(self) -> Iterator[Victim]:
+        return iter(self._by_uid.values())
+
+    def get(self, uid: Uid) -> Victim | None:
+        """Find a victim."""
+        return self._by_uid.get(uid)
+
+    def on(self, node: NodeName) -> Yard | None:
+        """Give the victims on a node; None where there are none."""
+        return self._by_node.get(node)
+
+    def members(self, gang: GangId) -> list[Victim]:
+        """List a gang, on whatever nodes, in the order of UIDs."""
+        return [victim for _, victim in sorted(self._gangs[gang].items())]
+
+    def gangs_on(self, node: NodeName) -> list[GangId]:
+        """List the gangs with a member on a node, in the order of their names."""
+        yard = self._by_node.get(node)
+        return [] if yard is None else sorted(yard.gangs)
+
+    def add(self, victim: Victim) -> None:
+        """Take in a pod that may be evicted, or what changed of it."""
+        self.remove(victim.uid)
+        self._by_uid[victim.uid] = victim
+        yard = self._by_node.get(victim.node)
+        if yard is None:
+            yard = self._by_node[victim.node] = Yard()
+        insort(yard.saves, (victim.saved_at, victim.demand.gpus))
+        if victim.gang is None:
+            insort(yard.rows.setdefault(_alike(victim), []), (_order(victim), victim))
+        else:
+            self._gangs.setdefault(victim.gang, {})[victim.uid] = victim
+            yard.gangs[victim.gang] = yard.gangs.get(victim.gang, 0) + 1
+
+    def remove(self, uid: Uid) -> None:
+        """Take a pod out: it ended, or it borrows no longer."""
+        victim = self._by_uid.pop(uid, None)
+        if victim is None:
+            return
+        yard = self._by_node[victim.node]
+        yard.saves.remove((victim.saved_at, victim.demand.gpus))
+        if victim.gang is None:
+            row = yard.rows[_alike(victim)]
+            row.remove((_order(victim), victim))
+            if not row:
+                del yard.rows[_alike(victim)]
+        else:
+            del self._gangs[victim.gang][uid]
+            yard.gangs[victim.gang] -= 1
+            if not yard.gangs[victim.gang]:
+                del yard.gangs[victim.gang]
+            if not self._gangs[victim.gang]:
+                del self._gangs[victim.gang]
+        if not yard.rows and not yard.gangs:
+            del self._by_node[victim.node]
+
+
+def _alike(victim: Victim) -> Alike:
+    return Alike(victim.demand, victim.team, victim.guards)
+
+
+def _order(victim: Victim) -> tuple[int, int, Uid]:
+    return -victim.saved_at, -victim.started_at, victim.uid

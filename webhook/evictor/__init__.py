@@ -1,0 +1,1 @@
+"""The evictor: gives teams their guaranteed shares back, and nobody anything else."""

@@ -1,0 +1,213 @@
+"""Tells who loses what, for whom and why: in the log before anything is done, as Events, and as metrics."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Protocol
+
+from webhook.cluster.evictions import Evicted, Later, Outcome, Refused
+from webhook.core.amount import format_gpus
+from webhook.core.holding import Claim, Target
+from webhook.core.names import TeamName, Uid
+from webhook.core.reclaim import Cause, Move, Waiting
+from webhook.core.reclaim import Refused as NotPlanned
+from webhook.core.roll import Roll
+from webhook.core.survey import over_share
+from webhook.core.victim import Victim
+from webhook.core.world import World
+from webhook.kube.events import Event, EventReason, EventType, ObjectRef
+from webhook.kube.holds import rfc3339
+from webhook.observe.logs import Logs
+from webhook.observe.reclaim import ReclaimMetrics
+
+_WHY_NOT = {
+    Cause.NO_NODE: "no open node that it may use could hold it, even without borrowers",
+    Cause.NOT_ENOUGH_VICTIMS: "the borrowing pods that may be evicted now do not make enough room on any one node",
+    Cause.GANG_INCOMPLETE: "there is no room for all pods of its gang, and for a part of them nobody is evicted",
+}
+_NAMED = 5
+"""Victims named in an Event; the log names all."""
+
+
+class Teller(Protocol):
+    """Tells people what happened."""
+
+    def tell(self, event: Event) -> None:
+        """Have an event written; returns at once."""
+        ...
+
+
+class Account:
+    """Keeps the account of one evictor."""
+
+    def __init__(self, world: World, roll: Roll, *, logs: Logs, teller: Teller, metrics: ReclaimMetrics) -> None:
+        self._world = world
+        self._roll = roll
+        self._logs = logs
+        self._teller = teller
+        self._metrics = metrics
+        self._told: dict[Uid, Cause] = {}
+
+    def planned(self, moves: Iterable[Move], *, at: int, is_notice: bool) -> None:
+        """Tell of plans, before anything is done."""
+        sums = self._sums()
+        for move in moves:
+            waiting = move.waiting
+            self._metrics.planned(waiting.team)
+            self._logs.event.info("plan", **plan_fields(move))
+            about = _about(waiting.uid, waiting.namespace, waiting.name)
+            self._tell(about, EventType.NORMAL, EventReason.RECLAIMING, "Reclaim", _promise(move, sums))
+            for victim in move.victims if is_notice else ():
+                text = f"will be evicted at {rfc3339(at)}: {_for(waiting, victim, sums)}. Save your work until then"
+                self._tell(_victim(victim), EventType.WARNING, EventReason.EVICTION_PLANNED, "Evict", text)
+
+    def not_planned(self, refused: Iterable[NotPlanned]) -> None:
+        """Tell of pods for which nothing can be done, once for each cause."""
+        there = {each.waiting.uid: each for each in refused if each.cause is not Cause.FITS}
+        self._metrics.refused(Counter(each.cause for each in there.values()))
+        self._told = {uid: cause for uid, cause in self._told.items() if uid in there}
+        for uid, (waiting, cause) in there.items():
+            if self._told.get(uid) is not cause:
+                self._told[uid] = cause
+                self._logs.event.info("no plan", **_subject(waiting), cause=str(cause))
+                about = _about(uid, waiting.namespace, waiting.name)
+                text = f"no borrowed GPUs can be taken back for it now: {_WHY_NOT[cause]}"
+                self._tell(about, EventType.WARNING, EventReason.CANNOT_RECLAIM, "Reclaim", text)
+
+    def evicted(self, target: Target, outcome: Outcome, *, now: int) -> None:
+        """Tell what came of an eviction."""
+        tenant, waiting = self._roll.get(target.uid), self._roll.get(target.claim)
+        about = _about(target.uid, target.namespace, target.name)
+        named = {"namespace": target.namespace, "name": target.name, "uid": target.uid}
+        match outcome:
+            case Evicted.ACCEPTED:
+                self._metrics.eviction("evicted")
+                self._logs.event.info("evicted", **named, claim=target.claim)
+                if tenant is not None:
+                    since = max(tenant.started_at or tenant.pod.created, tenant.saved_at)
+                    lost = tenant.pod.demand.gpus * max(0, now - since)
+                    self._metrics.victim(tenant.team, gpu_unit_seconds=lost)
+                    if waiting is not None:
+                        text = (
+                            f"evicted: {_reason(waiting.waiting(), tenant.team, tenant.pod.demand.gpus, self._sums())}"
+                        )
+                        self._tell(about, EventType.WARNING, EventReason.RECLAIMED, "Evict", text)
+            case Evicted.GONE:
+                self._metrics.eviction("gone")
+            case Refused(why):
+                self._metrics.eviction("refused")
+                self.refused(target, why)
+            case Later(why):
+                self._metrics.eviction("later")
+                self._logs.event.info("eviction put off", **named, why=why)
+
+    def refused(self, target: Target, why: str) -> None:
+        """Tell that a victim may not go, by the API's word."""
+        self._logs.event.warning("eviction refused", namespace=target.namespace, name=target.name, why=why)
+        about = _about(target.uid, target.namespace, target.name)
+        text = f"not evicted: the API server refused it, another victim is looked for: {why}"
+        self._tell(about, EventType.WARNING, EventReason.EVICTION_REFUSED, "Evict", text)
+
+    def cancelled(self, target: Target) -> None:
+        """Tell that an announced eviction will not be."""
+        about = _about(target.uid, target.namespace, target.name)
+        text = "stays after all: the pod that it was to make room for waits no more"
+        self._tell(about, EventType.NORMAL, EventReason.EVICTION_CANCELLED, "Evict", text)
+
+    def seated(self, claim: Claim, *, node: str, seconds: float) -> None:
+        """Tell that a waiting pod got its room."""
+        self._metrics.seated(seconds)
+        self._logs.event.info(
+            "seated", namespace=claim.namespace, name=claim.name, node=node, seconds=round(seconds, 3)
+        )
+
+    def broken(self, claims: Iterable[Claim], *, node: str, why: str) -> None:
+        """Tell that room which was kept will not be there."""
+        self._metrics.broken()
+        self._logs.event.warning("hold given up", node=node, pods=[f"{c.namespace}/{c.name}" for c in claims], why=why)
+
+    def gave_up(self, claim: Claim, *, seconds: float) -> None:
+        """Tell that a pod is left alone for a while: room for it was made in vain too often."""
+        about = _about(claim.uid, claim.namespace, claim.name)
+        text = f"room was made for it in vain, time after time; the next try is in {seconds:.0f} s"
+        self._tell(about, EventType.WARNING, EventReason.CANNOT_RECLAIM, "Reclaim", text)
+
+    def _tell(self, about: ObjectRef, kind: EventType, reason: EventReason, action: str, text: str) -> None:
+        self._teller.tell(Event(about, kind, reason, action, text))
+
+    def _sums(self) -> "_Sums":
+        return _Sums(self._world)
+
+
+class _Sums:
+    """Says how teams stand."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._over = over_share(world)
+
+    def of(self, team: TeamName) -> str:
+        found = self._world.policy.team(team)
+        share = 0 if found is None else found.gpus.guaranteed
+        taken = format_gpus(self._world.book(team).guaranteed)
+        return f"team {team}'s guaranteed share is {format_gpus(share)}, {taken} taken"
+
+    def over(self, team: TeamName) -> str:
+        return f"team {team} holds {format_gpus(self._over.get(team, 0))} GPUs beyond its share"
+
+
+def plan_fields(move: Move) -> dict[str, object]:
+    """Write a plan as the fields of a log line."""
+    cost = move.cost
+    return {
+        **_subject(move.waiting),
+        "node": move.node,
+        "victims": [f"{victim.namespace}/{victim.name}" for victim in move.victims],
+        "gangs_broken": cost.gangs,
+        "surplus_gpus": format_gpus(cost.surplus),
+        "lost_gpu_seconds": format_gpus(cost.lost_work),
+    }
+
+
+def _subject(waiting: Waiting) -> dict[str, object]:
+    return {
+        "team": waiting.team,
+        "namespace": waiting.namespace,
+        "name": waiting.name,
+        "uid": waiting.uid,
+        "gpus": format_gpus(waiting.demand.gpus),
+    }
+
+
+def _promise(move: Move, sums: _Sums) -> str:
+    kept = f"its {_gpus(move.waiting.demand.gpus)} will be kept free on node {move.node}"
+    if not move.victims:
+        return f"{kept}: the room is on its way and nobody is evicted"
+    named = ", ".join(f"{victim.namespace}/{victim.name}" for victim in move.victims[:_NAMED])
+    more = len(move.victims) - _NAMED
+    rest = f" and {more} more" if more > 0 else ""
+    over = "; ".join(sums.over(team) for team in sorted({victim.team for victim in move.victims}))
+    return f"{kept}: {sums.of(move.waiting.team)}; {over}. Evicted: {named}{rest}"
+
+
+def _for(waiting: Waiting, victim: Victim, sums: _Sums) -> str:
+    return _reason(waiting, victim.team, victim.demand.gpus, sums)
+
+
+def _reason(waiting: Waiting, team: TeamName, gpus: int, sums: _Sums) -> str:
+    return (
+        f"team {waiting.team} takes its share back for pod {waiting.namespace}/{waiting.name} of "
+        f"{_gpus(waiting.demand.gpus)} ({sums.of(waiting.team)}); this pod borrows {_gpus(gpus)}, {sums.over(team)}"
+    )
+
+
+def _gpus(gpus: int) -> str:
+    amount = format_gpus(gpus)
+    return f"{amount} GPU" if amount == "1" else f"{amount} GPUs"
+
+
+def _victim(victim: Victim) -> ObjectRef:
+    return _about(victim.uid, victim.namespace, victim.name)
+
+
+def _about(uid: Uid, namespace: str, name: str) -> ObjectRef:
+    return ObjectRef("Pod", namespace, name, uid)

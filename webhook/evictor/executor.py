@@ -1,0 +1,113 @@
+"""Carries out what one node is to keep: the hold first, then who is let in, who is told, and who goes."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from webhook.cluster import evictions, holds
+from webhook.cluster.client import ApiConnection
+from webhook.cluster.evictions import Evicted, Later, Outcome, Refused
+from webhook.core.holding import Claim, Holding, Target
+from webhook.core.names import NodeName, TeamName, Uid
+
+AT_ONCE: Final = 32
+"""Requests on their way at once: the API server works on a few dozen side by side, and others want some of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What is to be done about one node now.
+
+    `holding` is None where nothing is kept any more; `is_news`: the node does not say so yet. `first` are those of
+    `let_in` without any toleration yet.
+    """
+
+    node: NodeName
+    holding: Holding | None
+    is_news: bool
+    let_in: tuple[Claim, ...] = ()
+    first: frozenset[Uid] = frozenset()
+    notices: tuple[tuple[Target, TeamName], ...] = ()
+    evictions: tuple[Target, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether there is nothing to do."""
+        return not (self.is_news or self.let_in or self.notices or self.evictions)
+
+
+class Log(Protocol):
+    """Takes in what was done, as soon as it is."""
+
+    def wrote(self, node: NodeName, holding: Holding | None) -> None:
+        """A node says what it keeps."""
+
+    def admitted(self, claim: Claim, holding: Holding) -> None:
+        """A waiting pod was let in."""
+
+    def noticed(self, target: Target) -> None:
+        """A victim was told."""
+
+    def sent_away(self, target: Target, outcome: Outcome) -> None:
+        """A victim was sent away, or not."""
+
+
+class Executor:
+    """Speaks to the API for the evictor, with so many requests at once. Raises ClusterError where it is not heard."""
+
+    def __init__(self, connection: ApiConnection, *, is_leading: Callable[[], bool]) -> None:
+        self._connection = connection
+        self._is_leading = is_leading
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def try_out(self, targets: Sequence[Target]) -> dict[Uid, Refused | Later]:
+        """Ask the API whether victims may go, without sending them; gives those that may not."""
+        outcomes = await asyncio.gather(*(self._evict(target, is_trial=True) for target in targets))
+        return {
+            target.uid: outcome
+            for target, outcome in zip(targets, outcomes, strict=True)
+            if not isinstance(outcome, Evicted)
+        }
+
+    async def carry_out(self, errand: Errand, log: Log) -> None:
+        """Do an errand: nobody is evicted before the node says for whom."""
+        if errand.is_news and self._is_leading():
+            async with self._slots:
+                await holds.write_hold(self._connection, errand.node, errand.holding)
+            log.wrote(errand.node, errand.holding)
+        holding = errand.holding
+        if holding is None:
+            return
+        done = await asyncio.gather(
+            *(self._let_in(claim, holding, log, is_first=claim.uid in errand.first) for claim in errand.let_in),
+            *(self._tell(target, team, log) for target, team in errand.notices),
+            *(self._send_away(target, log) for target in errand.evictions),
+            return_exceptions=True,  # what fails for one pod must not stop the others
+        )
+        if failure := next((outcome for outcome in done if isinstance(outcome, BaseException)), None):
+            raise failure
+
+    async def calm(self, targets: Iterable[Target]) -> None:
+        """Tell pods that they may stay after all."""
+        for target in targets:
+            async with self._slots:
+                await holds.take_notice_back(self._connection, target)
+
+    async def _let_in(self, claim: Claim, holding: Holding, log: Log, *, is_first: bool) -> None:
+        async with self._slots:
+            await holds.let_in(self._connection, claim, holding.id, is_first=is_first)
+        log.admitted(claim, holding)
+
+    async def _tell(self, target: Target, team: TeamName, log: Log) -> None:
+        async with self._slots:
+            await holds.give_notice(self._connection, target, team)
+        log.noticed(target)
+
+    async def _send_away(self, target: Target, log: Log) -> None:
+        if self._is_leading():
+            log.sent_away(target, await self._evict(target))
+
+    async def _evict(self, target: Target, *, is_trial: bool = False) -> Outcome:
+        async with self._slots:
+            return await evictions.evict(self._connection, target, is_trial=is_trial)

@@ -1,0 +1,227 @@
+"""Keeps the holdings of all nodes: takes plans in, drops what is over, and says what is to be done about a node.
+
+It holds what is true for this leader; a new one takes over what the nodes themselves say.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+from webhook.cluster.evictions import Evicted, Later, Outcome, Refused
+from webhook.core.holding import Claim, Holding, Target, holds, is_short
+from webhook.core.names import NodeName, TeamName, Uid
+from webhook.core.reclaim import Hold, Move
+from webhook.core.selector import HELD
+from webhook.evictor.account import Account
+from webhook.evictor.executor import Errand
+from webhook.evictor.lookout import Lookout
+from webhook.evictor.patience import Patience
+
+HOLD_SECONDS: Final = 60
+"""How long a node keeps room after its last victim must be gone: time to be scheduled, many times over."""
+
+UNSEEN_SECONDS: Final = 30.0
+"""How long an eviction that was accepted may stay unseen by the watch before it counts as not done."""
+
+REFUSED_SECONDS: Final = 60.0
+"""How long a victim is left alone that the API server would not let go: budgets change slowly."""
+
+
+class Keeper:
+    """The holdings and all that is under way. Implements webhook.evictor.executor.Log."""
+
+    def __init__(
+        self, lookout: Lookout, account: Account, *, clock: Callable[[], float], new_id: Callable[[], str]
+    ) -> None:
+        self.holdings: dict[NodeName, Holding] = {}
+        self.victims = Patience(clock)
+        self.waiting = Patience(clock)
+        self._lookout = lookout
+        self._roll = lookout.roll
+        self._account = account
+        self._clock = clock
+        self._new_id = new_id
+        self._written: dict[NodeName, Holding | None] = {}
+        self._let_in: set[tuple[Uid, str]] = set()
+        self._noticed: dict[Uid, Target] = {}
+        self._later: dict[Uid, float] = {}
+        self._sent: dict[Uid, float] = {}
+        self._since: dict[Uid, float] = {}
+        self._lost: deque[tuple[float, TeamName]] = deque()
+
+    # -- what plans read
+
+    def holds(self) -> list[Hold]:
+        """List all room that is kept."""
+        return holds(self.holdings.values(), self._roll)
+
+    def under_way(self) -> set[Uid]:
+        """List the victims that are chosen already."""
+        return {target.uid for holding in self.holdings.values() for target in holding.targets}
+
+    def evicted(self) -> dict[TeamName, int]:
+        """Tell how many pods each team lost within the last minute, or is about to."""
+        while self._lost and self._lost[0][0] <= self._clock() - 60:
+            self._lost.popleft()
+        found: dict[TeamName, int] = {}
+        due = [tenant.team for uid in self.under_way() if (tenant := self._roll.get(uid)) is not None]
+        for team in (*due, *(team for _, team in self._lost)):
+            found[team] = found.get(team, 0) + 1
+        return found
+
+    def next_due(self) -> float | None:
+        """Tell when something is due by itself; None where nothing is."""
+        times = [
+            *(holding.until for holding in self.holdings.values()),
+            *(max(t.at, self._later.get(t.uid, 0)) for h in self.holdings.values() for t in h.targets),
+            *(at + UNSEEN_SECONDS for at in self._sent.values()),
+        ]
+        ends = (self.victims.next_end(), self.waiting.next_end())
+        return min([*times, *(end for end in ends if end is not None)], default=None)
+
+    # -- what changes
+
+    def adopt(self) -> None:
+        """Take over what the nodes say of an earlier leader's work; its deadlines begin anew, since clocks differ."""
+        now = self._clock()
+        until = int(now) + HOLD_SECONDS
+        self._sent = dict.fromkeys(self._roll.going(), now)
+        for node, found in self._lookout.marked.items():
+            if found is not None:
+                self._written[node] = found
+                self.holdings[node] = replace(found, until=max(until, *(t.at + HOLD_SECONDS for t in found.targets), 0))
+                self._noticed |= {t.uid: t for t in found.targets if (p := self._roll.get(t.uid)) and p.notice_at}
+
+    def accept(self, moves: Iterable[Move], *, notice_seconds: int) -> None:
+        """Take plans in; nothing is done yet."""
+        now = self._clock()
+        at = int(now) + notice_seconds
+        for move in moves:
+            grace = [tenant.grace_seconds for v in move.victims if (tenant := self._roll.get(v.uid)) is not None]
+            before = self.holdings.get(move.node) or Holding(self._new_id(), move.node, 0, ())
+            empty_at = max(at + max(grace, default=0), self._roll.empties_at(move.node, now=now))
+            until = empty_at + HOLD_SECONDS
+            self.holdings[move.node] = before.joined(move, at=at, until=until)
+            self._since[move.waiting.uid] = now
+
+    def tidy(self) -> list[Target]:
+        """Drop what is over, and give up what will not be; gives the targets that may stay after all."""
+        now = self._clock()
+        for uid in [uid for uid, at in self._sent.items() if at + UNSEEN_SECONDS <= now or self._roll.get(uid) is None]:
+            del self._sent[uid]
+            self._roll.take_back(uid)
+        leaving = self._roll.leaving(now=now)
+        for node, holding in list(self.holdings.items()):
+            kept = holding.trimmed(self._roll)
+            self._tell_who_is_seated(holding, kept)
+            if kept is not None and kept.claims:
+                is_late = kept.until < now
+                if is_late or is_short(kept, self._roll, self._lookout.world.fleet, leaving=leaving):
+                    self._give_up(kept, why="its time is over" if is_late else "the room is gone")
+                    kept = kept.given_up()
+            if kept is None:
+                del self.holdings[node]
+            else:
+                self.holdings[node] = kept
+        return self._calmed()
+
+    def errand(self, node: NodeName) -> Errand:
+        """Say what is to be done about a node now."""
+        holding, now = self.holdings.get(node), self._clock()
+        if holding is None:
+            written, marked = self._written, self._lookout.marked
+            is_marked = written[node] is not None if node in written else node in marked
+            return Errand(node, None, is_news=is_marked)
+        tenants = {claim.uid: self._roll.get(claim.uid) for claim in holding.claims}
+        teams = {uid: tenant.team for uid, tenant in tenants.items() if tenant is not None}
+        return Errand(
+            node,
+            holding,
+            is_news=not _says(self._written.get(node), holding),
+            let_in=tuple([claim for claim in holding.claims if not self._is_in(claim, holding)]),
+            first=frozenset(
+                uid for uid, tenant in tenants.items() if tenant is not None and not tenant.constraints.tolerations
+            ),
+            notices=tuple(
+                [
+                    (target, teams[target.claim])
+                    for target in holding.targets
+                    if target.at > now and target.uid not in self._noticed and target.claim in teams
+                ]
+            ),
+            evictions=tuple([t for t in holding.targets if t.at <= now and self._later.get(t.uid, 0) <= now]),
+        )
+
+    # -- what was done
+
+    def wrote(self, node: NodeName, holding: Holding | None) -> None:
+        """A node says what it keeps."""
+        self._written[node] = holding
+        if holding is None:
+            self._let_in = {pair for pair in self._let_in if pair[1] in {h.id for h in self.holdings.values()}}
+
+    def admitted(self, claim: Claim, holding: Holding) -> None:
+        """A waiting pod was let in."""
+        self._let_in.add((claim.uid, holding.id))
+
+    def noticed(self, target: Target) -> None:
+        """A victim was told."""
+        self._noticed[target.uid] = target
+
+    def sent_away(self, target: Target, outcome: Outcome) -> None:
+        """A victim was sent away, or not."""
+        now = self._clock()
+        self._account.evicted(target, outcome, now=int(now))
+        self._later.pop(target.uid, None)
+        match outcome:
+            case Evicted():
+                tenant = self._roll.get(target.uid)
+                if outcome is Evicted.ACCEPTED and tenant is not None:
+                    self._lost.append((now, tenant.team))
+                self._roll.send_away(target.uid)
+                self._sent[target.uid] = now
+            case Refused():
+                self.victims.rest(target.uid, REFUSED_SECONDS)
+                self.holdings = {node: holding.without(target.uid) for node, holding in self.holdings.items()}
+            case Later(seconds=seconds):
+                self._later[target.uid] = now + seconds
+
+    def _is_in(self, claim: Claim, holding: Holding) -> bool:
+        """Tell whether a waiting pod may use the room, by our own doing or by an earlier leader's."""
+        tenant = self._roll.get(claim.uid)
+        held = () if tenant is None else tenant.constraints.tolerations
+        return (claim.uid, holding.id) in self._let_in or any(
+            toleration.key == HELD and toleration.value == holding.id for toleration in held
+        )
+
+    def _tell_who_is_seated(self, before: Holding, after: Holding | None) -> None:
+        for claim in before.claims:
+            if after is None or claim not in after.claims:
+                self.waiting.forget(claim.uid)
+                since = self._since.pop(claim.uid, None)
+                tenant = self._roll.get(claim.uid)
+                if since is not None and tenant is not None and tenant.pod.node is not None:
+                    self._account.seated(claim, node=tenant.pod.node, seconds=self._clock() - since)
+
+    def _give_up(self, holding: Holding, *, why: str) -> None:
+        self._account.broken(holding.claims, node=holding.node, why=why)
+        for claim in holding.claims:
+            self._since.pop(claim.uid, None)
+            if (seconds := self.waiting.fail(claim.uid)) is not None:
+                self._account.gave_up(claim, seconds=seconds)
+
+    def _calmed(self) -> list[Target]:
+        chosen = self.under_way()
+        ended = [target for uid, target in self._noticed.items() if uid not in chosen]
+        for target in ended:
+            del self._noticed[target.uid]
+        return [target for target in ended if not self._roll.is_going(target.uid)]
+
+
+def _says(written: Holding | None, holding: Holding) -> bool:
+    """Tell whether a node names all that matters; what it names beyond that is over, and the next leader sees that."""
+    if written is None or written.id != holding.id:
+        return False
+    targets = set(written.targets)
+    return set(holding.claims) <= set(written.claims) and all(target in targets for target in holding.targets)

@@ -1,0 +1,168 @@
+"""The loop: whenever something changes, plan for all that wait, and see to what is under way."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from webhook.cluster.errors import ClusterError
+from webhook.cluster.evictions import Later, Refused
+from webhook.core.holding import targets_of
+from webhook.core.names import NodeName
+from webhook.core.reclaim import Move, Round, plan
+from webhook.core.survey import entitled, scene
+from webhook.evictor.account import Account
+from webhook.evictor.executor import Executor
+from webhook.evictor.keeper import REFUSED_SECONDS, Keeper
+from webhook.evictor.lookout import Lookout
+from webhook.observe.reclaim import ReclaimMetrics
+
+SETTLE_SECONDS: Final = 0.02
+"""Rest before a look: the pods of a Job come some milliseconds apart, and one plan for all is better than one each."""
+
+FRUITLESS_SHARE: Final = 9
+"""Rest after a plan that does nothing, in times of what it took: where pods wait for what nobody can give them, every
+change of a large cluster would otherwise be planned for, and nothing else be done …"""
+
+FRUITLESS_SECONDS: Final = 0.5
+"""… but not longer than this."""
+
+DUE_SECONDS: Final = 0.1
+"""Rest where something is due already: it is being done, and its end is a change."""
+
+LOOK_AGAIN_SECONDS: Final = 10.0
+"""When to look though nothing changed: minimum runtimes end, and the world could not be trusted."""
+
+FAILED_SECONDS: Final = 2.0
+"""How long a node is left alone after the API server could not be reached for it."""
+
+PLANS: Final = 10
+"""Plans made in a row when the API server would not let victims go; the rest waits for the next look."""
+
+_log: Final = logging.getLogger("webhook.evictor.loop")
+
+
+class Reclaimer:
+    """One leader's work, from its election to its end."""
+
+    def __init__(
+        self,
+        lookout: Lookout,
+        keeper: Keeper,
+        executor: Executor,
+        account: Account,
+        metrics: ReclaimMetrics,
+        *,
+        why_untrusted: Callable[[], str | None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._lookout = lookout
+        self._keeper = keeper
+        self._executor = executor
+        self._account = account
+        self._metrics = metrics
+        self._why_untrusted = why_untrusted
+        self._clock = clock
+        self._busy: dict[NodeName, asyncio.Task[None]] = {}
+        self._failed: dict[NodeName, float] = {}
+        self._settle_seconds = SETTLE_SECONDS
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        is_adopted = False
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._lookout.changed.clear()
+                if self._why_untrusted() is None and self._lookout.world.is_sure:
+                    if not is_adopted:
+                        self._keeper.adopt()
+                        is_adopted = True
+                    await self._look()
+                    self._see_to_nodes(group)
+                await self._rest()
+
+    async def _look(self) -> None:
+        await self._calm()
+        for _ in range(PLANS):
+            found = self._plan()
+            if not found.moves or await self._is_allowed(found.moves):
+                break
+        else:
+            return
+        self._account.not_planned(found.refused)
+        if found.moves:
+            notice_seconds = self._lookout.world.policy.reclaim.notice_seconds
+            at = int(self._clock()) + notice_seconds
+            self._account.planned(found.moves, at=at, is_notice=notice_seconds > 0)
+            self._keeper.accept(found.moves, notice_seconds=notice_seconds)
+            await self._calm()  # what changed while the API server was asked
+
+    def _plan(self) -> Round:
+        self._settle_seconds = SETTLE_SECONDS
+        keeper, roll, world = self._keeper, self._lookout.roll, self._lookout.world
+        resting = keeper.waiting.resting()
+        held = keeper.holds()
+        waiting = [tenant.waiting() for tenant in entitled(roll, world) if tenant.pod.uid not in resting]
+        if not waiting:
+            return Round((), ())
+        began = time.perf_counter()
+        spared = keeper.victims.resting() | keeper.under_way()
+        now = int(self._clock())
+        found = plan(waiting, scene(roll, world, now=now, holds=held, spared=spared, evicted=keeper.evicted()))
+        took = time.perf_counter() - began
+        self._metrics.planning(took)
+        if not found.moves:
+            self._settle_seconds = max(SETTLE_SECONDS, min(FRUITLESS_SECONDS, took * FRUITLESS_SHARE))
+        return found
+
+    async def _is_allowed(self, moves: tuple[Move, ...]) -> bool:
+        """Try all victims out; those that may not go are left alone, and the plan is worth nothing."""
+        targets = targets_of(moves, at=0)
+        refused = await self._executor.try_out(targets)
+        for target in targets:
+            match refused.get(target.uid):
+                case Refused(why):
+                    self._keeper.victims.rest(target.uid, REFUSED_SECONDS)
+                    self._account.refused(target, why)
+                case Later(seconds=seconds):
+                    self._keeper.victims.rest(target.uid, seconds)
+                case None:
+                    pass
+        return not refused
+
+    async def _calm(self) -> None:
+        calmed = self._keeper.tidy()
+        for target in calmed:
+            self._account.cancelled(target)
+        with suppress(ClusterError):
+            await self._executor.calm(calmed)
+
+    def _see_to_nodes(self, group: asyncio.TaskGroup) -> None:
+        now = asyncio.get_running_loop().time()
+        self._failed = {node: until for node, until in self._failed.items() if until > now}
+        for node in {**self._keeper.holdings, **self._lookout.marked}:
+            if node not in self._busy and node not in self._failed and not self._keeper.errand(node).is_empty:
+                self._busy[node] = group.create_task(self._see_to(node))
+
+    async def _see_to(self, node: NodeName) -> None:
+        try:
+            await self._executor.carry_out(self._keeper.errand(node), self._keeper)
+        except ClusterError as error:
+            _log.warning("node %s: %s", node, error)
+            self._failed[node] = asyncio.get_running_loop().time() + FAILED_SECONDS
+        finally:
+            del self._busy[node]
+            self._lookout.changed.set()
+
+    async def _rest(self) -> None:
+        """Wait until something changes or is due."""
+        due = self._keeper.next_due()
+        seconds = LOOK_AGAIN_SECONDS if due is None else min(LOOK_AGAIN_SECONDS, max(DUE_SECONDS, due - self._clock()))
+        if self._failed:
+            seconds = min(seconds, FAILED_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._lookout.changed.wait()
+        await asyncio.sleep(self._settle_seconds)

@@ -1,0 +1,69 @@
+"""Plans without acting: shows who would go for whom, each time that changes."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from webhook.core.amount import format_gpus
+from webhook.core.reclaim import Cause, Move, Round, plan
+from webhook.core.survey import entitled, scene
+from webhook.evictor.lookout import Lookout
+
+SETTLE_SECONDS: Final = 0.25
+"""Rest before a look: nobody waits for what is only shown."""
+
+LOOK_AGAIN_SECONDS: Final = 10.0
+"""When to look though nothing changed: minimum runtimes end."""
+
+
+class Rehearsal:
+    """Looks like the evictor, and holds its hands still."""
+
+    def __init__(
+        self, lookout: Lookout, *, why_untrusted: Callable[[], str | None], show: Callable[[str], None]
+    ) -> None:
+        self._lookout = lookout
+        self._why_untrusted = why_untrusted
+        self._show = show
+
+    async def run(self) -> None:
+        """Show plans until cancelled."""
+        shown: list[str] = []
+        while True:
+            self._lookout.changed.clear()
+            if self._why_untrusted() is None and self._lookout.world.is_sure:
+                lines = self._lines()
+                if lines != shown:
+                    shown = lines
+                    for line in lines:
+                        self._show(line)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AGAIN_SECONDS):
+                    await self._lookout.changed.wait()
+            await asyncio.sleep(SETTLE_SECONDS)
+
+    def _lines(self) -> list[str]:
+        roll, world = self._lookout.roll, self._lookout.world
+        waiting = [tenant.waiting() for tenant in entitled(roll, world)]
+        found = plan(waiting, scene(roll, world, now=int(time.time()))) if waiting else Round((), ())
+        lines = [_line(move) for move in found.moves]
+        lines += [
+            f"{each.waiting.namespace}/{each.waiting.name}: nothing would be done: {each.cause}"
+            for each in found.refused
+            if each.cause is not Cause.FITS
+        ]
+        return lines or ["nobody waits for borrowed GPUs"]
+
+
+def _line(move: Move) -> str:
+    waiting = move.waiting
+    who = f"{waiting.namespace}/{waiting.name} ({format_gpus(waiting.demand.gpus)} GPUs, team {waiting.team})"
+    if not move.victims:
+        return f"{who}: would get room on {move.node} that is on its way"
+    names = ", ".join(f"{victim.namespace}/{victim.name}" for victim in move.victims)
+    return (
+        f"{who}: would get room on {move.node}, {len(move.victims)} evicted: {names} "
+        f"(gangs broken {move.cost.gangs}, GPUs beyond need {format_gpus(move.cost.surplus)})"
+    )

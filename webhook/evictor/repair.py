@@ -1,0 +1,94 @@
+"""Frees pods that are bound to nodes which will not have them: by a new pod where somebody makes one, else by word."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from webhook.cluster import evictions
+from webhook.cluster.client import ApiConnection
+from webhook.cluster.evictions import Evicted
+from webhook.core.holding import Target
+from webhook.core.names import Uid
+from webhook.core.stranded import is_stranded
+from webhook.core.tenant import Tenant
+from webhook.evictor.account import Teller
+from webhook.evictor.lookout import Lookout
+from webhook.kube.events import Event, EventReason, EventType, ObjectRef
+from webhook.observe.logs import Logs
+
+LOOK_SECONDS: Final = 10.0
+"""Time between two looks: a pod has waited for a minute by then."""
+
+AT_ONCE: Final = 20
+"""Pods replaced in one look: the new ones take room that the next look should see."""
+
+
+class Repair:
+    """Looks after stranded pods while this evictor leads."""
+
+    def __init__(
+        self,
+        lookout: Lookout,
+        connection: ApiConnection,
+        *,
+        teller: Teller,
+        logs: Logs,
+        why_untrusted: Callable[[], str | None],
+        is_leading: Callable[[], bool],
+        clock: Callable[[], float],
+    ) -> None:
+        self._lookout = lookout
+        self._connection = connection
+        self._teller = teller
+        self._logs = logs
+        self._why_untrusted = why_untrusted
+        self._is_leading = is_leading
+        self._clock = clock
+        self._told: set[Uid] = set()
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._why_untrusted() is None and self._lookout.world.is_sure:
+                await self.look()
+
+    async def look(self) -> None:
+        """Replace or report whoever is stranded now."""
+        stranded = self._stranded()
+        self._told &= {tenant.pod.uid for tenant in stranded}
+        for tenant in [each for each in stranded if each.pod.owner is not None][:AT_ONCE]:
+            if self._is_leading():
+                await self._replace(tenant)
+        for tenant in stranded:
+            if tenant.pod.owner is None and tenant.pod.uid not in self._told:
+                self._told.add(tenant.pod.uid)
+                self._tell(tenant, EventType.WARNING, EventReason.STRANDED, "delete it and create it anew")
+
+    def _stranded(self) -> list[Tenant]:
+        fleet, now = self._lookout.world.fleet, int(self._clock())
+        held = 0
+        for node in self._lookout.marked:
+            held |= fleet.bit(node)
+        return [tenant for tenant in self._lookout.roll.pinned() if is_stranded(tenant, fleet, now=now, held=held)]
+
+    async def _replace(self, tenant: Tenant) -> None:
+        pod = tenant.pod
+        target = Target(pod.uid, pod.namespace, pod.name, pod.uid, 0)
+        outcome = await evictions.evict(self._connection, target)
+        if outcome is Evicted.ACCEPTED:
+            self._tell(tenant, EventType.NORMAL, EventReason.REPLACED, "deleted, so that its controller makes it anew")
+        elif not isinstance(outcome, Evicted):
+            self._logs.event.warning("stranded pod not replaced", **_subject(tenant), why=outcome.why)
+
+    def _tell(self, tenant: Tenant, kind: EventType, reason: EventReason, what: str) -> None:
+        pod = tenant.pod
+        nodes = ", ".join(tenant.chosen)
+        text = f"the nodes that were chosen for it ({nodes}) are gone, closed or full, and others have room: {what}"
+        self._logs.event.info("stranded", **_subject(tenant), reason=str(reason))
+        about = ObjectRef("Pod", pod.namespace, pod.name, pod.uid)
+        self._teller.tell(Event(about, kind, reason, "Repair", text))
+
+
+def _subject(tenant: Tenant) -> dict[str, str]:
+    return {"namespace": tenant.pod.namespace, "name": tenant.pod.name, "uid": tenant.pod.uid}

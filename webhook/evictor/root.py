@@ -1,0 +1,188 @@
+"""The composition root of `fairgate evict`: the only place that knows every part of it and wires them together."""
+
+import asyncio
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from webhook.cluster.client import ApiConnection, connect
+from webhook.cluster.events import EventWriter
+from webhook.cluster.feed import Feed
+from webhook.cluster.lease import Lease, Timing, own_identity
+from webhook.cluster.namespace import own_namespace
+from webhook.core import survey
+from webhook.core.policy import Policy
+from webhook.evictor.account import Account
+from webhook.evictor.endpoints import Endpoints
+from webhook.evictor.executor import Executor
+from webhook.evictor.keeper import Keeper
+from webhook.evictor.lookout import Lookout
+from webhook.evictor.loop import Reclaimer
+from webhook.evictor.rehearsal import Rehearsal
+from webhook.evictor.repair import Repair
+from webhook.observe.leader import Candidacy
+from webhook.observe.logs import LogFormat, Logs, open_logs
+from webhook.observe.reclaim import ReclaimMetrics
+from webhook.policy.problems import Problem
+from webhook.policy.watch import PolicyHolder
+
+LEASE_NAME: Final = "fairgate-evictor"
+COMPONENT: Final = "fairgate-evictor"
+ID_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All that `fairgate evict` was told. `listen` is host and port, None where nothing is served."""
+
+    policy: Path
+    kubeconfig: Path | None = None
+    namespace: str | None = None
+    listen: tuple[str, int] | None = None
+    timing: Timing
+    is_rehearsal: bool = False
+    log_format: LogFormat = LogFormat.JSON
+
+
+async def run(settings: Settings, *, show: Callable[[str], None]) -> None:
+    """Reclaim until SIGTERM or SIGINT; a rehearsal only shows its plans.
+
+    Raises PolicyError, PolicyUnreadable, ClusterError or OSError where a part cannot be had.
+    """
+    logs = open_logs(settings.log_format)
+    logs.capture_libraries()
+    holder = PolicyHolder(settings.policy)
+    lookout, metrics = Lookout(holder.current), ReclaimMetrics()
+    async with AsyncExitStack() as stack:
+        stop = stack.enter_context(_stop_signals())
+        connection = await stack.enter_async_context(await connect(settings.kubeconfig))
+        feed = lookout.feed(connection)
+        chores: list[Coroutine[Any, Any, None]] = [
+            feed.run(),
+            holder.run(_follow(lookout, logs), _complain(holder, logs)),
+        ]
+        if settings.is_rehearsal:
+            chores.append(Rehearsal(lookout, why_untrusted=feed.readiness, show=show).run())
+        else:
+            namespace = settings.namespace or await own_namespace(settings.kubeconfig)
+            office = _Office(lookout, connection, feed, logs, metrics, namespace=namespace, timing=settings.timing)
+            chores += [office.events.run(), office.lease.run(office.lead)]
+        if settings.listen is not None:
+            endpoints = Endpoints(metrics, why_not_ready=feed.readiness)
+            logs.event.info("listening", url=await stack.enter_async_context(endpoints.serving(*settings.listen)))
+        await _until(stop, chores)
+    logs.flush()
+
+
+class _Office:
+    """What one candidate has, and what he does as leader."""
+
+    def __init__(
+        self,
+        lookout: Lookout,
+        connection: ApiConnection,
+        feed: Feed,
+        logs: Logs,
+        metrics: ReclaimMetrics,
+        *,
+        namespace: str,
+        timing: Timing,
+    ) -> None:
+        identity = own_identity()
+        self.lease = Lease(connection, namespace=namespace, name=LEASE_NAME, identity=identity, timing=timing)
+        self.events = EventWriter(connection, component=COMPONENT, instance=identity)
+        self._lookout = lookout
+        self._connection = connection
+        self._feed = feed
+        self._logs = logs
+        self._metrics = metrics
+        self._keeper: Keeper | None = None
+        metrics.watch(
+            largest_seat=lambda: survey.largest_seat(lookout.roll, lookout.world),
+            held_nodes=lambda: 0 if self._keeper is None else len(self._keeper.holdings),
+            candidacy=self._candidacy,
+        )
+
+    async def lead(self) -> None:
+        """Reclaim and repair until cancelled."""
+        lookout, logs, why_untrusted = self._lookout, self._logs, self._feed.readiness
+        account = Account(lookout.world, lookout.roll, logs=logs, teller=self.events, metrics=self._metrics)
+        keeper = self._keeper = Keeper(lookout, account, clock=time.time, new_id=lambda: secrets.token_hex(ID_BYTES))
+        executor = Executor(self._connection, is_leading=lambda: self.lease.is_leading)
+        reclaimer = Reclaimer(lookout, keeper, executor, account, self._metrics, why_untrusted=why_untrusted)
+        repair = Repair(
+            lookout,
+            self._connection,
+            teller=self.events,
+            logs=logs,
+            why_untrusted=why_untrusted,
+            is_leading=lambda: self.lease.is_leading,
+            clock=time.time,
+        )
+        logs.event.info("leading", identity=self.lease.identity)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(reclaimer.run())
+                group.create_task(repair.run())
+        finally:
+            self._keeper = None
+            logs.event.info("no longer leading", identity=self.lease.identity)
+
+    def _candidacy(self) -> Candidacy:
+        lease, events = self.lease, self.events
+        told = {"written": events.written, "held_back": events.held_back, "dropped": events.dropped}
+        return Candidacy(is_leading=lease.is_leading, terms=lease.terms, changes={}, events=told)
+
+
+async def _until(stop: asyncio.Event, chores: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Run chores until told to stop; a chore that ends or fails ends all, as itself."""
+    stopping = asyncio.create_task(stop.wait())
+    running = [asyncio.create_task(chore) for chore in chores]
+    try:
+        done, _ = await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in (stopping, *running):
+            task.cancel()
+        await asyncio.gather(stopping, *running, return_exceptions=True)
+
+
+def _follow(lookout: Lookout, logs: Logs) -> Callable[[Policy], None]:
+    def follow(policy: Policy) -> None:
+        lookout.set_policy(policy)
+        logs.event.info("policy loaded", policy=policy.hash, teams=len(policy.teams), pools=len(policy.pools))
+
+    return follow
+
+
+def _complain(holder: PolicyHolder, logs: Logs) -> Callable[[tuple[Problem, ...]], None]:
+    def complain(problems: tuple[Problem, ...]) -> None:
+        logs.event.error("policy edit refused", kept=holder.current.hash, problems=[str(each) for each in problems])
+
+    return complain
+
+
+@contextmanager
+def _stop_signals() -> Iterator[asyncio.Event]:
+    """Give an event that SIGTERM or SIGINT sets; a second signal ends the process at once."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def on_signal(number: signal.Signals) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        yield stop
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
