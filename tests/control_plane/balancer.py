@@ -1,7 +1,8 @@
 """A Service of the tests' own: spreads connections over ready replicas, byte by byte, as kube-proxy does.
 
-It runs as a process of its own. A backend is ready when its /readyz says so within a second, looked at twice a second;
-one that is not gets no new connections, and keeps those that it has.
+It runs as a process of its own. A backend is ready as its /readyz says, looked at twice a second; one that says nothing
+within a second three times in a row, as kubelets count, is not. Who is not ready gets no new connections, and keeps
+those that it has.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tests.control_plane.processes import Processes
 
 ROOT = Path(__file__).parents[2]
 PROBE_SECONDS = 0.5
+PROBE_FAILURES = 3
 PROBE_TIMEOUT = aiohttp.ClientTimeout(total=1.0)
 
 
@@ -120,12 +122,16 @@ class Ready:
         unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
         connector = aiohttp.TCPConnector(ssl=unverified, force_close=True)
         async with aiohttp.ClientSession(connector=connector, timeout=PROBE_TIMEOUT) as session:
+            failures = 0
             while True:
                 try:
                     async with session.get(f"https://127.0.0.1:{port}/readyz") as answer:
                         self._is_ready[port] = answer.ok
+                    failures = 0
                 except (aiohttp.ClientError, TimeoutError):
-                    self._is_ready[port] = False
+                    failures += 1
+                    if failures >= PROBE_FAILURES:
+                        self._is_ready[port] = False
                 await asyncio.sleep(PROBE_SECONDS)
 
 
