@@ -99,6 +99,14 @@ def test_other_samples_are_yaml(page):
             assert all(yaml.safe_load_all(block.text))
 
 
+def test_the_readme_tells_the_hash_of_its_policy(tmp_path):
+    blocks = pages.blocks(pages.ROOT / "README.md")
+    first = next(block.text for block in blocks if block.language == "yaml" and "teams:" in block.text)
+    (tmp_path / "teams.yaml").write_text(first)
+    told = next(block.text for block in blocks if "fairgate policy check policy" in block.text)
+    assert f"hash   {load(tmp_path).hash}\n" in told
+
+
 def test_the_readmes_policy_has_thirty_lines():
     longest = max(b.text.count("\n") for b in pages.blocks(pages.ROOT / "README.md") if "kind: Policy" in b.text)
     assert 25 <= longest <= 35
