@@ -6,6 +6,7 @@ import sys
 import pytest
 import yaml
 
+from tests.control_plane.commands import SCHEDULER
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import list_pods, make_namespace, make_nodes, wait_for
 from tests.docs.pages import blocks
@@ -65,7 +66,7 @@ def test_a_pod_whose_nodes_were_cordoned_is_made_anew_elsewhere(cluster):
     make_nodes(cluster, 2)
     with gate(cluster) as fairgate, evictor(fairgate) as running:
         mine = fairgate.team_a
-        cluster.pause("kube-scheduler")
+        cluster.stop(SCHEDULER)  # and not only paused: one that wakes may bind before it hears of the cordons
         labels = {"app": "web"}
         spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": pod("web", gpus=1, labels=labels)}
         body = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec}
@@ -74,7 +75,7 @@ def test_a_pod_whose_nodes_were_cordoned_is_made_anew_elsewhere(cluster):
         for name in ("node-0", "node-1"):
             cluster.kubectl("cordon", name)
         make_nodes(cluster, 1, prefix="new")
-        cluster.resume("kube-scheduler")
+        cluster.start(SCHEDULER)
         wait_for(
             cluster,
             lambda: [each["spec"].get("nodeName") for each in list_pods(cluster, mine)] == ["new-0"],
