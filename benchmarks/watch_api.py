@@ -23,6 +23,8 @@ TICK_SECONDS = 0.005
 LIFE = ("DELETED", "ADDED", "MODIFIED", "MODIFIED", "MODIFIED", "MODIFIED")
 """A pod goes and another comes under its name, is bound, and its status changes three times."""
 
+_NAMESPACE = b'{"metadata": {"name": "vision", "uid": "1", "resourceVersion": "1"}}'
+
 
 def chunk(line: bytes) -> bytes:
     """Frame a line as the API server does: each event is a chunk of its own."""
@@ -49,7 +51,8 @@ class Api:
 
     def of(self, path: str) -> list[bytes]:
         """List what there is under a path."""
-        return {"/api/v1/pods": self.pods, "/api/v1/nodes": self.nodes}.get(path, [])
+        known = {"/api/v1/pods": self.pods, "/api/v1/nodes": self.nodes, "/api/v1/namespaces": [_NAMESPACE]}
+        return known.get(path, [])
 
     def control(self, query: Query) -> None:
         """Take new orders."""
