@@ -94,6 +94,10 @@ class Requester(NamedTuple):
         return self.username.startswith("system:node:")
 
 
+CONTROLLER: Final = Requester("system:serviceaccount:kube-system:controller")
+"""Who will ask for the pods that a controller makes."""
+
+
 @dataclass(frozen=True, slots=True)
 class NamespaceFacts:
     """What a decision reads of a namespace."""

@@ -13,15 +13,12 @@ from webhook.core.decision import Deny
 from webhook.core.limits import guaranteed_violation, has_guaranteed_room, model_violation
 from webhook.core.names import GpuModel, PoolName, TeamName, Uid
 from webhook.core.node import NO_MODEL
-from webhook.core.pod import Pod, Requester, Resident
+from webhook.core.pod import CONTROLLER, Pod, Requester, Resident
 from webhook.core.pools import allowed_pools
 from webhook.core.reason import Code, Reason
 from webhook.core.standing import Standing, standing
 from webhook.core.tier import Tier
 from webhook.core.world import World
-
-CONTROLLER = Requester("system:serviceaccount:kube-system:controller")
-"""Who asks for the pods of a workload: some controller, through its service account."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,23 +5,20 @@ What is used now plays no part: it passes. A text names no workload; whoever tel
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from webhook.core.amount import exceeds, format_gpus, format_limit
 from webhook.core.counting import count
 from webhook.core.decision import Deny
 from webhook.core.index import lowest_slots
 from webhook.core.node import NO_MODEL
-from webhook.core.pod import Handling, Pod, Requester
+from webhook.core.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.policy import Team, UnknownTeam
 from webhook.core.pools import allowed_pools
 from webhook.core.reason import Code, Reason
 from webhook.core.team import user_of
 from webhook.core.tier import Tier
 from webhook.core.world import World
-
-_CONTROLLER: Final = Requester("system:serviceaccount:kube-system:any-controller")
-"""Who will ask for the pods that a controller makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,5 +158,5 @@ def _called(part: Part) -> str:
 
 def _is_named(pod: Pod, requester: Requester, world: World) -> bool:
     """Tell whether the limit per user will hold: somebody says who the user of these pods is."""
-    asks = requester if pod.owner is None else _CONTROLLER
+    asks = requester if pod.owner is None else CONTROLLER
     return user_of(pod, asks, world.tenancy(pod.namespace).facts, world.policy) is not None

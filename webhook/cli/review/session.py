@@ -10,10 +10,9 @@ from webhook.cli.review.running import Running
 from webhook.cli.words import plural
 from webhook.core.decision import Admit, Decision, Deny, NotApplicable, Retry
 from webhook.core.names import UNASSIGNED, Namespace, NodeName, ResourceName, TeamName, Uid
-from webhook.core.pod import Handling, Pod, Requester
+from webhook.core.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.policy import OnWorkloadLimit
 from webhook.core.reason import LIMIT_CODES, Code, Reason
-from webhook.core.replay import CONTROLLER
 from webhook.core.tier import Tier
 from webhook.core.world import World
 from webhook.kube.stream import Document
