@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.core.make import policy
 from tests.core.tenants import NOW, asker, borrower, tenant, town
-from webhook.core.names import Namespace, NodeName, Uid
+from webhook.core.names import Namespace, Uid
 from webhook.core.policy import LabelSelector, ReclaimRules
 from webhook.core.roll import STUCK_SECONDS, Roll
 from webhook.core.selector import Operator, Requirement
