@@ -10,11 +10,20 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.control_plane import build, operators
+from tests.control_plane import build, operators, prometheus
 from tests.control_plane.cleanup import Snapshot
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.processes import ComponentError
-from tests.control_plane.versions import CONTROL_PLANE, JOBSET, KUBERAY, LWS, MPI_OPERATOR, TRAINER, TRAINING_OPERATOR
+from tests.control_plane.versions import (
+    CONTROL_PLANE,
+    JOBSET,
+    KUBERAY,
+    LWS,
+    MPI_OPERATOR,
+    PROMETHEUS,
+    TRAINER,
+    TRAINING_OPERATOR,
+)
 from tests.control_plane.workbench import make_namespace
 
 # The fixtures that need more than the control plane itself.
@@ -26,6 +35,7 @@ RECIPES_BY_FIXTURE = {
     "lws": (LWS,),
     "mpi_operator": (MPI_OPERATOR,),
     "trainer": (TRAINER,),
+    "promtool": (PROMETHEUS,),
 }
 BUILD_FAILURE = pytest.StashKey[str]()
 
@@ -129,6 +139,12 @@ def mpi_operator(control_plane: ControlPlane) -> Iterator[None]:
     """The MPI operator runs against the control plane; not in one module with the training operator."""
     with operators.mpi_operator(control_plane):
         yield
+
+
+@pytest.fixture(scope="session")
+def promtool(built_control_plane: None) -> Callable[..., str]:  # noqa: ARG001  what it needs is built along with that
+    """Prometheus' own checker: called with its arguments, gives what it printed."""
+    return prometheus.promtool
 
 
 def _start_or_fail(**options: object) -> ControlPlane:
