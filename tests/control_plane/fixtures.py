@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
-from tests.control_plane import operators
+from tests.control_plane import operators, prometheus
 from tests.control_plane.assets import missing_binaries
 from tests.control_plane.background import BackgroundBuild
 from tests.control_plane.build import BuildError, say_on_stderr
@@ -23,6 +23,7 @@ from tests.control_plane.versions import (
     KUBERAY,
     LWS,
     MPI_OPERATOR,
+    PROMETHEUS,
     TRAINER,
     TRAINING_OPERATOR,
     Recipe,
@@ -38,6 +39,7 @@ RECIPES_BY_FIXTURE = {
     "lws": (LWS,),
     "mpi_operator": (MPI_OPERATOR,),
     "trainer": (TRAINER,),
+    "promtool": (PROMETHEUS,),
 }
 BUILD = pytest.StashKey[BackgroundBuild]()
 BUILD_FAILURE = pytest.StashKey[str | None]()
@@ -170,6 +172,12 @@ def mpi_operator(control_plane: ControlPlane) -> Iterator[None]:
     """The MPI operator runs against the control plane; not in one module with the training operator."""
     with operators.mpi_operator(control_plane):
         yield
+
+
+@pytest.fixture(scope="session")
+def promtool(built_control_plane: None) -> Callable[..., str]:  # noqa: ARG001  what it needs is built along with that
+    """Prometheus' own checker: called with its arguments, gives what it printed."""
+    return prometheus.promtool
 
 
 def _start_or_fail(**options: object) -> ControlPlane:
