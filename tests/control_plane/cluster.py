@@ -15,7 +15,7 @@ from typing import Self
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.control_plane import commands
+from tests.control_plane import commands, egress
 from tests.control_plane.api import Api, ApiError
 from tests.control_plane.build import binary_path
 from tests.control_plane.commands import API_SERVER, COMPONENTS, CONTROLLER_MANAGER, ETCD, Ports
@@ -166,6 +166,7 @@ class ControlPlane:
             ),
             "tokens.csv": f'{self.token},admin,admin,"system:masters"\n'.encode(),
             "audit.json": json.dumps(AUDIT_POLICY).encode(),
+            "egress.json": egress.configuration(self.folder).encode(),
         }
         for name, content in files.items():
             (pki / name).write_bytes(content)
