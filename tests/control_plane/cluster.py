@@ -128,7 +128,11 @@ class ControlPlane:
 
     def service_account_kubeconfig(self, namespace: str, name: str = "default") -> Path:
         """A kubeconfig with a fresh token of a service account."""
-        return self._store_kubeconfig(token=self.service_account_token(namespace, name), namespace=namespace)
+        return self.token_kubeconfig(self.service_account_token(namespace, name), namespace=namespace)
+
+    def token_kubeconfig(self, token: str, *, namespace: str) -> Path:
+        """A kubeconfig that shows this token."""
+        return self._store_kubeconfig(token=token, namespace=namespace)
 
     def service_account_token(self, namespace: str, name: str = "default") -> str:
         """A token of a service account, good for an hour."""

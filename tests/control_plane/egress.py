@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.control_plane.processes import Processes
@@ -33,9 +35,11 @@ def configuration(folder: Path) -> str:
     )
 
 
-def lead(processes: Processes, routes: Mapping[str, int]) -> None:
-    """Have ADDRESS:PORT lead to loopback ports from now on, and nothing else lead anywhere."""
-    _routes(processes.folder).write_text(json.dumps(dict(routes)))
+def lead(processes: Processes, routes: Mapping[str, Sequence[int]]) -> None:
+    """Have each ADDRESS:PORT lead to any of some loopback ports from now on, and nothing else lead anywhere."""
+    fresh = processes.folder / "routes.next"
+    fresh.write_text(json.dumps(dict(routes)))
+    os.replace(fresh, _routes(processes.folder))
     if not processes.is_running(NAME):
         processes.start(NAME, [sys.executable, "-m", "tests.control_plane.egress", processes.folder], cwd=ROOT)
 
@@ -52,15 +56,15 @@ async def connect(folder: Path, reader: asyncio.StreamReader, writer: asyncio.St
     """Answer one CONNECT, and carry bytes both ways until either side ends."""
     head = await reader.readuntil(b"\r\n\r\n")
     target = head.split(b" ", 2)[1].decode()
-    try:
-        port = json.loads(_routes(folder).read_text())[target]
-        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", port)
-    except (LookupError, OSError) as error:
-        writer.write(f"HTTP/1.1 502 no way to {target}: {error!r}\r\n\r\n".encode())
-        writer.close()
-        return
-    writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-    await asyncio.gather(_carry(reader, there_writer), _carry(there_reader, writer))
+    ports = json.loads(_routes(folder).read_text()).get(target, [])
+    for port in random.sample(ports, len(ports)):
+        with contextlib.suppress(OSError):
+            back_reader, back_writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            await asyncio.gather(_carry(reader, back_writer), _carry(back_reader, writer))
+            return
+    writer.write(f"HTTP/1.1 502 nobody is behind {target}\r\n\r\n".encode())
+    writer.close()
 
 
 async def _carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
