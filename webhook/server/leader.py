@@ -18,6 +18,7 @@ from webhook.kube.events import Event, EventReason, EventType, ObjectRef
 from webhook.observe.leader import Candidacy
 from webhook.observe.logs import Logs
 from webhook.server.bypasses import Bypasses
+from webhook.server.registrar import Registrar
 from webhook.server.tiers import Shares, Tiers
 
 LEASE_NAME: Final = "fairgate"
@@ -59,6 +60,7 @@ class Leader:
         )
         self._about_us = ObjectRef("Lease", namespace, LEASE_NAME, api_version=keys.LEASE_API)
         self._bypasses = Bypasses(world, self.events)
+        self._registrar = Registrar(connection, world, logs)
         self._world = world
         self._why_untrusted = why_untrusted
         self._logs = logs
@@ -93,17 +95,22 @@ class Leader:
     async def _work(self) -> None:
         self._logs.event.info("leading", identity=self.lease.identity)
         try:
-            while True:
-                self._has_changed.clear()
-                if self._why_untrusted() is None and self._world.is_sure:
-                    self._bypasses.look()
-                    await self.tiers.settle()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_AGAIN_SECONDS):
-                        await self._has_changed.wait()
-                await asyncio.sleep(SETTLE_SECONDS)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._registrar.run())
+                group.create_task(self._settle())
         finally:
             self._logs.event.info("no longer leading", identity=self.lease.identity)
+
+    async def _settle(self) -> None:
+        while True:
+            self._has_changed.clear()
+            if self._why_untrusted() is None and self._world.is_sure:
+                self._bypasses.look()
+                await self.tiers.settle()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AGAIN_SECONDS):
+                    await self._has_changed.wait()
+            await asyncio.sleep(SETTLE_SECONDS)
 
 
 async def learn_own_name(connection: ApiConnection, told: Callable[[str], None]) -> None:
