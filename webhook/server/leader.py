@@ -1,17 +1,13 @@
 """What only one replica does: its turn by a Lease, its work whenever the books change."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from webhook.cluster.client import ApiConnection
-from webhook.cluster.errors import ClusterError
 from webhook.cluster.events import EventWriter
-from webhook.cluster.identity import own_username
 from webhook.cluster.lease import DEFAULT_TIMING, Lease, Timing, own_identity
-from webhook.cluster.pace import DEFAULT_PACE
 from webhook.core.world import World
 from webhook.kube import keys
 from webhook.kube.events import Event, EventReason, EventType, ObjectRef
@@ -29,8 +25,6 @@ SETTLE_SECONDS: Final = 0.25
 
 LOOK_AGAIN_SECONDS: Final = 10.0
 """When to look though nothing changed: something failed, or the world could not be trusted then."""
-
-_log: Final = logging.getLogger("webhook.server.leader")
 
 
 class Leader:
@@ -111,18 +105,3 @@ class Leader:
                 async with asyncio.timeout(LOOK_AGAIN_SECONDS):
                     await self._has_changed.wait()
             await asyncio.sleep(SETTLE_SECONDS)
-
-
-async def learn_own_name(connection: ApiConnection, told: Callable[[str], None]) -> None:
-    """Tell the guard as whom Fairgate itself changes tiers, as soon as the API server can be asked."""
-    failures = 0
-    while True:
-        try:
-            told(await own_username(connection))
-        except ClusterError as error:
-            failures += 1
-            if failures == 1:
-                _log.warning("%s; until this works, changes of tiers are refused by our own guard", error)
-            await asyncio.sleep(DEFAULT_PACE.rest(failures))
-        else:
-            return
