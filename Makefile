@@ -11,7 +11,7 @@ IMAGE      = fairgate:$(VERSION)
 PIN       := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast chaos lint format bench schema docs image image-check lock audit release-check clean
+.PHONY: help setup run test test-fast chaos lint format bench schema docs chart image image-check lock audit release-check clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ audit: $(STAMP)-release ## known vulnerabilities of what is pinned
 
 release-check: $(STAMP)-release ## is this commit ready to be released: version, packages, a clean install
 	$(BIN)/python -m tests.ci.release
+
+chart: setup ## regenerate what follows from the code in charts/fairgate
+	$(BIN)/python -m tests.charts.generated
 
 clean: ## remove what setup and the tools made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build .run

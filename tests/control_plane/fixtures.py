@@ -19,6 +19,7 @@ from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.processes import ComponentError
 from tests.control_plane.versions import (
     CONTROL_PLANE,
+    HELM,
     JOBSET,
     KUBERAY,
     LWS,
@@ -33,6 +34,7 @@ from tests.control_plane.workbench import make_namespace
 # The fixtures that need more than the control plane itself.
 RECIPES_BY_FIXTURE = {
     "built_control_plane": CONTROL_PLANE,
+    "helm_binary": (HELM,),
     "training_operator": (TRAINING_OPERATOR,),
     "jobset": (JOBSET,),
     "kuberay": (KUBERAY,),
@@ -93,6 +95,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def built_control_plane() -> None:
     """The binaries are there; nothing runs yet."""
+
+
+@pytest.fixture(scope="session")
+def helm_binary() -> None:
+    """Helm is there."""
 
 
 @pytest.fixture(scope="session")
