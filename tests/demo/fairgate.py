@@ -1,56 +1,52 @@
-"""Puts Fairgate before the demo's cluster, and takes it away again."""
+"""Installs Fairgate's chart on the demo's cluster, and takes it away again."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-from tests.control_plane.processes import free_ports
-from tests.control_plane.workbench import wait_for
-from tests.demo.stage import TEAM_A, Stage
+from tests.charts.helm import NAMESPACE, RELEASE
+from tests.charts.installed import Installed
+from tests.control_plane.workbench import make_namespace, wait_for
+from tests.demo.stage import DEMO, TEAM_A, Stage
 from tests.scenarios import serving
-
-POLICIES = Path("tests/demo/policies")
-SERVE, EVICT = "fairgate-serve", "fairgate-evict"
-WEBHOOKS = "mutatingwebhookconfiguration/zz-fairgate validatingwebhookconfiguration/fairgate"
 
 
 @dataclass(frozen=True, slots=True)
 class Fairgate:
-    """The gate and the evictor as two processes, with the webhooks that lead to them."""
+    """The chart's release and the stage that it is installed on."""
 
     stage: Stage
-    port: int
+    release: Installed
 
     @classmethod
     def beside(cls, stage: Stage) -> Fairgate:
-        """Prepare one for this cluster; nothing runs yet."""
-        return cls(stage, *free_ports(1))
+        """Prepare the namespace that it will be in."""
+        make_namespace(stage.cluster, NAMESPACE)
+        return cls(stage, Installed(stage.cluster))
 
     def install(self, policy: str) -> None:
-        """Start it by one of the demo's policies and wait until the API server asks it."""
-        folder = POLICIES / policy
-        cluster, teller = self.stage.cluster, self.stage.teller
-        certs, url = cluster.folder / "certs", f"https://127.0.0.1:{self.port}"
-        options = ("--policy", folder, "--kubeconfig", cluster.kubeconfig)
-        listen = ("--listen", f"127.0.0.1:{self.port}", "--certs", certs, "--drain-seconds", "0")
-        teller.ran(f"cat {folder}/teams.yaml", (folder / "teams.yaml").read_text())
-        for name, words in ((SERVE, ("serve", *options, *listen)), (EVICT, ("evict", *options))):
-            cluster.processes.start(name, (*serving.FAIRGATE, *words), cwd=serving.ROOT)
-            teller.ran(f"fairgate {words[0]} --policy {folder} … &", "")
-        wait_for(
-            cluster,
-            lambda: '"ready":true' in serving.get(f"{url}/readyz", ca=certs / "ca.crt"),
-            what="Fairgate is ready",
+        """Install it with one of the demo's policies and wait until it is asked and may evict."""
+        path = f"{DEMO}/policies/{policy}.yaml"
+        self.stage.cat(path)
+        self._helm(
+            f"install {RELEASE} charts/fairgate -n {NAMESPACE} -f {DEMO}/values.yaml --set-file policy={path}",
+            tell=lambda line: line.startswith(("STATUS", "Fairgate")),
         )
-        wait_for(cluster, lambda: '"leading"' in cluster.processes.log(EVICT), what="the evictor leads")
-        printed = serving.manifests(policy=folder, url=url, ca=certs / "ca.crt")
-        applied = cluster.kubectl("apply", "-f", "-", stdin=printed)
-        teller.ran(f"fairgate manifests --policy {folder} … | kubectl apply -f -", applied)
-        wait_for(cluster, lambda: serving.is_asked(cluster, TEAM_A), what="the API server asks Fairgate")
+        self.release.roll_out()
+        self.release.wait_asked(TEAM_A)
+        wait_for(self.stage.cluster, self._is_leading, what="the evictor leads")
 
-    def remove(self) -> None:
-        """Take the webhooks away and end the processes."""
-        self.stage.kubectl(f"delete {WEBHOOKS}")
-        for name in (EVICT, SERVE):
-            self.stage.cluster.processes.stop(name, timeout=10)
+    def uninstall(self) -> None:
+        """Uninstall it, and forget what its ledgers said."""
+        self.release.stop()  # first: without their rights the containers could not give their Leases back
+        self._helm(f"uninstall {RELEASE} -n {NAMESPACE}", tell=lambda line: line.startswith("release"))
+        self.stage.kubectl("delete customresourcedefinition teamledgers.fairgate.dev")
+
+    def _helm(self, line: str, *, tell: Callable[[str], bool]) -> None:
+        said = self.release.helm(*shlex.split(line))
+        self.stage.teller.ran(f"helm {line}", "\n".join(filter(tell, said.splitlines())))
+
+    def _is_leading(self) -> bool:
+        return serving.total(self.release.get_evictor("/metrics"), "fairgate_leader") == 1

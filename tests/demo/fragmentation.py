@@ -8,8 +8,8 @@ from tests.demo.picture import GpuPod
 from tests.demo.scenario import Facts, Scenario
 from tests.demo.stage import TEAM_A, TEAM_B, Stage
 
-SMALL = "GPUs that the small pods use on each node"
-LARGE = "the pod of 8 GPUs, with 22 free"
+SMALL = "GPUs used on the four nodes"
+LARGE = "the pod of 8 GPUs"
 NODES = 4
 
 

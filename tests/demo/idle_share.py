@@ -8,7 +8,7 @@ from tests.demo.picture import GpuPod
 from tests.demo.scenario import Facts, Scenario
 from tests.demo.stage import TEAM_A, TEAM_B, Stage
 
-AWAY = "GPUs team A can use while B is away"
+AWAY = "GPUs of team A while B is away"
 BACK = "team B comes back and asks for 8"
 ALL = "team B asks for its other 12"
 
@@ -17,14 +17,13 @@ def _without(stage: Stage) -> Facts:
     teller = stage.teller
     teller.say("Kubernetes' own means is a ResourceQuota. Either it keeps team A to its 20:")
     stage.kubectl(f"create quota share -n {TEAM_A} --hard=requests.nvidia.com/gpu=20")
-    stage.create(TEAM_A, "workers")
+    stage.create(TEAM_A, "train")
     stage.settle({TEAM_A: 20})
     stage.create(TEAM_A, "one")
     teller.outcome("20 GPUs idle, though nobody else wants them.")
-    stage.clear()
     teller.say("Or it lets team A have them all:")
-    stage.kubectl(f"create quota share -n {TEAM_A} --hard=requests.nvidia.com/gpu=40")
-    stage.create(TEAM_A, "workers")
+    stage.kubectl(f"""patch quota share -n {TEAM_A} -p '{{"spec":{{"hard":{{"requests.nvidia.com/gpu":"40"}}}}}}'""")
+    stage.create(TEAM_A, "sweep")
     stage.settle({TEAM_A: 40})
     stage.create(TEAM_B, "large")
     stage.settle({TEAM_A: 40}, waiting={TEAM_B: 8})
@@ -34,7 +33,9 @@ def _without(stage: Stage) -> Facts:
 
 def _within(stage: Stage) -> Facts:
     teller = stage.teller
-    stage.create(TEAM_A, "workers")
+    stage.create(TEAM_A, "train")
+    stage.settle({TEAM_A: 20})
+    stage.create(TEAM_A, "sweep")
     full = stage.settle({TEAM_A: 40})
     borrowed = {pod.name for pod in full if pod.is_borrowed}
     teller.say(f"{40 - len(borrowed)} are guaranteed, {len(borrowed)} are borrowed and can be taken back.")
@@ -45,12 +46,10 @@ def _within(stage: Stage) -> Facts:
     nodes = {pod.node for pod in full if pod.name in first}
     stage.kubectl(
         f"get events -n {TEAM_A} --field-selector=reason=Reclaimed,involvedObject.name={min(first)}"
-        " -o jsonpath={.items[0].message}"
+        " -o 'jsonpath={.items[0].message}'"
     )
-    teller.outcome(
-        f"Exactly {len(first)} of the borrowed pods were evicted, all on {' and '.join(sorted(nodes))}. Their Deployment has made"
-        " them anew: they wait."
-    )
+    teller.outcome(f"Exactly {len(first)} of the borrowed pods were evicted, all on {' and '.join(sorted(nodes))}.")
+    teller.say("Their Deployment has made them anew. They wait for room.")
     stage.create(TEAM_B, "rest")
     pushed = stage.settle({TEAM_A: 20, TEAM_B: 20}, waiting={TEAM_A: 20})
     second = _gone(after, pushed)
@@ -68,8 +67,8 @@ def _gone(before: Collection[GpuPod], after: Collection[GpuPod]) -> set[str]:
 
 SCENARIO = Scenario(
     title="3. The idle share",
-    story="Team B is away. Team A has work for all 40 GPUs. Then team B comes back and wants 8 on one node, and later "
-    "the rest of its 20.",
+    story="Team B is away. Team A has work for all 40 GPUs: a Job of 20 pods, and 20 workers. Then team B comes back "
+    "and wants 8 on one node, and later the rest of its 20.",
     policy="lending",
     without=_without,
     within=_within,

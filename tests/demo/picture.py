@@ -41,28 +41,18 @@ def gpu_pods(pods: Iterable[Mapping[str, Any]]) -> list[GpuPod]:
 def draw(nodes: Mapping[str, int], pods: Sequence[GpuPod], *, is_plain: bool = False) -> Text:
     """Draw a line per node, GPUs of one pod joined, and a line per team that waits; ASCII alone if `is_plain`."""
     lines = [_node(node, size, [pod for pod in pods if pod.node == node], is_plain) for node, size in nodes.items()]
-    for team in sorted({pod.namespace for pod in pods if not pod.node}):
-        lines.append(_waiting(team, [pod for pod in pods if not pod.node and pod.namespace == team]))
+    waiting = [pod for pod in pods if not pod.node]
+    teams = sorted({pod.namespace for pod in waiting})
+    lines += [_waiting(team, [pod for pod in waiting if pod.namespace == team]) for team in teams]
     return Text("\n").join(lines)
 
 
 def legend(*, is_plain: bool = False) -> Text:
     """Say what the letters of a picture mean."""
     joint, free = _signs(is_plain)
-    [a, small], [b, _] = (
-        [Text(pod, style=_style(team, is_borrowed=pod.islower())) for pod in (team[-1].upper(), team[-1])]
-        for team in COLOURS
-    )
-    return Text.assemble(
-        "In the pictures ",
-        a,
-        " is a GPU of team A, ",
-        b,
-        f" of team B, {free} a free one. {joint} joins the GPUs of one pod. ",
-        "A small letter (",
-        small,
-        ") is a GPU that is borrowed.",
-    )
+    [a, b], small = (_letter(team, is_borrowed=False) for team in COLOURS), _letter("team-a", is_borrowed=True)
+    whose = Text.assemble("In the pictures ", a, " is a GPU of team A, ", b, f" of team B, {free} a free one. ")
+    return Text.assemble(whose, f"{joint} joins the GPUs of one pod. A small letter (", small, ") is a borrowed GPU.")
 
 
 def _read(pod: Mapping[str, Any]) -> GpuPod:
@@ -76,11 +66,11 @@ def _read(pod: Mapping[str, Any]) -> GpuPod:
         is_borrowed=metadata.get("labels", {}).get(TIER) == "preemptible",
         is_running=pod["status"].get("phase") == "Running",
         is_leaving="deletionTimestamp" in metadata,
-        why=unschedulable_message(pod).partition(". ")[0].rstrip("."),
+        why=unschedulable_message(pod).partition(". ")[0].partition(": ")[2].rstrip("."),
     )
 
 
-def _node(node: str, size: int, pods: Sequence[GpuPod], is_plain: bool) -> Text:  # noqa: FBT001  private
+def _node(node: str, size: int, pods: Sequence[GpuPod], is_plain: bool) -> Text:
     joint, free = _signs(is_plain)
     cells = [_pod(pod, joint) for pod in pods]
     used = sum(pod.gpus for pod in pods)
@@ -89,22 +79,21 @@ def _node(node: str, size: int, pods: Sequence[GpuPod], is_plain: bool) -> Text:
 
 
 def _pod(pod: GpuPod, joint: str) -> Text:
-    letter = pod.namespace[-1]
-    letters = joint.join([letter if pod.is_borrowed else letter.upper()] * pod.gpus)
-    return Text(letters, style=_style(pod.namespace, is_borrowed=pod.is_borrowed))
+    letter = _letter(pod.namespace, is_borrowed=pod.is_borrowed)
+    return Text(joint, style=letter.style).join([letter] * pod.gpus)
 
 
 def _waiting(team: str, pods: Sequence[GpuPod]) -> Text:
     gpus, count = sum(pod.gpus for pod in pods), len(pods)
     told = f"    waiting: {count} {'pod' if count == 1 else 'pods'} of {team}, {gpus} GPUs"
-    reasons = sorted({pod.why for pod in pods if pod.why})
-    return Text("\n             ").join(Text(line, style="bold red") for line in (told, *reasons[:1]))
+    reasons = [f"    kube-scheduler: {why}" for why in sorted({pod.why for pod in pods if pod.why})]
+    return Text("\n".join([told, *reasons[:1]]), style="bold red")
 
 
-def _style(team: str, *, is_borrowed: bool) -> str:
+def _letter(team: str, *, is_borrowed: bool) -> Text:
     colour = COLOURS.get(team, "white")
-    return colour if is_borrowed else f"black on {colour}"
+    return Text(team[-1], colour) if is_borrowed else Text(team[-1].upper(), f"black on {colour}")
 
 
-def _signs(is_plain: bool) -> tuple[str, str]:  # noqa: FBT001  private
+def _signs(is_plain: bool) -> tuple[str, str]:
     return ("-", ".") if is_plain else ("─", "·")

@@ -13,7 +13,7 @@ Facts = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A story; both halves answer the same questions, in the same order. `policy` is a folder of tests/demo/policies."""
+    """A story, and what of tests/demo/policies it needs; both halves answer the same questions, in the same order."""
 
     title: str
     story: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from subprocess import CompletedProcess
 
 from rich.text import Text
@@ -16,7 +17,7 @@ from tests.demo.picture import GpuPod, draw, gpu_pods
 from tests.demo.teller import Teller
 
 TEAMS = TEAM_A, TEAM_B = "team-a", "team-b"
-PODS = "tests/demo/pods"
+DEMO = "tests/demo"  # from the root of the repository, where the demo runs
 SETTLE_SECONDS = 60
 
 
@@ -41,7 +42,11 @@ class Stage:
 
     def create(self, team: str, name: str) -> CompletedProcess[str]:
         """Create one of the demo's workloads for a team."""
-        return self.kubectl(f"create -n {team} -f {PODS}/{name}.yaml")
+        return self.kubectl(f"create -n {team} -f {DEMO}/pods/{name}.yaml")
+
+    def cat(self, path: str) -> None:
+        """Show a file."""
+        self.teller.ran(f"cat {path}", Path(path).read_text())
 
     def pods(self) -> list[GpuPod]:
         """The GPU pods that have not ended."""
@@ -75,5 +80,5 @@ class Stage:
         """Delete what the teams have."""
         for team in TEAMS:
             self.cluster.kubectl("delete", "deployments,jobs,pods,resourcequotas", "--all", "-n", team, "--wait=false")
-        wait_for(self.cluster, lambda: not self.cluster.api.list("/api/v1/pods"), what="no pod is left")
+        wait_for(self.cluster, lambda: not self.pods(), what="no GPU is in use")
         self.teller.say(Text("\n(What both teams had is deleted.)", style="dim"))

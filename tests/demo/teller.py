@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -45,12 +46,17 @@ class Teller:
         """Write a paragraph."""
         self.console.print(text, highlight=False, markup=False)
 
+    def list(self, text: str) -> None:
+        """Write lines as they are, however long: they are for copying."""
+        self.console.print(Text(text), soft_wrap=True)
+
     def ran(self, command: str, output: str) -> None:
         """Show a command and what it printed."""
         self.console.print()
-        self.console.print(Text.assemble(("$ ", "dim"), (command, "bold")), soft_wrap=True)
-        if output.strip():
-            self.console.print(Padding(Text(output.strip(), style="dim"), (0, 0, 0, 2), expand=False))
+        lines = textwrap.wrap(command, WIDTH - 6, break_long_words=False, break_on_hyphens=False)
+        self.console.print(Text.assemble(("$ ", "dim"), (" \\\n    ".join(lines), "bold")), soft_wrap=True)
+        for line in output.strip().splitlines():
+            self.console.print(Padding(Text(line, style="dim"), (0, 0, 0, 2), expand=False))
 
     def picture(self, drawn: Text) -> None:
         """Show a picture and give time to look at it."""
@@ -64,8 +70,8 @@ class Teller:
 
     def summary(self, rows: Iterable[Sequence[str]]) -> None:
         """Put all outcomes side by side."""
-        table = Table(title="What came of it", title_justify="left", title_style="bold", width=WIDTH)
-        for column in ("scenario", "", "without Fairgate", "with Fairgate"):
+        table = Table(title="What came of it", title_justify="left", title_style="bold")
+        for column in ("", "without Fairgate", "with Fairgate"):
             table.add_column(column)
         for row in rows:
             table.add_row(*row)
