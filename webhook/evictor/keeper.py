@@ -97,10 +97,11 @@ class Keeper:
         """Take plans in; nothing is done yet."""
         now = self._clock()
         at = int(now) + notice_seconds
+        emptied = self._roll.empty_at(now=now)
         for move in moves:
             grace = [tenant.grace_seconds for v in move.victims if (tenant := self._roll.get(v.uid)) is not None]
             before = self.holdings.get(move.node) or Holding(self._new_id(), move.node, 0, ())
-            empty_at = max(at + max(grace, default=0), self._roll.empties_at(move.node, now=now))
+            empty_at = max(at + max(grace, default=0), emptied.get(move.node, 0))
             until = empty_at + HOLD_SECONDS
             self.holdings[move.node] = before.joined(move, at=at, until=until)
             self._since[move.waiting.uid] = now
@@ -117,7 +118,7 @@ class Keeper:
             self._tell_who_is_seated(holding, kept)
             if kept is not None and kept.claims:
                 is_late = kept.until < now
-                if is_late or is_short(kept, self._roll, self._lookout.world.fleet, leaving=leaving):
+                if is_late or is_short(kept, self._roll, self._lookout.world.fleet, leaving=leaving.get(node, ())):
                     self._give_up(kept, why="its time is over" if is_late else "the room is gone")
                     kept = kept.given_up()
             if kept is None:
