@@ -11,7 +11,7 @@ IMAGE      = fairgate:$(VERSION)
 PIN       := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast chaos lint format bench schema docs chart image image-check lock audit release-check clean
+.PHONY: help setup run demo test test-fast chaos lint format bench schema docs chart image image-check lock audit release-check clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ $(STAMP)-release: $(STAMP)
 
 run: setup ## serve the embedded world over HTTPS and show one decision
 	@$(BIN)/python -m webhook tryout $(if $(PORT),--port $(PORT))
+
+demo: setup ## three scenarios on a real control plane, without and with Fairgate; PACE=seconds a picture, KEEP=0 to end at once
+	@$(if $(PACE),DEMO_PACE=$(PACE)) $(if $(KEEP),DEMO_KEEP=$(KEEP)) $(BIN)/python -m tests.demo
 
 test: lint ## everything CI runs: lint, types, layers, unit, HTTP, real control plane
 	$(BIN)/pytest
