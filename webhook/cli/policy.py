@@ -66,7 +66,7 @@ def check(*, folder: Path, world: Path | None, cluster: bool, kubeconfig: Path |
     epilog="""\b
 Examples:
   fairgate policy diff policies.old policies.new --world world.yaml
-  git worktree add /tmp/main main && fairgate policy diff /tmp/main/policies policies --cluster
+  git worktree add ../main main && fairgate policy diff ../main/policies policies --cluster
 
 \b
 Exit status: 0 nothing changes, 1 something does, 2 a policy is not good or something cannot be read."""

@@ -1,0 +1,17 @@
+"""The commands of the documentation that no test runs as they stand, each with the reason."""
+
+_TESTS = "the tests would run each other"
+_POD = "it reads a pod's service account, at paths that only a container has"
+
+PROGRAMS = frozenset({"docker", "git", "kind"})
+"""What they call besides Fairgate and make."""
+
+NOT_HERE = {
+    "make run": "test_docs.py compares what it prints with the README",
+    "make setup": "the tests run in what it made",
+    "make test": _TESTS,
+    "make test-fast": _TESTS,
+    "fairgate evict --policy policies/default --listen :9090": _POD,
+    "fairgate serve --policy /etc/fairgate/policy --listen :8443 --certs-secret fairgate-certs"
+    " --cert-host fairgate.fairgate-system.svc": _POD,
+}

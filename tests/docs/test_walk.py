@@ -1,0 +1,52 @@
+"""Every command of the documentation runs, in the order of its page, and prints what the page shows."""
+
+import re
+
+import pytest
+
+from tests.control_plane.workbench import wait_for
+from tests.docs import pages
+from tests.docs.elsewhere import NOT_HERE
+from tests.docs.stages import STAGES
+from tests.docs.walk import Reader
+
+LANGUAGES = {"", "console", "json", "mermaid", "promql", "sh", "yaml"}
+
+
+def commands(page):
+    return [found.command for found in pages.script(page) if isinstance(found, pages.Step)]
+
+
+WALKED = [page for page in pages.PAGES if any(command not in NOT_HERE for command in commands(page))]
+
+
+def nothing_leaves(cluster):
+    """Tell whether the namespaces of other tests are wholly gone: pages use names of their own choice."""
+    return not any(found["metadata"].get("deletionTimestamp") for found in cluster.api.list("/api/v1/namespaces"))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("page", WALKED, ids=pages.name)
+def test_the_page_shows_what_happens(page, cluster, tmp_path):
+    prepare = STAGES[pages.name(page)]
+    wait_for(cluster, lambda: nothing_leaves(cluster), what="earlier namespaces gone")
+    with Reader(tmp_path, cluster=cluster) as reader:
+        prepare(reader)
+        reader.follow(page)
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=pages.name)
+def test_no_command_hides_from_the_walk(page):
+    text = page.read_text()
+    assert not re.findall(r"^[ \t]+```", text, flags=re.MULTILINE), "blocks that are indented are not found"
+    for block in pages.blocks(page):
+        assert block.language in LANGUAGES
+        assert block.language in pages.SHELL or not re.search(r"^\$ ", block.text, flags=re.MULTILINE)
+
+
+def test_what_is_run_elsewhere_is_still_on_a_page():
+    assert set(NOT_HERE) <= {command for page in pages.PAGES for command in commands(page)}
+
+
+def test_every_stage_is_of_a_page_that_is_walked():
+    assert set(STAGES) == set(map(pages.name, WALKED))
