@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast chaos lint format bench schema docs clean
+.PHONY: help setup run test test-fast chaos lint format bench schema docs chart clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ schema: setup ## regenerate policies/schema.json
 
 docs: setup ## regenerate docs/cli.md and the schemas beside it
 	$(BIN)/python -m webhook.cli.reference docs
+
+chart: setup ## regenerate what follows from the code in charts/fairgate
+	$(BIN)/python -m tests.charts.generated
 
 clean: ## remove what setup and the tools made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build .run

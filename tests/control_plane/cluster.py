@@ -15,7 +15,7 @@ from typing import Self
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.control_plane import commands
+from tests.control_plane import commands, egress
 from tests.control_plane.api import Api, ApiError
 from tests.control_plane.build import binary_path
 from tests.control_plane.commands import API_SERVER, COMPONENTS, CONTROLLER_MANAGER, ETCD, Ports
@@ -128,7 +128,11 @@ class ControlPlane:
 
     def service_account_kubeconfig(self, namespace: str, name: str = "default") -> Path:
         """A kubeconfig with a fresh token of a service account."""
-        return self._store_kubeconfig(token=self.service_account_token(namespace, name), namespace=namespace)
+        return self.token_kubeconfig(self.service_account_token(namespace, name), namespace=namespace)
+
+    def token_kubeconfig(self, token: str, *, namespace: str) -> Path:
+        """A kubeconfig that shows this token."""
+        return self._store_kubeconfig(token=token, namespace=namespace)
 
     def service_account_token(self, namespace: str, name: str = "default") -> str:
         """A token of a service account, good for an hour."""
@@ -166,6 +170,7 @@ class ControlPlane:
             ),
             "tokens.csv": f'{self.token},admin,admin,"system:masters"\n'.encode(),
             "audit.json": json.dumps(AUDIT_POLICY).encode(),
+            "egress.json": egress.configuration(self.folder).encode(),
         }
         for name, content in files.items():
             (pki / name).write_bytes(content)

@@ -14,12 +14,22 @@ from tests.control_plane import build, operators
 from tests.control_plane.cleanup import Snapshot
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.processes import ComponentError
-from tests.control_plane.versions import CONTROL_PLANE, JOBSET, KUBERAY, LWS, MPI_OPERATOR, TRAINER, TRAINING_OPERATOR
+from tests.control_plane.versions import (
+    CONTROL_PLANE,
+    HELM,
+    JOBSET,
+    KUBERAY,
+    LWS,
+    MPI_OPERATOR,
+    TRAINER,
+    TRAINING_OPERATOR,
+)
 from tests.control_plane.workbench import make_namespace
 
 # The fixtures that need more than the control plane itself.
 RECIPES_BY_FIXTURE = {
     "built_control_plane": CONTROL_PLANE,
+    "helm_binary": (HELM,),
     "training_operator": (TRAINING_OPERATOR,),
     "jobset": (JOBSET,),
     "kuberay": (KUBERAY,),
@@ -50,6 +60,13 @@ def built_control_plane(pytestconfig: pytest.Config) -> None:
     """The binaries are there; without them the test fails, it is never skipped."""
     if failure := pytestconfig.stash.get(BUILD_FAILURE, None):
         pytest.fail(f"the control plane could not be built: {failure}", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def helm_binary(pytestconfig: pytest.Config) -> None:
+    """Helm is there; without it the test fails, it is never skipped."""
+    if failure := pytestconfig.stash.get(BUILD_FAILURE, None):
+        pytest.fail(f"helm could not be built: {failure}", pytrace=False)
 
 
 @pytest.fixture(scope="session")

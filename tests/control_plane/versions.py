@@ -72,6 +72,14 @@ KUBERNETES = Recipe(
 ETCD = Recipe("etcd", "3.7.3", (Program("etcd", "go.etcd.io/etcd/server/v3"),), typical_minutes=0.5)
 KWOK = Recipe("kwok", "0.8.0", (Program("kwok", "sigs.k8s.io/kwok/cmd/kwok"),), typical_minutes=1)
 
+HELM = Recipe(
+    name="helm",
+    version="3.22.0",
+    programs=(Program("helm", "helm.sh/helm/v3/cmd/helm"),),
+    typical_minutes=1,
+    ldflags="-s -w -X helm.sh/helm/v3/internal/version.version=v3.22.0",
+)
+
 TRAINING_OPERATOR = Recipe(
     name="training-operator",
     version="1.8.1",
