@@ -5,10 +5,11 @@ import shutil
 from functools import partial
 
 from tests import builders
+from tests.builders import Json
 from tests.cli import sample_world
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.commands import CONTROLLER_MANAGER
-from tests.control_plane.objects import pod
+from tests.control_plane.objects import node, pod
 from tests.control_plane.workbench import create_pod, make_namespace, make_nodes, wait_bound, wait_for
 from tests.docs import pages
 from tests.docs.walk import Reader
@@ -80,9 +81,7 @@ def _cluster_in_use(reader: Reader) -> None:
     for team in ("nlp", "serving", "vision"):
         make_namespace(reader.cluster, team)
     found = sample_world.objects()
-    for node in (each for each in found if each["kind"] == "Node"):
-        reader.cluster.api.create("/api/v1/nodes", node)
-    wait_for(reader.cluster, lambda: _are_untainted(reader.cluster), what="nodes without taints")
+    _make_nodes(reader.cluster, *(each for each in found if each["kind"] == "Node"))
     reader.cluster.pause(CONTROLLER_MANAGER)  # the Job that pods name is not there: they would be collected
     for made in (each for each in found if each["kind"] == "Pod"):
         create_pod(reader.cluster, made["metadata"]["namespace"], made)
@@ -92,10 +91,15 @@ def _cluster_in_use(reader: Reader) -> None:
     reader.write("train.yaml", TRAIN.format(pods=3, gpus=8))
 
 
-def _are_untainted(cluster: ControlPlane) -> bool:
-    """Tell whether the controller-manager has seen that the nodes are ready."""
-    keys = {taint["key"] for node in cluster.api.list("/api/v1/nodes") for taint in node["spec"].get("taints", ())}
-    return keys <= {"node.kubernetes.io/unschedulable"}
+def _make_nodes(cluster: ControlPlane, *nodes: Json) -> None:
+    for made in nodes:
+        cluster.api.create("/api/v1/nodes", made)
+
+    def are_known_ready() -> bool:
+        keys = {taint["key"] for found in cluster.api.list("/api/v1/nodes") for taint in found["spec"].get("taints", ())}
+        return keys <= {"node.kubernetes.io/unschedulable"}
+
+    wait_for(cluster, are_known_ready, what="the controller-manager has seen that the nodes are ready")
 
 
 def _manifests(reader: Reader) -> None:
@@ -140,12 +144,19 @@ def _everything(reader: Reader) -> None:
         reader.do(pages.Step(command, "", 0, 0))
 
 
+def _bare_node(reader: Reader) -> None:
+    """A clone of the repository, and kind's node."""
+    (reader.folder / "fairgate").symlink_to(pages.ROOT)
+    _make_nodes(reader.cluster, node("fairgate-control-plane", gpus=0))
+
+
 STAGES = {
     "docs/ci.md": _manifests,
     "docs/cli.md": _everything,
     "docs/concepts.md": partial(_served, until="## Borrowed GPUs"),
     "docs/evictor.md": _own_policies,
     "docs/looking.md": _cluster_in_use,
+    "docs/quickstart.md": _bare_node,
     "docs/standalone.md": _nodes,
     "docs/workloads.md": partial(_served, until="Two of 8 GPUs, and one too many:", nodes=2),
     "policies/README.md": _own_policies,

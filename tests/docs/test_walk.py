@@ -26,6 +26,7 @@ def nothing_leaves(cluster):
 
 
 @pytest.mark.cluster
+@pytest.mark.usefixtures("helm_binary")
 @pytest.mark.parametrize("page", WALKED, ids=pages.name)
 def test_the_page_shows_what_happens(page, cluster, tmp_path):
     prepare = STAGES[pages.name(page)]

@@ -11,16 +11,18 @@ from pathlib import Path
 from tests.control_plane.build import binary_path
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.processes import free_ports
-from tests.control_plane.versions import KUBERNETES
+from tests.control_plane.versions import HELM, KUBERNETES
 from tests.docs import pages
 from tests.docs.alike import is_alike
 from tests.docs.elsewhere import NOT_HERE
+from tests.docs.release import Release
 
 SECONDS = 60
 PATIENCE_SECONDS = 30
 # What goes on until it is stopped; a reader has it in another terminal.
 _STAYS = re.compile(r"^(?:\w+=\S+ )*(?:fairgate (?:serve|evict|tryout)|kubectl fairgate status --watch)\b")
 # What only looks is looked at again, until the page's picture is there: a cluster takes its time.
+_DEPLOYS = re.compile(r"^helm (?:install|upgrade|rollback|uninstall) fairgate\b")
 _LOOKS = re.compile(r"^(?:kubectl (?:get|describe|events|logs|fairgate)|curl|fairgate (?:status|explain|report))\b")
 
 
@@ -36,6 +38,8 @@ class Reader:
         if cluster:
             (home / ".kube" / "config").write_text(cluster.kubeconfig.read_text())
             (programs / "kubectl").symlink_to(binary_path(KUBERNETES, "kubectl"))
+            (programs / "helm").symlink_to(binary_path(HELM, "helm"))
+            self.release = Release(cluster)
         path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         self._environment = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(pages.ROOT), "LANG": "C.UTF-8"}
         self._home, self._here = (
@@ -49,6 +53,8 @@ class Reader:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.cluster:
+            self.release.stop()
         for name in list(self._staying.values()):
             self._stop(name, is_checked=kind is None)
 
@@ -83,6 +89,8 @@ class Reader:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             done = self._run(step.command)
+            if _DEPLOYS.match(step.command) and done.returncode == 0:
+                self.release.settle()
             printed = self._from_here(done.stdout)
             if done.returncode == 0 and not step.shown:
                 return None
