@@ -1,0 +1,88 @@
+"""The webhook configurations follow the policy, over real HTTP: what it decides and nothing else."""
+
+import copy
+
+import pytest
+
+from tests.cluster.fake_api import Answer, Body
+from tests.core import make
+from webhook.cluster.errors import ClusterError
+from webhook.cluster.registered import keep_in_step
+from webhook.core.names import ResourceName
+from webhook.core.policy import Policy
+from webhook.kube.registration import webhook_configurations
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+PATHS = {
+    "zz-fairgate": f"{ADMISSION}/mutatingwebhookconfigurations",
+    "fairgate": f"{ADMISSION}/validatingwebhookconfigurations",
+}
+BEFORE = make.policy()
+AFTER = Policy(resources={ResourceName("example.com/accelerator"): 1}, exempt_namespaces=("monitoring",))
+
+
+def wanted(policy, url="https://where.invalid"):
+    return webhook_configurations(policy, ca_bundle_pem=None, url=url)
+
+
+def register(api, policy):
+    for made in wanted(policy, url="https://fairgate.example.org"):
+        name = made["metadata"]["name"]
+        webhooks = copy.deepcopy(made["webhooks"])
+        for webhook in webhooks:
+            webhook |= {"timeoutSeconds": 10, "failurePolicy": "Ignore", "objectSelector": {}}
+            webhook["clientConfig"]["caBundle"] = "AAAA"
+        api.put(PATHS[name], name, metadata={"name": name, "labels": {"by": "helm"}}, webhooks=webhooks)
+
+
+def found(api, name):
+    return api.objects[PATHS[name]][f"/{name}"]
+
+
+def writes(api):
+    return [asked for asked in api.asked if asked.verb in {"post", "put", "patch", "delete"}]
+
+
+async def test_what_is_in_step_is_read_and_left_alone(api, connection):
+    register(api, BEFORE)
+    assert await keep_in_step(connection, wanted(BEFORE)) == ()
+    assert not writes(api)
+
+
+async def test_an_edited_policy_changes_whom_we_are_asked_about_and_nothing_else(api, connection):
+    register(api, BEFORE)
+    before = {name: copy.deepcopy(found(api, name)) for name in PATHS}
+    assert await keep_in_step(connection, wanted(AFTER)) == ("zz-fairgate", "fairgate")
+    said = {webhook["name"]: webhook for made in wanted(AFTER) for webhook in made["webhooks"]}
+    for name in PATHS:
+        assert found(api, name)["metadata"]["labels"] == {"by": "helm"}
+        for old, new in zip(before[name]["webhooks"], found(api, name)["webhooks"], strict=True):
+            changed = {part for part in old if old[part] != new[part]}
+            assert changed <= {"rules", "matchConditions", "namespaceSelector"}
+            assert new["matchConditions"] == said[new["name"]]["matchConditions"]
+            assert new["namespaceSelector"] == said[new["name"]]["namespaceSelector"]
+    assert await keep_in_step(connection, wanted(AFTER)) == ()
+
+
+async def test_what_somebody_deleted_is_not_made_again(api, connection):
+    register(api, BEFORE)
+    del api.objects[PATHS["fairgate"]]["/fairgate"]
+    assert await keep_in_step(connection, wanted(AFTER)) == ("zz-fairgate",)
+    assert "/fairgate" not in api.objects[PATHS["fairgate"]]
+
+
+async def test_who_was_faster_is_not_overwritten(api, connection):
+    register(api, BEFORE)
+    api.faults["put"].append(Answer(409))
+    assert await keep_in_step(connection, wanted(AFTER)) == ("fairgate",)
+    assert await keep_in_step(connection, wanted(AFTER)) == ("zz-fairgate",)
+
+
+@pytest.mark.parametrize(
+    ("fault", "want"), [(Answer(403), "RBAC must grant this user the verb get"), (Body(b"no"), "is no object")]
+)
+async def test_what_cannot_be_read_is_told(api, connection, fault, want):
+    register(api, BEFORE)
+    api.faults["get"].append(fault)
+    with pytest.raises(ClusterError, match=want):
+        await keep_in_step(connection, wanted(AFTER))
