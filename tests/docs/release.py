@@ -43,10 +43,9 @@ class Release(Installed):
         service = self.cluster.api.get(SERVICE)["spec"]
         ports = [pod[SERVER].port for pod in self.pods]
         addresses = [f"{service['clusterIP']}:{service['ports'][0]['port']}"]
-        addresses += [f"{address}:8443" for address in wait_for(self.cluster, self._addresses, what="pods' addresses")]
+        wait_for(self.cluster, lambda: all(self._addresses()), what="addresses of the pods")
+        addresses += [f"{address}:8443" for address in self._addresses()]
         egress.lead(self.cluster.processes, dict.fromkeys(addresses, ports))
 
     def _addresses(self) -> list[str]:
-        found = self.cluster.api.list(PODS)
-        assert all(pod["status"].get("podIP") for pod in found)
-        return [pod["status"]["podIP"] for pod in found]
+        return [pod["status"].get("podIP", "") for pod in self.cluster.api.list(PODS)]

@@ -150,12 +150,35 @@ def _bare_node(reader: Reader) -> None:
     _make_nodes(reader.cluster, node("fairgate-control-plane", gpus=0))
 
 
+def _lead(reader: Reader) -> None:
+    """A clone of the repository and a cluster in use."""
+    _cluster_in_use(reader)
+    (reader.folder / "charts").symlink_to(pages.ROOT / "charts")
+    reader.write("policy.yaml", sample_world.POLICY)
+    reader.write("train.yaml", TRAIN.format(pods=4, gpus=8))
+
+
+def _quotas(reader: Reader) -> None:
+    """A node of eight GPUs, two namespaces with a quota of four, one of which is used up."""
+    (reader.folder / "fairgate").symlink_to(pages.ROOT)
+    make_nodes(reader.cluster, 1, gpus=8)
+    for team in ("vision", "nlp"):
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpus"}}
+        hard = {"requests.nvidia.com/gpu": "4", "pods": "100"}
+        make_namespace(reader.cluster, team)
+        reader.cluster.api.create(f"/api/v1/namespaces/{team}/resourcequotas", {**quota, "spec": {"hard": hard}})
+    for name in ("train-0", "train-1"):
+        create_pod(reader.cluster, "vision", pod(name, gpus=2))
+
+
 STAGES = {
+    "README.md": _lead,
     "docs/ci.md": _manifests,
     "docs/cli.md": _everything,
     "docs/concepts.md": partial(_served, until="## Borrowed GPUs"),
     "docs/evictor.md": _own_policies,
     "docs/looking.md": _cluster_in_use,
+    "docs/migration.md": _quotas,
     "docs/quickstart.md": _bare_node,
     "docs/standalone.md": _nodes,
     "docs/workloads.md": partial(_served, until="Two of 8 GPUs, and one too many:", nodes=2),

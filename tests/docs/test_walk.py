@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.charts.installed import forget
 from tests.control_plane.workbench import wait_for
 from tests.docs import pages
 from tests.docs.elsewhere import NOT_HERE
@@ -30,6 +31,7 @@ def nothing_leaves(cluster):
 @pytest.mark.parametrize("page", WALKED, ids=pages.name)
 def test_the_page_shows_what_happens(page, cluster, tmp_path):
     prepare = STAGES[pages.name(page)]
+    forget(cluster)
     wait_for(cluster, lambda: nothing_leaves(cluster), what="earlier namespaces gone")
     with Reader(tmp_path, cluster=cluster) as reader:
         prepare(reader)

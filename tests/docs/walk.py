@@ -22,6 +22,8 @@ PATIENCE_SECONDS = 30
 # What goes on until it is stopped; a reader has it in another terminal.
 _STAYS = re.compile(r"^(?:\w+=\S+ )*(?:fairgate (?:serve|evict|tryout)|kubectl fairgate status --watch)\b")
 # What only looks is looked at again, until the page's picture is there: a cluster takes its time.
+# These end with 1 to say no: a refusal, a warning, a difference.
+_MAY_SAY_NO = re.compile(r"\bfairgate (?:explain|policy|review)\b")
 _DEPLOYS = re.compile(r"^helm (?:install|upgrade|rollback|uninstall) fairgate\b")
 _LOOKS = re.compile(r"^(?:kubectl (?:get|describe|events|logs|fairgate)|curl|fairgate (?:status|explain|report))\b")
 
@@ -92,7 +94,7 @@ class Reader:
             if _DEPLOYS.match(step.command) and done.returncode == 0:
                 self.release.settle()
             printed = self._from_here(done.stdout)
-            if done.returncode == 0 and not step.shown:
+            if not step.shown and _went_well(step.command, done):
                 return None
             if step.shown and is_alike(step.shown, printed):
                 return None
@@ -160,3 +162,8 @@ class Reader:
         for there, here in self._here.items():
             text = text.replace(here, there)
         return text.replace(self._home, "~")
+
+
+def _went_well(command: str, done: "subprocess.CompletedProcess[str]") -> bool:
+    says_no = done.returncode == 1 and _MAY_SAY_NO.search(command) and "Traceback" not in done.stdout
+    return done.returncode == 0 or bool(says_no)
