@@ -15,8 +15,9 @@ import msgspec
 from aiohttp import web
 
 from webhook.kube.review import ReviewError
+from webhook.observe.decisions import Phase
 from webhook.observe.logs import Logs
-from webhook.observe.metrics import Metrics, Phase
+from webhook.observe.metrics import Metrics
 from webhook.server.answer import Answer, Record, Reviewer
 from webhook.server.probes import Readiness
 from webhook.server.settings import BODY_SECONDS, MAX_BODY_BYTES
@@ -139,7 +140,7 @@ class Handlers:
             raise RefusedError(exc.status, "MalformedReview", exc.text) from exc
         seconds = time.perf_counter() - started
         record = answer.record
-        self._metrics.decision(phase, outcome=record.outcome, code=record.code, seconds=seconds)
+        self._metrics.decision(phase, outcome=record.outcome, code=record.code, team=record.team, seconds=seconds)
         self._logs.decision(_line(phase, record, seconds))
         return web.Response(body=answer.body, headers=_JSON_HEADERS)
 
