@@ -14,6 +14,7 @@ from tests.control_plane.workbench import create_pod, make_namespace, make_nodes
 from tests.docs import pages
 from tests.docs.walk import Reader
 
+QUICKSTART = pages.ROOT / "docs" / "quickstart.md"
 STANDALONE = pages.ROOT / "docs" / "standalone.md"
 TEAMS = """apiVersion: fairgate.dev/v1alpha1
 kind: Policy
@@ -96,7 +97,9 @@ def _make_nodes(cluster: ControlPlane, *nodes: Json) -> None:
         cluster.api.create("/api/v1/nodes", made)
 
     def are_known_ready() -> bool:
-        keys = {taint["key"] for found in cluster.api.list("/api/v1/nodes") for taint in found["spec"].get("taints", ())}
+        keys = {
+            taint["key"] for found in cluster.api.list("/api/v1/nodes") for taint in found["spec"].get("taints", ())
+        }
         return keys <= {"node.kubernetes.io/unschedulable"}
 
     wait_for(cluster, are_known_ready, what="the controller-manager has seen that the nodes are ready")
@@ -150,12 +153,23 @@ def _bare_node(reader: Reader) -> None:
     _make_nodes(reader.cluster, node("fairgate-control-plane", gpus=0))
 
 
+def _chart(reader: Reader) -> None:
+    """The chart, and a policy about none of the namespaces that are in use: the pods there keep their tiers."""
+    (reader.folder / "charts").symlink_to(pages.ROOT / "charts")
+    shutil.copy(pages.ROOT / "policies" / "default" / "policy.yaml", reader.folder / "policy.yaml")
+
+
 def _lead(reader: Reader) -> None:
     """A clone of the repository and a cluster in use."""
     _cluster_in_use(reader)
-    (reader.folder / "charts").symlink_to(pages.ROOT / "charts")
-    reader.write("policy.yaml", sample_world.POLICY)
+    _chart(reader)
     reader.write("train.yaml", TRAIN.format(pods=4, gpus=8))
+
+
+def _installed(reader: Reader) -> None:
+    """Fairgate in the cluster, as far as the quickstart has installed it."""
+    _bare_node(reader)
+    reader.follow(QUICKSTART, until="## 5. Be labelled, placed and refused")
 
 
 def _quotas(reader: Reader) -> None:
@@ -173,12 +187,14 @@ def _quotas(reader: Reader) -> None:
 
 STAGES = {
     "README.md": _lead,
+    "charts/fairgate/README.md": _chart,
     "docs/ci.md": _manifests,
     "docs/cli.md": _everything,
     "docs/concepts.md": partial(_served, until="## Borrowed GPUs"),
     "docs/evictor.md": _own_policies,
     "docs/looking.md": _cluster_in_use,
     "docs/migration.md": _quotas,
+    "docs/operations.md": _installed,
     "docs/quickstart.md": _bare_node,
     "docs/standalone.md": _nodes,
     "docs/workloads.md": partial(_served, until="Two of 8 GPUs, and one too many:", nodes=2),

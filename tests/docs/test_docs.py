@@ -127,6 +127,13 @@ def test_the_table_of_events_lists_every_reason():
     assert [row[0] for row in pages.table(OPERATIONS, first="reason")] == list(EventReason)
 
 
+def test_every_error_over_http_is_in_the_table():
+    source = "".join(file.read_text() for file in (pages.ROOT / "webhook" / "server").glob("*.py"))
+    raised = re.findall(r'(?:RefusedError|_error)\((\d+), (?:{"error": text, "code": )?"(\w+)"', source)
+    told = {(status, code) for status, code, _, _ in pages.table(OPERATIONS, first="status")}
+    assert told == {*raised, ("400", "MalformedReview")}
+
+
 def test_the_fields_of_a_decisions_line_are_all_explained():
     record = Record(**dict.fromkeys(Record._fields, ""))
     fields = ["time", "level", "event", *_line(Phase.MUTATE, record, 0.0)]

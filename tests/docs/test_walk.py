@@ -21,18 +21,23 @@ def commands(page):
 WALKED = [page for page in pages.PAGES if any(command not in NOT_HERE for command in commands(page))]
 
 
-def nothing_leaves(cluster):
-    """Tell whether the namespaces of other tests are wholly gone: pages use names of their own choice."""
-    return not any(found["metadata"].get("deletionTimestamp") for found in cluster.api.list("/api/v1/namespaces"))
+@pytest.fixture
+def nothing_left(control_plane):
+    """What other tests made is wholly gone before `cluster` looks what there is: pages use names of their own."""
+    forget(control_plane)
+
+    def is_nothing_leaving():
+        found = control_plane.api.list("/api/v1/namespaces")
+        return not any(namespace["metadata"].get("deletionTimestamp") for namespace in found)
+
+    wait_for(control_plane, is_nothing_leaving, what="the namespaces of other tests gone")
 
 
 @pytest.mark.cluster
 @pytest.mark.usefixtures("helm_binary")
 @pytest.mark.parametrize("page", WALKED, ids=pages.name)
-def test_the_page_shows_what_happens(page, cluster, tmp_path):
+def test_the_page_shows_what_happens(page, nothing_left, cluster, tmp_path):  # noqa: ARG001  it must come first
     prepare = STAGES[pages.name(page)]
-    forget(cluster)
-    wait_for(cluster, lambda: nothing_leaves(cluster), what="earlier namespaces gone")
     with Reader(tmp_path, cluster=cluster) as reader:
         prepare(reader)
         reader.follow(page)

@@ -17,10 +17,10 @@ from tests.docs.alike import is_alike
 from tests.docs.elsewhere import NOT_HERE
 from tests.docs.release import Release
 
-SECONDS = 60
-PATIENCE_SECONDS = 30
+SECONDS = 120
+PATIENCE_SECONDS = 60
 # What goes on until it is stopped; a reader has it in another terminal.
-_STAYS = re.compile(r"^(?:\w+=\S+ )*(?:fairgate (?:serve|evict|tryout)|kubectl fairgate status --watch)\b")
+_STAYS = re.compile(r"^(?:\w+=\S+ )*(?:fairgate (?:serve|evict|tryout)|kubectl fairgate status .*--watch)\b")
 # What only looks is looked at again, until the page's picture is there: a cluster takes its time.
 # These end with 1 to say no: a refusal, a warning, a difference.
 _MAY_SAY_NO = re.compile(r"\bfairgate (?:explain|policy|review)\b")
@@ -123,7 +123,7 @@ class Reader:
     def _stay(self, step: pages.Step) -> str | None:
         """Start what goes on, and wait until it has printed something, or what the page shows."""
         assert self.cluster is not None, f"{step.command} needs a cluster's supervisor"
-        listen = "".join(re.findall(r"--listen \S+", step.command))
+        listen = "".join(re.findall(r"--listen \S*:(\d+)", step.command))
         if listen in self._staying:  # the reader stopped that one to try this one
             self._stop(self._staying.pop(listen))
         name = f"docs-{time.monotonic_ns()}"

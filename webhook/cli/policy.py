@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from webhook.cli.options import Layout, chosen_source, columns, is_coloured, world_options
+from webhook.cli.quotas import from_quotas
 from webhook.cli.words import plural
 from webhook.core.policy import Policy
 from webhook.policy.build import build
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 @click.group()
 def policy() -> None:
     """Check policy files, say what an edit would do, describe their format."""
+
+
+policy.add_command(from_quotas)
 
 
 @policy.command(
