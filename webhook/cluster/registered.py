@@ -1,4 +1,4 @@
-"""Fairgate's webhook configurations on the API, kept in step with the policy. Never made here, and never deleted."""
+"""Fairgate's registration on the API, kept in step with the policy. Never made here, and never deleted."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -7,11 +7,13 @@ import msgspec
 
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.errors import ApiError, ClusterError
-from webhook.kube.in_step import in_step
+from webhook.kube.in_step import GUARD, in_step
+from webhook.kube.keys import REGISTRATION_API
 
-_PATHS: Final = {
-    kind: f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}s"
-    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+_PLURALS: Final = {
+    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+    GUARD: "validatingadmissionpolicies",
 }
 
 _Json = dict[str, Any]
@@ -27,8 +29,8 @@ async def keep_in_step(connection: ApiConnection, wanted: Iterable[_Json]) -> tu
 
 
 async def _adjust(connection: ApiConnection, wanted: _Json) -> bool:
-    path = f"{_PATHS[wanted['kind']]}/{wanted['metadata']['name']}"
-    plural = path.split("/")[-2]
+    plural = _PLURALS[wanted["kind"]]
+    path = f"/apis/{REGISTRATION_API}/{plural}/{wanted['metadata']['name']}"
     try:
         body = await connection.send("GET", path, action=f"get {plural}")
         found = _OBJECT.decode(body)

@@ -7,18 +7,15 @@ from webhook.cluster.client import ApiConnection
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.registered import keep_in_step
 from webhook.core.world import World
-from webhook.kube.registration import webhook_configurations
+from webhook.kube.in_step import wanted_by
 from webhook.observe.logs import Logs
 
 LOOK_SECONDS: Final = 5.0
 """Rest between two looks: an edit of the policy is rare, and its mount takes longer to change than this."""
 
-_ELSEWHERE: Final = "https://where.invalid"
-"""How Fairgate is reached is not looked at: whoever registered it has said so."""
-
 
 class Registrar:
-    """Looks after the webhook configurations while `run` runs. `problem` is why the last look failed."""
+    """Looks after webhook configurations and guards while `run` runs. `problem` is why the last look failed."""
 
     def __init__(self, connection: ApiConnection, world: World, logs: Logs) -> None:
         self.problem: str | None = None
@@ -35,9 +32,8 @@ class Registrar:
     async def look(self) -> None:
         """Bring them in line once; a failure is told once."""
         policy = self._world.policy
-        wanted = webhook_configurations(policy, ca_bundle_pem=None, url=_ELSEWHERE)
         try:
-            changed = await keep_in_step(self._connection, wanted)
+            changed = await keep_in_step(self._connection, wanted_by(policy))
         except ClusterError as error:
             if self.problem != str(error):
                 self.problem = str(error)
@@ -45,4 +41,4 @@ class Registrar:
             return
         self.problem = None
         if changed:
-            self._logs.event.info("registration changed", configurations=list(changed), policy=policy.hash)
+            self._logs.event.info("registration changed", objects=list(changed), policy=policy.hash)
