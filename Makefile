@@ -11,7 +11,7 @@ IMAGE      = fairgate:$(VERSION)
 PIN       := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast chaos lint format bench schema docs image image-check lock audit release-check clean
+.PHONY: help setup run demo test test-fast chaos lint format bench schema docs chart image image-check lock audit release-check clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ $(STAMP)-release: $(STAMP)
 
 run: setup ## serve the embedded world over HTTPS and show one decision
 	@$(BIN)/python -m webhook tryout $(if $(PORT),--port $(PORT))
+
+demo: setup ## three scenarios on a real control plane, without and with Fairgate; PACE=seconds a picture, KEEP=0 to end at once
+	@$(if $(PACE),DEMO_PACE=$(PACE)) $(if $(KEEP),DEMO_KEEP=$(KEEP)) $(BIN)/python -m tests.demo
 
 test: lint ## everything CI runs: lint, types, layers, unit, HTTP, real control plane
 	$(BIN)/pytest
@@ -65,8 +68,9 @@ bench: setup ## the performance claims of docs/benchmarks.md, on this machine
 schema: setup ## regenerate policies/schema.json
 	$(BIN)/fairgate policy schema > policies/schema.json
 
-docs: setup ## regenerate docs/cli.md and the schemas beside it
+docs: setup ## regenerate docs/cli.md, the schemas beside it and docs/metrics.md
 	$(BIN)/python -m webhook.cli.reference docs
+	$(BIN)/python -m webhook.observe.reference docs
 
 image: ## build the container image; CONTAINER=podman, BASE=another base, IMAGE_FLAGS=…
 	$(CONTAINER) build $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg VERSION=$(VERSION) \
@@ -84,6 +88,9 @@ audit: $(STAMP)-release ## known vulnerabilities of what is pinned
 
 release-check: $(STAMP)-release ## is this commit ready to be released: version, packages, a clean install
 	$(BIN)/python -m tests.ci.release
+
+chart: setup ## regenerate what follows from the code in charts/fairgate
+	$(BIN)/python -m tests.charts.generated
 
 clean: ## remove what setup and the tools made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build .run

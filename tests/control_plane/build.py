@@ -22,7 +22,7 @@ from pathlib import Path
 from tests.control_plane import versions
 from tests.control_plane.assets import GOMOD, cache_root, find_binary, missing_binaries, recipe_folder
 from tests.control_plane.toolchain import ToolchainError, find_go, go_environment
-from tests.control_plane.versions import CONTROL_PLANE, OPERATORS, Program, Recipe, Upstream
+from tests.control_plane.versions import CONTROL_PLANE, OPERATORS, TOOLS, Program, Recipe, Upstream
 
 RECIPES = {recipe.name: recipe for recipe in vars(versions).values() if isinstance(recipe, Recipe)}
 PROGRESS_SECONDS = 20
@@ -155,7 +155,8 @@ def _compile(recipe: Recipe, programs: Sequence[Program], *, go: Path, source: P
     # Go names a binary after its package, unless there is one package and one output file.
     output = f"{staging / 'bin'}{os.sep}" if len(programs) > 1 else staging / "bin" / programs[0].binary
     packages = [program.package for program in programs]
-    command = [go, "build", "-ldflags", recipe.ldflags, "-o", output, *packages]
+    tags = ["-tags", recipe.tags] if recipe.tags else []
+    command = [go, "build", "-ldflags", recipe.ldflags, "-o", output, *tags, *packages]
     _run_with_progress(command, cwd=source, log=staging / "log", say=say, name=f"{recipe.name} {recipe.version}")
 
 
@@ -206,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.control_plane.build", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to build: {', '.join(RECIPES)}")
     parser.add_argument(
-        "--operators", action="store_true", help="without names: the operators besides the control plane"
+        "--operators", action="store_true", help="without names: the operators and Prometheus besides the control plane"
     )
     parser.add_argument("--give-way", action="store_true", help="leave the processor to whoever else wants it")
     options = parser.parse_args(arguments)
@@ -214,7 +215,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"nothing is called {', '.join(sorted(unknown))}")
     if options.give_way:
         give_way()
-    recipes = [RECIPES[name] for name in options.names] or [*CONTROL_PLANE, *(OPERATORS if options.operators else ())]
+    besides = (*OPERATORS, *TOOLS) if options.operators else ()
+    recipes = [RECIPES[name] for name in options.names] or [*CONTROL_PLANE, *besides]
     try:
         ensure(recipes)
     except BuildError as error:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
-from tests.control_plane import operators
+from tests.control_plane import operators, prometheus
 from tests.control_plane.assets import missing_binaries
 from tests.control_plane.background import BackgroundBuild
 from tests.control_plane.build import BuildError, say_on_stderr
@@ -19,10 +19,12 @@ from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.processes import ComponentError
 from tests.control_plane.versions import (
     CONTROL_PLANE,
+    HELM,
     JOBSET,
     KUBERAY,
     LWS,
     MPI_OPERATOR,
+    PROMETHEUS,
     TRAINER,
     TRAINING_OPERATOR,
     Recipe,
@@ -32,12 +34,14 @@ from tests.control_plane.workbench import make_namespace
 # The fixtures that need more than the control plane itself.
 RECIPES_BY_FIXTURE = {
     "built_control_plane": CONTROL_PLANE,
+    "helm_binary": (HELM,),
     "training_operator": (TRAINING_OPERATOR,),
     "jobset": (JOBSET,),
     "kuberay": (KUBERAY,),
     "lws": (LWS,),
     "mpi_operator": (MPI_OPERATOR,),
     "trainer": (TRAINER,),
+    "promtool": (PROMETHEUS,),
 }
 BUILD = pytest.StashKey[BackgroundBuild]()
 BUILD_FAILURE = pytest.StashKey[str | None]()
@@ -91,6 +95,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def built_control_plane() -> None:
     """The binaries are there; nothing runs yet."""
+
+
+@pytest.fixture(scope="session")
+def helm_binary() -> None:
+    """Helm is there."""
 
 
 @pytest.fixture(scope="session")
@@ -170,6 +179,12 @@ def mpi_operator(control_plane: ControlPlane) -> Iterator[None]:
     """The MPI operator runs against the control plane; not in one module with the training operator."""
     with operators.mpi_operator(control_plane):
         yield
+
+
+@pytest.fixture(scope="session")
+def promtool(built_control_plane: None) -> Callable[..., str]:  # noqa: ARG001  what it needs is built along with that
+    """Prometheus' own checker: called with its arguments, gives what it printed."""
+    return prometheus.promtool
 
 
 def _start_or_fail(**options: object) -> ControlPlane:
