@@ -123,7 +123,7 @@ def fires(promtool, tmp_path, changes, want):
     }
     test = {
         "rule_files": [str(alerting.ALERTS)],
-        "evaluation_interval": "1m",
+        "evaluation_interval": "5m",
         "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": [expected]}],
     }
     file = tmp_path / "test.yaml"
