@@ -54,8 +54,9 @@ bench: setup ## the performance claims of docs/benchmarks.md, on this machine
 schema: setup ## regenerate policies/schema.json
 	$(BIN)/fairgate policy schema > policies/schema.json
 
-docs: setup ## regenerate docs/cli.md and the schemas beside it
+docs: setup ## regenerate docs/cli.md, the schemas beside it and docs/metrics.md
 	$(BIN)/python -m webhook.cli.reference docs
+	$(BIN)/python -m webhook.observe.reference docs
 
 chart: setup ## regenerate what follows from the code in charts/fairgate
 	$(BIN)/python -m tests.charts.generated

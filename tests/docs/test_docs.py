@@ -12,13 +12,9 @@ import yaml
 from tests.docs import pages
 from webhook.cli.main import main
 from webhook.cli.serve import serve
-from webhook.core.tier import Tier
 from webhook.kube.events import EventReason
 from webhook.kube.workloads.table import BUILT_IN
-from webhook.observe.leader import Candidacy
-from webhook.observe.ledger import Standing
-from webhook.observe.metrics import Authorities, Charged, Metrics, Phase, Watched
-from webhook.observe.reclaim import ReclaimMetrics
+from webhook.observe.decisions import Phase
 from webhook.policy.load import load
 from webhook.server.answer import Record
 from webhook.server.handlers import _line
@@ -138,36 +134,6 @@ def test_the_flags_of_serve_are_all_in_the_table():
     assert [(flag, default) for flag, default, _ in pages.table(OPERATIONS, first="flag")] == want
 
 
-def exposed():
-    """Name, type and labels of every metric of a process that has seen one of each thing."""
-    metrics = Metrics()
-    metrics.decision(Phase.MUTATE, outcome="admit", code="Borrows", seconds=0.1)
-    metrics.refused(404)
-    metrics.policy_reload(is_success=True)
-    metrics.watch_world_age(lambda: 1.0)
-    metrics.watch_feed(lambda: [Watched("nodes", 1, 0, 0)])
-    metrics.watch_certificate(lambda: 1.0)
-    metrics.watch_authorities(lambda: Authorities(1.0, 1, is_published=True))
-    metrics.certificate_change("renewed")
-    metrics.watch_leader(lambda: Candidacy(True, 1, {("a", Tier.GUARANTEED): 1}, {"written": 1}))
-    metrics.watch_charges(lambda: [Charged("a", Tier.GUARANTEED, 1)])
-    counts = metrics.watch_ledger(lambda: [Standing("a", 1, 0)])
-    counts.wrote("written", charges=1, seconds=0.1)
-    counts.bypass("a")
-    text = metrics.expose().body.decode()
-    for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, flags=re.MULTILINE):
-        if name.endswith("_created"):
-            continue  # told of below the table
-        labels = set(re.findall(r'(\w+)="', " ".join(re.findall(rf"^{name}\w*({{.*}})", text, flags=re.MULTILINE))))
-        yield name, kind, frozenset(labels - {"le"})
-
-
-def test_the_table_of_metrics_lists_exactly_what_is_exposed():
-    rows = pages.table(OPERATIONS, first="metric")
-    told = [(name, kind, frozenset(re.findall(r"\w+", labels)) - {"none"}) for name, kind, labels, _ in rows]
-    assert sorted(told) == sorted(exposed())
-
-
 def test_the_table_of_events_lists_every_reason():
     assert [row[0] for row in pages.table(OPERATIONS, first="reason")] == list(EventReason)
 
@@ -203,13 +169,3 @@ def test_pre_commit_runs_what_make_lint_runs():
 def test_every_decision_is_in_the_index():
     adr = pages.ROOT / "docs" / "adr"
     assert set(pages.links(adr / "README.md")) == {page.name for page in adr.glob("0*.md")}
-
-
-def test_the_table_of_the_evictors_metrics_lists_exactly_what_is_exposed():
-    metrics = ReclaimMetrics()
-    metrics.watch(held_nodes=lambda: 0, largest_seat=lambda: 0, candidacy=lambda: Candidacy(True, 1, {}, {}))
-    rows = pages.table(pages.ROOT / "docs" / "evictor.md", first="evictor metric")
-    shown = re.findall(r"^# TYPE (fairgate_\w+) (\w+)$", metrics.expose().body.decode(), flags=re.MULTILINE)
-    assert sorted((name, kind) for name, kind, _, _ in rows) == sorted(
-        (name, kind) for name, kind in shown if not name.endswith("_created")
-    )

@@ -11,8 +11,8 @@ from webhook.cluster.lease import DEFAULT_TIMING, Lease, Timing, own_identity
 from webhook.core.world import World
 from webhook.kube import keys
 from webhook.kube.events import Event, EventReason, EventType, ObjectRef
-from webhook.observe.leader import Candidacy
 from webhook.observe.logs import Logs
+from webhook.observe.process import Candidacy
 from webhook.server.bypasses import Bypasses
 from webhook.server.registrar import Registrar
 from webhook.server.tiers import Shares, Tiers
@@ -80,9 +80,9 @@ class Leader:
         """Tell how it stands, for the metrics."""
         lease, events = self.lease, self.events
         return Candidacy(
+            lease=LEASE_NAME,
             is_leading=lease.is_leading,
             terms=lease.terms,
-            changes=self.tiers.changes,
             events={"written": events.written, "held_back": events.held_back, "dropped": events.dropped},
         )
 
