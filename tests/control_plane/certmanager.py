@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from tests.control_plane.build import binary_path, module_folder
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.versions import CERT_MANAGER, CERT_MANAGER_MODULE
-from tests.control_plane.workbench import wait_for
 
 CONTROLLERS = ("controller", "cainjector")
 DEFINITIONS = ("certificates", "certificaterequests", "clusterissuers", "issuers")
@@ -33,16 +32,7 @@ def cert_manager(cluster: ControlPlane) -> Iterator[None]:
     with cert_manager_definitions(cluster):
         for name in CONTROLLERS:
             cluster.processes.start(f"cert-manager-{name}", [binary_path(CERT_MANAGER, name), cluster.kubeconfig])
-        try:
-            wait_for(cluster, lambda: _all_run(cluster), what="cert-manager's controllers run")
-            yield
-        finally:
-            for name in CONTROLLERS:
-                if cluster.processes.is_running(f"cert-manager-{name}"):
-                    cluster.processes.stop(f"cert-manager-{name}", timeout=5)
-
-
-def _all_run(cluster: ControlPlane) -> bool:
-    for name in CONTROLLERS:
-        cluster.processes.check_running(f"cert-manager-{name}")
-    return True
+        yield
+        for name in CONTROLLERS:
+            cluster.processes.check_running(f"cert-manager-{name}")
+            cluster.processes.stop(f"cert-manager-{name}", timeout=5)

@@ -201,7 +201,7 @@ CERT_MANAGER = Recipe(
     name="cert-manager",
     version="1.21.2",
     programs=(Program("controller", "./controller"), Program("cainjector", "./cainjector")),
-    typical_minutes=2,
+    typical_minutes=3,
 )
 CERT_MANAGER_MODULE = Recipe(
     name="cert-manager",
