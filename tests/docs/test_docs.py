@@ -142,6 +142,7 @@ def exposed():
     """Name, type and labels of every metric of a process that has seen one of each thing."""
     metrics = Metrics()
     metrics.decision(Phase.MUTATE, outcome="admit", code="Borrows", seconds=0.1)
+    metrics.would("shadow", outcome="deny", code="Borrows", team="a")
     metrics.refused(404)
     metrics.policy_reload(is_success=True)
     metrics.watch_world_age(lambda: 1.0)

@@ -79,6 +79,8 @@ class Reclaimer:
                     if not is_adopted:
                         self._keeper.adopt()
                         is_adopted = True
+                    if not self._lookout.world.policy.is_enforced:
+                        self._keeper.abandon()
                     await self._look()
                     self._see_to_nodes(group)
                 await self._rest()
@@ -105,7 +107,7 @@ class Reclaimer:
         resting = keeper.waiting.resting()
         held = keeper.holds()
         waiting = [tenant.waiting() for tenant in entitled(roll, world) if tenant.pod.uid not in resting]
-        if not waiting:
+        if not (waiting and world.policy.is_enforced):
             return Round((), ())
         began = time.perf_counter()
         spared = keeper.victims.resting() | keeper.under_way()

@@ -94,6 +94,12 @@ class Metrics:
             ["status"],
             registry=self._registry,
         )
+        self._would = Counter(
+            "fairgate_would_decisions",
+            "Decisions that policy would have had, were it enforced.",
+            ["enforce", "outcome", "code", "team"],
+            registry=self._registry,
+        )
         self._reloads = Counter(
             "fairgate_policy_reloads",
             "Changes of the policy folder that were read.",
@@ -117,6 +123,10 @@ class Metrics:
     def decision(self, phase: Phase, *, outcome: str, code: str, seconds: float) -> None:
         """Count one decision and its time."""
         self._decisions.add(phase, outcome, code, seconds)
+
+    def would(self, enforce: str, *, outcome: str, code: str, team: str) -> None:
+        """Count what would have been decided."""
+        self._would.labels(enforce, outcome, code if code in CODES else OTHER_CODE, team).inc()
 
     def refused(self, status: int) -> None:
         """Count a request that was answered with an HTTP error."""
