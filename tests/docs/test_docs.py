@@ -214,3 +214,12 @@ def test_the_table_of_the_evictors_metrics_lists_exactly_what_is_exposed():
     assert sorted((name, kind) for name, kind, _, _ in rows) == sorted(
         (name, kind) for name, kind in shown if not name.endswith("_created")
     )
+
+
+def test_every_attempt_in_the_security_model_has_a_test_that_is_there():
+    page = pages.ROOT / "docs" / "security.md"
+    rows = [line for line in page.read_text().splitlines() if "](../tests/" in line]
+    assert len(rows) >= 20
+    for name, path in re.findall(r"\[`([^`]+)`\]\(\.\./(tests/[^)]+)\)", "\n".join(rows)):
+        file = pages.ROOT / path
+        assert file.name == name or re.search(rf"^(async )?def {name}\(", file.read_text(), flags=re.MULTILINE), name

@@ -92,6 +92,9 @@ def test_from_shadow_to_enforce(cluster):
         cluster.kubectl("delete", "mutatingwebhookconfiguration/zz-fairgate", "validatingwebhookconfiguration/fairgate")
         wait_for(cluster, lambda: as_created(fairgate) == seen, what="a pod without Fairgate is as with its shadow")
 
+        keys = [(fairgate.ca.parent / name).read_bytes() for name in ("ca.key", "tls.key")]
+        told = cluster.processes.log_path(fairgate.replicas[0].name).read_text() + fairgate.get("/metrics")
+        assert serving.leaked(told, keys=keys, kubeconfig=cluster.kubeconfig) == []
         found = reported(fairgate)["rows"]
         refused = [(row["who"], row["code"], row["enforced"]) for row in found if row["outcome"] == "refused"]
         assert sorted(refused) == [("Pod/p2", "TeamLimitExceeded", False), ("Pod/p3", "TeamLimitExceeded", False)]

@@ -7,6 +7,7 @@ from webhook.core.amount import ONE_GPU
 from webhook.core.names import TeamName
 from webhook.core.tier import Tier
 from webhook.observe.metrics import Charged
+from webhook.server import app
 
 
 async def test_liveness_is_plain(server):
@@ -92,3 +93,13 @@ async def test_every_kind_of_address_is_served_under_a_name_of_the_certificate(t
         assert (await server.ask("GET", "/healthz")).status == 200
         (line,) = server.lines("listening")
         assert len({address.rpartition(":")[2] for address in line["addresses"]}) == 1
+
+
+async def test_too_many_connections_are_closed_and_the_others_served(server, monkeypatch):
+    monkeypatch.setattr(app, "MOST_CONNECTIONS", 3)
+    kept = [await server.connect() for _ in range(3)]
+    reader, _ = await server.connect()
+    assert await reader.read() == b""
+    for reader, writer in kept:
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200 ")
