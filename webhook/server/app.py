@@ -30,7 +30,6 @@ from webhook.server.settings import (
     HANDSHAKE_SECONDS,
     KEEPALIVE_SECONDS,
     MAX_BODY_BYTES,
-    MOST_CONNECTIONS,
     Address,
     Settings,
 )
@@ -152,7 +151,7 @@ async def serve(
     sockets = open_sockets(settings.listen)
     listeners = [
         await loop.create_server(
-            lambda: _TurnedAway() if len(server.connections) >= MOST_CONNECTIONS else server(),
+            server,
             sock=sock,
             ssl=ssl_context,
             ssl_handshake_timeout=HANDSHAKE_SECONDS,
@@ -174,13 +173,6 @@ async def serve(
         app.drain()
         await _close(server, listeners)
         app.logs.event.info("stopped", requests=server.requests_count)
-
-
-class _TurnedAway(asyncio.Protocol):
-    """Closes a connection that is one too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
 
 
 async def _close(server: web.Server, listeners: list[asyncio.Server]) -> None:

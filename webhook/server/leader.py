@@ -12,10 +12,11 @@ from webhook.core.onlooker import Onlooker
 from webhook.core.world import World
 from webhook.kube import keys
 from webhook.kube.events import Event, EventReason, EventType, ObjectRef
-from webhook.observe.leader import Candidacy
 from webhook.observe.logs import Logs
+from webhook.observe.process import Candidacy
 from webhook.server.adopter import Adopter
 from webhook.server.bypasses import Bypasses
+from webhook.server.registrar import Registrar
 from webhook.server.tiers import Shares, Tiers
 
 LEASE_NAME: Final = "fairgate"
@@ -60,6 +61,7 @@ class Leader:
         )
         self._onlooker = onlooker
         self._bypasses = Bypasses(world, self.events)
+        self._registrar = Registrar(connection, world, logs)
         self._world = world
         self._why_untrusted = why_untrusted
         self._logs = logs
@@ -85,25 +87,30 @@ class Leader:
         """Tell how it stands, for the metrics."""
         lease, events = self.lease, self.events
         return Candidacy(
+            lease=LEASE_NAME,
             is_leading=lease.is_leading,
             terms=lease.terms,
-            changes=self.tiers.changes,
             events={"written": events.written, "held_back": events.held_back, "dropped": events.dropped},
         )
 
     async def _work(self) -> None:
         self._logs.event.info("leading", identity=self.lease.identity)
         try:
-            while True:
-                self._has_changed.clear()
-                if self._why_untrusted() is None and self._world.is_sure:
-                    await self._look()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_AGAIN_SECONDS):
-                        await self._has_changed.wait()
-                await asyncio.sleep(SETTLE_SECONDS)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._registrar.run())
+                group.create_task(self._settle())
         finally:
             self._logs.event.info("no longer leading", identity=self.lease.identity)
+
+    async def _settle(self) -> None:
+        while True:
+            self._has_changed.clear()
+            if self._why_untrusted() is None and self._world.is_sure:
+                await self._look()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AGAIN_SECONDS):
+                    await self._has_changed.wait()
+            await asyncio.sleep(SETTLE_SECONDS)
 
     async def _look(self) -> None:
         """Bring what is written in line with policy; while policy is not enforced, nothing is written."""

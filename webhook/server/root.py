@@ -14,11 +14,10 @@ from webhook.cluster.errors import ClusterError
 from webhook.cluster.namespace import own_namespace
 from webhook.core.onlooker import Onlooker
 from webhook.core.policy import Policy
-from webhook.core.tier import Tier
 from webhook.core.world import World
 from webhook.kube.worldfile import WorldFileError, read_world
 from webhook.observe.logs import Logs, open_logs
-from webhook.observe.metrics import Charged, Metrics
+from webhook.observe.metrics import Metrics
 from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.watch import PolicyHolder
 from webhook.server.app import build_app, serve, stop_signals
@@ -44,7 +43,8 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
     metrics, readiness = Metrics(), Readiness("policy")
     readiness.set_ok("policy", remark=f"policy {world.policy.hash}")
     metrics.policy_reload(is_success=True)
-    metrics.watch_charges(lambda: _charges(world))
+    metrics.watch_world(world)
+    metrics.watch_readiness(lambda: {name: each.ok for name, each in readiness.conditions().items()})
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(stop_signals(logs))
         certificates = await open_certificates(settings, stack, Watchers(readiness, metrics, logs))
@@ -70,10 +70,9 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                     why_untrusted=live.why_untrusted,
                 )
                 metrics.watch_leader(leader.candidacy)
+                metrics.watch_tier_changes(leader.tiers.changes)
                 readiness.watch("world", live.why_untrusted)
                 readiness.watch("ledger", live.why_no_ledger)
-                metrics.watch_world_age(live.age_seconds)
-                metrics.watch_feed(live.watched)
                 ledger, onlooker, why_cold = live.ledger, live.onlooker, live.why_cold
                 chores = live.chores(logs, settled=lambda: _settle(world, logs), is_leader=leader.may_tidy)
                 chores += [leader.run(), leader.events.run()]
@@ -183,14 +182,6 @@ def _settle(world: World, logs: Logs) -> None:
     gc.collect()
     gc.freeze()
     logs.event.info("world loaded", nodes=len(world.fleet), pods=sum(1 for _ in world.pods()))
-
-
-def _charges(world: World) -> Iterable[Charged]:
-    """List every team's charges, also those of teams without any: a series that is not there yet alerts nobody."""
-    for team in dict.fromkeys([*(team.name for team in world.policy.teams), *world.books()]):
-        book = world.book(team)
-        yield Charged(team, Tier.GUARANTEED, book.guaranteed)
-        yield Charged(team, Tier.PREEMPTIBLE, book.preemptible)
 
 
 def _now_text() -> str:

@@ -22,9 +22,6 @@ BODY_SECONDS: Final = 10.0
 HANDSHAKE_SECONDS: Final = 10.0
 """A TLS handshake must be over after so long."""
 
-MOST_CONNECTIONS: Final = 1_000
-"""Connections at a time: API servers keep a few each. More would only fill the memory, at some 50 KB each."""
-
 FINISH_SECONDS: Final = 30.0
 """How long requests in flight may take to finish after the drain: the longest timeout a webhook can have."""
 
