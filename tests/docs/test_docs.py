@@ -170,7 +170,7 @@ def test_every_decision_is_in_the_index():
 def test_every_attempt_in_the_security_model_has_a_test_that_is_there():
     page = pages.ROOT / "docs" / "security.md"
     rows = [line for line in page.read_text().splitlines() if "](../tests/" in line]
-    assert len(rows) >= 20
+    assert len(rows) >= 19
     for name, path in re.findall(r"\[`([^`]+)`\]\(\.\./(tests/[^)]+)\)", "\n".join(rows)):
         file = pages.ROOT / path
         assert file.name == name or re.search(rf"^(async )?def {name}\(", file.read_text(), flags=re.MULTILINE), name
