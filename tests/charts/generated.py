@@ -14,12 +14,13 @@ from tests.charts.readme import readme
 from webhook.core.lookalike import PATTERN, looks_like_gpu
 from webhook.core.names import ResourceName
 from webhook.core.policy import Policy
+from webhook.kube.guards import changed_keys_expression, guards
 from webhook.kube.registration import ServiceReference, concerns_expression, webhook_configurations
 from webhook.kube.team_ledger_crd import team_ledger_crd
 from webhook.kube.workloads.table import BUILT_IN as BUILT_IN_KINDS
 from webhook.policy.builtin import BUILT_IN
 
-COUNTED, IGNORED = "@counted@", "@ignored-gpu@"
+COUNTED, IGNORED, KEY, USER = "@counted@", "@ignored-gpu@", "@key@", "@user@"
 
 
 def generated() -> dict[str, str]:
@@ -38,6 +39,8 @@ def _webhooks() -> dict[str, object]:
     return {
         "configurations": webhook_configurations(lenient, ca_bundle_pem=None, service=service),
         "concerns": concerns_expression(lenient),
+        "guards": guards(lenient, trusted_users=[USER]),
+        "tenancyKey": changed_keys_expression([("labels", [KEY])]),
         "lookalike": PATTERN,
         "counted": sorted(name for name, weight in BUILT_IN.items() if weight),
         "ignored": sorted(name for name, weight in BUILT_IN.items() if not weight and looks_like_gpu(name)),

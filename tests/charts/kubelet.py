@@ -1,8 +1,8 @@
 """What kubelet does for the chart's pods, with processes in place of containers.
 
-Arguments and environment are those of the rendered Deployment. Rewritten are, and only, what a container has of its own:
-mount paths lead to folders that hold the same ConfigMap or Secret, `--listen` to a free loopback port, and a kubeconfig
-with a token of the pod's ServiceAccount is added in place of the files that kubelet mounts.
+Arguments and environment are those of the Deployment. Rewritten is only what a container has of its own: mount paths
+lead to folders that hold the same ConfigMap or Secret, `--listen` to a free loopback port, and a kubeconfig with a
+token of the pod's ServiceAccount takes the place of the files that kubelet mounts.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ $ helm uninstall fairgate --namespace fairgate-system
 `helm show values charts/fairgate` prints the values with their comments. Rights, probes, certificates and what to do
 when something fails are in [operations](../../docs/operations.md).
 
-- **The policy** goes into a ConfigMap. Pods read an edit of it within a minute or so, without a restart; the leader then
-  brings the conditions of the webhooks in line ([ADR 15](../../docs/adr/0015-registration-follows-policy.md)).
+- **The policy** goes into a ConfigMap. Pods read an edit of it within a minute or so, without a restart; the leader
+  then brings the conditions of the webhooks in line ([ADR 16](../../docs/adr/0016-registration-follows-policy.md)).
 - **Uninstalling** takes the webhooks away first. What stays is the definition of TeamLedgers with the ledgers
   (`crds.keep`), and, without cert-manager, the Secret with the certificates: `kubectl delete` them.
 - **From `kubectl apply` to Helm**: objects of `fairgate manifests` have the same names. Add `--take-ownership` to the

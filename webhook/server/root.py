@@ -22,7 +22,7 @@ from webhook.policy.watch import PolicyHolder
 from webhook.server.app import build_app, serve, stop_signals
 from webhook.server.certificates import Watchers, open_certificates
 from webhook.server.gate import Gate, Ledger
-from webhook.server.leader import Leader, learn_own_name
+from webhook.server.leader import Leader
 from webhook.server.ledger import MemoryLedger
 from webhook.server.live import Live
 from webhook.server.probes import Readiness
@@ -71,10 +71,9 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                 readiness.watch("ledger", live.why_no_ledger)
                 ledger, why_cold = live.ledger, live.why_cold
                 chores = live.chores(logs, settled=lambda: _settle(world, logs), is_leader=leader.may_tidy)
-                told = learn_own_name(live.connection, lambda name: gate.trust_own(name))  # noqa: PLW0108 - made below
-                chores += [leader.run(), leader.events.run(), told]
+                chores += [leader.run(), leader.events.run()]
                 tell_refused = leader.tell_policy_refused
-        gate = Gate(world, ledger, trusted=frozenset(settings.trusted_users), now_text=_now_text)
+        gate = Gate(world, ledger, now_text=_now_text)
         chores += [
             holder.run(
                 on_change=lambda policy: _take_policy(policy, world, readiness, metrics, logs),

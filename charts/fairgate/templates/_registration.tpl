@@ -17,8 +17,7 @@ holds them with marks, generated from the code; here the marks get what the poli
 {{- if eq $webhook.name "workloads.fairgate.dev" -}}
 {{- $_ := set $webhook "rules" (include "fairgate.workloadRules" (dict "base" $base "documents" $documents "rule" (first $webhook.rules)) | fromJsonArray) -}}
 {{- end -}}
-{{- $expressions := list (dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" (include "fairgate.exempt" (dict "webhook" $webhook "documents" $documents) | fromJsonArray)) -}}
-{{- $_ := set $webhook "namespaceSelector" (dict "matchExpressions" $expressions) -}}
+{{- $_ := set $webhook "namespaceSelector" (include "fairgate.exempt" $documents | fromJson).selector -}}
 {{- $_ := set $webhook.clientConfig "service" (set (deepCopy $service) "path" $webhook.clientConfig.service.path) -}}
 {{- if ne (include "fairgate.enforce" $) "enforce" -}}
 {{- $_ := set $webhook "failurePolicy" "Ignore" -}}
@@ -26,6 +25,58 @@ holds them with marks, generated from the code; here the marks get what the poli
 {{- end -}}
 {{- end -}}
 {{- toJson $base.configurations -}}
+{{- end -}}
+
+{{/* The guards and their bindings for the policy, as `fairgate manifests` prints them (a test compares). */}}
+{{- define "fairgate.guards" -}}
+{{- $base := .Files.Get "files/webhooks.json" | fromJson -}}
+{{- $documents := include "fairgate.policyDocuments" . | fromJsonArray -}}
+{{- $exempt := include "fairgate.exempt" $documents | fromJson -}}
+{{- $access := .Values.guards.deviceAccess | default "warn" -}}
+{{- $keys := list "fairgate.dev/exempt" -}}
+{{- range $documents -}}
+{{- with .defaults -}}
+{{- $access = default $access .deviceAccess -}}
+{{- end -}}
+{{- range .teams -}}
+{{- with .namespaceSelector -}}
+{{- $keys = concat $keys (keys (.matchLabels | default dict)) -}}
+{{- range .matchExpressions -}}
+{{- $keys = append $keys .key -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $keys = $keys | uniq | sortAlpha -}}
+{{- $mode := include "fairgate.enforce" . -}}
+{{- $actions := get (dict "enforce" (list "Deny") "warn" (list "Warn" "Audit") "shadow" (list "Audit")) $mode -}}
+{{- $trusted := include "fairgate.quoted" (.Values.guards.trustedUsers | uniq | sortAlpha) -}}
+{{- $made := list -}}
+{{- range $guard := $base.guards -}}
+{{- $name := $guard.metadata.name -}}
+{{- range $guard.spec.validations -}}
+{{- $_ := set . "expression" (.expression | replace "request.userInfo.username in [\"@user@\"] || " ($trusted | empty | ternary "" (printf "request.userInfo.username in [%s] || " $trusted))) -}}
+{{- end -}}
+{{- if eq $guard.kind "ValidatingAdmissionPolicyBinding" -}}
+{{- $isWarning := and (eq $name "fairgate-devices") (eq $access "warn") (eq $mode "enforce") -}}
+{{- $_ := set $guard.spec "validationActions" ($isWarning | ternary (list "Warn" "Audit") $actions) -}}
+{{- else if eq $name "fairgate-tenancy" -}}
+{{- $changed := list -}}
+{{- range $keys -}}
+{{- $changed = append $changed (replace "@key@" . $base.tenancyKey) -}}
+{{- end -}}
+{{- $_ := set (first $guard.spec.matchConditions) "expression" (join " || " $changed) -}}
+{{- $validation := first $guard.spec.validations -}}
+{{- $_ := set $validation "messageExpression" (replace "fairgate.dev/exempt say" (printf "%s say" (join ", " $keys)) $validation.messageExpression) -}}
+{{- else if eq $name "fairgate-devices" -}}
+{{- $_ := set (first $guard.spec.matchConditions) "expression" $exempt.globs -}}
+{{- $_ := set $guard.spec.matchConstraints "namespaceSelector" $exempt.selector -}}
+{{- end -}}
+{{- if not (and (eq $name "fairgate-devices") (eq $access "ignore")) -}}
+{{- $made = append $made $guard -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $made -}}
 {{- end -}}
 
 {{/* CEL: the pod concerns us. */}}
@@ -117,19 +168,28 @@ holds them with marks, generated from the code; here the marks get what the poli
 {{- end -}}
 {{- end -}}
 
-{{/* Namespaces that never wait: those of the base, and the exempt ones without a glob. */}}
+{{/* Exempt namespaces: `selector` leaves out those with an exact name, `globs` in CEL the others. */}}
 {{- define "fairgate.exempt" -}}
-{{- $names := (first .webhook.namespaceSelector.matchExpressions).values -}}
-{{- range .documents -}}
+{{- $names := list "kube-system" "fairgate-system" -}}
+{{- $globs := list -}}
+{{- range . -}}
 {{- with .exempt -}}
 {{- range .namespaces -}}
-{{- if not (regexMatch "[*?\\[]" .) -}}
+{{- if regexMatch "[*?\\[]" . -}}
+{{- $globs = append $globs . -}}
+{{- else -}}
 {{- $names = append $names . -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- $names | uniq | sortAlpha | toJson -}}
+{{- $said := list -}}
+{{- range $globs | uniq | sortAlpha -}}
+{{- $pattern := printf "^%s$" (. | replace "*" ".*" | replace "?" ".") -}}
+{{- $said = append $said (printf "!request.namespace.matches(%s)" (toRawJson $pattern)) -}}
+{{- end -}}
+{{- $expression := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" ($names | uniq | sortAlpha) -}}
+{{- dict "selector" (dict "matchExpressions" (list $expression)) "globs" (join " && " $said | default "true") | toJson -}}
 {{- end -}}
 
 {{/* One rule for each API group of the kinds that make pods; a kind of the policy takes the place of a built-in one. */}}
