@@ -48,7 +48,8 @@ def main() -> int:
     try:
         _play(teller)
     except (build.BuildError, ComponentError, AssertionError) as error:
-        teller.say(f"\n{error}\n\nThe demo could not go on: {str(error).splitlines()[0]}")
+        what, _, details = str(error).partition("\n")
+        teller.list(f"\n{details}\n\nThe demo cannot go on: {what}")
         return FAILED
     except KeyboardInterrupt:
         teller.say("\nStopped. Nothing of it is left: no process, no file.")
