@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast chaos lint format bench schema docs chart clean
+.PHONY: help setup run demo test test-fast chaos lint format bench schema docs chart clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ $(STAMP): pyproject.toml webhook/__init__.py
 
 run: setup ## serve the embedded world over HTTPS and show one decision
 	@$(BIN)/python -m webhook tryout $(if $(PORT),--port $(PORT))
+
+demo: setup ## three scenarios on a real control plane, without and with Fairgate; PACE=seconds a picture, KEEP=0 to end at once
+	@$(if $(PACE),DEMO_PACE=$(PACE)) $(if $(KEEP),DEMO_KEEP=$(KEEP)) $(BIN)/python -m tests.demo
 
 test: lint ## everything CI runs: lint, types, layers, unit, HTTP, real control plane
 	$(BIN)/pytest

@@ -135,9 +135,9 @@ class ControlPlane:
         return self._store_kubeconfig(token=token, namespace=namespace)
 
     def service_account_token(self, namespace: str, name: str = "default") -> str:
-        """A token of a service account, good for an hour."""
+        """A token of a service account, good for a day."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86_400}}
         return self.api.create(path, body)["status"]["token"]
 
     def audit_events(self) -> list[dict]:

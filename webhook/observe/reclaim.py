@@ -31,7 +31,7 @@ class ReclaimMetrics(ProcessMetrics):
         self._broken = self._counter("broken_holds", "Holds given up before their pods had their room.")
         self._seated = Histogram(
             "fairgate_reclaim_duration_seconds",
-            "From the plan for a waiting pod until it was on a node.",
+            "From the first look at a waiting pod that may reclaim until it was on a node.",
             buckets=SEATED_BOUNDS,
             registry=self.registry,
         )
