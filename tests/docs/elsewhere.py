@@ -12,6 +12,7 @@ NOT_HERE = {
     "kind create cluster --name fairgate": "it needs docker and images",
     "kind load docker-image fairgate/fairgate:0.1.0 --name fairgate": "it needs docker and images",
     "make -C fairgate setup": "the tests run in what it made",
+    "make demo": "tests/demo plays it, and compares what it prints with the README",
     "make run": "test_docs.py compares what it prints with the README",
     "make setup": "the tests run in what it made",
     "make test": _TESTS,
