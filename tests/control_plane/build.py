@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tests.control_plane.assets import GOMOD, cache_root, find_binary, missing_binaries, recipe_folder
 from tests.control_plane.toolchain import ToolchainError, find_go, go_environment
-from tests.control_plane.versions import CONTROL_PLANE, OPERATORS, Program, Recipe, Upstream
+from tests.control_plane.versions import CONTROL_PLANE, OPERATORS, TOOLS, Program, Recipe, Upstream
 
 PROGRESS_SECONDS = 20
 LOG_TAIL_LINES = 25
@@ -153,7 +153,8 @@ def _compile(recipe: Recipe, programs: Sequence[Program], *, go: Path, source: P
     # Go names a binary after its package, unless there is one package and one output file.
     output = f"{staging / 'bin'}{os.sep}" if len(programs) > 1 else staging / "bin" / programs[0].binary
     packages = [program.package for program in programs]
-    command = [go, "build", "-ldflags", recipe.ldflags, "-o", output, *packages]
+    tags = ["-tags", recipe.tags] if recipe.tags else []
+    command = [go, "build", "-ldflags", recipe.ldflags, "-o", output, *tags, *packages]
     _run_with_progress(command, cwd=source, log=staging / "log", say=say, name=f"{recipe.name} {recipe.version}")
 
 
@@ -197,9 +198,9 @@ def _elapsed(started: float) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build from the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.control_plane.build", description=__doc__.splitlines()[0])
-    parser.add_argument("--operators", action="store_true", help="also the operators")
+    parser.add_argument("--operators", action="store_true", help="also the operators and Prometheus")
     options = parser.parse_args(arguments)
-    recipes = (*CONTROL_PLANE, *OPERATORS) if options.operators else CONTROL_PLANE
+    recipes = (*CONTROL_PLANE, *OPERATORS, *TOOLS) if options.operators else CONTROL_PLANE
     try:
         ensure(recipes)
     except BuildError as error:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.control_plane import build, operators
+from tests.control_plane import build, operators, prometheus
 from tests.control_plane.cleanup import Snapshot
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.processes import ComponentError
@@ -21,6 +21,7 @@ from tests.control_plane.versions import (
     KUBERAY,
     LWS,
     MPI_OPERATOR,
+    PROMETHEUS,
     TRAINER,
     TRAINING_OPERATOR,
 )
@@ -36,6 +37,7 @@ RECIPES_BY_FIXTURE = {
     "lws": (LWS,),
     "mpi_operator": (MPI_OPERATOR,),
     "trainer": (TRAINER,),
+    "promtool": (PROMETHEUS,),
 }
 BUILD_FAILURE = pytest.StashKey[str]()
 
@@ -146,6 +148,12 @@ def mpi_operator(control_plane: ControlPlane) -> Iterator[None]:
     """The MPI operator runs against the control plane; not in one module with the training operator."""
     with operators.mpi_operator(control_plane):
         yield
+
+
+@pytest.fixture(scope="session")
+def promtool(built_control_plane: None) -> Callable[..., str]:  # noqa: ARG001  what it needs is built along with that
+    """Prometheus' own checker: called with its arguments, gives what it printed."""
+    return prometheus.promtool
 
 
 def _start_or_fail(**options: object) -> ControlPlane:

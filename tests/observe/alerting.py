@@ -52,12 +52,14 @@ def metrics_in(expr: str) -> set[str]:
     return set(re.findall(r"\b(?:fairgate|process)_\w+", expr))
 
 
-def known_metrics() -> set[str]:
-    """The series that the code has, by the names that expressions use."""
+def known_metrics(*, with_histograms: bool = False) -> set[str]:
+    """The series that the code has, by the names that expressions use; `with_histograms` those of histograms, too."""
     rows = re.findall(r"^\| `(\w+)` \| (\w+) ", reference.page(), flags=re.MULTILINE)
     histograms = {f"{name}_{part}" for name, kind in rows if kind == "histogram" for part in ("bucket", "sum", "count")}
-    return {name for name, kind in rows if kind != "histogram"} | histograms
+    return {name for name, kind in rows if with_histograms or kind != "histogram"} | histograms
 
 
 def _filled(expr: str) -> str:
-    return expr.replace("$__rate_interval", "1m").replace("$__range", "5m").replace("$team", ".+").replace("$model", ".*")
+    return (
+        expr.replace("$__rate_interval", "1m").replace("$__range", "5m").replace("$team", ".+").replace("$model", ".*")
+    )

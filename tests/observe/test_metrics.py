@@ -1,4 +1,5 @@
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.core.make import gpus, node, policy, resident, team, world
 from webhook.core.names import TeamName
@@ -61,6 +62,18 @@ def test_an_accept_header_that_makes_no_sense_gets_plain_text(accept):
     metrics = Metrics()
     metrics.policy_reload(is_success=True)
     assert b"fairgate_policy_last_reload_successful 1.0" in metrics.expose(accept).body
+
+
+def test_a_scrape_comes_in_pieces_that_make_one_exposition():
+    metrics = Metrics()
+    metrics.decision(Phase.MUTATE, outcome="deny", code="PoolFull", team=VISION, seconds=0.1)
+    pieces = list(metrics.expose("application/openmetrics-text; version=1.0.0").pieces)
+    assert len(pieces) > 5
+    text = b"".join(pieces).decode()
+    assert text.count("# EOF") == 1
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert families["fairgate_decisions"].samples[0].value == 1
+    assert len(families) >= 9
 
 
 def test_the_ledgers_metrics_tell_what_became_of_writes_and_how_objects_stand():

@@ -67,7 +67,7 @@ class _Shown(NamedTuple):
 def page() -> str:
     """Make the page."""
     shown: dict[_Shown, list[Component]] = {}
-    for component, metrics in ((Component.SERVER, _server()), (Component.EVICTOR, _evictor())):
+    for component, metrics in ((Component.SERVER, server()), (Component.EVICTOR, evictor())):
         for each in _shown(metrics.registry):
             shown.setdefault(each, []).append(component)
     return _HEAD + "".join(f"{_row(each, components)}\n" for each, components in shown.items())
@@ -88,7 +88,8 @@ def _labels(metric: Metric) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for sample in metric.samples for name in sample.labels if name != "le"))
 
 
-def _server() -> Metrics:
+def server() -> Metrics:
+    """Make the metrics of a server that has seen one of each thing."""
     metrics = Metrics()
     metrics.decision(Phase.MUTATE, outcome="admit", code=Code.WITHIN_SHARE, team=_ONE_OF_EACH, seconds=0.0)
     metrics.certificate_change("created")
@@ -102,7 +103,8 @@ def _server() -> Metrics:
     return metrics
 
 
-def _evictor() -> ReclaimMetrics:
+def evictor() -> ReclaimMetrics:
+    """Make the metrics of an evictor that has seen one of each thing."""
     metrics = ReclaimMetrics()
     metrics.planned(_ONE_OF_EACH)
     metrics.victim(_ONE_OF_EACH, gpu_unit_seconds=0)
