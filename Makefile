@@ -3,21 +3,32 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+LOCKED := .ci/requirements.txt
+
+CONTAINER ?= docker
+VERSION    = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' webhook/__init__.py)
+IMAGE      = fairgate:$(VERSION)
+PIN       := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-fast chaos lint format bench schema docs chart clean
+.PHONY: help setup run demo test test-fast chaos lint format bench schema docs chart image image-check lock audit release-check clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv with Fairgate and its development tools
 
-$(STAMP): pyproject.toml webhook/__init__.py
+$(STAMP): pyproject.toml webhook/__init__.py $(LOCKED)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fairgate needs Python 3.11 or newer: make PYTHON=python3.12 setup")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(LOCKED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
 	@touch $(STAMP)
+
+$(STAMP)-release: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group release
+	@touch $@
 
 run: setup ## serve the embedded world over HTTPS and show one decision
 	@$(BIN)/python -m webhook tryout $(if $(PORT),--port $(PORT))
@@ -60,6 +71,23 @@ schema: setup ## regenerate policies/schema.json
 docs: setup ## regenerate docs/cli.md, the schemas beside it and docs/metrics.md
 	$(BIN)/python -m webhook.cli.reference docs
 	$(BIN)/python -m webhook.observe.reference docs
+
+image: ## build the container image; CONTAINER=podman, BASE=another base, IMAGE_FLAGS=…
+	$(CONTAINER) build $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg VERSION=$(VERSION) \
+	  --build-arg REVISION=$$(git rev-parse HEAD) $(IMAGE_FLAGS) --tag $(IMAGE) .
+
+image-check: setup ## run the image with a read-only root and no rights; CONTAINER=podman, RUN_FLAGS=…
+	CONTAINER="$(CONTAINER)" IMAGE=$(IMAGE) RUN_FLAGS="$(RUN_FLAGS)" $(BIN)/pytest tests/ci/image_check.py
+
+lock: $(STAMP)-release ## pin the newest dependencies that pyproject.toml allows, by hash
+	$(BIN)/uv pip compile $(PIN) pyproject.toml --output-file $(LOCKED)
+	$(BIN)/uv pip compile $(PIN) --group build --output-file .ci/requirements-build.txt
+
+audit: $(STAMP)-release ## known vulnerabilities of what is pinned
+	$(BIN)/python -m tests.ci.audit
+
+release-check: $(STAMP)-release ## is this commit ready to be released: version, packages, a clean install
+	$(BIN)/python -m tests.ci.release
 
 chart: setup ## regenerate what follows from the code in charts/fairgate
 	$(BIN)/python -m tests.charts.generated

@@ -76,4 +76,3 @@ def _explain(error: ApiError) -> Outcome:
             return Later(str(error), error.retry_after_seconds)  # its budget is not counted yet, or the server is busy
         case _:
             return Refused(str(error))  # 429: its budget is used up; 500: two budgets; 403: a policy of the cluster
-
