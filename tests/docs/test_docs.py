@@ -170,3 +170,12 @@ def test_pre_commit_runs_what_make_lint_runs():
 def test_every_decision_is_in_the_index():
     adr = pages.ROOT / "docs" / "adr"
     assert set(pages.links(adr / "README.md")) == {page.name for page in adr.glob("0*.md")}
+
+
+def test_every_attempt_in_the_security_model_has_a_test_that_is_there():
+    page = pages.ROOT / "docs" / "security.md"
+    rows = [line for line in page.read_text().splitlines() if "](../tests/" in line]
+    assert len(rows) >= 19
+    for name, path in re.findall(r"\[`([^`]+)`\]\(\.\./(tests/[^)]+)\)", "\n".join(rows)):
+        file = pages.ROOT / path
+        assert file.name == name or re.search(rf"^(async )?def {name}\(", file.read_text(), flags=re.MULTILINE), name

@@ -11,7 +11,7 @@ from webhook.core.names import TeamName
 from webhook.core.tier import Tier
 from webhook.core.world import World
 from webhook.observe import gpus
-from webhook.observe.decisions import Decisions, Phase
+from webhook.observe.decisions import CODES, OTHER_CODE, Decisions, Phase
 from webhook.observe.ledger import LedgerMetrics, Standing
 from webhook.observe.process import Component, ProcessMetrics
 from webhook.observe.table import Row
@@ -48,6 +48,12 @@ class Metrics(ProcessMetrics):
             ["status"],
             registry=self.registry,
         )
+        self._would = Counter(
+            "fairgate_would_decisions",
+            "Decisions that policy would have made, were it enforced. `enforce`: shadow, warn.",
+            ["enforce", "outcome", "code", "team"],
+            registry=self.registry,
+        )
         self._refused.labels("500")  # the first bug is to be seen as a change
         self._certificate_changes = Counter(
             "fairgate_certificate_changes",
@@ -60,6 +66,10 @@ class Metrics(ProcessMetrics):
     def decision(self, phase: Phase, *, outcome: str, code: str, team: str, seconds: float) -> None:
         """Count one decision and its time."""
         self._decisions.add(phase, outcome=outcome, code=code, team=team, seconds=seconds)
+
+    def would(self, enforce: str, *, outcome: str, code: str, team: str) -> None:
+        """Count what would have been decided."""
+        self._would.labels(enforce, outcome, code if code in CODES else OTHER_CODE, team).inc()
 
     def refused(self, status: int) -> None:
         """Count a request that was answered with an HTTP error."""

@@ -92,6 +92,7 @@ def server() -> Metrics:
     """Make the metrics of a server that has seen one of each thing."""
     metrics = Metrics()
     metrics.decision(Phase.MUTATE, outcome="admit", code=Code.WITHIN_SHARE, team=_ONE_OF_EACH, seconds=0.0)
+    metrics.would("shadow", outcome="deny", code=Code.TEAM_LIMIT_EXCEEDED, team=_ONE_OF_EACH)
     metrics.certificate_change("created")
     metrics.watch_world(_world())
     metrics.watch_readiness(lambda: {"policy": True})
