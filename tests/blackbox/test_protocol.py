@@ -34,7 +34,7 @@ def test_the_rest_of_the_pod_stays_as_it_was(api):
     manifest["metadata"]["labels"] = {"app": "x"}
     made = api.mutate(manifest).manifest
     del made["metadata"]["labels"][TEAM], made["metadata"]["labels"][TIER], made["metadata"]["annotations"]
-    del made["spec"]["affinity"]
+    del made["spec"]["affinity"], made["spec"]["topologySpreadConstraints"]
     assert made == manifest
 
 

@@ -177,11 +177,9 @@ class TestPlaces:
         assert len(admitted(admit(pod(1, owner=JOB), JOB_CONTROLLER, place)).steering.nodes) == 8
         assert len(admitted(admit(pod(1), ALICE, place)).steering.nodes) == 16
 
-    def test_a_controllers_pods_do_not_reach_for_whole_nodes_unless_they_wish_to_be_apart(self):
-        place = world(residents=[resident(3, node="n2")])
-        listed = admitted(admit(pod(1, owner=JOB), JOB_CONTROLLER, place)).steering.nodes
-        apart = admitted(admit(pod(1, owner=JOB, has_pod_wishes=True), JOB_CONTROLLER, place)).steering.nodes
-        assert (listed, apart) == (("n2",), ("n2", "n0", "n1", "n3"))
+    def test_the_pin_of_mode_require_names_one_node(self):
+        place = world(policy(placement=PlacementRules(Mode.REQUIRE)))
+        assert admitted(admit(pod(1), ALICE, place)).steering.nodes == ("n0",)
 
     @pytest.mark.parametrize(
         "other",

@@ -85,7 +85,7 @@ def _steer(spec, steering):
     if any(terms) and (steering.pool_terms or required):
         nodes[REQUIRED] = {"nodeSelectorTerms": terms}
     weighed = [
-        {"weight": 100 if rank == 0 else max(1, 10 - rank), "preference": {"matchFields": [named(node)]}}
+        {"weight": {0: 100, 1: 6, 2: 2}.get(rank, 1), "preference": {"matchFields": [named(node)]}}
         for rank, node in enumerate(preferred)
     ]
     if weighed:
@@ -93,6 +93,15 @@ def _steer(spec, steering):
         nodes[PREFERRED] = there + [term for term in weighed if term not in there]
     if nodes != (affinity_.get("nodeAffinity") or {}):
         spec["affinity"] = affinity_ | {"nodeAffinity": nodes}
+    if preferred and not spec.get("topologySpreadConstraints"):
+        spec["topologySpreadConstraints"] = [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "nodeAffinityPolicy": "Ignore",
+            }
+        ]
 
 
 def _terms(terms, pools, nodes):

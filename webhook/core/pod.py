@@ -47,8 +47,7 @@ class Pod(NamedTuple):
     """What a decision reads of a pod; a named tuple for speed, as in decision.py.
 
     `name` and `uid` are empty while mutating. `has_open_constraints` says that it carries conditions we do not
-    evaluate (inter-pod affinity, topology spread, bound volumes, host ports, claims), so its nodes can only be advice;
-    `has_pod_wishes` that it would rather be near or far from other pods, so it needs nodes to choose from.
+    evaluate (inter-pod affinity, topology spread, bound volumes, host ports, claims), so its nodes can only be advice.
     `mark` is the decision annotation as found, `team_label` and `tier_label` the labels as found.
     """
 
@@ -61,7 +60,6 @@ class Pod(NamedTuple):
     owner: Owner | None = None
     constraints: Constraints = NO_CONSTRAINTS
     has_open_constraints: bool = False
-    has_pod_wishes: bool = False
     handling: Handling = Handling.MANAGED
     node_name: NodeName | None = None
     requires: frozenset[str] = frozenset()

@@ -16,7 +16,7 @@ from webhook.core.standing import Standing
 from webhook.core.world import World
 
 LISTED_NODES: Final = 8
-"""Nodes a pod may go to: the first is bound every time, the others are the way out when it fills up meanwhile."""
+"""Nodes a pod may go to: the first is bound, the others are the way out when it fills up meanwhile."""
 
 LISTED_NODES_BARE: Final = 16
 """The same for a bare pod, which nobody makes again if all of its nodes are gone."""
@@ -88,11 +88,15 @@ def _place(pod: Pod, site: _Site, world: World) -> tuple[NodeName, ...]:
         world.fleet,
         pod.demand,
         site.slots,
-        count=LISTED_NODES_BARE if pod.owner is None else LISTED_NODES,
+        count=_length(pod, site, world),
         keep_whole=world.policy.placement.keep_whole,
-        # kube-scheduler spreads a controller's pods over the list, and may prefer that to our first choice
-        spare_whole=pod.owner is not None and not pod.has_pod_wishes,
     )
+
+
+def _length(pod: Pod, site: _Site, world: World) -> int:
+    if _mode(pod, (site.pool,), world) is _REQUIRE:
+        return 1
+    return LISTED_NODES_BARE if pod.owner is None else LISTED_NODES
 
 
 def _best(

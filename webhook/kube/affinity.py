@@ -24,6 +24,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _PATH: Final = "/spec/affinity/nodeAffinity"
 _TEMPLATES_KEPT: Final = 256
+_WEIGHTS: Final = (100, 6, 2)
 _GAP: Final = "\0"  # no node has this name
 
 # on Python 3.11 each `Mode.X` costs 0.1 us
@@ -40,12 +41,12 @@ _affinity_decoder: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 def _weight(rank: int) -> int:
-    """Weigh the best node with 100, the most that the API takes, and the others so that they do not come near it.
+    """Weigh the best node with 100, the most that the API takes, and each next so that it stays far behind.
 
-    kube-scheduler doubles this score and adds others to it, of which spreading a Deployment's pods alone can reach 200:
-    the first choice needs all the lead it can get.
+    kube-scheduler scales the highest weight among the nodes that are left to 200 points and adds other scores to it:
+    free cpu and memory, their balance, images. Whichever is the best then needs a lead over all that.
     """
-    return max(1, 10 - rank) if rank else 100
+    return _WEIGHTS[rank] if rank < len(_WEIGHTS) else 1
 
 
 def affinity_operations(present: bytes, steering: Steering) -> list[Operation]:

@@ -98,7 +98,6 @@ def to_pod(
         owner=None if controller is None else _owner(controller.kind, controller.name),
         constraints=placement.constraints,
         has_open_constraints=placement.is_open or _ties_itself(spec),
-        has_pod_wishes=placement.has_wishes,
         handling=_handling(spec, annotations, controller),
         node_name=spec.node_name or None,
         requires=_listed(requires) if requires else _NO_CAPABILITIES,

@@ -75,7 +75,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                 told = learn_own_name(live.connection, lambda name: gate.trust_own(name))  # noqa: PLW0108 - made below
                 chores += [leader.run(), leader.events.run(), told]
                 tell_refused = leader.tell_policy_refused
-        gate = Gate(world, ledger, trusted=frozenset(settings.trusted_users), now_text=_now_text)
+        gate = Gate(world, ledger, trusted=frozenset(settings.trusted_users), now_text=_now_text, clock=time.monotonic)
         chores += [
             holder.run(
                 on_change=lambda policy: _take_policy(policy, world, readiness, metrics, logs),
