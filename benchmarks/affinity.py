@@ -4,22 +4,25 @@ A real kube-apiserver and kube-scheduler with its default scores, KWOK, `fairgat
 affinity_load.py says. `--works`:
 `modes`    per size and mode: pods bound to the first node of their decision, to any of its nodes, to none at the end,
            and the scheduler's CPU per pod; per shape of pod, too;
-`lengths`  per length of the list: pods are created while the scheduler stands still, then nodes are lost (a quarter at
-           random; or every first choice; or a row of neighbours), then it goes on: who stays pending.
+`lengths`  per length of the list: pods are created while the scheduler stands still, then nodes are lost (half of all
+           at random; every first choice; a row of sixteen neighbours), then it goes on: who waits.
 Run it from the repository's root: `python benchmarks/affinity.py --nodes 100 500 2000`.
 """
 
 import argparse
 import asyncio
+import dataclasses
 import json
 import os
+import random
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from affinity_load import SHAPE, SHAPES, clear, create_all, make_cluster, orders
+from affinity_load import SHAPE, SHAPES, clear, create_all, make_cluster, orders, set_cordoned
 from cluster_load import cpu_of
 
 from tests.control_plane import build
@@ -28,6 +31,14 @@ from tests.control_plane.commands import SCHEDULER
 from tests.control_plane.versions import CONTROL_PLANE
 from tests.control_plane.workbench import list_pods, wait_for
 from tests.scenarios.gate import DECISION, Gate, gate
+from tests.scenarios.serving import FAIRGATE
+
+LISTING = (
+    "import runpy, sys; from webhook.core import steer;"
+    "steer.LISTED_NODES = steer.LISTED_NODES_BARE = int(sys.argv.pop(1));"
+    "sys.argv[0] = 'fairgate'; runpy.run_module('webhook', run_name='__main__')"
+)
+ROW = 16
 
 STILL_SECONDS = 8.0
 """After so long without a new binding nothing more is to come: kube-scheduler's back-off ends before."""
@@ -138,13 +149,69 @@ def modes(running: Gate, options: argparse.Namespace, nodes: int) -> Iterator[di
         clear(cluster, namespace)
 
 
+def lost(losses: str, found: list[Fate], names: list[str], seed: int) -> list[str]:
+    """Choose the nodes to lose."""
+    if losses == "half":
+        return random.Random(seed).sample(names, len(names) // 2)
+    if losses == "firsts":
+        return sorted({fate.chosen[0] for fate in found if fate.chosen})
+    start = names.index(min(fate.chosen[0] for fate in found if fate.chosen))
+    return names[start : start + ROW]
+
+
+def lengths(running: Gate, options: argparse.Namespace, names: list[str]) -> Iterator[dict[str, Any]]:
+    """Have pods wait for nodes that are lost meanwhile, with lists of each length."""
+    cluster, namespace = running.cluster, running.team_a
+    for length in options.lengths:
+        listing = with_lists_of(running, length)
+        try:
+            for losses in options.losses:
+                cluster.stop(SCHEDULER)
+                wanted = orders(namespace, options.pods, prefix=f"l{length}-{losses}", shapes=("Job", "bare"))
+                pods = sum(order.pods for order in wanted)
+                asyncio.run(create_all(cluster, wanted))
+                wait_for(cluster, lambda pods=pods: len(list_pods(cluster, namespace)) == pods, what="all pods")
+                gone = lost(losses, fates(cluster, namespace), names, options.seed)
+                set_cordoned(cluster, gone, is_cordoned=True)
+                cluster.start(SCHEDULER)
+                found, _ = settled(cluster, namespace, pods)
+                owned, bare = ([f for f in found if (f.shape == "bare") is is_bare] for is_bare in (False, True))
+                yield {
+                    "work": "lengths",
+                    "nodes": len(names),
+                    "length": length,
+                    "lost": losses,
+                    "lost_nodes": len(gone),
+                    "pods": pods,
+                    "owned_pending": sum(fate.node is None for fate in owned),
+                    "bare_pending": sum(fate.node is None for fate in bare),
+                }
+                set_cordoned(cluster, gone, is_cordoned=False)
+                clear(cluster, namespace)
+        finally:
+            listing.stop()
+
+
+def with_lists_of(running: Gate, length: int) -> Gate:
+    """Serve anew with lists of this length for all pods."""
+    running.stop()
+    replica = running.replicas[0]
+    command = (sys.executable, "-c", LISTING, str(length), *replica.command[len(FAIRGATE) :])
+    listing = dataclasses.replace(running, replicas=(dataclasses.replace(replica, command=command),))
+    listing.start()
+    return listing
+
+
 def main() -> None:
     """Read the flags, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--works", nargs="+", default=["modes", "lengths"], choices=("modes", "lengths"))
     parser.add_argument("--nodes", type=int, nargs="+", default=[100])
     parser.add_argument("--pods", type=int, default=300, help="about how many pods to create at once")
     parser.add_argument("--modes", nargs="+", default=["auto", "require", "prefer", "off"])
     parser.add_argument("--shapes", nargs="+", default=SHAPES, choices=SHAPES)
+    parser.add_argument("--lengths", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
+    parser.add_argument("--losses", nargs="+", default=["half", "firsts", "row"], choices=("half", "firsts", "row"))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     options = parser.parse_args()
@@ -152,10 +219,11 @@ def main() -> None:
     for nodes in options.nodes:
         with ExitStack() as stack:
             cluster = stack.enter_context(ControlPlane())
-            make_cluster(cluster, nodes, seed=options.seed)
+            names = make_cluster(cluster, nodes, seed=options.seed)
             running = stack.enter_context(gate(cluster, limit_a="unlimited"))
-            for found in modes(running, options, nodes):
-                print(json.dumps(found), flush=True)
+            for work in options.works:
+                for found in modes(running, options, nodes) if work == "modes" else lengths(running, options, names):
+                    print(json.dumps(found), flush=True)
     print(f"load {os.getloadavg()[0]:.1f}", flush=True)
 
 

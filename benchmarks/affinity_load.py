@@ -134,7 +134,7 @@ def _replicated(kind: str, name: str, count: int, labels: dict[str, str], spec: 
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": body}
 
 
-async def create_all(cluster: ControlPlane, wanted: Sequence[Order], *, connections: int = 20) -> None:
+async def create_all(cluster: ControlPlane, wanted: Sequence[Order], *, connections: int = 8) -> None:
     """Create everything, some at a time; SystemExit where one is refused."""
     async with session(cluster, connections=connections) as api:
         answers = await asyncio.gather(*(ask(api, "POST", order.path, order.body) for order in wanted))
@@ -150,6 +150,12 @@ async def _patch_all(cluster: ControlPlane, patches: Sequence[tuple[str, dict[st
 async def _patch(api: aiohttp.ClientSession, path: str, body: dict[str, Any]) -> None:
     async with api.patch(path, json=body, headers={"Content-Type": "application/merge-patch+json"}) as answer:
         answer.raise_for_status()
+
+
+def set_cordoned(cluster: ControlPlane, names: Sequence[str], *, is_cordoned: bool) -> None:
+    """Close nodes to new pods, or open them again."""
+    body = {"spec": {"unschedulable": is_cordoned}}
+    asyncio.run(_patch_all(cluster, [(f"/api/v1/nodes/{name}", body) for name in names]))
 
 
 def clear(cluster: ControlPlane, namespace: str) -> None:

@@ -172,10 +172,10 @@ class TestOnlyCounted:
 
 
 class TestPlaces:
-    def test_owned_pods_get_eight_nodes_bare_ones_sixteen(self):
-        place = world(nodes=[node(f"n{i:02}") for i in range(30)])
+    def test_owned_pods_get_eight_nodes_bare_ones_more(self):
+        place = world(nodes=[node(f"n{i:02}") for i in range(40)])
         assert len(admitted(admit(pod(1, owner=JOB), JOB_CONTROLLER, place)).steering.nodes) == 8
-        assert len(admitted(admit(pod(1), ALICE, place)).steering.nodes) == 16
+        assert len(admitted(admit(pod(1), ALICE, place)).steering.nodes) == 32
 
     def test_the_pin_of_mode_require_names_one_node(self):
         place = world(policy(placement=PlacementRules(Mode.REQUIRE)))

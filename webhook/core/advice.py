@@ -12,8 +12,8 @@ from webhook.core.demand import Demand
 from webhook.core.fleet import Fleet
 from webhook.core.names import NodeName, Uid
 
-ADVICE_SECONDS: Final = 2.0
-"""How long advice holds its room: the commit follows in milliseconds, or in a second where writes queue up."""
+ADVICE_SECONDS: Final = 10.0
+"""How long advice holds its room: the commit follows in milliseconds, but in a burst requests queue up before it."""
 
 
 class _Piece(NamedTuple):

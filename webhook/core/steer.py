@@ -18,9 +18,8 @@ from webhook.core.world import World
 LISTED_NODES: Final = 8
 """Nodes a pod may go to: the first is bound, the others are the way out when it fills up meanwhile."""
 
-LISTED_NODES_BARE: Final = 16
+LISTED_NODES_BARE: Final = 32
 """The same for a bare pod, which nobody makes again if all of its nodes are gone."""
-
 
 _AUTO, _REQUIRE, _PREFER, _OFF = Mode.AUTO, Mode.REQUIRE, Mode.PREFER, Mode.OFF  # one look costs 0.1 us
 

@@ -2,7 +2,7 @@
 
 Required terms are alternatives, and matchFields takes one name a term: so every term of the user's is multiplied by
 the pool's terms and by the nodes. Most pods bring no affinity; for those the JSON is a template with a gap for each
-node's name, since building and encoding sixteen terms as objects costs more than the rest of the patch.
+node's name, since building and encoding so many terms as objects costs more than the rest of the patch.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,7 +73,7 @@ def _split(steering: Steering) -> tuple[_Nodes, _Nodes]:
     """Say which nodes are required and which are preferred."""
     mode = steering.mode
     if mode is _AUTO:
-        return steering.nodes, steering.nodes
+        return steering.nodes, steering.nodes[: len(_WEIGHTS)]  # the others would weigh alike
     if mode is _REQUIRE:
         return steering.nodes[:1], ()
     return (), steering.nodes if mode is _PREFER else ()
@@ -81,7 +81,7 @@ def _split(steering: Steering) -> tuple[_Nodes, _Nodes]:
 
 def _fresh(pool_terms: _Terms, required: _Nodes, preferred: _Nodes) -> _Json | msgspec.Raw | None:
     """Make the node affinity of a pod that brought none; None where there is nothing to say."""
-    text = "".join(preferred or required)  # each mode's longer list holds the other
+    text = "".join(required or preferred)  # the former holds the latter where there are both
     if not text or '"' in text or "\\" in text or not text.isprintable():
         return _alone(pool_terms, required, preferred)  # no node, or a name that JSON would have to escape
     alternatives = 1 if () in pool_terms else len(pool_terms) or 1
