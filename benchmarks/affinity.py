@@ -202,6 +202,12 @@ def with_lists_of(running: Gate, length: int) -> Gate:
     return listing
 
 
+def as_text(found: dict[str, Any]) -> str:
+    """Write a reading on one line, and one for each shape."""
+    lines = [found, *({"  shape": shape, **told} for shape, told in found.pop("shapes", {}).items())]
+    return "\n".join("  ".join(f"{name} {value}" for name, value in line.items()) for line in lines)
+
+
 def main() -> None:
     """Read the flags, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -223,7 +229,7 @@ def main() -> None:
             running = stack.enter_context(gate(cluster, limit_a="unlimited"))
             for work in options.works:
                 for found in modes(running, options, nodes) if work == "modes" else lengths(running, options, names):
-                    print(json.dumps(found), flush=True)
+                    print(json.dumps(found) if options.output == "json" else as_text(found), flush=True)
     print(f"load {os.getloadavg()[0]:.1f}", flush=True)
 
 

@@ -177,6 +177,11 @@ class TestPlaces:
         assert len(admitted(admit(pod(1, owner=JOB), JOB_CONTROLLER, place)).steering.nodes) == 8
         assert len(admitted(admit(pod(1), ALICE, place)).steering.nodes) == 32
 
+    def test_where_an_autoscaler_adds_nodes_the_choice_is_a_wish_so_that_a_new_one_would_do(self):
+        place = world(policy(pools=(pool("cloud", is_autoscaled=True),)))
+        steering = admitted(admit(pod(1), ALICE, place)).steering
+        assert (steering.mode, steering.nodes[0]) == (Mode.PREFER, "n0")
+
     def test_the_pin_of_mode_require_names_one_node(self):
         place = world(policy(placement=PlacementRules(Mode.REQUIRE)))
         assert admitted(admit(pod(1), ALICE, place)).steering.nodes == ("n0",)

@@ -16,6 +16,9 @@ ADVICE_SECONDS: Final = 10.0
 """How long advice holds its room: the commit follows in milliseconds, but in a burst requests queue up before it."""
 
 
+_What = tuple[NodeName, Demand]
+
+
 class _Piece(NamedTuple):
     lapses: float
     holder: Uid
@@ -25,7 +28,8 @@ class Advice:
     """What is advised and not taken yet; its room is off the fleet that it is given."""
 
     def __init__(self) -> None:
-        self._pieces: dict[tuple[NodeName, Demand], deque[_Piece]] = {}
+        self._pieces: dict[_What, deque[_Piece]] = {}
+        self._order: deque[tuple[float, _What]] = deque()  # all that was given, redeemed or not, the oldest first
         self._given = 0
 
     def promises(self, node: NodeName, demand: Demand) -> bool:
@@ -36,7 +40,9 @@ class Advice:
         """Keep room for the pod that was just advised."""
         self._given += 1
         holder = Uid(f"advised-{self._given}")
-        self._pieces.setdefault((node, demand), deque()).append(_Piece(now + ADVICE_SECONDS, holder))
+        lapses = now + ADVICE_SECONDS
+        self._pieces.setdefault((node, demand), deque()).append(_Piece(lapses, holder))
+        self._order.append((lapses, (node, demand)))
         fleet.take(node, demand, holder=holder)
 
     def redeem(self, fleet: Fleet, node: NodeName | None, demand: Demand) -> None:
@@ -51,9 +57,10 @@ class Advice:
 
     def lapse(self, fleet: Fleet, *, now: float) -> None:
         """Let go of what nobody came for."""
-        late = [key for key, pieces in self._pieces.items() for piece in pieces if piece.lapses <= now]
-        for node, demand in late:
-            self.redeem(fleet, node, demand)
+        while self._order and self._order[0][0] <= now:
+            _, what = self._order.popleft()
+            if what in self._pieces and self._pieces[what][0].lapses <= now:
+                self.redeem(fleet, *what)
 
     def withdraw(self, fleet: Fleet) -> bool:
         """Let go of all of it; tells whether there was any."""
