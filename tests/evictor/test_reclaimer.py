@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import time
 
 from tests.cluster.fake_api import Answer, Slow
 from tests.core import make
 from tests.evictor.stage import NODES, PODS
+from tests.scenarios import serving
 from webhook.core.policy import ReclaimRules
 from webhook.evictor import keeper as keepers
 
@@ -34,6 +36,29 @@ async def test_a_waiting_pod_gets_a_hold_a_toleration_and_its_room(stage):
         assert "fairgate.dev/hold" not in stage.api.objects[NODES][f"/{node}"]["metadata"].get("annotations", {})
     assert stage.reasons().count("Reclaimed") == 2
     assert stage.reasons().count("Reclaiming") == 1
+
+
+async def test_the_time_to_room_counts_from_the_demand_and_not_from_the_plan(stage):
+    stage.node("n0")
+    stage.asker("holder", gpus=4)
+    stage.bind("holder", "n0")
+    skew = 0
+    stage.now = lambda: time.time() + skew
+
+    def seated(what):
+        return serving.total(stage.metrics.expose().body.decode(), f"fairgate_reclaim_duration_seconds_{what}")
+
+    async with stage.leader():
+        stage.asker("b", gpus=2)
+        await stage.until(lambda: "CannotReclaim" in stage.reasons())
+        skew = 100
+        stage.node("n1")
+        for number in range(4):
+            stage.borrower(f"n1-{number}", on="n1")
+        await stage.until(lambda: stage.real_evictions() == 2)
+        stage.bind("b", "n1")
+        await stage.until(lambda: seated("count") == 1)
+        assert 100 <= seated("sum") < 110
 
 
 async def test_the_node_says_for_whom_before_anybody_goes(stage):

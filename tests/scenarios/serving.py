@@ -8,10 +8,12 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.control_plane.api import ApiError
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import wait_for
@@ -39,6 +41,21 @@ def register(cluster: ControlPlane, printed: str, *, namespace: str) -> None:
     """Apply manifests and wait until the API server asks about the pods of a namespace."""
     cluster.kubectl("apply", "-f", "-", stdin=printed)
     wait_for(cluster, lambda: is_asked(cluster, namespace), what="the API server asks Fairgate")
+    wait_guarded(cluster)
+
+
+def wait_guarded(cluster: ControlPlane) -> None:
+    """Wait until the guard of labels is in force: nobody binds a pod that is not there, and it speaks first."""
+
+    def is_guarded() -> bool:
+        binding = {"metadata": {"name": "none", "labels": {TIER: "guaranteed"}}, "target": {"name": "none"}}
+        try:
+            cluster.api.create("/api/v1/namespaces/default/pods/none/binding", binding, dryRun="All")
+        except ApiError as error:
+            return error.status == HTTPStatus.FORBIDDEN
+        return False
+
+    wait_for(cluster, is_guarded, what="the API server guards labels")
 
 
 def is_asked(cluster: ControlPlane, namespace: str) -> bool:

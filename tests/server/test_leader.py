@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from tests import builders
 from tests.cluster.book import FAST, write_kubeconfig
@@ -26,8 +25,8 @@ from webhook.core.tier import Tier
 from webhook.kube import keys, objects
 from webhook.kube.nodes import to_namespace
 from webhook.kube.pods import to_resident
-from webhook.observe.ledger import LedgerMetrics
 from webhook.observe.logs import LogFormat, open_logs
+from webhook.observe.metrics import Metrics
 from webhook.server import leader as leaders
 from webhook.server.leader import Leader
 
@@ -77,7 +76,7 @@ async def staged(folder, *, guaranteed=4):
     async with FakeApi().serving() as api, await connect(write_kubeconfig(folder / "k", api.url)) as connection:
         world = make.world(make.policy(make.team(guaranteed=guaranteed, limit_=None)), nodes=[])
         api.put(NAMESPACES, "team-a")
-        counts = LedgerMetrics(CollectorRegistry(), standings=list)
+        counts = Metrics().watch_ledger(list, teams=list)
         ledger = ApiLedger(connection, world, reached=lambda: feed.watches[-1].reached, recorder=counts)
         weights = world.policy.resources
         kinds = (
@@ -144,7 +143,7 @@ async def test_a_pod_that_ends_lets_the_oldest_borrower_rise(tmp_path):
         assert patches(stage) == ["old"]
         mark = json.loads(stage.api.objects[PODS]["team-a/old"]["metadata"]["annotations"][keys.DECISION])
         assert mark == {"gpus": "3", "code": "WithinShare", "policy": "p1", "at": "then"}
-        assert stage.leader.candidacy().changes == {(A, Tier.GUARANTEED): 1}
+        assert stage.leader.tiers.changes == {(A, Tier.GUARANTEED): 1}
         await until(lambda: in_flight(stage) == {})
     assert [line["name"] for line in lines(tmp_path, "tier changed")] == ["old"]
 

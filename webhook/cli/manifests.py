@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import click
 import yaml
 
+from webhook.kube.guards import guards
 from webhook.kube.registration import ServiceReference, webhook_configurations
 from webhook.kube.team_ledger_crd import team_ledger_crd
 
@@ -51,11 +52,34 @@ Exit status: 0 printed, 1 the policy has problems, 2 something cannot be read.""
     help="CA certificate (PEM) that signed Fairgate's certificate. Without it caBundle is left out, for "
     "`fairgate serve --certs-secret` or cert-manager to fill in.",
 )
-def manifests(folder: Path, url: str | None, service: ServiceReference | None, ca: Path | None) -> None:
-    """Print the TeamLedger definition and the webhook configurations for a policy as YAML.
+@click.option(
+    "--guards/--no-guards",
+    "with_guards",
+    default=True,
+    show_default=True,
+    help="Let the API server itself guard what only Fairgate may write, by ValidatingAdmissionPolicies.",
+)
+@click.option(
+    "--trusted-user",
+    "trusted_users",
+    multiple=True,
+    metavar="NAME",
+    help="A user who may change what otherwise only Fairgate writes. Repeatable.",
+)
+def manifests(
+    *,
+    folder: Path,
+    url: str | None,
+    service: ServiceReference | None,
+    ca: Path | None,
+    with_guards: bool,
+    trusted_users: tuple[str, ...],
+) -> None:
+    """Print the TeamLedger definition, the webhook configurations and the guards for a policy as YAML.
 
-    The latter send exactly those pods that the policy is about, and objects that make pods: print and apply them again
-    when its resource names or kinds of workloads change. Give one of --url and --service.
+    The webhooks are sent exactly those pods that the policy is about, and objects that make pods: print and apply all
+    of it again when its resource names, its selectors of namespaces or its kinds of workloads change. Give one of --url
+    and --service.
     """
     from webhook.policy.load import load  # noqa: PLC0415 - pydantic is slow to import, and --help needs none of it
     from webhook.policy.problems import PolicyError, PolicyUnreadable  # noqa: PLC0415
@@ -75,6 +99,8 @@ def manifests(folder: Path, url: str | None, service: ServiceReference | None, c
         click.echo(str(error), err=True)
         raise click.exceptions.Exit(2) from error
     made = [team_ledger_crd(), *webhook_configurations(policy, ca_bundle_pem=pem, url=url, service=service)]
+    if with_guards:
+        made += guards(policy, trusted_users=trusted_users)
     click.echo(yaml.dump_all(made, Dumper=_Dumper, sort_keys=False, width=2**16), nl=False)
 
 

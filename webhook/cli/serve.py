@@ -149,13 +149,6 @@ Exit status: 0 stopped by a signal, 2 it cannot start."""
     show_default=True,
     help="How long to serve on, unready, after SIGTERM.",
 )
-@click.option(
-    "--trusted-user",
-    "trusted_users",
-    multiple=True,
-    metavar="NAME",
-    help="A user who may change what Fairgate wrote on pods. Repeatable.",
-)
 def serve(
     *,
     policy: Path,
@@ -171,7 +164,6 @@ def serve(
     client_ca: Path | None,
     log_format: LogFormat,
     drain_seconds: float,
-    trusted_users: tuple[str, ...],
 ) -> None:
     """Serve the admission webhooks over HTTPS.
 
@@ -195,7 +187,6 @@ def serve(
         namespace=namespace,
         log_format=log_format,
         drain_seconds=drain_seconds,
-        trusted_users=trusted_users,
     )
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

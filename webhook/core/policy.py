@@ -43,6 +43,14 @@ class MigWeight(StrEnum):
     LARGER = "larger"
 
 
+class DeviceAccess(StrEnum):
+    """What happens to pods that may reach GPUs which they do not ask for."""
+
+    REJECT = "reject"
+    WARN = "warn"
+    IGNORE = "ignore"
+
+
 class Mode(StrEnum):
     """How firmly a pod is sent to the chosen nodes."""
 
@@ -108,6 +116,7 @@ class Defaults:
 
     unknown_team: UnknownTeam = UnknownTeam.REJECT
     unknown_gpu: UnknownGpu = UnknownGpu.REJECT
+    device_access: DeviceAccess = DeviceAccess.WARN
     user_from: tuple[UserKey, ...] = (UserKey(UserSource.NAMESPACE_ANNOTATION, "owner"),)
 
 

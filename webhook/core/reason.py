@@ -23,6 +23,8 @@ class Code(StrEnum):
     POOL_UNFIT = "PoolUnfit"
     PROTECTED_KEY_CHANGED = "ProtectedKeyChanged"
     HELD_ROOM = "HeldRoom"
+    TENANCY_CHANGED = "TenancyChanged"
+    UNCOUNTED_DEVICE = "UncountedDevice"
     MUTATION_ALTERED = "MutationAltered"
     # asked again by the API server's clients, without a word to the user
     MUTATION_MISSING = "MutationMissing"

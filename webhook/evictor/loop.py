@@ -104,7 +104,9 @@ class Reclaimer:
         keeper, roll, world = self._keeper, self._lookout.roll, self._lookout.world
         resting = keeper.waiting.resting()
         held = keeper.holds()
-        waiting = [tenant.waiting() for tenant in entitled(roll, world) if tenant.pod.uid not in resting]
+        found_waiting = entitled(roll, world)
+        keeper.heed(tenant.pod.uid for tenant in found_waiting)
+        waiting = [tenant.waiting() for tenant in found_waiting if tenant.pod.uid not in resting]
         if not waiting:
             return Round((), ())
         began = time.perf_counter()

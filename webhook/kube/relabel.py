@@ -13,7 +13,7 @@ from webhook.kube import keys, objects
 from webhook.kube.pods import has_ended
 
 FIELD_MANAGER: Final = "fairgate"
-"""Says in each write who made it; the guard looks for it."""
+"""Says in each write who made it; the guard of labels looks for it."""
 
 _CODES: Final = {Tier.GUARANTEED: Code.WITHIN_SHARE, Tier.PREEMPTIBLE: Code.BORROWS}
 _decoder: Final = msgspec.json.Decoder(objects.Pod)

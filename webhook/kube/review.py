@@ -44,8 +44,7 @@ class Review(msgspec.Struct, frozen=True, gc=False):
     """One question of the API server.
 
     `name` is empty while a pod with a generated name is mutated. `pod` is None on DELETE; `old_pod` is there on
-    UPDATE and DELETE. `field_manager` is who the writer says he is, "" where he does not. A Struct for speed: it is
-    made once a request.
+    UPDATE and DELETE. A Struct for speed: it is made once a request.
     """
 
     uid: str
@@ -55,7 +54,6 @@ class Review(msgspec.Struct, frozen=True, gc=False):
     dry_run: bool
     username: str
     groups: tuple[str, ...]
-    field_manager: str
     pod: objects.Pod | None
     old_pod: objects.PodMetadata | None
 
@@ -73,10 +71,6 @@ class UserInfo(msgspec.Struct, frozen=True, gc=False):
     groups: tuple[str, ...] | None = None
 
 
-class _Options(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    field_manager: str = ""
-
-
 class Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """What every request has, whatever it is about."""
 
@@ -88,7 +82,6 @@ class Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
     dry_run: bool | None = None
     user_info: UserInfo | None = None
-    options: _Options | None = None
 
 
 class _PodRequest(Envelope, frozen=True, gc=False, rename="camel"):
@@ -155,7 +148,6 @@ def decode(body: bytes) -> Review:
         dry_run=bool(request.dry_run),
         username=user.username,
         groups=user.groups or (),
-        field_manager="" if request.options is None else request.options.field_manager,
         pod=pod,
         old_pod=old_pod,
     )

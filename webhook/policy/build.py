@@ -49,6 +49,7 @@ def build(draft: Draft) -> Policy:
         defaults=Defaults(
             unknown_team=defaults.unknown_team,
             unknown_gpu=defaults.unknown_gpu,
+            device_access=defaults.device_access,
             user_from=tuple(UserKey(*key.place()) for key in defaults.user_from),
         ),
         pools=tuple(sorted((_pool(pool.value) for pool in draft.pools), key=lambda pool: pool.name)),

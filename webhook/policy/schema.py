@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from webhook.core.amount import ONE_GPU, UNLIMITED, exceeds, format_gpus, format_limit
-from webhook.core.policy import MigWeight, Mode, OnLimit, ReclaimCost, UnknownGpu, UnknownTeam, UserSource
+from webhook.core.policy import DeviceAccess, MigWeight, Mode, OnLimit, ReclaimCost, UnknownGpu, UnknownTeam, UserSource
 from webhook.core.selector import Effect, Operator
 from webhook.policy.leaves import (
     Bytes,
@@ -195,6 +195,10 @@ class Defaults(_Spec):
     unknown_gpu: UnknownGpu = Field(
         default=UnknownGpu.REJECT,
         description="Pods that ask for a resource that looks like a GPU and is not in resources: reject, or ignore it.",
+    )
+    device_access: DeviceAccess = Field(
+        default=DeviceAccess.WARN,
+        description="Pods that may reach GPUs which they do not ask for: reject, warn, or ignore them.",
     )
     mig: MigWeight = Field(
         default=MigWeight.COMPUTE,

@@ -5,25 +5,22 @@ request in: on one event loop that is the lock, so concurrent requests never pas
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Protocol, assert_never
 
 from webhook.core.admission import admit
 from webhook.core.amount import format_gpus
 from webhook.core.counting import count
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
-from webhook.core.guard import ProtectedKeys, Trust, guard
 from webhook.core.names import Uid
 from webhook.core.page import Flight, Judgement
 from webhook.core.pod import NO_UID, Pod, Requester, Resident
 from webhook.core.reason import Code, Reason, refusal_text
 from webhook.core.verification import verify
 from webhook.core.world import World
-from webhook.kube import keys, objects
+from webhook.kube import objects
 from webhook.kube.patch import operations, steer
 from webhook.kube.pods import InvalidPod, stand_in_uid, to_pod
 from webhook.kube.pointer import Operation as Change
-from webhook.kube.relabel import FIELD_MANAGER
 from webhook.kube.review import Operation, Refusal, Review, Status, decode, encode_response
 from webhook.server.answer import Answer, Record
 from webhook.server.workloads import answer_workload
@@ -63,19 +60,13 @@ class Gate:
         world: World,
         ledger: Ledger,
         *,
-        trusted: frozenset[str],
         now_text: Callable[[], str],
         clock: Callable[[], float] | None = None,
     ) -> None:
         self.world = world
         self._clock = clock
         self._ledger = ledger
-        self._trust = Trust(trusted)
         self._now_text = now_text
-
-    def trust_own(self, username: str) -> None:
-        """Let Fairgate itself change its keys, under the name that the API server knows it by."""
-        self._trust = replace(self._trust, own_user=username, own_manager=FIELD_MANAGER)
 
     async def mutate(self, body: bytes, *, deadline: float) -> Answer:
         """Advise on a pod that is being created: labels, decision and placement as a patch, or a refusal."""
@@ -107,15 +98,11 @@ class Gate:
         return decision
 
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool] = _never) -> Answer:
-        """Commit a pod that is being created, or guard our keys on one that is changed."""
+        """Commit a pod that is being created; where no watch would tell, hear of one that is gone."""
         review = decode(body)
         match review.operation:
             case Operation.CREATE if review.pod is not None:
                 return await self._commit(review, review.pod, deadline, is_gone)
-            case Operation.UPDATE if review.pod is not None and review.old_pod is not None:
-                old, new = _protected(review.old_pod.metadata), _protected(review.pod.metadata)
-                trusted = self._trust.covers(Requester(review.username), field_manager=review.field_manager)
-                return self._answer(review, None, guard(old, new, is_trusted=trusted))
             case Operation.DELETE if not review.dry_run:
                 self._ledger.release(review)
         return self._answer(review, None, _NOT_A_CREATE)
@@ -235,8 +222,3 @@ def _judgement(pod: Pod, decision: Decision) -> Judgement:
         claims=pod.claims,
     )
     return Judgement(decision, Flight(resident, charge, node))
-
-
-def _protected(metadata: objects.ObjectMeta) -> ProtectedKeys:
-    labels, annotations = metadata.labels or {}, metadata.annotations or {}
-    return ProtectedKeys(labels.get(keys.TEAM), labels.get(keys.TIER), annotations.get(keys.DECISION))

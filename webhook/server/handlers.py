@@ -15,8 +15,9 @@ import msgspec
 from aiohttp import web
 
 from webhook.kube.review import ReviewError
+from webhook.observe.decisions import Phase
 from webhook.observe.logs import Logs
-from webhook.observe.metrics import Metrics, Phase
+from webhook.observe.metrics import Metrics
 from webhook.server.answer import Answer, Record, Reviewer
 from webhook.server.probes import Readiness
 from webhook.server.settings import BODY_SECONDS, MAX_BODY_BYTES
@@ -91,7 +92,11 @@ class Handlers:
     async def metrics(self, request: web.BaseRequest, _target: Target) -> web.Response:
         """Answer GET /metrics."""
         exposition = self._metrics.expose(request.headers.get("Accept", ""))
-        return web.Response(body=exposition.body, headers={"Content-Type": exposition.content_type})
+        body = bytearray()
+        for piece in exposition.pieces:
+            body += piece
+            await asyncio.sleep(0)  # reviews come first
+        return web.Response(body=bytes(body), headers={"Content-Type": exposition.content_type})
 
     def refuse(self, request: web.BaseRequest, refused: RefusedError) -> web.Response:
         """Turn a refusal into an answer, count it and, unless it is a scanner's noise, log it."""
@@ -139,7 +144,7 @@ class Handlers:
             raise RefusedError(exc.status, "MalformedReview", exc.text) from exc
         seconds = time.perf_counter() - started
         record = answer.record
-        self._metrics.decision(phase, outcome=record.outcome, code=record.code, seconds=seconds)
+        self._metrics.decision(phase, outcome=record.outcome, code=record.code, team=record.team, seconds=seconds)
         self._logs.decision(_line(phase, record, seconds))
         return web.Response(body=answer.body, headers=_JSON_HEADERS)
 

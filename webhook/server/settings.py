@@ -81,8 +81,7 @@ class Settings:
 
     `certs` is a folder, or a Secret. `cert_hosts` are names that a self-made certificate carries besides localhost and
     the listen address. `client_ca` is a file: with it only clients with a certificate of these CAs may send reviews.
-    `namespace` holds what replicas share; None: the pod's own, or that of the kubeconfig. `trusted_users` may change
-    what Fairgate wrote on pods.
+    `namespace` holds what replicas share; None: the pod's own, or that of the kubeconfig.
     """
 
     policy: Path
@@ -96,7 +95,6 @@ class Settings:
     namespace: str | None = None
     log_format: LogFormat = LogFormat.JSON
     drain_seconds: float = DRAIN_SECONDS
-    trusted_users: tuple[str, ...] = ()
 
     @property
     def certificate_terms(self) -> Terms:
