@@ -61,12 +61,23 @@ class Ledger(Protocol):
 
 
 class Gate:
-    """Answers admission reviews from one world; implements webhook.server.answer.Reviewer."""
+    """Answers admission reviews from one world; implements webhook.server.answer.Reviewer.
+
+    With a `clock`, in seconds, pods that are asked for at the same time are sent to different room: what was advised is
+    kept for a moment. Without one each pod is thought to go through both webhooks before the next one comes.
+    """
 
     def __init__(
-        self, world: World, ledger: Ledger, *, now_text: Callable[[], str], onlooker: Onlooker | None = None
+        self,
+        world: World,
+        ledger: Ledger,
+        *,
+        now_text: Callable[[], str],
+        onlooker: Onlooker | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.world = world
+        self._clock = clock
         self._ledger = ledger
         self._shadow = Shadow(world, ledger, onlooker or Onlooker(world))
         self._now_text = now_text
@@ -82,13 +93,25 @@ class Gate:
         pod = self._read(review, review.pod)
         if not isinstance(pod, Pod):
             return self._answer(review, None, pod)
-        decision = admit(pod, Requester(review.username), self.world)
+        decision = self._advise(pod, Requester(review.username), is_dry_run=review.dry_run)
         if isinstance(decision, Admit):
             patch = operations(review.pod, decision, now_text=self._now_text())
             return self._answer(review, pod, decision, patch=patch)
         if isinstance(decision, NotApplicable) and decision.steering is not None:
             return self._answer(review, pod, decision, patch=steer(review.pod, decision.steering))
         return self._answer(review, pod, decision)
+
+    def _advise(self, pod: Pod, requester: Requester, *, is_dry_run: bool) -> Decision:
+        if self._clock is None:
+            return admit(pod, requester, self.world)
+        fleet, advice, now = self.world.fleet, self.world.advice, self._clock()
+        advice.lapse(fleet, now=now)
+        decision = admit(pod, requester, self.world)
+        if _lacks_room(decision) and advice.withdraw(fleet):
+            decision = admit(pod, requester, self.world)
+        if isinstance(decision, Admit) and decision.steering.nodes and not is_dry_run:
+            advice.give(fleet, decision.steering.nodes[0], decision.demand, now=now)
+        return decision
 
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool] = _never) -> Answer:
         """Commit a pod that is being created; where no watch would tell, hear of one that is gone."""
@@ -217,6 +240,12 @@ class Gate:
 _CREATE = Operation.CREATE  # on Python 3.11 each look at an enum's member costs 0.1 us
 _ENFORCE, _WARN, _OFF = Enforcement.ENFORCE, Enforcement.WARN, Enforcement.OFF
 _NOT_A_CREATE = NotApplicable(Reason(Code.NOT_A_CREATE, "only creations are decided on"))
+
+
+def _lacks_room(decision: Decision) -> bool:
+    reasons = decision.reasons if isinstance(decision, Deny) else ()
+    warnings = decision.warnings if isinstance(decision, Admit) else ()
+    return any(reason.code in (Code.NO_ROOM_NOW, Code.POOL_FULL) for reason in (*reasons, *warnings))
 
 
 def _judgement(pod: Pod, decision: Decision) -> Judgement:
