@@ -5,19 +5,21 @@ All nodes of a class cost a pod the same, so classes are scored, not nodes. Memb
 
 from typing import NamedTuple
 
+from webhook.core.company import Tiers
 from webhook.core.forecast import Forecast, State, useful
 
 
 class Kind(NamedTuple):
     """What the nodes of a class have in common: free devices, the marks that cpu and memory reach, by position.
 
-    `capacity` is the number of devices where all of them are free, otherwise 0.
+    `capacity` is the number of devices where all of them are free, otherwise 0. `tiers` are those of the pods there.
     """
 
     devices: State
     cpu: int
     memory: int
     capacity: int
+    tiers: Tiers
 
 
 class NodeClass:

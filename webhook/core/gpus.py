@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from webhook.core.classes import Classes, Kind
+from webhook.core.company import Company
 from webhook.core.demand import Demand, PerDevice
 from webhook.core.devices import Bays
 from webhook.core.forecast import WHOLE, Forecast, State
@@ -15,6 +16,7 @@ from webhook.core.mix import Mix, Shape, resource_of, shape_of
 from webhook.core.names import CPU, MEMORY, NodeName, ResourceName
 from webhook.core.node import Node
 from webhook.core.ranking import Ranking, Scale
+from webhook.core.tier import Tier
 
 _KEPT_ASKED: Final = 1024
 """Requests with a ranking: a fleet's templates have a few dozen, and those of a size share one."""
@@ -22,7 +24,7 @@ _KEPT_ASKED: Final = 1024
 _KEPT_LOG: Final = 50_000
 
 
-_Asked = tuple[tuple[tuple[ResourceName, int], ...], PerDevice | None]
+_Asked = tuple[tuple[tuple[ResourceName, int], ...], PerDevice | None, Tier]
 
 
 class GpuView:
@@ -34,21 +36,21 @@ class GpuView:
         self.forecast, self.version = forecast, version
         self.classes = Classes(forecast)
         self.scale = scale
-        self._rankings: dict[Shape, Ranking] = {}
+        self._rankings: dict[tuple[Shape, Tier], Ranking] = {}
         self._by_asked: dict[_Asked, Ranking] = {}
 
-    def ranking(self, demand: Demand, resource: ResourceName) -> Ranking:
+    def ranking(self, demand: Demand, resource: ResourceName, tier: Tier) -> Ranking:
         """Rank the classes for a pod."""
-        asked = demand.requests, demand.per_device
+        asked = demand.requests, demand.per_device, tier
         ranking = self._by_asked.get(asked)
         if ranking is None:
             if len(self._by_asked) >= _KEPT_ASKED:
                 self._by_asked.clear()
                 self._rankings.clear()
             shape = self.forecast.rounded(shape_of(demand.requests, resource, demand.per_device))
-            if shape not in self._rankings:
-                self._rankings[shape] = Ranking(shape, self.forecast, self.scale)
-            ranking = self._by_asked[asked] = self._rankings[shape]
+            if (shape, tier) not in self._rankings:
+                self._rankings[shape, tier] = Ranking(shape, tier, self.forecast, self.scale)
+            ranking = self._by_asked[asked] = self._rankings[shape, tier]
         if ranking.seen < len(self.classes.log):
             ranking.take_in(self.classes)
         return ranking
@@ -57,11 +59,13 @@ class GpuView:
 class Gpus:
     """All GPU resources of a fleet. It reads the fleet's own indexes of free amounts and of single devices."""
 
-    def __init__(self, mix: Mix, free: dict[ResourceName, AmountIndex], bays: dict[NodeName, Bays]) -> None:
+    def __init__(
+        self, mix: Mix, free: dict[ResourceName, AmountIndex], bays: dict[NodeName, Bays], company: Company
+    ) -> None:
         self.mix = mix
         self.tracked: dict[ResourceName, None] = {}
         self.bits = 0  # slots of nodes with any of these resources
-        self._free, self._bays = free, bays
+        self._free, self._bays, self._company = free, bays, company
         self._nodes: dict[int, Node] = {}
         self._of_slot: dict[int, tuple[ResourceName, ...]] = {}
         self._views: dict[ResourceName, GpuView] = {}
@@ -136,6 +140,7 @@ class Gpus:
             forecast.cpu.mark(free[CPU].held(slot)) if CPU in free else 0,
             forecast.memory.mark(free[MEMORY].held(slot)) if MEMORY in free else 0,
             capacity if state.whole == capacity else 0,  # 0 as well where all devices are gone
+            self._company.on(node.name, resource),
         )
 
 
