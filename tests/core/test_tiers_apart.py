@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.make import ALICE, GPU, demand, node, pod, policy, resident, team, world
@@ -56,6 +56,7 @@ class Town:
             self.put(uid, found[0], count, tier)
 
 
+@settings(deadline=None)
 @given(STEPS, TIERS)
 def test_where_only_one_tier_comes_tiers_play_no_part(steps, only):
     town, blind = Town(), Fleet()
@@ -74,6 +75,7 @@ def test_where_only_one_tier_comes_tiers_play_no_part(steps, only):
         town.step(number, count, only)
 
 
+@settings(deadline=None)
 @given(STEPS)
 def test_tiers_never_share_a_node_while_there_is_a_choice(steps):
     town = Town()
@@ -85,6 +87,7 @@ def test_tiers_never_share_a_node_while_there_is_a_choice(steps):
             assert strange == sorted(strange), "nodes where only the own tier is, or nobody, come first"
 
 
+@settings(deadline=None)
 @given(STEPS)
 def test_a_node_that_is_mixed_already_goes_before_one_that_would_be(steps):
     town = Town()
@@ -96,6 +99,7 @@ def test_a_node_that_is_mixed_already_goes_before_one_that_would_be(steps):
         assert strange == sorted(strange, reverse=True)
 
 
+@settings(deadline=None)
 @given(STEPS, st.lists(st.integers(0, 30), max_size=10))
 def test_pods_whose_tier_changes_count_as_if_they_had_come_so(steps, changes):
     town = Town()

@@ -4,42 +4,39 @@ Where guaranteed and borrowing pods share a node, sending the borrowers away fre
 labelled as borrowing may ever be sent away, so all others keep their node as guaranteed ones do.
 """
 
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final, NewType
 
 from webhook.core.demand import Demand
 from webhook.core.names import NodeName, ResourceName, Uid
 from webhook.core.tier import Tier
 
+Tiers = NewType("Tiers", int)
+"""The tiers of the pods that hold GPUs of a resource on a node: 0 nobody, 1 borrowing, 2 guaranteed, 3 both."""
 
-class Tiers(NamedTuple):
-    """Whether pods of each tier hold GPUs of a resource on a node."""
+STRANGENESS: Final[Mapping[Tier, tuple[int, int, int, int]]] = {
+    Tier.GUARANTEED: (0, 2, 0, 1),
+    Tier.PREEMPTIBLE: (0, 0, 2, 1),
+}
+"""How strange a pod of a tier is by the tiers there: 0 none of the other, 1 both are there, 2 only the other."""
 
-    guaranteed: bool
-    preemptible: bool
-
-    def strangeness(self, tier: Tier) -> int:
-        """Tell how strange a pod of a tier is there: 0 none of the other tier, 1 both are there, 2 only the other."""
-        own, other = self if tier is Tier.GUARANTEED else (self.preemptible, self.guaranteed)
-        return 0 if not other else 1 if own else 2
-
-
-_TIERS: Final = tuple(Tiers(guaranteed, preemptible) for guaranteed in (False, True) for preemptible in (False, True))
 _NOBODY: Final = (0, 0)
 
 
 class Company:
     """The pods that hold GPUs, counted by node, resource and tier."""
 
-    __slots__ = ("_borrowing", "_counts")
+    __slots__ = ("_borrowing", "_counts", "pods")
 
     def __init__(self) -> None:
         self._borrowing: set[Uid] = set()  # also while they hold nothing: a plan takes pods off and puts them back
+        self.pods: dict[ResourceName, int] = {}  # how many hold GPUs of each resource
         self._counts: dict[tuple[NodeName, ResourceName], tuple[int, int]] = {}
 
     def on(self, node: NodeName, resource: ResourceName) -> Tiers:
         """Tell which tiers hold GPUs of a resource on a node."""
         guaranteed, preemptible = self._counts.get((node, resource), _NOBODY)
-        return _TIERS[2 * (guaranteed > 0) + (preemptible > 0)]
+        return Tiers(2 * (guaranteed > 0) + (preemptible > 0))
 
     def lend(self, holder: Uid, demand: Demand, *, is_lent: bool, on: NodeName | None) -> bool:
         """Say whether a pod borrows; `on` is where it is counted already. Tells whether that is new."""
@@ -57,6 +54,7 @@ class Company:
         counts, borrows = self._counts, holder in self._borrowing
         for resource, _ in demand.devices:
             key = (node, resource)
+            self.pods[resource] = self.pods.get(resource, 0) + sign
             guaranteed, preemptible = counts.get(key, _NOBODY)
             now = (guaranteed, preemptible + sign) if borrows else (guaranteed + sign, preemptible)
             if now == _NOBODY:

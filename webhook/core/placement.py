@@ -70,8 +70,9 @@ def _fill(
     view = fleet.gpus.view(resource)
     ranking = view.ranking(demand, resource, tier)
     keeps = keep_whole and (view.classes.whole & usable).bit_count() <= keep_whole
+    scarce = fleet.gpus.kept(ranking, resource, fleet.open_bits) if view.scarcity.groups else 0
     kept: dict[int, int] = {}
-    strange = 0  # how strange the pod is on the best node
+    mixing = 0  # what the best node costs for its tiers
     bits = rank = 0  # nodes of one rank are gathered first, from all of its classes: ties go by slot
     few = room.bit_count() <= _FEW
     for entry in ranking.entries(view.classes.numbers(room)) if few else ranking.order:
@@ -85,12 +86,12 @@ def _fill(
                 return
             bits, rank = 0, entry >> NUMBER_BITS
         kind = node_class.kind
-        if spare_whole and slots and (kind.capacity or kind.tiers.strangeness(tier) > strange):
+        if spare_whole and slots and (kind.capacity or ranking.mixing[kind.tiers] > mixing):
             continue
-        if keeps and ranking.shape.number < kind.capacity:
+        if node_class.scarce & scarce or (keeps and ranking.shape.number < kind.capacity):
             kept[rank] = kept.get(rank, 0) | members
         else:
-            strange = strange if slots else kind.tiers.strangeness(tier)
+            mixing = mixing if slots else ranking.mixing[kind.tiers]
             bits |= members
     lowest_slots(bits, count, slots)
     if not (spare_whole and slots):

@@ -4,6 +4,7 @@ from bisect import insort
 from typing import Final, NamedTuple
 
 from webhook.core.classes import Classes, NodeClass
+from webhook.core.company import STRANGENESS
 from webhook.core.forecast import WEIGHT, WHOLE, Forecast, State, after, useful
 from webhook.core.mix import Shape
 from webhook.core.tier import Tier
@@ -55,18 +56,18 @@ class Ranking:
         "_gpu_left",
         "_listed",
         "_memory_fits",
-        "_mixing",
         "_ranks",
         "_swept",
+        "entitled",
+        "mixing",
         "order",
         "seen",
         "shape",
-        "tier",
     )
 
-    def __init__(self, shape: Shape, tier: Tier, forecast: Forecast, scale: Scale) -> None:
+    def __init__(self, shape: Shape, tier: Tier, forecast: Forecast, scale: Scale, entitled: int = 0) -> None:
         self.shape = shape
-        self.tier = tier
+        self.entitled = entitled  # groups of scarce sizes whose nodes are not kept from this shape
         self.order: list[int] = []  # entries, as above
         self._forecast = forecast
         self.seen = 0  # position in the log of classes that came up, as far as it was taken in
@@ -81,7 +82,8 @@ class Ranking:
         self._gpu_left = _GPUS_LEFT // (scale.devices * WHOLE)
         # More than all else together, so that tiers never share a node while there is a choice; nobody without GPUs is
         # in the way of anybody.
-        self._mixing = (scale.devices + 1) * WHOLE * WEIGHT if shape.number else 0
+        step = (scale.devices + 1) * WHOLE * WEIGHT if shape.number else 0
+        self.mixing = [strange * step for strange in STRANGENESS[tier]]  # by the tiers on a node
 
     def cost(self, node_class: NodeClass) -> Cost | None:
         """Tell what a class costs; None where the devices do not fit."""
@@ -94,8 +96,7 @@ class Ranking:
             return None
         profile = self._forecast.profile(left.size, self._cpu_fits[cpu], self._memory_fits[memory])
         gpus_left = self._gpu_left * (left.whole * WHOLE + sum(left.partly))
-        mixing = tiers.strangeness(self.tier) * self._mixing
-        return Cost(node_class.useful - useful(left, profile), mixing, gpus_left, self._cpu_left[cpu])
+        return Cost(node_class.useful - useful(left, profile), self.mixing[tiers], gpus_left, self._cpu_left[cpu])
 
     def take_in(self, classes: Classes) -> None:
         """Bring the order up to date with the classes that came up, and now and then with those that emptied."""
