@@ -3,24 +3,38 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+LOCKED := .ci/requirements.txt
+
+CONTAINER ?= docker
+VERSION    = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' webhook/__init__.py)
+IMAGE      = fairgate:$(VERSION)
+PIN       := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast chaos lint format bench schema docs clean
+.PHONY: help setup run demo test test-fast chaos lint format bench schema docs chart image image-check lock audit release-check clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv with Fairgate and its development tools
 
-$(STAMP): pyproject.toml webhook/__init__.py
+$(STAMP): pyproject.toml webhook/__init__.py $(LOCKED)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fairgate needs Python 3.11 or newer: make PYTHON=python3.12 setup")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(LOCKED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
 	@touch $(STAMP)
 
+$(STAMP)-release: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group release
+	@touch $@
+
 run: setup ## serve the embedded world over HTTPS and show one decision
 	@$(BIN)/python -m webhook tryout $(if $(PORT),--port $(PORT))
+
+demo: setup ## three scenarios on a real control plane, without and with Fairgate; PACE=seconds a picture, KEEP=0 to end at once
+	@$(if $(PACE),DEMO_PACE=$(PACE)) $(if $(KEEP),DEMO_KEEP=$(KEEP)) $(BIN)/python -m tests.demo
 
 test: lint ## everything CI runs: lint, types, layers, unit, HTTP, real control plane
 	$(BIN)/pytest
@@ -45,6 +59,7 @@ bench: setup ## the performance claims of docs/benchmarks.md, on this machine
 	$(BIN)/python benchmarks/decide.py
 	$(BIN)/python benchmarks/placement.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/scrape.py
 	$(BIN)/python benchmarks/review.py
 	$(BIN)/python benchmarks/watch.py
 	$(BIN)/python benchmarks/ledger_paths.py
@@ -54,8 +69,29 @@ bench: setup ## the performance claims of docs/benchmarks.md, on this machine
 schema: setup ## regenerate policies/schema.json
 	$(BIN)/fairgate policy schema > policies/schema.json
 
-docs: setup ## regenerate docs/cli.md and the schemas beside it
+docs: setup ## regenerate docs/cli.md, the schemas beside it and docs/metrics.md
 	$(BIN)/python -m webhook.cli.reference docs
+	$(BIN)/python -m webhook.observe.reference docs
+
+image: ## build the container image; CONTAINER=podman, BASE=another base, IMAGE_FLAGS=…
+	$(CONTAINER) build $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg VERSION=$(VERSION) \
+	  --build-arg REVISION=$$(git rev-parse HEAD) $(IMAGE_FLAGS) --tag $(IMAGE) .
+
+image-check: setup ## run the image with a read-only root and no rights; CONTAINER=podman, RUN_FLAGS=…
+	CONTAINER="$(CONTAINER)" IMAGE=$(IMAGE) RUN_FLAGS="$(RUN_FLAGS)" $(BIN)/pytest tests/ci/image_check.py
+
+lock: $(STAMP)-release ## pin the newest dependencies that pyproject.toml allows, by hash
+	$(BIN)/uv pip compile $(PIN) pyproject.toml --output-file $(LOCKED)
+	$(BIN)/uv pip compile $(PIN) --group build --output-file .ci/requirements-build.txt
+
+audit: $(STAMP)-release ## known vulnerabilities of what is pinned
+	$(BIN)/python -m tests.ci.audit
+
+release-check: $(STAMP)-release ## is this commit ready to be released: version, packages, a clean install
+	$(BIN)/python -m tests.ci.release
+
+chart: setup ## regenerate what follows from the code in charts/fairgate
+	$(BIN)/python -m tests.charts.generated
 
 clean: ## remove what setup and the tools made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build .run

@@ -128,7 +128,7 @@ def decisions(nodes: int, *, calls: int, seed: int) -> tuple[Spread, Spread]:
     rng = random.Random(seed)
     world = crowded_world(nodes, rng)
     ledger = MemoryLedger(world, time.monotonic)
-    gate = Gate(world, ledger, trusted=frozenset(), now_text=lambda: "2026-01-01T00:00:00Z")
+    gate = Gate(world, ledger, now_text=lambda: "2026-01-01T00:00:00Z")
     bodies = [realistic_review(gpus=rng.choice((1, 2, 4)), index=i) for i in range(64)]
     uids: list[Uid] = []
     decided, loaded = [], []

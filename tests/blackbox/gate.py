@@ -30,7 +30,7 @@ class InProcess:
         self.world = World(self._policy)
         parse_world(self._text, self._policy.resources, name="world").fill(self.world)
         ledger = MemoryLedger(self.world, lambda: 0.0)
-        self._gate = Gate(self.world, ledger, trusted=frozenset(), now_text=lambda: "2026-01-01T00:00:00Z")
+        self._gate = Gate(self.world, ledger, now_text=lambda: "2026-01-01T00:00:00Z")
 
     def ask(self, path: str, review: object) -> Json | str:
         """Send a review, or any bytes, to /mutate or /validate."""

@@ -72,7 +72,7 @@ def open_gate(case, folder):
     listed = {"apiVersion": "v1", "kind": "List", "items": objects}
     parse_world(yaml.safe_dump(listed), world.policy.resources, name="case").fill(world)
     ledger = MemoryLedger(world, lambda: 0.0)
-    return Gate(world, ledger, trusted=frozenset(), now_text=lambda: "2026-01-01T00:00:00Z")
+    return Gate(world, ledger, now_text=lambda: "2026-01-01T00:00:00Z")
 
 
 def ask(gate, step, uid):

@@ -40,25 +40,70 @@ def run(*arguments):
 def test_the_definition_and_two_configurations_are_printed_for_a_url(folder, ca):
     result = run("--policy", folder, "--url", "https://127.0.0.1:8443", "--ca", ca)
     assert result.exit_code == 0, result.output
-    definition, mutating, validating = yaml.safe_load_all(result.stdout)
+    definition, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
     assert definition["metadata"]["name"] == "teamledgers.fairgate.dev"
     assert mutating["webhooks"][0]["clientConfig"] == {
         "url": "https://127.0.0.1:8443/mutate",
         "caBundle": base64.b64encode(CA).decode(),
     }
-    names = ["validate.fairgate.dev", "guard.fairgate.dev", "workloads.fairgate.dev"]
+    names = ["validate.fairgate.dev", "workloads.fairgate.dev"]
     assert [hook["name"] for hook in validating["webhooks"]] == names
     assert "nvidia.com/gpu" in mutating["webhooks"][0]["matchConditions"][0]["expression"]
     [excluded] = mutating["webhooks"][0]["namespaceSelector"]["matchExpressions"]
     assert excluded["values"] == ["fairgate-system", "kube-system", "monitoring"]
+    assert [made["metadata"]["name"] for made in guards[::2]] == [
+        "fairgate-labels",
+        "fairgate-held-room",
+        "fairgate-tenancy",
+        "fairgate-devices",
+    ]
+    assert [bound["spec"]["policyName"] for bound in guards[1::2]] == [made["metadata"]["name"] for made in guards[::2]]
     assert "&id" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("mode", "want", "devices"),
+    [
+        ("enforce", ["Deny"], ["Warn", "Audit"]),
+        ("warn", ["Warn", "Audit"], ["Warn", "Audit"]),
+        ("shadow", ["Audit"], ["Audit"]),
+    ],
+)
+def test_guards_go_as_far_as_policy_does(folder, mode, want, devices):
+    printed = run("--policy", folder, "--url", "https://127.0.0.1:8443", "--enforce", mode).stdout
+    bound = {
+        made["metadata"]["name"]: made["spec"]["validationActions"]
+        for made in yaml.safe_load_all(printed)
+        if made["kind"] == "ValidatingAdmissionPolicyBinding"
+    }
+    names = ("fairgate-labels", "fairgate-held-room", "fairgate-tenancy")
+    assert bound == dict.fromkeys(names, want) | {"fairgate-devices": devices}
+
+
+def test_switched_off_only_the_definition_is_left(folder):
+    printed = run("--policy", folder, "--url", "https://127.0.0.1:8443", "--enforce", "off").stdout
+    assert [made["kind"] for made in yaml.safe_load_all(printed)] == ["CustomResourceDefinition"]
+
+
+def test_devices_may_be_ignored(folder):
+    (folder / "policy.yaml").write_text(POLICY + "defaults: {deviceAccess: ignore}\n")
+    assert "fairgate-devices" not in run("--policy", folder, "--url", "https://127.0.0.1:8443").stdout
+
+
+def test_the_guards_may_be_left_out_and_users_be_trusted(folder):
+    address = ("--policy", folder, "--url", "https://127.0.0.1:8443")
+    assert "ValidatingAdmissionPolicy" not in run(*address, "--no-guards").stdout
+    assert (
+        'request.userInfo.username in ["ada", "bob"] || '
+        in run(*address, "--trusted-user", "bob", "--trusted-user", "ada").stdout
+    )
 
 
 def test_without_a_ca_the_bundle_is_left_to_who_fills_it_in(folder):
     result = run("--policy", folder, "--url", "https://127.0.0.1:8443")
     assert result.exit_code == 0, result.output
     clients = [hook["clientConfig"] for made in yaml.safe_load_all(result.stdout) for hook in made.get("webhooks", ())]
-    assert len(clients) == 4
+    assert len(clients) == 3
     assert all("caBundle" not in client for client in clients)
 
 
@@ -68,7 +113,7 @@ def test_without_a_ca_the_bundle_is_left_to_who_fills_it_in(folder):
 def test_a_service_is_addressed_by_namespace_name_and_port(folder, ca, service, port):
     result = run("--policy", folder, "--service", service, "--ca", ca)
     assert result.exit_code == 0, result.output
-    _, mutating, _ = yaml.safe_load_all(result.stdout)
+    _, mutating, *_ = yaml.safe_load_all(result.stdout)
     assert mutating["webhooks"][0]["clientConfig"]["service"] == {
         "namespace": "fairgate-system",
         "name": "fairgate",

@@ -19,10 +19,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from tests.control_plane import versions
 from tests.control_plane.assets import GOMOD, cache_root, find_binary, missing_binaries, recipe_folder
 from tests.control_plane.toolchain import ToolchainError, find_go, go_environment
-from tests.control_plane.versions import CONTROL_PLANE, OPERATORS, Program, Recipe, Upstream
+from tests.control_plane.versions import CONTROL_PLANE, OPERATORS, TOOLS, Program, Recipe, Upstream
 
+RECIPES = {recipe.name: recipe for recipe in vars(versions).values() if isinstance(recipe, Recipe)}
 PROGRESS_SECONDS = 20
 LOG_TAIL_LINES = 25
 
@@ -153,7 +155,8 @@ def _compile(recipe: Recipe, programs: Sequence[Program], *, go: Path, source: P
     # Go names a binary after its package, unless there is one package and one output file.
     output = f"{staging / 'bin'}{os.sep}" if len(programs) > 1 else staging / "bin" / programs[0].binary
     packages = [program.package for program in programs]
-    command = [go, "build", "-ldflags", recipe.ldflags, "-o", output, *packages]
+    tags = ["-tags", recipe.tags] if recipe.tags else []
+    command = [go, "build", "-ldflags", recipe.ldflags, "-o", output, *tags, *packages]
     _run_with_progress(command, cwd=source, log=staging / "log", say=say, name=f"{recipe.name} {recipe.version}")
 
 
@@ -194,12 +197,26 @@ def _elapsed(started: float) -> str:
     return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
 
 
+def give_way() -> None:
+    """Let every other process go first."""
+    os.nice(19)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build from the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.control_plane.build", description=__doc__.splitlines()[0])
-    parser.add_argument("--operators", action="store_true", help="also the operators")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to build: {', '.join(RECIPES)}")
+    parser.add_argument(
+        "--operators", action="store_true", help="without names: the operators and Prometheus besides the control plane"
+    )
+    parser.add_argument("--give-way", action="store_true", help="leave the processor to whoever else wants it")
     options = parser.parse_args(arguments)
-    recipes = (*CONTROL_PLANE, *OPERATORS) if options.operators else CONTROL_PLANE
+    if unknown := set(options.names) - set(RECIPES):
+        parser.error(f"nothing is called {', '.join(sorted(unknown))}")
+    if options.give_way:
+        give_way()
+    besides = (*OPERATORS, *TOOLS) if options.operators else ()
+    recipes = [RECIPES[name] for name in options.names] or [*CONTROL_PLANE, *besides]
     try:
         ensure(recipes)
     except BuildError as error:

@@ -15,7 +15,7 @@ from typing import Self
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.control_plane import commands
+from tests.control_plane import commands, egress
 from tests.control_plane.api import Api, ApiError
 from tests.control_plane.build import binary_path
 from tests.control_plane.commands import API_SERVER, COMPONENTS, CONTROLLER_MANAGER, ETCD, Ports
@@ -128,12 +128,16 @@ class ControlPlane:
 
     def service_account_kubeconfig(self, namespace: str, name: str = "default") -> Path:
         """A kubeconfig with a fresh token of a service account."""
-        return self._store_kubeconfig(token=self.service_account_token(namespace, name), namespace=namespace)
+        return self.token_kubeconfig(self.service_account_token(namespace, name), namespace=namespace)
+
+    def token_kubeconfig(self, token: str, *, namespace: str) -> Path:
+        """A kubeconfig that shows this token."""
+        return self._store_kubeconfig(token=token, namespace=namespace)
 
     def service_account_token(self, namespace: str, name: str = "default") -> str:
-        """A token of a service account, good for an hour."""
+        """A token of a service account, good for a day."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86_400}}
         return self.api.create(path, body)["status"]["token"]
 
     def audit_events(self) -> list[dict]:
@@ -166,6 +170,7 @@ class ControlPlane:
             ),
             "tokens.csv": f'{self.token},admin,admin,"system:masters"\n'.encode(),
             "audit.json": json.dumps(AUDIT_POLICY).encode(),
+            "egress.json": egress.configuration(self.folder).encode(),
         }
         for name, content in files.items():
             (pki / name).write_bytes(content)

@@ -59,6 +59,7 @@ def component_commands(
             f"--service-account-key-file={pki / 'service-accounts.key'}",
             f"--service-account-signing-key-file={pki / 'service-accounts.key'}",
             "--service-cluster-ip-range=10.96.0.0/16",
+            f"--egress-selector-config-file={pki / 'egress.json'}",  # how Services are reached: see egress.py
             "--allow-privileged=true",
             *((f"--audit-policy-file={pki / 'audit.json'}", f"--audit-log-path={audit_log(folder)}") if audit else ()),
         ),

@@ -1,4 +1,4 @@
-"""Pytest plugin: builds the control plane before the first test that needs it, and hands it out.
+"""Pytest plugin: builds the control plane while other tests run, and hands it out.
 
 A test module that uses these fixtures says `pytest_plugins = ["tests.control_plane.fixtures"]`, or a conftest.py at the
 top does it for all.
@@ -6,50 +6,102 @@ top does it for all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
-from tests.control_plane import build, operators
+from tests.control_plane import certmanager, operators, prometheus
+from tests.control_plane.assets import missing_binaries
+from tests.control_plane.background import BackgroundBuild
+from tests.control_plane.build import BuildError, say_on_stderr
 from tests.control_plane.cleanup import Snapshot
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.processes import ComponentError
-from tests.control_plane.versions import CONTROL_PLANE, JOBSET, KUBERAY, LWS, MPI_OPERATOR, TRAINER, TRAINING_OPERATOR
+from tests.control_plane.versions import (
+    CERT_MANAGER,
+    CONTROL_PLANE,
+    HELM,
+    JOBSET,
+    KUBERAY,
+    LWS,
+    MPI_OPERATOR,
+    PROMETHEUS,
+    TRAINER,
+    TRAINING_OPERATOR,
+    Recipe,
+)
 from tests.control_plane.workbench import make_namespace
 
 # The fixtures that need more than the control plane itself.
 RECIPES_BY_FIXTURE = {
     "built_control_plane": CONTROL_PLANE,
+    "helm_binary": (HELM,),
+    "cert_manager": (CERT_MANAGER,),
     "training_operator": (TRAINING_OPERATOR,),
     "jobset": (JOBSET,),
     "kuberay": (KUBERAY,),
     "lws": (LWS,),
     "mpi_operator": (MPI_OPERATOR,),
     "trainer": (TRAINER,),
+    "promtool": (PROMETHEUS,),
 }
-BUILD_FAILURE = pytest.StashKey[str]()
+BUILD = pytest.StashKey[BackgroundBuild]()
+BUILD_FAILURE = pytest.StashKey[str | None]()
+
+
+def recipes_of(item: pytest.Item) -> list[Recipe]:
+    """Everything that must be built before this test runs, in the order in which it is built."""
+    names = getattr(item, "fixturenames", ())
+    return [recipe for fixture, group in RECIPES_BY_FIXTURE.items() if fixture in names for recipe in group]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the modules in the order in which what they need is built: what needs nothing runs meanwhile."""
+    order = [recipe.name for group in RECIPES_BY_FIXTURE.values() for recipe in group]
+    stages: dict[object, int] = {}
+    for item in items:
+        last = max((order.index(recipe.name) + 1 for recipe in recipes_of(item)), default=0)
+        stages[item.path] = max(last, stages.get(item.path, 0))
+    items.sort(key=lambda item: stages[item.path])
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build before any test starts: a first build takes minutes, which no test's own time limit should pay for."""
+    """Start to build what the tests need and is not there."""
     if session.config.option.collectonly:
         return
-    used = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    recipes = [recipe for fixture, group in RECIPES_BY_FIXTURE.items() if fixture in used for recipe in group]
-    capture = session.config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
-        try:
-            build.ensure(recipes)
-        except build.BuildError as error:
-            session.config.stash[BUILD_FAILURE] = str(error)
+    wanted = {recipe.name: recipe for item in session.items for recipe in recipes_of(item)}
+    if missing := [recipe for recipe in wanted.values() if missing_binaries(recipe)]:
+        session.config.stash[BUILD] = BackgroundBuild(missing)
+        session.config.add_cleanup(session.config.stash[BUILD].close)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Wait for what the test needs before its own time begins to count: a first build takes minutes."""
+    if build := item.config.stash.get(BUILD, None):
+        capture = item.config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled():
+            item.stash[BUILD_FAILURE] = build.wait_for(recipes_of(item), say=say_on_stderr)
+    return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test whose binaries could not be built; it is never skipped."""
+    if failure := item.stash.get(BUILD_FAILURE, None):
+        pytest.fail(f"the control plane could not be built: {failure}", pytrace=False)
 
 
 @pytest.fixture(scope="session")
-def built_control_plane(pytestconfig: pytest.Config) -> None:
-    """The binaries are there; without them the test fails, it is never skipped."""
-    if failure := pytestconfig.stash.get(BUILD_FAILURE, None):
-        pytest.fail(f"the control plane could not be built: {failure}", pytrace=False)
+def built_control_plane() -> None:
+    """The binaries are there; nothing runs yet."""
+
+
+@pytest.fixture(scope="session")
+def helm_binary() -> None:
+    """Helm is there."""
 
 
 @pytest.fixture(scope="session")
@@ -87,6 +139,13 @@ def start_control_plane(built_control_plane: None) -> Iterator[Callable[..., Con
     yield start
     for running in started:
         running.close()
+
+
+@pytest.fixture
+def cert_manager(cluster: ControlPlane) -> Iterator[None]:
+    """cert-manager runs against the control plane, for CA and self-signed Issuers, with its CA injector."""
+    with certmanager.cert_manager(cluster):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +190,14 @@ def mpi_operator(control_plane: ControlPlane) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def promtool(built_control_plane: None) -> Callable[..., str]:  # noqa: ARG001  what it needs is built along with that
+    """Prometheus' own checker: called with its arguments, gives what it printed."""
+    return prometheus.promtool
+
+
 def _start_or_fail(**options: object) -> ControlPlane:
     try:
         return ControlPlane(**options)
-    except (ComponentError, build.BuildError) as error:
+    except (ComponentError, BuildError) as error:
         pytest.fail(f"the control plane did not start: {error}", pytrace=False)

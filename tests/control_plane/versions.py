@@ -50,6 +50,7 @@ class Recipe:
     typical_minutes: float  # on two cores with cold caches; shown to whoever waits
     ldflags: str = "-s -w"
     upstream: Upstream | None = None
+    tags: str = ""  # build tags, comma separated
 
 
 # Without its version stamped in, the API server calls itself v0.0.0 and clients complain.
@@ -71,6 +72,14 @@ KUBERNETES = Recipe(
 )
 ETCD = Recipe("etcd", "3.7.3", (Program("etcd", "go.etcd.io/etcd/server/v3"),), typical_minutes=0.5)
 KWOK = Recipe("kwok", "0.8.0", (Program("kwok", "sigs.k8s.io/kwok/cmd/kwok"),), typical_minutes=1)
+
+HELM = Recipe(
+    name="helm",
+    version="3.22.0",
+    programs=(Program("helm", "helm.sh/helm/v3/cmd/helm"),),
+    typical_minutes=1,
+    ldflags="-s -w -X helm.sh/helm/v3/internal/version.version=v3.22.0",
+)
 
 TRAINING_OPERATOR = Recipe(
     name="training-operator",
@@ -167,7 +176,48 @@ KUEUE = Recipe(
     ),
 )
 
+PROMETHEUS = Recipe(
+    name="prometheus",
+    version="0.315.0",  # of the module: Prometheus 3.15
+    programs=(Program("prometheus", "./cmd/prometheus"), Program("promtool", "./cmd/promtool")),
+    typical_minutes=3,
+    tags="remove_all_sd",  # without service discovery: half of the packages less
+    upstream=Upstream(
+        module="github.com/prometheus/prometheus",
+        checksum="h1:sFGZWmC2Hk9N1NBJGCnXYZb5hyLCq8yuAMoEjLAg6ac=",
+        keep=(),
+        edits=(
+            Edit(
+                path="cmd/promtool/main.go",
+                old='"github.com/prometheus/prometheus/discovery/kubernetes"',
+                new='kubernetes "github.com/prometheus/prometheus/discovery/http"',
+                why="what promtool checks of the one it can check of the other, without 200 packages of client-go",
+            ),
+        ),
+    ),
+)
+
+CERT_MANAGER = Recipe(
+    name="cert-manager",
+    version="1.21.2",
+    programs=(Program("controller", "./controller"), Program("cainjector", "./cainjector")),
+    typical_minutes=3,
+)
+CERT_MANAGER_MODULE = Recipe(
+    name="cert-manager",
+    version="1.21.2",
+    programs=(),
+    typical_minutes=0,
+    upstream=Upstream(
+        module="github.com/cert-manager/cert-manager",
+        checksum="h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68=",
+        keep=(),
+    ),
+)
+"""Read for its definitions."""
+
 CONTROL_PLANE = (ETCD, KWOK, KUBERNETES)
 OPERATORS = (TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS, TRAINER)
+TOOLS = (HELM, CERT_MANAGER, PROMETHEUS)
 EXAMPLES = (*OPERATORS, KUEUE)
 """Modules whose example manifests are read."""

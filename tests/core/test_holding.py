@@ -28,7 +28,7 @@ def full(**more):
 
 
 def short(roll, world, holding):
-    return is_short(holding, roll, world.fleet, leaving=roll.leaving(now=NOW))
+    return is_short(holding, roll, world.fleet, leaving=roll.leaving(now=NOW).get(holding.node, ()))
 
 
 def test_a_plan_becomes_claims_and_targets():

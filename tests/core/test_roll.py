@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.core.make import policy
 from tests.core.tenants import NOW, asker, borrower, tenant, town
-from webhook.core.names import Namespace, NodeName, Uid
+from webhook.core.names import Namespace, Uid
 from webhook.core.policy import LabelSelector, ReclaimRules
 from webhook.core.roll import STUCK_SECONDS, Roll
 from webhook.core.selector import Operator, Requirement
@@ -27,6 +27,10 @@ def rolled(*tenants, rules=NO_RULES):
     for each in tenants:
         roll.set(each)
     return roll
+
+
+def uids_leaving(roll):
+    return sorted(each.uid for node, there in roll.leaving(now=NOW).items() for each in there if each.node == node)
 
 
 def victims(roll):
@@ -94,7 +98,7 @@ def test_a_victim_that_goes_is_on_its_way_out_until_it_is_seen_so():
     roll.send_away(Uid("p"))
     assert victims(roll) == []
     assert roll.is_going(Uid("p"))
-    assert [each.uid for each in roll.leaving(now=NOW)] == ["p"]
+    assert uids_leaving(roll) == ["p"]
     assert roll.allowances() == {"pdb team-a/one": 0}
     roll.set(borrower("p", labels={"app": "kept"}, saved_at=5))
     assert roll.is_going(Uid("p"))
@@ -105,15 +109,14 @@ def test_a_victim_that_goes_is_on_its_way_out_until_it_is_seen_so():
 def test_nobody_counts_on_the_room_of_a_pod_that_is_stuck():
     roll = rolled(borrower("p", is_terminating=True, leaves_at=NOW))
     assert roll.leaving(now=NOW + STUCK_SECONDS)
-    assert roll.leaving(now=NOW + STUCK_SECONDS + 1) == []
+    assert roll.leaving(now=NOW + STUCK_SECONDS + 1) == {}
 
 
 def test_a_node_is_empty_when_the_last_that_leaves_must_be_gone():
     leaving = [borrower(f"p{n}", is_terminating=True, leaves_at=NOW + n) for n in (5, 9)]
     stuck = borrower("stuck", is_terminating=True, leaves_at=NOW - STUCK_SECONDS - 1)
     roll = rolled(*leaving, stuck, borrower("stays"))
-    assert roll.empties_at(NodeName("n0"), now=NOW) == NOW + 9
-    assert roll.empties_at(NodeName("n1"), now=NOW) == 0
+    assert roll.empty_at(now=NOW) == {"n0": NOW + 9}
 
 
 def test_waiting_pods_are_guaranteed_and_held_back_by_nothing_else():
@@ -197,7 +200,7 @@ def test_whatever_happened_the_roll_is_as_if_made_anew(taken):
     want = truth.roll()
     assert {victim.uid: victim for victim in roll.yards} == {victim.uid: victim for victim in want.yards}
     assert {each.pod.uid for each in roll.waiting()} == {each.pod.uid for each in want.waiting()}
-    assert sorted(each.uid for each in roll.leaving(now=NOW)) == sorted(each.uid for each in want.leaving(now=NOW))
+    assert uids_leaving(roll) == uids_leaving(want)
 
 
 def test_the_policy_of_a_town_is_the_rolls():

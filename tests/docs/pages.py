@@ -1,19 +1,27 @@
-"""Takes the documentation apart: fenced blocks, tables, links, headings, command lines."""
+"""Takes the documentation apart: fenced blocks, tables, links, headings, commands and the files that a page shows."""
 
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "policies" / "README.md"])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "charts").rglob("*.md"),
+        ROOT / "policies" / "README.md",
+    ]
+)
 SHELL = ("console", "sh")
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE_NAME = re.compile(r"`([\w.-]+(?:/[\w.-]+)*\.(?:yaml|json))`:\n+$")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _TABLE = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-_OURS = ("fairgate", "make")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +30,24 @@ class Block:
 
     language: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A block below a line that ends with its name, as in "A policy, `policy/teams.yaml`:"."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command and what the page shows it print; `start` and `end` are where that stands in the page."""
+
+    command: str
+    shown: str
+    start: int
+    end: int
 
 
 def name(page: Path) -> str:
@@ -57,20 +83,31 @@ def table(page: Path, *, first: str) -> list[list[str]]:
     raise AssertionError(f"{name(page)} has no table of {first}")
 
 
-def commands(page: Path) -> list[list[str]]:
-    """Every whole command line of Fairgate or make in a shell block, as words."""
-    found = []
-    for block in blocks(page):
-        if block.language not in SHELL:
-            continue
-        text = block.text.replace("\\\n", " ")
-        lines = [line for line in text.splitlines() if block.language == "sh" or line.startswith("$ ")]
-        for line in lines:
-            for part in re.split(r"[|;>]|&&", line.removeprefix("$ ")):
-                words = shlex.split(part, comments=True)
-                if words and words[0] in _OURS:
-                    found.append(words)
-    return found
+def script(page: Path, *, until: str = "") -> Iterator[File | Step]:
+    """The files and commands of a page in their order, up to a heading if so wished."""
+    text = page.read_text()
+    end = text.index(f"\n{until}\n") if until else len(text)
+    for found in _FENCE.finditer(text, 0, end):
+        language, body = found.groups()
+        named = _FILE_NAME.search(text[: found.start()])
+        if language in SHELL:
+            yield from _steps(body, at=found.start(2), is_session=language == "console")
+        elif named:
+            yield File(named[1], body)
+
+
+def _steps(body: str, *, at: int, is_session: bool) -> Iterator[Step]:
+    """Take a block apart: in a session lines after `$ ` are commands and others output; in `sh` all are commands."""
+    prompt = r"\$ " if is_session else r"(?!#)"
+    command = re.compile(rf"^{prompt}(\S(?:.*\\\n)*.*\n)", re.MULTILINE)
+    found = list(command.finditer(body))
+    if is_session and found and found[0][1].startswith("make "):
+        del found[1:]  # what follows is printed by the first
+    for each, following in zip(found, [*found[1:], None], strict=True):
+        end = following.start() if following else len(body)
+        shown = body[each.end() : end] if is_session else ""
+        line = re.sub(r" *\\\n *", " ", each[1])
+        yield Step(re.sub(r"  +# .*", "", line).strip(), shown, at + each.end(), at + end)
 
 
 def mentions(page: Path) -> list[list[str]]:

@@ -71,6 +71,10 @@ class Stage:
         uid: str = self.api.put(PODS, name, namespace=team, **body)["metadata"]["uid"]
         return uid
 
+    def bare(self, name: str, *, team: str, **more: Any) -> None:
+        """A pod of one GPU that never passed the gate."""
+        self.api.put(PODS, name, namespace=team, **builders.pod(name, namespace=team, **more))
+
     def names(self) -> set[str]:
         return {key.partition("/")[2] for key in self.api.objects[PODS]}
 
@@ -94,14 +98,14 @@ class Stage:
     @asynccontextmanager
     async def leader(self, policy: Policy = POOR):
         """Lead until the end of the block, which is sudden."""
-        lookout, metrics = Lookout(policy), ReclaimMetrics()
+        lookout, self.metrics = Lookout(policy), ReclaimMetrics()
         feed = lookout.feed(self.connection)
         nowhere = os.open(os.devnull, os.O_WRONLY)
         logs = Logs(LineWriter(nowhere), log_format=LogFormat.JSON)
-        account = Account(lookout.world, lookout.roll, logs=logs, teller=self, metrics=metrics)
+        account = Account(lookout.world, lookout.roll, logs=logs, teller=self, metrics=self.metrics)
         keeper = Keeper(lookout, account, clock=self.now, new_id=lambda: f"h{next(self._ids)}")
         executor = Executor(self.connection, is_leading=lambda: self.is_leading)
-        work = Reclaimer(lookout, keeper, executor, account, metrics, why_untrusted=feed.readiness, clock=self.now)
+        work = Reclaimer(lookout, keeper, executor, account, self.metrics, why_untrusted=feed.readiness, clock=self.now)
         tasks = [asyncio.create_task(feed.run()), asyncio.create_task(work.run())]
         try:
             yield keeper

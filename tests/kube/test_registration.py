@@ -10,6 +10,7 @@ import pytest
 from webhook.core.policy import (
     BUILT_IN_RESOURCES,
     Defaults,
+    Enforcement,
     LabelSelector,
     Policy,
     Pool,
@@ -21,7 +22,6 @@ from webhook.core.selector import Operator, Requirement
 from webhook.kube.registration import (
     ServiceReference,
     concerns_expression,
-    guard_expression,
     steers_expression,
     webhook_configurations,
 )
@@ -49,7 +49,6 @@ def test_there_is_one_configuration_of_each_kind_and_the_mutating_one_sorts_late
     [
         ("mutate.fairgate.dev", "CREATE", "/mutate", ("Ignore", 3, "None")),
         ("validate.fairgate.dev", "CREATE", "/validate", ("Fail", 5, "NoneOnDryRun")),
-        ("guard.fairgate.dev", "UPDATE", "/validate", ("Fail", 5, "None")),
     ],
 )
 def test_each_webhook_is_asked_for_what_it_decides(name, operation, path, want):
@@ -61,11 +60,21 @@ def test_each_webhook_is_asked_for_what_it_decides(name, operation, path, want):
     assert (hook["matchPolicy"], hook["admissionReviewVersions"]) == ("Equivalent", ["v1"])
 
 
+@pytest.mark.parametrize("mode", [Enforcement.SHADOW, Enforcement.WARN])
+def test_nobody_waits_for_us_while_nothing_is_enforced(mode):
+    found = webhooks(Policy(enforce=mode))
+    assert {(hook["failurePolicy"], hook["timeoutSeconds"]) for hook in found.values()} == {("Ignore", 2)}
+    assert len(found) == 3
+
+
+def test_nobody_is_asked_while_we_are_switched_off():
+    assert configurations(Policy(enforce=Enforcement.OFF)) == []
+
+
 def test_only_the_mutating_webhook_is_called_again_after_others():
     assert {name: hook.get("reinvocationPolicy") for name, hook in webhooks().items()} == {
         "mutate.fairgate.dev": "IfNeeded",
         "validate.fairgate.dev": None,
-        "guard.fairgate.dev": None,
         "workloads.fairgate.dev": None,
     }
 
@@ -126,13 +135,11 @@ def test_system_own_and_exactly_named_exempt_namespaces_never_wait_for_us():
         }
 
 
-def test_creations_are_filtered_by_resource_and_updates_by_our_keys():
+def test_creations_are_filtered_by_resource():
     hooks = webhooks()
     [mutate], [validate] = (hooks[f"{name}.fairgate.dev"]["matchConditions"] for name in ("mutate", "validate"))
-    [guard] = hooks["guard.fairgate.dev"]["matchConditions"]
     assert mutate == validate
     assert mutate["expression"] == concerns_expression(Policy())
-    assert guard["expression"] == guard_expression()
 
 
 # The expressions run on a real API server in the scenarios; here, a reading of the small part of CEL that they use.
@@ -275,26 +282,3 @@ def test_pods_without_gpus_are_sent_to_the_mutating_webhook_alone_where_a_pool_i
 
 def test_a_policy_that_counts_nothing_is_asked_nothing():
     assert concerns_expression(Policy(resources={})) == "false"
-
-
-OURS = {"fairgate.dev/team": "vision", "fairgate.dev/tier": "guaranteed"}
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "want"),
-    [
-        (pod(labels=OURS), pod(labels=OURS), False),
-        (pod(), pod(), False),
-        (pod(), pod(labels={"app": "x"}, annotations={"note": "x"}), False),
-        (pod(labels=OURS), pod(labels=OURS | {"app": "x"}), False),
-        (pod(labels=OURS), pod(labels=OURS | {"fairgate.dev/team": "nlp"}), True),
-        (pod(labels=OURS), pod(labels=OURS | {"fairgate.dev/tier": "preemptible"}), True),
-        (pod(labels=OURS), pod(), True),
-        (pod(), pod(labels={"fairgate.dev/tier": ""}), True),
-        (pod(annotations={"fairgate.dev/decision": "{}"}), pod(annotations={"fairgate.dev/decision": ""}), True),
-        (pod(annotations={"fairgate.dev/decision": "{}"}), pod(annotations={}), True),
-        (pod(), pod(annotations={"fairgate.dev/checkpointed-at": "now"}), False),
-    ],
-)
-def test_updates_cross_the_wire_only_when_our_keys_change(old, new, want):
-    assert holds(guard_expression(), object=new, oldObject=old) is want

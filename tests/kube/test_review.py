@@ -30,13 +30,6 @@ def test_a_creation_is_read_with_who_asks_and_what_for():
     assert review.old_pod is None
 
 
-def test_who_an_update_says_it_is_made_by_is_read():
-    body = json.loads(realistic_review())
-    assert decode(json.dumps(body).encode()).field_manager == body["request"].get("options", {}).get("fieldManager", "")
-    body["request"]["options"] = {"kind": "PatchOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "fairgate"}
-    assert decode(json.dumps(body).encode()).field_manager == "fairgate"
-
-
 def test_the_realistic_review_has_the_size_that_performance_is_measured_at():
     assert 9_300 <= len(realistic_review()) <= 9_700
 

@@ -1,8 +1,17 @@
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from tests.core.make import gpus, node, policy, resident, team, world
 from webhook.core.names import TeamName
+from webhook.core.pod import NamespaceFacts
+from webhook.core.tier import Tier
+from webhook.observe.decisions import Phase
 from webhook.observe.ledger import Standing
-from webhook.observe.metrics import Metrics, Phase
+from webhook.observe.metrics import Metrics
+from webhook.observe.process import Candidacy
+from webhook.observe.reclaim import ReclaimMetrics
+
+VISION = TeamName("vision")
 
 
 def samples(metrics):
@@ -10,26 +19,26 @@ def samples(metrics):
     return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
 
 
-def test_decisions_are_counted_by_phase_outcome_and_code():
+def test_decisions_are_counted_by_phase_outcome_code_and_team():
     metrics = Metrics()
     for _ in range(3):
-        metrics.decision(Phase.VALIDATE, outcome="deny", code="TeamLimitExceeded", seconds=0.0002)
-    key = 'fairgate_decisions_total{code="TeamLimitExceeded",outcome="deny",phase="validate"}'
+        metrics.decision(Phase.VALIDATE, outcome="deny", code="TeamLimitExceeded", team=VISION, seconds=0.0002)
+    key = 'fairgate_decisions_total{code="TeamLimitExceeded",outcome="deny",phase="validate",team="vision"}'
     assert samples(metrics)[key] == "3.0"
 
 
 def test_text_that_is_no_code_never_becomes_a_label():
     metrics = Metrics()
     for number in range(100):
-        metrics.decision(Phase.MUTATE, outcome="deny", code=f"pod-{number}", seconds=0.0)
+        metrics.decision(Phase.MUTATE, outcome="deny", code=f"pod-{number}", team="", seconds=0.0)
     counted = {k: v for k, v in samples(metrics).items() if k.startswith("fairgate_decisions_total")}
-    assert counted == {'fairgate_decisions_total{code="Other",outcome="deny",phase="mutate"}': "100.0"}
+    assert counted == {'fairgate_decisions_total{code="Other",outcome="deny",phase="mutate",team=""}': "100.0"}
 
 
 def test_the_histogram_is_cumulative_and_bounds_are_inclusive():
     metrics = Metrics()
     for seconds in (0.0001, 0.00011, 0.02, 60.0):
-        metrics.decision(Phase.MUTATE, outcome="admit", code="Borrows", seconds=seconds)
+        metrics.decision(Phase.MUTATE, outcome="admit", code="Borrows", team=VISION, seconds=seconds)
     have = samples(metrics)
     name = "fairgate_decision_duration_seconds"
     got = [have[f'{name}_bucket{{le="{le}",phase="mutate"}}'] for le in ("0.0001", "0.00025", "0.025", "5.0", "+Inf")]
@@ -55,15 +64,28 @@ def test_an_accept_header_that_makes_no_sense_gets_plain_text(accept):
     assert b"fairgate_policy_last_reload_successful 1.0" in metrics.expose(accept).body
 
 
+def test_a_scrape_comes_in_pieces_that_make_one_exposition():
+    metrics = Metrics()
+    metrics.decision(Phase.MUTATE, outcome="deny", code="PoolFull", team=VISION, seconds=0.1)
+    pieces = list(metrics.expose("application/openmetrics-text; version=1.0.0").pieces)
+    assert len(pieces) > 5
+    text = b"".join(pieces).decode()
+    assert text.count("# EOF") == 1
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert families["fairgate_decisions"].samples[0].value == 1
+    assert len(families) >= 9
+
+
 def test_the_ledgers_metrics_tell_what_became_of_writes_and_how_objects_stand():
     metrics = Metrics()
-    counts = metrics.watch_ledger(lambda: [Standing(TeamName("vision"), 3, 12)])
+    teams = [VISION, TeamName("nlp")]
+    counts = metrics.watch_ledger(lambda: [Standing(VISION, 3, 12)], teams=lambda: teams)
     counts.wrote("written", charges=4, seconds=0.004)
     counts.wrote("conflict", charges=1, seconds=0.004)
     counts.waited(0.25)
     counts.withdrew()
     counts.orphan()
-    counts.bypass(TeamName("vision"))
+    counts.bypass(VISION)
     have = samples(metrics)
     want = {
         'fairgate_ledger_writes_total{result="written"}': "1.0",
@@ -75,7 +97,92 @@ def test_the_ledgers_metrics_tell_what_became_of_writes_and_how_objects_stand():
         "fairgate_ledger_withdrawn_total": "1.0",
         "fairgate_ledger_orphans_total": "1.0",
         'fairgate_bypassing_pods_total{team="vision"}': "1.0",
+        'fairgate_bypassing_pods_total{team="nlp"}': "0.0",
         'fairgate_ledger_in_flight{team="vision"}': "3.0",
         'fairgate_ledger_lag{team="vision"}': "12.0",
     }
     assert {key: have.get(key) for key in want} == want
+
+
+def test_the_worlds_metrics_tell_how_teams_stand_and_what_nodes_have():
+    shares = policy(team("vision", guaranteed=2, limit_=None), team("nlp", guaranteed=8, limit_=8), hash="abc123")
+    made = world(shares, nodes=[node("n0", gpus=10, model="H100")])
+    made.set_namespace(NamespaceFacts("vision", {}, {}))
+    made.set_pod(resident(2, namespace="vision", node="n0"))
+    made.set_pod(resident(1, namespace="vision", tier="preemptible"))
+    metrics = Metrics()
+    metrics.watch_world(made)
+    have = samples(metrics)
+    want = {
+        'fairgate_policy_info{policy="abc123"}': "1.0",
+        'fairgate_gpus_charged{team="vision",tier="guaranteed"}': "2.0",
+        'fairgate_gpus_charged{team="vision",tier="preemptible"}': "1.0",
+        'fairgate_gpus_charged{team="nlp",tier="guaranteed"}': "0.0",
+        'fairgate_team_gpus_guaranteed{team="vision"}': "2.0",
+        'fairgate_team_gpus_limit{team="vision"}': "+Inf",
+        'fairgate_team_gpus_limit{team="nlp"}': "8.0",
+        'fairgate_team_gpus_used{team="vision"}': "3.0",
+        'fairgate_team_gpus_reserved{team="vision"}': "0.0",
+        'fairgate_team_gpus_borrowed{team="vision"}': "1.0",
+        'fairgate_team_gpus_waiting{team="vision"}': "1.0",
+        'fairgate_gpus_capacity{model="H100",resource="nvidia.com/gpu"}': "10.0",
+        'fairgate_gpus_closed{model="H100",resource="nvidia.com/gpu"}': "0.0",
+        'fairgate_gpus_free{model="H100",resource="nvidia.com/gpu"}': "8.0",
+        'fairgate_gpus_largest_fit{model="H100",resource="nvidia.com/gpu"}': "8.0",
+        'fairgate_nodes_whole{model="H100",resource="nvidia.com/gpu"}': "0.0",
+    }
+    assert {key: have.get(key) for key in want} == want
+
+
+def test_readiness_and_changes_of_tiers_are_read_on_each_scrape():
+    conditions, changes, metrics = {"policy": True}, {}, Metrics()
+    metrics.watch_readiness(lambda: conditions)
+    metrics.watch_tier_changes(changes)
+    conditions["world"] = False
+    changes[VISION, Tier.GUARANTEED] = 3
+    have = samples(metrics)
+    assert (have['fairgate_ready{condition="policy"}'], have['fairgate_ready{condition="world"}']) == ("1.0", "0.0")
+    assert have['fairgate_tier_changes_total{team="vision",tier="guaranteed"}'] == "3.0"
+
+
+class Watched:
+    def __init__(self, name, *, last_contact, events=0, relists=0, rejected=0):
+        self.kind = self
+        self.name, self.last_contact = name, last_contact
+        self.events, self.relists, self.rejected = events, relists, rejected
+
+
+@pytest.mark.parametrize(("quietest", "want"), [(90.0, "10.0"), (None, "+Inf")], ids=["heard of", "never heard of"])
+def test_the_world_is_as_old_as_what_the_quietest_watch_last_said(quietest, want):
+    metrics = ReclaimMetrics()
+    watches = [
+        Watched("nodes", last_contact=99.0, events=7, relists=1),
+        Watched("pods", last_contact=quietest, rejected=2),
+    ]
+    metrics.watch_feed(watches, clock=lambda: 100.0)
+    have = samples(metrics)
+    assert have["fairgate_world_age_seconds"] == want
+    assert have['fairgate_watch_events_total{kind="nodes"}'] == "7.0"
+    assert have['fairgate_watch_relists_total{kind="nodes"}'] == "1.0"
+    assert have['fairgate_watch_rejected_objects_total{kind="pods"}'] == "2.0"
+
+
+@pytest.mark.parametrize("make", [Metrics, ReclaimMetrics])
+def test_a_candidate_tells_of_which_lease(make):
+    metrics = make()
+    metrics.watch_leader(lambda: Candidacy("fairgate", is_leading=True, terms=2, events={"written": 5}))
+    have = samples(metrics)
+    assert have['fairgate_leader{lease="fairgate"}'] == "1.0"
+    assert have['fairgate_leader_terms_total{lease="fairgate"}'] == "2.0"
+    assert have['fairgate_events_total{outcome="written"}'] == "5.0"
+    assert have['fairgate_events_total{outcome="dropped"}'] == "0.0"
+
+
+def test_the_evictors_gauges_are_in_gpus():
+    metrics = ReclaimMetrics()
+    metrics.watch(held_nodes=lambda: 2, largest_seat=lambda: gpus(7.5))
+    metrics.victim(VISION, gpu_unit_seconds=gpus(30))
+    have = samples(metrics)
+    assert have["fairgate_reclaim_held_nodes"] == "2.0"
+    assert have["fairgate_reclaim_largest_seat_gpus"] == "7.5"
+    assert have['fairgate_reclaim_lost_gpu_seconds_total{team="vision"}'] == "30.0"

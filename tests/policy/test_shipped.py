@@ -54,8 +54,17 @@ def test_every_field_is_described_for_editors():
     assert bare == []
 
 
+def names():
+    return {f.alias or name for spec in specs() for name, f in spec.model_fields.items()}
+
+
+def test_one_example_has_every_field():
+    text = (POLICIES / "examples" / "every-field.yaml").read_text()
+    assert names() - set(re.findall(r"\b(\w+):", text)) == set()
+
+
 def test_readme_names_every_field():
-    fields = {f.alias or name for spec in specs() for name, f in spec.model_fields.items()}
+    fields = names()
     named = {part for code in re.findall(r"`([A-Za-z.]+)`", README) for part in code.split(".")}
     assert fields - named == set()
 

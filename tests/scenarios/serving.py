@@ -7,11 +7,14 @@ import ssl
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.control_plane.api import ApiError
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import wait_for
@@ -39,6 +42,21 @@ def register(cluster: ControlPlane, printed: str, *, namespace: str) -> None:
     """Apply manifests and wait until the API server asks about the pods of a namespace."""
     cluster.kubectl("apply", "-f", "-", stdin=printed)
     wait_for(cluster, lambda: is_asked(cluster, namespace), what="the API server asks Fairgate")
+    wait_guarded(cluster)
+
+
+def wait_guarded(cluster: ControlPlane) -> None:
+    """Wait until the guard of labels is in force: nobody binds a pod that is not there, and it speaks first."""
+
+    def is_guarded() -> bool:
+        binding = {"metadata": {"name": "none", "labels": {TIER: "guaranteed"}}, "target": {"name": "none"}}
+        try:
+            cluster.api.create("/api/v1/namespaces/default/pods/none/binding", binding, dryRun="All")
+        except ApiError as error:
+            return error.status == HTTPStatus.FORBIDDEN
+        return False
+
+    wait_for(cluster, is_guarded, what="the API server guards labels")
 
 
 def is_asked(cluster: ControlPlane, namespace: str) -> bool:
@@ -46,6 +64,15 @@ def is_asked(cluster: ControlPlane, namespace: str) -> bool:
     pods = f"/api/v1/namespaces/{namespace}/pods"
     created = cluster.api.create(pods, pod("probe", gpus=1), dryRun="All")
     return TIER in created["metadata"].get("labels", {})
+
+
+def leaked(text: str, *, keys: Iterable[bytes], kubeconfig: Path) -> list[str]:
+    """What of these private keys (PEM) and of the kubeconfig's credentials stands in a text."""
+    secrets = [line for key in keys for line in key.decode().splitlines() if line and not line.startswith("-----")]
+    user = yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]
+    secrets += [value for value in user.values() if isinstance(value, str)]
+    assert len(secrets) > 1
+    return [secret for secret in secrets if secret in text]
 
 
 def get(url: str, *, ca: Path) -> str:

@@ -2,11 +2,9 @@
 
 import pytest
 
+from tests.core.make import policy, resident, team
 from tests.server.harness import running
-from webhook.core.amount import ONE_GPU
-from webhook.core.names import TeamName
-from webhook.core.tier import Tier
-from webhook.observe.metrics import Charged
+from webhook.core.world import World
 
 
 async def test_liveness_is_plain(server):
@@ -35,16 +33,16 @@ async def test_readiness_tells_every_condition(server):
 
 
 async def test_metrics_are_read_when_asked_for(server):
-    server.metrics.watch_charges(lambda: [Charged(TeamName("vision"), Tier.GUARANTEED, 5 * ONE_GPU // 2)])
-    server.metrics.watch_world_age(lambda: 1.5)
+    world = World(policy(team("vision", namespaces=("vision",), guaranteed=8)))
+    world.set_pod(resident(2, namespace="vision"))
+    server.metrics.watch_world(world)
     server.metrics.watch_certificate(lambda: 1_800_000_000.0)
     server.metrics.policy_reload(is_success=True)
     server.metrics.policy_reload(is_success=False)
     reply = await server.ask("GET", "/metrics")
     assert reply.headers["Content-Type"].startswith("text/plain")
     for want in (
-        'fairgate_gpus_charged{team="vision",tier="guaranteed"} 2.5',
-        "fairgate_world_age_seconds 1.5",
+        'fairgate_gpus_charged{team="vision",tier="guaranteed"} 2.0',
         "fairgate_certificate_expiration_timestamp_seconds 1.8e+09",
         "fairgate_policy_last_reload_successful 0.0",
         'fairgate_policy_reloads_total{result="failure"} 1.0',

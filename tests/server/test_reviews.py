@@ -41,7 +41,9 @@ async def test_a_review_is_answered_and_recorded_once(server, phase):
         "message": "uses 3 of 20 GPUs",
     }
     metrics = (await server.ask("GET", "/metrics")).text
-    assert f'fairgate_decisions_total{{code="WithinShare",outcome="admit",phase="{phase}"}} 1.0' in metrics
+    assert (
+        f'fairgate_decisions_total{{code="WithinShare",outcome="admit",phase="{phase}",team="vision"}} 1.0' in metrics
+    )
     assert f'fairgate_decision_duration_seconds_count{{phase="{phase}"}} 1.0' in metrics
 
 

@@ -8,6 +8,9 @@ from urllib.parse import urlsplit
 import click
 import yaml
 
+from webhook.cli.options import enforce_option
+from webhook.core.policy import Enforcement
+from webhook.kube.guards import guards
 from webhook.kube.registration import ServiceReference, webhook_configurations
 from webhook.kube.team_ledger_crd import team_ledger_crd
 
@@ -51,13 +54,38 @@ Exit status: 0 printed, 1 the policy has problems, 2 something cannot be read.""
     help="CA certificate (PEM) that signed Fairgate's certificate. Without it caBundle is left out, for "
     "`fairgate serve --certs-secret` or cert-manager to fill in.",
 )
-def manifests(folder: Path, url: str | None, service: ServiceReference | None, ca: Path | None) -> None:
-    """Print the TeamLedger definition and the webhook configurations for a policy as YAML.
+@click.option(
+    "--guards/--no-guards",
+    "with_guards",
+    default=True,
+    show_default=True,
+    help="Let the API server itself guard what only Fairgate may write, by ValidatingAdmissionPolicies.",
+)
+@click.option(
+    "--trusted-user",
+    "trusted_users",
+    multiple=True,
+    metavar="NAME",
+    help="A user who may change what otherwise only Fairgate writes. Repeatable.",
+)
+@enforce_option
+def manifests(
+    *,
+    enforce: str | None,
+    folder: Path,
+    url: str | None,
+    service: ServiceReference | None,
+    ca: Path | None,
+    with_guards: bool,
+    trusted_users: tuple[str, ...],
+) -> None:
+    """Print the TeamLedger definition, the webhook configurations and the guards for a policy as YAML.
 
-    The latter send exactly those pods that the policy is about, and objects that make pods: print and apply them again
-    when its resource names or kinds of workloads change. Give one of --url and --service.
+    The webhooks are sent exactly those pods that the policy is about, and objects that make pods: print and apply all
+    of it again when its resource names, its selectors of namespaces or its kinds of workloads change. Give one of --url
+    and --service.
     """
-    from webhook.policy.load import load  # noqa: PLC0415 - pydantic is slow to import, and --help needs none of it
+    from webhook.policy.load import load, overridden  # noqa: PLC0415 - pydantic is slow to import, and --help needs none of it
     from webhook.policy.problems import PolicyError, PolicyUnreadable  # noqa: PLC0415
 
     if (url is None) == (service is None):
@@ -66,7 +94,7 @@ def manifests(folder: Path, url: str | None, service: ServiceReference | None, c
     if pem is not None and b"-----BEGIN CERTIFICATE-----" not in pem:
         raise click.BadParameter(f"{ca} holds no PEM certificate; give the ca.crt of Fairgate's --certs folder")
     try:
-        policy = load(folder)
+        policy = overridden(load(folder), enforce=None if enforce is None else Enforcement(enforce))
     except PolicyError as error:
         for problem in error.problems:
             click.echo(str(problem), err=True)
@@ -75,6 +103,8 @@ def manifests(folder: Path, url: str | None, service: ServiceReference | None, c
         click.echo(str(error), err=True)
         raise click.exceptions.Exit(2) from error
     made = [team_ledger_crd(), *webhook_configurations(policy, ca_bundle_pem=pem, url=url, service=service)]
+    if with_guards and policy.enforce is not Enforcement.OFF:
+        made += guards(policy, trusted_users=trusted_users)
     click.echo(yaml.dump_all(made, Dumper=_Dumper, sort_keys=False, width=2**16), nl=False)
 
 

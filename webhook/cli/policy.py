@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from webhook.cli.options import Layout, chosen_source, columns, is_coloured, world_options
+from webhook.cli.quotas import from_quotas
 from webhook.cli.words import plural
 from webhook.core.policy import Policy
 from webhook.policy.build import build
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 @click.group()
 def policy() -> None:
     """Check policy files, say what an edit would do, describe their format."""
+
+
+policy.add_command(from_quotas)
 
 
 @policy.command(
@@ -66,7 +70,7 @@ def check(*, folder: Path, world: Path | None, cluster: bool, kubeconfig: Path |
     epilog="""\b
 Examples:
   fairgate policy diff policies.old policies.new --world world.yaml
-  git worktree add /tmp/main main && fairgate policy diff /tmp/main/policies policies --cluster
+  git worktree add ../main main && fairgate policy diff ../main/policies policies --cluster
 
 \b
 Exit status: 0 nothing changes, 1 something does, 2 a policy is not good or something cannot be read."""

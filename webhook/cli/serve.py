@@ -9,6 +9,8 @@ from typing import Final
 import click
 import uvloop
 
+from webhook.cli.options import enforce_option
+from webhook.core.policy import Enforcement
 from webhook.observe.logs import LogFormat
 from webhook.server.root import run
 from webhook.server.settings import (
@@ -149,15 +151,10 @@ Exit status: 0 stopped by a signal, 2 it cannot start."""
     show_default=True,
     help="How long to serve on, unready, after SIGTERM.",
 )
-@click.option(
-    "--trusted-user",
-    "trusted_users",
-    multiple=True,
-    metavar="NAME",
-    help="A user who may change what Fairgate wrote on pods. Repeatable.",
-)
+@enforce_option
 def serve(
     *,
+    enforce: str | None,
     policy: Path,
     world: Path | None,
     kubeconfig: Path | None,
@@ -171,7 +168,6 @@ def serve(
     client_ca: Path | None,
     log_format: LogFormat,
     drain_seconds: float,
-    trusted_users: tuple[str, ...],
 ) -> None:
     """Serve the admission webhooks over HTTPS.
 
@@ -195,7 +191,7 @@ def serve(
         namespace=namespace,
         log_format=log_format,
         drain_seconds=drain_seconds,
-        trusted_users=trusted_users,
+        enforce=None if enforce is None else Enforcement(enforce),
     )
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -10,7 +10,6 @@ from webhook.cluster.client import ApiConnection
 from webhook.cluster.errors import ApiError, ClusterError
 from webhook.core.holding import Target
 from webhook.kube.holds import eviction
-from webhook.kube.pods import decode_fate
 
 TRIES: Final = 3
 """How often an eviction is sent whose answer does not come: the UID makes a second one harmless."""
@@ -56,7 +55,7 @@ async def evict(connection: ApiConnection, target: Target, *, is_trial: bool = F
         try:
             await connection.send("POST", f"{path}/eviction", body, action="create pods/eviction", seconds=SECONDS)
         except ApiError as error:
-            return await _explain(connection, path, target, error)
+            return _explain(error)
         except ClusterError as error:
             failures += 1
             if failures == TRIES:
@@ -66,24 +65,14 @@ async def evict(connection: ApiConnection, target: Target, *, is_trial: bool = F
             return Evicted.ACCEPTED
 
 
-async def _explain(connection: ApiConnection, path: str, target: Target, error: ApiError) -> Outcome:
+def _explain(error: ApiError) -> Outcome:
     match error.status:
         case HTTPStatus.NOT_FOUND:
             return Evicted.GONE
         case HTTPStatus.CONFLICT:
-            # another pod has its name by now, or it changed faster than the API server could retry
-            return Evicted.GONE if await _is_gone(connection, path, target) else Later(str(error), LATER_SECONDS)
+            # It changed faster than the API server could retry; or another pod has its name, which the watch will tell.
+            return Later(str(error), LATER_SECONDS)
         case HTTPStatus.TOO_MANY_REQUESTS if error.retry_after_seconds:
             return Later(str(error), error.retry_after_seconds)  # its budget is not counted yet, or the server is busy
         case _:
             return Refused(str(error))  # 429: its budget is used up; 500: two budgets; 403: a policy of the cluster
-
-
-async def _is_gone(connection: ApiConnection, path: str, target: Target) -> bool:
-    try:
-        body = await connection.send("GET", path, action="get pods")
-        return decode_fate(body).uid != target.uid
-    except ApiError as error:
-        return error.is_missing
-    except (ClusterError, ValueError):
-        return False

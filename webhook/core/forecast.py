@@ -69,7 +69,7 @@ class Steps:
 class Forecast:
     """The measure for one GPU resource under one demand mix."""
 
-    __slots__ = ("_profiles", "_shapes", "cpu", "memory", "sizes")
+    __slots__ = ("_profiles", "_shapes", "cpu", "memory", "sizes", "total")
 
     def __init__(self, weights: Weights) -> None:
         total = sum(weights.values())
@@ -83,6 +83,7 @@ class Forecast:
         for shape, _, _, weight in self._shapes:
             rounded = self.rounded(shape)
             self.sizes[rounded] = self.sizes.get(rounded, 0) + weight
+        self.total = sum(weight for *_, weight in self._shapes)  # a little under WEIGHT: each is rounded down
         self._profiles: dict[tuple[int, int, int], Profile] = {}
 
     def rounded(self, shape: Shape) -> Shape:

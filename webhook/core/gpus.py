@@ -5,7 +5,7 @@ When the mix has moved, or the log of classes has grown long, a resource is look
 
 from collections import Counter
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.core.classes import Classes, Kind
 from webhook.core.company import Company
@@ -14,7 +14,7 @@ from webhook.core.devices import Bays
 from webhook.core.forecast import WHOLE, Forecast, State
 from webhook.core.index import AmountIndex
 from webhook.core.mix import Mix, Shape, resource_of, shape_of
-from webhook.core.names import CPU, MEMORY, NodeName, ResourceName
+from webhook.core.names import CPU, MEMORY, GpuModel, NodeName, ResourceName
 from webhook.core.node import Node
 from webhook.core.ranking import Ranking, Scale
 from webhook.core.scarcity import Able, Scarcity
@@ -73,6 +73,21 @@ class GpuView:
         return found
 
 
+class Sort(NamedTuple):
+    """Devices that are counted together; `is_packed` where parts of them are handed out."""
+
+    model: GpuModel
+    resource: ResourceName
+    is_packed: bool
+
+
+class Number(NamedTuple):
+    """How many devices nodes have, and how many of them are on closed nodes."""
+
+    devices: int = 0
+    closed: int = 0
+
+
 class Gpus:
     """All GPU resources of a fleet. It reads the fleet's own indexes of free amounts and of single devices."""
 
@@ -82,6 +97,7 @@ class Gpus:
         self.mix = mix
         self.tracked: dict[ResourceName, None] = {}
         self.bits = 0  # slots of nodes with any of these resources
+        self.numbers: dict[Sort, Number] = {}
         self._free, self._bays, self._company = free, bays, company
         self._nodes: dict[int, Node] = {}
         self._of_slot: dict[int, tuple[ResourceName, ...]] = {}
@@ -99,6 +115,7 @@ class Gpus:
         packed = node.devices.resource
         offered = [name for name, amount in node.allocatable.items() if amount > 0 and name in self.tracked]
         now = tuple([name for name in offered if name != packed] + ([packed] if node.devices.capacities else []))
+        self._count(slot, -1)
         before = self._nodes.get(slot)
         had = self._of_slot.pop(slot, ())
         for resource in had:
@@ -110,6 +127,7 @@ class Gpus:
         self.bits = self.bits | 1 << slot if now else self.bits & ~(1 << slot)
         self._nodes[slot] = node
         self._of_slot[slot] = now
+        self._count(slot, 1)
         for resource in now:
             view = self._views.get(resource)
             if view is not None and not view.scale.covers(self._scale(resource, [slot])):
@@ -163,6 +181,22 @@ class Gpus:
         memory = forecast.memory.fitting(node.allocatable.get(MEMORY, 0))
         size = max(1, *node.devices.capacities) if resource == node.devices.resource else 1
         return Able(State(_devices(node, resource), size=size), cpu, memory)
+
+    def latest(self, resource: ResourceName) -> GpuView:
+        """Give a view as it was last made: under a mix that may have moved since, and without a pass over the nodes."""
+        return self._views.get(resource) or self.view(resource)
+
+    def _count(self, slot: int, sign: int) -> None:
+        """Count what a node has, or take it out of the count."""
+        for resource in self._of_slot.get(slot, ()):
+            node = self._nodes[slot]
+            sort = Sort(node.model, resource, resource == node.devices.resource)
+            devices, number = sign * _devices(node, resource), self.numbers.get(sort, Number())
+            number = Number(number.devices + devices, number.closed + (0 if node.is_open else devices))
+            if number.devices:
+                self.numbers[sort] = number
+            else:
+                self.numbers.pop(sort, None)  # not there where a node's devices are all gone
 
     def _scale(self, resource: ResourceName, members: list[int]) -> Scale:
         nodes = [self._nodes[slot] for slot in members]

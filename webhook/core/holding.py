@@ -114,7 +114,10 @@ def holds(holdings: Iterable[Holding], roll: Roll) -> list[Hold]:
 
 
 def is_short(holding: Holding, roll: Roll, fleet: Fleet, *, leaving: Sequence[Leaving]) -> bool:
-    """Tell whether the room it keeps will not be there: the node went or was closed, or somebody took it."""
+    """Tell whether the room it keeps will not be there: the node went or was closed, or somebody took it.
+
+    `leaving` are the pods that leave its node.
+    """
     if not fleet.bit(holding.node) & fleet.open_bits:
         return True
     wanted: dict[ResourceName, int] = {}
@@ -122,8 +125,7 @@ def is_short(holding: Holding, roll: Roll, fleet: Fleet, *, leaving: Sequence[Le
         if (tenant := roll.get(claim.uid)) is not None:
             _add(wanted, tenant.pod.demand, 1)
     for each in leaving:
-        if each.node == holding.node:
-            _add(wanted, each.demand, -1)
+        _add(wanted, each.demand, -1)
     for target in holding.targets:
         victim = roll.get(target.uid)
         if victim is not None and victim.pod.node == holding.node and not roll.is_going(target.uid):

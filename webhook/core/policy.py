@@ -16,6 +16,15 @@ from webhook.core.selector import Requirement, Toleration
 from webhook.core.tier import Tier
 
 
+class Enforcement(StrEnum):
+    """How far Fairgate goes: nothing at all, judge and record, warn too, or all of it."""
+
+    OFF = "off"
+    SHADOW = "shadow"
+    WARN = "warn"
+    ENFORCE = "enforce"
+
+
 class OnLimit(StrEnum):
     """What happens to a pod over its team's limit."""
 
@@ -41,6 +50,14 @@ class MigWeight(StrEnum):
 
     COMPUTE = "compute"
     LARGER = "larger"
+
+
+class DeviceAccess(StrEnum):
+    """What happens to pods that may reach GPUs which they do not ask for."""
+
+    REJECT = "reject"
+    WARN = "warn"
+    IGNORE = "ignore"
 
 
 class Mode(StrEnum):
@@ -108,6 +125,7 @@ class Defaults:
 
     unknown_team: UnknownTeam = UnknownTeam.REJECT
     unknown_gpu: UnknownGpu = UnknownGpu.REJECT
+    device_access: DeviceAccess = DeviceAccess.WARN
     user_from: tuple[UserKey, ...] = (UserKey(UserSource.NAMESPACE_ANNOTATION, "owner"),)
 
 
@@ -223,6 +241,7 @@ class Policy:
     `resources` weighs what counts; `ignored_resources` are named on purpose as counting nothing.
     """
 
+    enforce: Enforcement = Enforcement.ENFORCE
     teams: tuple[Team, ...] = ()
     defaults: Defaults = Defaults()
     pools: tuple[Pool, ...] = ()
@@ -234,6 +253,11 @@ class Policy:
     exempt_namespaces: tuple[str, ...] = ()
     workloads: WorkloadRules = WorkloadRules()
     hash: str = ""
+
+    @property
+    def is_enforced(self) -> bool:
+        """Tell whether anything is refused or changed by it."""
+        return self.enforce is Enforcement.ENFORCE
 
     def team(self, name: TeamName) -> Team | None:
         """Find a team by name."""

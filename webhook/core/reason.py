@@ -23,6 +23,8 @@ class Code(StrEnum):
     POOL_UNFIT = "PoolUnfit"
     PROTECTED_KEY_CHANGED = "ProtectedKeyChanged"
     HELD_ROOM = "HeldRoom"
+    TENANCY_CHANGED = "TenancyChanged"
+    UNCOUNTED_DEVICE = "UncountedDevice"
     MUTATION_ALTERED = "MutationAltered"
     # asked again by the API server's clients, without a word to the user
     MUTATION_MISSING = "MutationMissing"
@@ -40,6 +42,7 @@ class Code(StrEnum):
     COUNTED_ONLY = "CountedOnly"
     SENT_TO_POOL = "SentToPool"
     NOT_A_CREATE = "NotACreate"
+    NOT_ENFORCED = "NotEnforced"
     ALREADY_DECIDED = "AlreadyDecided"
     # warnings
     NO_ROOM_NOW = "NoRoomNow"

@@ -47,18 +47,23 @@ class Roll:
         """List the guaranteed pods without a node."""
         return self._waiting.values()
 
-    def leaving(self, *, now: float) -> list[Leaving]:
-        """List the pods whose room is on its way; those that are stuck are not among them."""
-        return [
-            Leaving(tenant.pod.uid, tenant.pod.node, tenant.pod.demand)
-            for tenant in chain(self._terminating.values(), self._going.values())
-            if tenant.pod.node is not None and not _is_stuck(tenant, now)
-        ]
+    def leaving(self, *, now: float) -> dict[NodeName, list[Leaving]]:
+        """List the pods whose room is on its way, by node; those that are stuck are not among them."""
+        found: dict[NodeName, list[Leaving]] = {}
+        for tenant in chain(self._terminating.values(), self._going.values()):
+            pod = tenant.pod
+            if pod.node is not None and not _is_stuck(tenant, now):
+                found.setdefault(pod.node, []).append(Leaving(pod.uid, pod.node, pod.demand))
+        return found
 
-    def empties_at(self, node: NodeName, *, now: float) -> int:
-        """Tell when the last pod that leaves a node must be gone; 0 where none does."""
-        there = [each for each in self._terminating.values() if each.pod.node == node and not _is_stuck(each, now)]
-        return max((tenant.leaves_at or 0 for tenant in there), default=0)
+    def empty_at(self, *, now: float) -> dict[NodeName, int]:
+        """Tell when the last pod that leaves a node must be gone, for the nodes that somebody leaves."""
+        found: dict[NodeName, int] = {}
+        for tenant in self._terminating.values():
+            node = tenant.pod.node
+            if node is not None and not _is_stuck(tenant, now):
+                found[node] = max(found.get(node, 0), tenant.leaves_at or 0)
+        return found
 
     def going(self) -> Iterable[Uid]:
         """List the pods whose evictions were accepted and not seen yet."""

@@ -1,5 +1,6 @@
 """What people want to know of a team at a glance: its share, and what of it is taken."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from webhook.core.amount import Limit
@@ -23,10 +24,20 @@ class Summary(NamedTuple):
 
 def summary_of(name: TeamName, world: World) -> Summary:
     """Sum a team up; one that policy does not name is guaranteed nothing."""
-    team = next((team for team in world.policy.teams if team.name == name), Team(name))
-    book = world.book(name)
+    return _summary(world.policy.team(name) or Team(name), world)
+
+
+def summaries(world: World) -> Iterator[Summary]:
+    """Sum up every team, also those that hold nothing, and whoever else is charged."""
+    named = {team.name: team for team in world.policy.teams}
+    for name in dict.fromkeys([*named, *world.books()]):
+        yield _summary(named.get(name) or Team(name), world)
+
+
+def _summary(team: Team, world: World) -> Summary:
+    book = world.book(team.name)
     return Summary(
-        team=name,
+        team=team.name,
         guaranteed=team.gpus.guaranteed,
         limit=team.gpus.limit,
         used=book.used,

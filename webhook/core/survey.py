@@ -1,6 +1,7 @@
 """The step before a plan: who is entitled to room now, and all that the plan is made from."""
 
 from collections.abc import Iterable, Mapping, Set
+from itertools import chain
 
 from webhook.core.amount import Unlimited
 from webhook.core.names import TeamName, Uid
@@ -54,7 +55,7 @@ def scene(
         over_share=over_share(world),
         left=_left(roll, world, evicted or {}),
         holds=tuple(holds),
-        leaving=tuple(roll.leaving(now=now)),
+        leaving=tuple(chain.from_iterable(roll.leaving(now=now).values())),
         order=world.policy.reclaim.order,
         spared=spared | rising(world),
     )

@@ -47,7 +47,7 @@ class Keeper:
         self._noticed: dict[Uid, Target] = {}
         self._later: dict[Uid, float] = {}
         self._sent: dict[Uid, float] = {}
-        self._since: dict[Uid, float] = {}
+        self._waiting_since: dict[Uid, float] = {}
         self._lost: deque[tuple[float, TeamName]] = deque()
 
     # -- what plans read
@@ -93,17 +93,27 @@ class Keeper:
                 self.holdings[node] = replace(found, until=max(until, *(t.at + HOLD_SECONDS for t in found.targets), 0))
                 self._noticed |= {t.uid: t for t in found.targets if (p := self._roll.get(t.uid)) and p.notice_at}
 
+    def heed(self, waiting: Iterable[Uid]) -> None:
+        """Take in who waits, to tell later for how long; those who neither wait nor have room kept are forgotten."""
+        now = self._clock()
+        claiming = [claim.uid for holding in self.holdings.values() for claim in holding.claims]
+        self._waiting_since = {uid: self._waiting_since.get(uid, now) for uid in (*waiting, *claiming)}
+
     def accept(self, moves: Iterable[Move], *, notice_seconds: int) -> None:
         """Take plans in; nothing is done yet."""
         now = self._clock()
         at = int(now) + notice_seconds
+        emptied = self._roll.empty_at(now=now)
         for move in moves:
             grace = [tenant.grace_seconds for v in move.victims if (tenant := self._roll.get(v.uid)) is not None]
             before = self.holdings.get(move.node) or Holding(self._new_id(), move.node, 0, ())
-            empty_at = max(at + max(grace, default=0), self._roll.empties_at(move.node, now=now))
+            empty_at = max(at + max(grace, default=0), emptied.get(move.node, 0))
             until = empty_at + HOLD_SECONDS
             self.holdings[move.node] = before.joined(move, at=at, until=until)
-            self._since[move.waiting.uid] = now
+
+    def abandon(self) -> None:
+        """Give all room back and let everybody stay: nothing is enforced any more."""
+        self.holdings.clear()
 
     def tidy(self) -> list[Target]:
         """Drop what is over, and give up what will not be; gives the targets that may stay after all."""
@@ -117,7 +127,7 @@ class Keeper:
             self._tell_who_is_seated(holding, kept)
             if kept is not None and kept.claims:
                 is_late = kept.until < now
-                if is_late or is_short(kept, self._roll, self._lookout.world.fleet, leaving=leaving):
+                if is_late or is_short(kept, self._roll, self._lookout.world.fleet, leaving=leaving.get(node, ())):
                     self._give_up(kept, why="its time is over" if is_late else "the room is gone")
                     kept = kept.given_up()
             if kept is None:
@@ -199,7 +209,7 @@ class Keeper:
         for claim in before.claims:
             if after is None or claim not in after.claims:
                 self.waiting.forget(claim.uid)
-                since = self._since.pop(claim.uid, None)
+                since = self._waiting_since.pop(claim.uid, None)
                 tenant = self._roll.get(claim.uid)
                 if since is not None and tenant is not None and tenant.pod.node is not None:
                     self._account.seated(claim, node=tenant.pod.node, seconds=self._clock() - since)
@@ -207,7 +217,6 @@ class Keeper:
     def _give_up(self, holding: Holding, *, why: str) -> None:
         self._account.broken(holding.claims, node=holding.node, why=why)
         for claim in holding.claims:
-            self._since.pop(claim.uid, None)
             if (seconds := self.waiting.fail(claim.uid)) is not None:
                 self._account.gave_up(claim, seconds=seconds)
 

@@ -79,6 +79,8 @@ class Reclaimer:
                     if not is_adopted:
                         self._keeper.adopt()
                         is_adopted = True
+                    if not self._lookout.world.policy.is_enforced:
+                        self._keeper.abandon()
                     await self._look()
                     self._see_to_nodes(group)
                 await self._rest()
@@ -104,8 +106,10 @@ class Reclaimer:
         keeper, roll, world = self._keeper, self._lookout.roll, self._lookout.world
         resting = keeper.waiting.resting()
         held = keeper.holds()
-        waiting = [tenant.waiting() for tenant in entitled(roll, world) if tenant.pod.uid not in resting]
-        if not waiting:
+        found_waiting = entitled(roll, world)
+        keeper.heed(tenant.pod.uid for tenant in found_waiting)
+        waiting = [tenant.waiting() for tenant in found_waiting if tenant.pod.uid not in resting]
+        if not (waiting and world.policy.is_enforced):
             return Round((), ())
         began = time.perf_counter()
         spared = keeper.victims.resting() | keeper.under_way()

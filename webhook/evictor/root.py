@@ -17,7 +17,7 @@ from webhook.cluster.feed import Feed
 from webhook.cluster.lease import Lease, Timing, own_identity
 from webhook.cluster.namespace import own_namespace
 from webhook.core import survey
-from webhook.core.policy import Policy
+from webhook.core.policy import Enforcement, Policy
 from webhook.evictor.account import Account
 from webhook.evictor.endpoints import Endpoints
 from webhook.evictor.executor import Executor
@@ -26,8 +26,8 @@ from webhook.evictor.lookout import Lookout
 from webhook.evictor.loop import Reclaimer
 from webhook.evictor.rehearsal import Rehearsal
 from webhook.evictor.repair import Repair
-from webhook.observe.leader import Candidacy
 from webhook.observe.logs import LogFormat, Logs, open_logs
+from webhook.observe.process import Candidacy
 from webhook.observe.reclaim import ReclaimMetrics
 from webhook.policy.problems import Problem
 from webhook.policy.watch import PolicyHolder
@@ -47,6 +47,7 @@ class Settings:
     listen: tuple[str, int] | None = None
     timing: Timing
     is_rehearsal: bool = False
+    enforce: Enforcement | None = None
     log_format: LogFormat = LogFormat.JSON
 
 
@@ -57,15 +58,18 @@ async def run(settings: Settings, *, show: Callable[[str], None]) -> None:
     """
     logs = open_logs(settings.log_format)
     logs.capture_libraries()
-    holder = PolicyHolder(settings.policy)
+    holder = PolicyHolder(settings.policy, enforce=settings.enforce)
     lookout, metrics = Lookout(holder.current), ReclaimMetrics()
+    metrics.policy_reload(is_success=True)
+    metrics.watch_policy(lambda: lookout.world.policy.hash)
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(_stop_signals())
         connection = await stack.enter_async_context(await connect(settings.kubeconfig))
         feed = lookout.feed(connection)
+        metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
         chores: list[Coroutine[Any, Any, None]] = [
             feed.run(),
-            holder.run(_follow(lookout, logs), _complain(holder, logs)),
+            holder.run(_follow(lookout, metrics, logs), _complain(holder, metrics, logs)),
         ]
         if settings.is_rehearsal:
             chores.append(Rehearsal(lookout, why_untrusted=feed.readiness, show=show).run())
@@ -106,8 +110,8 @@ class _Office:
         metrics.watch(
             largest_seat=lambda: survey.largest_seat(lookout.roll, lookout.world),
             held_nodes=lambda: 0 if self._keeper is None else len(self._keeper.holdings),
-            candidacy=self._candidacy,
         )
+        metrics.watch_leader(self._candidacy)
 
     async def lead(self) -> None:
         """Reclaim and repair until cancelled."""
@@ -125,11 +129,18 @@ class _Office:
             is_leading=lambda: self.lease.is_leading,
             clock=time.time,
         )
+        rehearsal = Rehearsal(
+            lookout,
+            why_untrusted=why_untrusted,
+            show=lambda line: logs.event.info("rehearsed", message=line),
+            is_due=lambda: not lookout.world.policy.is_enforced,
+        )
         logs.event.info("leading", identity=self.lease.identity)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(reclaimer.run())
                 group.create_task(repair.run())
+                group.create_task(rehearsal.run())
         finally:
             self._keeper = None
             logs.event.info("no longer leading", identity=self.lease.identity)
@@ -137,7 +148,7 @@ class _Office:
     def _candidacy(self) -> Candidacy:
         lease, events = self.lease, self.events
         told = {"written": events.written, "held_back": events.held_back, "dropped": events.dropped}
-        return Candidacy(is_leading=lease.is_leading, terms=lease.terms, changes={}, events=told)
+        return Candidacy(LEASE_NAME, is_leading=lease.is_leading, terms=lease.terms, events=told)
 
 
 async def _until(stop: asyncio.Event, chores: Sequence[Coroutine[Any, Any, None]]) -> None:
@@ -154,16 +165,18 @@ async def _until(stop: asyncio.Event, chores: Sequence[Coroutine[Any, Any, None]
         await asyncio.gather(stopping, *running, return_exceptions=True)
 
 
-def _follow(lookout: Lookout, logs: Logs) -> Callable[[Policy], None]:
+def _follow(lookout: Lookout, metrics: ReclaimMetrics, logs: Logs) -> Callable[[Policy], None]:
     def follow(policy: Policy) -> None:
+        metrics.policy_reload(is_success=True)
         lookout.set_policy(policy)
         logs.event.info("policy loaded", policy=policy.hash, teams=len(policy.teams), pools=len(policy.pools))
 
     return follow
 
 
-def _complain(holder: PolicyHolder, logs: Logs) -> Callable[[tuple[Problem, ...]], None]:
+def _complain(holder: PolicyHolder, metrics: ReclaimMetrics, logs: Logs) -> Callable[[tuple[Problem, ...]], None]:
     def complain(problems: tuple[Problem, ...]) -> None:
+        metrics.policy_reload(is_success=False)
         logs.event.error("policy edit refused", kept=holder.current.hash, problems=[str(each) for each in problems])
 
     return complain

@@ -8,7 +8,7 @@ from typing import Any, Final, assert_never
 
 from webhook.core.lookalike import PATTERN, looks_like_gpu
 from webhook.core.names import DEVICE_CLASS
-from webhook.core.policy import LabelSelector, Policy, UnknownGpu
+from webhook.core.policy import Enforcement, LabelSelector, Policy, UnknownGpu
 from webhook.core.selector import Operator, Requirement
 from webhook.kube import keys
 from webhook.kube.workloads.table import kind_table
@@ -18,7 +18,6 @@ VALIDATE_PATH: Final = "/validate"
 WORKLOADS_PATH: Final = "/workloads"
 MUTATE_NAME: Final = "mutate.fairgate.dev"
 VALIDATE_NAME: Final = "validate.fairgate.dev"
-GUARD_NAME: Final = "guard.fairgate.dev"
 WORKLOADS_NAME: Final = "workloads.fairgate.dev"
 
 # Mutating configurations run in the order of their names: a late one sees what the others made of the pod.
@@ -27,7 +26,7 @@ VALIDATING_CONFIGURATION: Final = "fairgate"
 _MUTATE_SECONDS: Final = 3
 _VALIDATE_SECONDS: Final = 5
 _WORKLOADS_SECONDS: Final = 2
-_GLOB: Final = frozenset("*?[")
+GLOB: Final = frozenset("*?[")
 _ABSENT: Final = "!absent"  # no label has this value; an annotation with it says nothing to us
 
 _Json = dict[str, Any]
@@ -47,8 +46,9 @@ def webhook_configurations(
 ) -> list[_Json]:
     """Make the mutating and the validating configuration for a policy.
 
-    Fairgate is reached at `url` (`https://HOST:PORT`, no path) or through `service`, exactly one of them. Raises
-    ValueError otherwise. Without `ca_bundle_pem` somebody else fills the caBundle in, and apply leaves it to him.
+    While policy is not enforced nobody waits for Fairgate, and with `off` there are none. Fairgate is reached at `url`
+    (`https://HOST:PORT`, no path) or through `service`, exactly one of them. Raises ValueError otherwise. Without
+    `ca_bundle_pem` somebody else fills the caBundle in, and apply leaves it to him.
     """
     if (url is None) == (service is None):
         raise ValueError("say how the API server reaches Fairgate: by url or by service, one of them")
@@ -60,11 +60,10 @@ def webhook_configurations(
             return {"service": reference, **where}
         return {"url": f"{(url or '').rstrip('/')}{path}", **where}
 
-    selector = _namespace_selector(policy)
+    selector = namespace_selector(policy)
     concerns_us = [{"name": "concerns-fairgate", "expression": concerns_expression(policy)}]
     # only advice for pods without GPUs: they must not wait for us while we are away
     steers = [{"name": "concerns-fairgate", "expression": steers_expression(policy)}]
-    changes_ours = [{"name": "changes-fairgate-keys", "expression": guard_expression()}]
     mutate = {
         # Ignore: a pod that slips by unmutated is refused by the validating step with a silent retry, so failing here
         # as well would buy nothing and turn a lost advice into an outage.
@@ -81,13 +80,6 @@ def webhook_configurations(
         "namespaceSelector": selector,
         "sideEffects": "NoneOnDryRun",
     }
-    guard = {
-        # Fail: whoever may edit labels could otherwise wait for an outage to change the team that pays.
-        **_webhook(GUARD_NAME, "UPDATE", failure="Fail", seconds=_VALIDATE_SECONDS, conditions=changes_ours),
-        "clientConfig": client(VALIDATE_PATH),
-        "namespaceSelector": selector,
-        "sideEffects": "None",
-    }
     workloads = {
         # Ignore: it only warns, and where policy refuses, the pods' own limits hold all the same.
         **_webhook(
@@ -98,9 +90,14 @@ def webhook_configurations(
         "namespaceSelector": selector,
         "sideEffects": "None",
     }
+    if policy.enforce is Enforcement.OFF:
+        return []
+    if not policy.is_enforced:
+        for webhook in (mutate, validate, workloads):
+            webhook |= {"failurePolicy": "Ignore", "timeoutSeconds": _WORKLOADS_SECONDS}
     return [
         _configuration("MutatingWebhookConfiguration", MUTATING_CONFIGURATION, [mutate]),
-        _configuration("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION, [validate, guard, workloads]),
+        _configuration("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION, [validate, workloads]),
     ]
 
 
@@ -135,7 +132,7 @@ def _of_workloads(policy: Policy) -> list[_Json]:
     template = '(request.kind.kind == "CronJob" ? object.spec.jobTemplate.spec.template : object.spec.template)'
     owners = "object.metadata.ownerReferences"
     made = f"has({owners}) && {owners}.exists(o, has(o.controller) && o.controller)"
-    groups = ", ".join(_quoted(group) for group in ("", "apps", "batch"))
+    groups = ", ".join(quoted(group) for group in ("", "apps", "batch"))
     asks = concerns_expression(policy, spec=f"{template}.spec")
     return [
         {"name": "is-made-by-no-controller", "expression": f"!({made})"},
@@ -166,12 +163,12 @@ def steers_expression(policy: Policy) -> str:
 
 def _concerning(policy: Policy) -> str:
     """Write in CEL: the name of a resource k concerns us."""
-    names = ", ".join(_quoted(name) for name in sorted(policy.resources))
-    asked = f"k in [{names}] || k.startsWith({_quoted(DEVICE_CLASS)})"
+    names = ", ".join(quoted(name) for name in sorted(policy.resources))
+    asked = f"k in [{names}] || k.startsWith({quoted(DEVICE_CLASS)})"
     if policy.defaults.unknown_gpu is UnknownGpu.IGNORE:
         return asked
-    known = ", ".join(_quoted(name) for name in sorted(policy.ignored_resources) if looks_like_gpu(name))
-    return f"{asked} || (k.matches({_quoted(PATTERN)})" + (f" && !(k in [{known}]))" if known else ")")
+    known = ", ".join(quoted(name) for name in sorted(policy.ignored_resources) if looks_like_gpu(name))
+    return f"{asked} || (k.matches({quoted(PATTERN)})" + (f" && !(k in [{known}]))" if known else ")")
 
 
 def _matching(selector: LabelSelector) -> str:
@@ -180,9 +177,9 @@ def _matching(selector: LabelSelector) -> str:
 
 
 def _meeting(requirement: Requirement) -> str:
-    labels, key = "object.metadata.labels", _quoted(requirement.key)
+    labels, key = "object.metadata.labels", quoted(requirement.key)
     is_there = f"has({labels}) && {key} in {labels}"
-    values = ", ".join(map(_quoted, requirement.values))
+    values = ", ".join(map(quoted, requirement.values))
     match requirement.operator:
         case Operator.EXISTS:
             return f"({is_there})"
@@ -198,27 +195,20 @@ def _meeting(requirement: Requirement) -> str:
             assert_never(never)
 
 
-def guard_expression() -> str:
-    """Write in CEL: one of our labels, or our annotation, is not what it was before the update."""
-    guarded = [("labels", key) for key in keys.GUARDED_LABELS] + [
-        ("annotations", key) for key in keys.GUARDED_ANNOTATIONS
-    ]
-    return " || ".join(f"{_value('object', at, key)} != {_value('oldObject', at, key)}" for at, key in guarded)
-
-
-def _value(root: str, at: str, key: str) -> str:
+def value_of(root: str, at: str, key: str) -> str:
+    """Write in CEL: the value of a label or annotation (`at`) of an object, which is null where it is not there yet."""
     found = f"{root}.metadata.{at}"
-    return f"(has({found}) && {_quoted(key)} in {found} ? {found}[{_quoted(key)}] : {_quoted(_ABSENT)})"
+    return f"({root} != null && has({found}) && {quoted(key)} in {found} ? {found}[{quoted(key)}] : {quoted(_ABSENT)})"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Quote for CEL, whose strings know JSON's escapes."""
     return json.dumps(text)
 
 
-def _namespace_selector(policy: Policy) -> _Json:
+def namespace_selector(policy: Policy) -> _Json:
     """Keep out the namespaces that must never wait for us; the watch counts the pods of exempt ones all the same."""
-    exact = {name for name in policy.exempt_namespaces if not _GLOB & set(name)}
+    exact = {name for name in policy.exempt_namespaces if not GLOB & set(name)}
     return {"matchExpressions": [_not_in(sorted(exact | {keys.SYSTEM_NAMESPACE, keys.OWN_NAMESPACE}))]}
 
 

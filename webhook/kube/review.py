@@ -13,7 +13,9 @@ from webhook.kube import keys, objects
 
 MOST_WARNINGS: Final = 3
 LONGEST_WARNING: Final = 120
-"""The API server drops warnings after 4,096 characters and cuts each at 256: few and short ones arrive whole."""
+LONGEST_REFUSAL: Final = 250
+"""The API server drops warnings after 4,096 characters and cuts each at 256: few and short ones arrive whole. One that
+stands for a refusal is longer: it is all that its reader gets."""
 
 
 class ReviewError(Exception):
@@ -44,8 +46,7 @@ class Review(msgspec.Struct, frozen=True, gc=False):
     """One question of the API server.
 
     `name` is empty while a pod with a generated name is mutated. `pod` is None on DELETE; `old_pod` is there on
-    UPDATE and DELETE. `field_manager` is who the writer says he is, "" where he does not. A Struct for speed: it is
-    made once a request.
+    UPDATE and DELETE. A Struct for speed: it is made once a request.
     """
 
     uid: str
@@ -55,7 +56,6 @@ class Review(msgspec.Struct, frozen=True, gc=False):
     dry_run: bool
     username: str
     groups: tuple[str, ...]
-    field_manager: str
     pod: objects.Pod | None
     old_pod: objects.PodMetadata | None
 
@@ -73,10 +73,6 @@ class UserInfo(msgspec.Struct, frozen=True, gc=False):
     groups: tuple[str, ...] | None = None
 
 
-class _Options(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    field_manager: str = ""
-
-
 class Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """What every request has, whatever it is about."""
 
@@ -88,7 +84,6 @@ class Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
     dry_run: bool | None = None
     user_info: UserInfo | None = None
-    options: _Options | None = None
 
 
 class _PodRequest(Envelope, frozen=True, gc=False, rename="camel"):
@@ -155,7 +150,6 @@ def decode(body: bytes) -> Review:
         dry_run=bool(request.dry_run),
         username=user.username,
         groups=user.groups or (),
-        field_manager="" if request.options is None else request.options.field_manager,
         pod=pod,
         old_pod=old_pod,
     )
@@ -292,11 +286,12 @@ def encode_response(
     patch: Sequence[Mapping[str, object]] = (),
     warnings: Sequence[str] = (),
     audit_annotations: Mapping[str, str] | None = None,
+    longest: int = LONGEST_WARNING,
 ) -> bytes:
     """Write the answer to the review with this uid: a refusal, or leave to enter with these patch operations.
 
-    At most three warnings are sent, each on one line of at most 120 characters. Audit keys are plain names: the API
-    server puts the webhook's name in front.
+    At most three warnings are sent, each on one line of at most `longest` characters. Audit keys are plain names:
+    the API server puts the webhook's name in front.
     """
     response = _Response(uid, refusal is None)
     if refusal is not None:
@@ -304,7 +299,7 @@ def encode_response(
     elif patch:
         response.patch_type, response.patch = "JSONPatch", _encoder.encode(patch)
     if warnings:
-        response.warnings = [_short(text) for text in warnings[:MOST_WARNINGS]]
+        response.warnings = [_short(text, longest) for text in warnings[:MOST_WARNINGS]]
     if audit_annotations:
         response.audit_annotations = audit_annotations
     return _encoder.encode(_Answer(response))
@@ -317,6 +312,6 @@ def _failure(refusal: Refusal) -> _Failure:
     )
 
 
-def _short(text: str) -> str:
+def _short(text: str, longest: int) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= LONGEST_WARNING else f"{line[: LONGEST_WARNING - 1]}…"
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"

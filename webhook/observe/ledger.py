@@ -3,22 +3,47 @@
 Implements webhook.cluster.desk.Recorder. At most some hundred writes a second: the library's own metrics will do.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
+from prometheus_client import Counter, Histogram
+from prometheus_client.core import CounterMetricFamily
 
 from webhook.core.names import TeamName
+from webhook.observe.process import ProcessMetrics
+from webhook.observe.table import Row
 
 WRITE_BOUNDS: Final = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0)
 BATCH_BOUNDS: Final = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 """A write without charges folds, takes back or tells people."""
 
 RESULTS: Final = ("written", "conflict", "unknown", "refused")
+
+
+_WRITES: Final = (
+    "fairgate_ledger_writes",
+    "Writes of TeamLedgers. `result`: written, conflict (another replica was faster), unknown (no answer), refused.",
+)
+_BATCH: Final = (
+    "fairgate_ledger_batch_charges",
+    "Charges in a write; 0 where it only folds, takes back or updates numbers.",
+)
+_SECONDS: Final = ("fairgate_ledger_write_duration_seconds", "Time of a write, failed ones included.")
+_WAITS: Final = (
+    "fairgate_ledger_wait_seconds",
+    "Time that charges waited because this replica's view of the pods was older than the ledger.",
+)
+_WITHDRAWN: Final = ("fairgate_ledger_withdrawn", "Charges taken back because their caller had gone.")
+_ORPHANS: Final = ("fairgate_ledger_orphans", "Charges dropped because their pod never came.")
+_STANDINGS: Final = {
+    "fairgate_ledger_in_flight": "Charges whose pods no replica has confirmed yet.",
+    "fairgate_ledger_lag": "ResourceVersions that this replica's view of the pods is behind the ledger. Above 0 for "
+    "longer than a moment: its watch is stuck, and it charges nothing.",
+}
+_BYPASSES: Final = {
+    "fairgate_bypassing_pods": "GPU pods that came past the gate since the start, outside of exempt namespaces."
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,34 +58,33 @@ class Standing:
 class LedgerMetrics:
     """Counts what the ledger does, and what came past it."""
 
-    def __init__(self, registry: CollectorRegistry, *, standings: Callable[[], Iterable[Standing]]) -> None:
-        self._writes = Counter(
-            "fairgate_ledger_writes", "Writes of ledger objects, by result.", ["result"], registry=registry
-        )
-        self._batch = Histogram(
-            "fairgate_ledger_batch_charges", "Charges in a write.", buckets=BATCH_BOUNDS, registry=registry
-        )
-        self._seconds = Histogram(
-            "fairgate_ledger_write_duration_seconds",
-            "Time of a write, failed ones included.",
-            buckets=WRITE_BOUNDS,
-            registry=registry,
-        )
-        self._waits = Counter(
-            "fairgate_ledger_wait_seconds", "Time that charges waited for a view that was behind.", registry=registry
-        )
-        self._withdrawn = Counter(
-            "fairgate_ledger_withdrawn", "Charges taken back since their caller had gone.", registry=registry
-        )
-        self._orphans = Counter(
-            "fairgate_ledger_orphans", "Charges dropped since their pod never came.", registry=registry
-        )
-        self._bypasses = Counter(
-            "fairgate_bypassing_pods", "GPU pods that never passed the gate.", ["team"], registry=registry
-        )
+    def __init__(
+        self,
+        process: ProcessMetrics,
+        *,
+        standings: Callable[[], Iterable[Standing]],
+        teams: Callable[[], Iterable[TeamName]],
+    ) -> None:
+        self._bypasses: dict[TeamName, int] = {}
+        self._writes = Counter(*_WRITES, ["result"], registry=process.registry)
+        self._batch = Histogram(*_BATCH, buckets=BATCH_BOUNDS, registry=process.registry)
+        self._seconds = Histogram(*_SECONDS, buckets=WRITE_BOUNDS, registry=process.registry)
+        self._waits = Counter(*_WAITS, registry=process.registry)
+        self._withdrawn = Counter(*_WITHDRAWN, registry=process.registry)
+        self._orphans = Counter(*_ORPHANS, registry=process.registry)
         for result in RESULTS:
             self._writes.labels(result)
-        registry.register(_Standings(standings))
+        process.ask(
+            _STANDINGS,
+            lambda: [Row((each.team,), (each.in_flight, each.lag)) for each in standings()],
+            labels=["team"],
+        )
+        process.ask(
+            _BYPASSES,
+            lambda: [Row((team,), (count,)) for team, count in (dict.fromkeys(teams(), 0) | self._bypasses).items()],
+            labels=["team"],
+            family=CounterMetricFamily,
+        )
 
     def wrote(self, result: str, *, charges: int, seconds: float) -> None:
         """Record a write."""
@@ -82,30 +106,4 @@ class LedgerMetrics:
 
     def bypass(self, team: TeamName) -> None:
         """Record a GPU pod of a team that never passed the gate."""
-        self._bypasses.labels(team).inc()
-
-
-class _Standings(Collector):
-    def __init__(self, standings: Callable[[], Iterable[Standing]]) -> None:
-        self._standings = standings
-
-    def describe(self) -> Iterator[Metric]:
-        """Name the metrics without asking the ledger, which may not be there yet when this is registered."""
-        yield from self._families()
-
-    def collect(self) -> Iterator[Metric]:
-        in_flight, lag = families = self._families()
-        for standing in self._standings():
-            in_flight.add_metric([standing.team], standing.in_flight)
-            lag.add_metric([standing.team], standing.lag)
-        yield from families
-
-    @staticmethod
-    def _families() -> list[GaugeMetricFamily]:
-        return [
-            GaugeMetricFamily(f"fairgate_ledger_{name}", text, labels=["team"])
-            for name, text in (
-                ("in_flight", "Charges whose pods no replica has confirmed yet."),
-                ("lag", "ResourceVersions that this replica's view of the pods is behind what was folded."),
-            )
-        ]
+        self._bypasses[team] = self._bypasses.get(team, 0) + 1

@@ -1,47 +1,49 @@
-"""Metrics of the evictor, in a registry of their own: it is a process of its own."""
+"""Metrics of the evictor."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from prometheus_client.exposition import choose_encoder
+from prometheus_client import Counter, Gauge, Histogram
 
 from webhook.core.amount import ONE_GPU
 from webhook.core.names import TeamName
 from webhook.core.reclaim import Cause
-from webhook.observe.leader import Candidacy, LeaderMetrics
-from webhook.observe.metrics import Exposition
+from webhook.observe.process import Component, ProcessMetrics
 
 SEATED_BOUNDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 PLAN_BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 OUTCOMES: Final = ("evicted", "gone", "refused", "later")
 
 
-class ReclaimMetrics:
+class ReclaimMetrics(ProcessMetrics):
     """What the evictor does and for whom; labels are teams and words of ours, never pods."""
 
     def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
+        super().__init__(Component.EVICTOR)
         self._plans = self._counter("plans", "Waiting pods for which room was planned.", "team")
-        self._victims = self._counter("victims", "Pods evicted.", "team")
-        self._lost = self._counter("lost_gpu_seconds", "GPU-seconds since victims' checkpoints, or starts.", "team")
-        self._evictions = self._counter("evictions", "Calls of the Eviction API by outcome.", "outcome")
+        self._victims = self._counter("victims", "Pods evicted, by the team that lost them.", "team")
+        self._lost = self._counter(
+            "lost_gpu_seconds", "GPU-seconds since victims' last checkpoints, or starts.", "team"
+        )
+        self._evictions = self._counter(
+            "evictions", "Evictions asked for. `outcome`: evicted, gone, refused, later.", "outcome"
+        )
         self._broken = self._counter("broken_holds", "Holds given up before their pods had their room.")
         self._seated = Histogram(
             "fairgate_reclaim_duration_seconds",
-            "From the plan for a waiting pod until it was on a node.",
+            "From the first look at a waiting pod that may reclaim until it was on a node.",
             buckets=SEATED_BOUNDS,
-            registry=registry,
+            registry=self.registry,
         )
         self._planning = Histogram(
-            "fairgate_reclaim_planning_seconds", "Time to make a plan.", buckets=PLAN_BOUNDS, registry=registry
+            "fairgate_reclaim_planning_seconds", "Time to make a plan.", buckets=PLAN_BOUNDS, registry=self.registry
         )
         self._refused = Gauge(
             "fairgate_reclaim_waiting_pods",
-            "Guaranteed pods that wait and for which nothing can be done, by cause.",
+            "Guaranteed pods that wait and for which nothing can be done. `cause`: Fits, NoNode, NotEnoughVictims, "
+            "GangIncomplete.",
             ["cause"],
-            registry=registry,
+            registry=self.registry,
         )
         for outcome in OUTCOMES:
             self._evictions.labels(outcome)
@@ -78,24 +80,15 @@ class ReclaimMetrics:
         for cause in Cause:
             self._refused.labels(cause).set(causes.get(cause, 0))
 
-    def watch(
-        self, *, held_nodes: Callable[[], int], largest_seat: Callable[[], int], candidacy: Callable[[], Candidacy]
-    ) -> None:
-        """Ask on each scrape how many nodes keep room, how much room one could give (in GPU units), and who leads."""
-        seat = Gauge(
+    def watch(self, *, held_nodes: Callable[[], int], largest_seat: Callable[[], int]) -> None:
+        """Ask on each scrape how many nodes keep room, and how much room one could give (in GPU units)."""
+        self.on_scrape(
             "fairgate_reclaim_largest_seat_gpus",
-            "GPUs that one pod could have on one node if all who may go left it.",
-            registry=self._registry,
+            "GPUs that one pod could have on one node if all who may ever go left it: what a guaranteed share is worth "
+            "in one piece.",
+            lambda: largest_seat() / ONE_GPU,
         )
-        seat.set_function(lambda: largest_seat() / ONE_GPU)
-        gauge = Gauge("fairgate_reclaim_held_nodes", "Nodes that keep room for somebody.", registry=self._registry)
-        gauge.set_function(held_nodes)
-        self._registry.register(LeaderMetrics(candidacy))
-
-    def expose(self, accept: str = "") -> Exposition:
-        """Write all metrics in the format that an Accept header asks for."""
-        encode, content_type = choose_encoder(accept)
-        return Exposition(content_type=content_type, body=encode(self._registry))
+        self.on_scrape("fairgate_reclaim_held_nodes", "Nodes that keep room for somebody.", held_nodes)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"fairgate_reclaim_{name}", text, labels, registry=self._registry)
+        return Counter(f"fairgate_reclaim_{name}", text, labels, registry=self.registry)

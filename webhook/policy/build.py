@@ -13,6 +13,7 @@ from webhook.core.mix import Shape
 from webhook.core.names import GpuModel, PoolName, ResourceName, TeamName
 from webhook.core.policy import (
     Defaults,
+    Enforcement,
     LabelSelector,
     MigWeight,
     PlacementRules,
@@ -45,10 +46,12 @@ def build(draft: Draft) -> Policy:
     named = {Tier.GUARANTEED: classes.guaranteed, Tier.PREEMPTIBLE: classes.preemptible}
     weights = _weights(draft, defaults.mig)
     policy = Policy(
+        enforce=draft.section("enforce", schema.Enforce(Enforcement.ENFORCE)).root,
         teams=tuple(sorted((_team(team.value) for team in draft.teams), key=lambda team: team.name)),
         defaults=Defaults(
             unknown_team=defaults.unknown_team,
             unknown_gpu=defaults.unknown_gpu,
+            device_access=defaults.device_access,
             user_from=tuple(UserKey(*key.place()) for key in defaults.user_from),
         ),
         pools=tuple(sorted((_pool(pool.value) for pool in draft.pools), key=lambda pool: pool.name)),

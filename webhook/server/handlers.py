@@ -14,9 +14,11 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from webhook.core.policy import Enforcement
 from webhook.kube.review import ReviewError
+from webhook.observe.decisions import Phase
 from webhook.observe.logs import Logs
-from webhook.observe.metrics import Metrics, Phase
+from webhook.observe.metrics import Metrics
 from webhook.server.answer import Answer, Record, Reviewer
 from webhook.server.probes import Readiness
 from webhook.server.settings import BODY_SECONDS, MAX_BODY_BYTES
@@ -24,6 +26,7 @@ from webhook.server.target import Target
 
 JSON: Final = "application/json"
 _JSON_HEADERS: Final = {"Content-Type": JSON}
+_ENFORCE: Final = Enforcement.ENFORCE.value
 _UNREMARKABLE: Final = frozenset({404, 405})
 """Statuses that scanners and typos cause: counted, but not logged."""
 
@@ -91,7 +94,11 @@ class Handlers:
     async def metrics(self, request: web.BaseRequest, _target: Target) -> web.Response:
         """Answer GET /metrics."""
         exposition = self._metrics.expose(request.headers.get("Accept", ""))
-        return web.Response(body=exposition.body, headers={"Content-Type": exposition.content_type})
+        body = bytearray()
+        for piece in exposition.pieces:
+            body += piece
+            await asyncio.sleep(0)  # reviews come first
+        return web.Response(body=bytes(body), headers={"Content-Type": exposition.content_type})
 
     def refuse(self, request: web.BaseRequest, refused: RefusedError) -> web.Response:
         """Turn a refusal into an answer, count it and, unless it is a scanner's noise, log it."""
@@ -139,12 +146,15 @@ class Handlers:
             raise RefusedError(exc.status, "MalformedReview", exc.text) from exc
         seconds = time.perf_counter() - started
         record = answer.record
-        self._metrics.decision(phase, outcome=record.outcome, code=record.code, seconds=seconds)
+        self._metrics.decision(phase, outcome=record.outcome, code=record.code, team=record.team, seconds=seconds)
+        if record.would:
+            self._metrics.would(record.enforce, outcome=record.would, code=record.code, team=record.team)
         self._logs.decision(_line(phase, record, seconds))
         return web.Response(body=answer.body, headers=_JSON_HEADERS)
 
 
 def _line(phase: Phase, record: Record, seconds: float) -> dict[str, object]:
+    told = {} if record.enforce == _ENFORCE else {"enforce": record.enforce, "would": record.would}
     return {
         "phase": phase,
         "uid": record.uid,
@@ -163,6 +173,7 @@ def _line(phase: Phase, record: Record, seconds: float) -> dict[str, object]:
         "dry_run": record.dry_run,
         "message": record.message,
         "duration_ms": round(seconds * 1000, 3),
+        **told,
     }
 
 

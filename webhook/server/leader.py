@@ -1,23 +1,22 @@
 """What only one replica does: its turn by a Lease, its work whenever the books change."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from webhook.cluster.client import ApiConnection
-from webhook.cluster.errors import ClusterError
 from webhook.cluster.events import EventWriter
-from webhook.cluster.identity import own_username
 from webhook.cluster.lease import DEFAULT_TIMING, Lease, Timing, own_identity
-from webhook.cluster.pace import DEFAULT_PACE
+from webhook.core.onlooker import Onlooker
 from webhook.core.world import World
 from webhook.kube import keys
 from webhook.kube.events import Event, EventReason, EventType, ObjectRef
-from webhook.observe.leader import Candidacy
 from webhook.observe.logs import Logs
+from webhook.observe.process import Candidacy
+from webhook.server.adopter import Adopter
 from webhook.server.bypasses import Bypasses
+from webhook.server.registrar import Registrar
 from webhook.server.tiers import Shares, Tiers
 
 LEASE_NAME: Final = "fairgate"
@@ -28,8 +27,6 @@ SETTLE_SECONDS: Final = 0.25
 
 LOOK_AGAIN_SECONDS: Final = 10.0
 """When to look though nothing changed: something failed, or the world could not be trusted then."""
-
-_log: Final = logging.getLogger("webhook.server.leader")
 
 
 class Leader:
@@ -43,6 +40,7 @@ class Leader:
         *,
         namespace: str,
         shares: Shares,
+        onlooker: Onlooker,
         why_untrusted: Callable[[], str | None],
         timing: Timing = DEFAULT_TIMING,
     ) -> None:
@@ -58,7 +56,12 @@ class Leader:
             is_leading=lambda: self.lease.is_leading,
         )
         self._about_us = ObjectRef("Lease", namespace, LEASE_NAME, api_version=keys.LEASE_API)
+        self.adopter = Adopter(
+            world, connection, teller=self.events, logs=logs, is_leading=lambda: self.lease.is_leading
+        )
+        self._onlooker = onlooker
         self._bypasses = Bypasses(world, self.events)
+        self._registrar = Registrar(connection, world, logs)
         self._world = world
         self._why_untrusted = why_untrusted
         self._logs = logs
@@ -84,38 +87,41 @@ class Leader:
         """Tell how it stands, for the metrics."""
         lease, events = self.lease, self.events
         return Candidacy(
+            lease=LEASE_NAME,
             is_leading=lease.is_leading,
             terms=lease.terms,
-            changes=self.tiers.changes,
             events={"written": events.written, "held_back": events.held_back, "dropped": events.dropped},
         )
+
+    def is_registration_in_step(self) -> bool:
+        """Tell whether the webhook configurations follow the policy, as far as this replica has to see to it."""
+        return not self.lease.is_leading or self._registrar.problem is None
 
     async def _work(self) -> None:
         self._logs.event.info("leading", identity=self.lease.identity)
         try:
-            while True:
-                self._has_changed.clear()
-                if self._why_untrusted() is None and self._world.is_sure:
-                    self._bypasses.look()
-                    await self.tiers.settle()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_AGAIN_SECONDS):
-                        await self._has_changed.wait()
-                await asyncio.sleep(SETTLE_SECONDS)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._registrar.run())
+                group.create_task(self._settle())
         finally:
             self._logs.event.info("no longer leading", identity=self.lease.identity)
 
+    async def _settle(self) -> None:
+        while True:
+            self._has_changed.clear()
+            if self._why_untrusted() is None and self._world.is_sure:
+                await self._look()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AGAIN_SECONDS):
+                    await self._has_changed.wait()
+            await asyncio.sleep(SETTLE_SECONDS)
 
-async def learn_own_name(connection: ApiConnection, told: Callable[[str], None]) -> None:
-    """Tell the guard as whom Fairgate itself changes tiers, as soon as the API server can be asked."""
-    failures = 0
-    while True:
-        try:
-            told(await own_username(connection))
-        except ClusterError as error:
-            failures += 1
-            if failures == 1:
-                _log.warning("%s; until this works, changes of tiers are refused by our own guard", error)
-            await asyncio.sleep(DEFAULT_PACE.rest(failures))
+    async def _look(self) -> None:
+        """Bring what is written in line with policy; while policy is not enforced, nothing is written."""
+        if self._world.policy.is_enforced:
+            self._bypasses.look()
+            await self.adopter.look()
+            await self.tiers.settle()
         else:
-            return
+            self._bypasses.excuse()
+            self._onlooker.settle(team.name for team in self._world.policy.teams)

@@ -1,7 +1,7 @@
 """A live cluster as the world: its feed, the ledger on its API, and what it takes to trust both."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from webhook.cluster.definition import Definition
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.feed import Feed
 from webhook.cluster.ledger import ApiLedger
+from webhook.core.onlooker import Onlooker
 from webhook.core.page import Flight
 from webhook.core.pod import Resident
 from webhook.core.residents import holder_of
@@ -19,7 +20,7 @@ from webhook.core.world import World
 from webhook.kube.team_ledger_crd import team_ledger_crd
 from webhook.observe.ledger import LedgerMetrics, Standing
 from webhook.observe.logs import Logs
-from webhook.observe.metrics import Metrics, Watched
+from webhook.observe.metrics import Metrics
 from webhook.server.kinds import world_kinds
 from webhook.server.settings import StartupError
 from webhook.server.witness import Witness
@@ -35,6 +36,7 @@ class Live:
     ledger: ApiLedger
     definition: Definition
     witness: Witness
+    onlooker: Onlooker
     counts: LedgerMetrics
 
     @classmethod
@@ -46,13 +48,19 @@ class Live:
             connection = await stack.enter_async_context(await connect(kubeconfig))
         except ClusterError as exc:
             raise StartupError(str(exc)) from exc
-        counts = metrics.watch_ledger(lambda: [Standing(*state) for state in ledger.states()])
+        counts = metrics.watch_ledger(
+            lambda: [Standing(*state) for state in ledger.states()],
+            teams=lambda: [team.name for team in world.policy.teams],
+        )
         ledger = ApiLedger(connection, world, reached=lambda: pods.reached, recorder=counts)
         stack.push_async_callback(ledger.close)
-        witness = Witness(world, report=lambda pod: _tell_bypass(pod, world, counts, logs))
+        onlooker = Onlooker(world)
+        witness = Witness(world, onlooker, report=lambda pod: _tell_bypass(pod, world, counts, logs))
         feed = Feed(connection, (*world_kinds(world, pods=witness), ledger.kind()))
         pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
-        return cls(connection, feed, world, ledger, Definition(connection, team_ledger_crd()), witness, counts)
+        metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
+        definition = Definition(connection, team_ledger_crd())
+        return cls(connection, feed, world, ledger, definition, witness, onlooker, counts)
 
     def chores(
         self, logs: Logs, *, settled: Callable[[], None], is_leader: Callable[[], bool]
@@ -78,21 +86,11 @@ class Live:
         """Tell why nothing can be decided yet."""
         return self.feed.why_cold()
 
-    def age_seconds(self) -> float:
-        """Tell for how long the quietest watch has been silent; infinity before it was heard."""
-        now = asyncio.get_running_loop().time()
-        return max(
-            now - watch.last_contact if watch.last_contact is not None else float("inf") for watch in self.feed.watches
-        )
-
-    def watched(self) -> Iterable[Watched]:
-        """Tell what each watch has brought."""
-        return [Watched(w.kind.name, w.events, w.relists, w.rejected) for w in self.feed.watches]
-
     async def _arrange(self, logs: Logs, settled: Callable[[], None]) -> None:
         """Order the nodes by name once the first lists are in, and look out for pods that come past the gate."""
         await self.feed.wait_warm()
         self.world.arrange()
+        self.onlooker.look_anew()
         settled()
         if unlabelled := sum(1 for _ in self.witness.open()):
             logs.event.warning("pods never passed the gate", count=unlabelled)

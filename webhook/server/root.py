@@ -12,18 +12,18 @@ from typing import Any
 
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.namespace import own_namespace
+from webhook.core.onlooker import Onlooker
 from webhook.core.policy import Policy
-from webhook.core.tier import Tier
 from webhook.core.world import World
 from webhook.kube.worldfile import WorldFileError, read_world
 from webhook.observe.logs import Logs, open_logs
-from webhook.observe.metrics import Charged, Metrics
+from webhook.observe.metrics import Metrics
 from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.watch import PolicyHolder
 from webhook.server.app import build_app, serve, stop_signals
 from webhook.server.certificates import Watchers, open_certificates
 from webhook.server.gate import Gate, Ledger
-from webhook.server.leader import Leader, learn_own_name
+from webhook.server.leader import Leader
 from webhook.server.ledger import MemoryLedger
 from webhook.server.live import Live
 from webhook.server.probes import Readiness
@@ -43,7 +43,8 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
     metrics, readiness = Metrics(), Readiness("policy")
     readiness.set_ok("policy", remark=f"policy {world.policy.hash}")
     metrics.policy_reload(is_success=True)
-    metrics.watch_charges(lambda: _charges(world))
+    metrics.watch_world(world)
+    metrics.watch_readiness(lambda: {name: each.ok for name, each in readiness.conditions().items()})
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(stop_signals(logs))
         certificates = await open_certificates(settings, stack, Watchers(readiness, metrics, logs))
@@ -54,6 +55,8 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
         match settings.world:
             case WorldFile(path=path):
                 _read_world_file(path, world)
+                onlooker = Onlooker(world)
+                onlooker.look_anew()
                 ledger = MemoryLedger(world, asyncio.get_running_loop().time)
             case LiveCluster(kubeconfig=kubeconfig):
                 live = await Live.connect(kubeconfig, world, stack, metrics=metrics, logs=logs)
@@ -63,22 +66,27 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                     logs,
                     namespace=settings.namespace or await _own_namespace(kubeconfig),
                     shares=live.ledger,
+                    onlooker=live.onlooker,
                     why_untrusted=live.why_untrusted,
                 )
                 metrics.watch_leader(leader.candidacy)
+                metrics.watch_tier_changes(leader.tiers.changes)
+                metrics.watch_registration(leader.is_registration_in_step)
                 readiness.watch("world", live.why_untrusted)
                 readiness.watch("ledger", live.why_no_ledger)
-                metrics.watch_world_age(live.age_seconds)
-                metrics.watch_feed(live.watched)
-                ledger, why_cold = live.ledger, live.why_cold
+                ledger, onlooker, why_cold = live.ledger, live.onlooker, live.why_cold
                 chores = live.chores(logs, settled=lambda: _settle(world, logs), is_leader=leader.may_tidy)
-                told = learn_own_name(live.connection, lambda name: gate.trust_own(name))  # noqa: PLW0108 - made below
-                chores += [leader.run(), leader.events.run(), told]
+                chores += [leader.run(), leader.events.run()]
                 tell_refused = leader.tell_policy_refused
-        gate = Gate(world, ledger, trusted=frozenset(settings.trusted_users), now_text=_now_text)
+        gate = Gate(world, ledger, now_text=_now_text, onlooker=onlooker)
+
+        def take(policy: Policy) -> None:
+            world.set_policy(policy)
+            onlooker.look_anew()
+
         chores += [
             holder.run(
-                on_change=lambda policy: _take_policy(policy, world, readiness, metrics, logs),
+                on_change=lambda policy: _take_policy(policy, take, readiness, metrics, logs),
                 on_problem=lambda problems: tell_refused(_refuse_policy(problems, holder, readiness, metrics, logs)),
             ),
             certificates.keep(),
@@ -129,7 +137,7 @@ async def _beside(chores: Iterable[Coroutine[Any, Any, None]], main: Coroutine[A
 
 def _load_policy(settings: Settings) -> PolicyHolder:
     try:
-        return PolicyHolder(settings.policy)
+        return PolicyHolder(settings.policy, enforce=settings.enforce)
     except PolicyError as exc:
         listed = "\n  ".join(str(problem) for problem in exc.problems)
         raise StartupError(f"policy {settings.policy} has problems:\n  {listed}") from exc
@@ -137,15 +145,18 @@ def _load_policy(settings: Settings) -> PolicyHolder:
         raise StartupError(str(exc)) from exc
 
 
-def _take_policy(policy: Policy, world: World, readiness: Readiness, metrics: Metrics, logs: Logs) -> None:
-    world.set_policy(policy)
+def _take_policy(
+    policy: Policy, take: Callable[[Policy], None], readiness: Readiness, metrics: Metrics, logs: Logs
+) -> None:
+    take(policy)
     readiness.set_ok("policy", remark=f"policy {policy.hash}")
     metrics.policy_reload(is_success=True)
     _tell_policy(policy, logs)
 
 
 def _tell_policy(policy: Policy, logs: Logs) -> None:
-    logs.event.info("policy loaded", policy=policy.hash, teams=len(policy.teams), pools=len(policy.pools))
+    sizes = {"teams": len(policy.teams), "pools": len(policy.pools)}
+    logs.event.info("policy loaded", policy=policy.hash, enforce=policy.enforce.value, **sizes)
 
 
 def _refuse_policy(
@@ -172,14 +183,6 @@ def _settle(world: World, logs: Logs) -> None:
     gc.collect()
     gc.freeze()
     logs.event.info("world loaded", nodes=len(world.fleet), pods=sum(1 for _ in world.pods()))
-
-
-def _charges(world: World) -> Iterable[Charged]:
-    """List every team's charges, also those of teams without any: a series that is not there yet alerts nobody."""
-    for team in dict.fromkeys([*(team.name for team in world.policy.teams), *world.books()]):
-        book = world.book(team)
-        yield Charged(team, Tier.GUARANTEED, book.guaranteed)
-        yield Charged(team, Tier.PREEMPTIBLE, book.preemptible)
 
 
 def _now_text() -> str:

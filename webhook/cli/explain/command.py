@@ -9,7 +9,7 @@ from webhook.cli.options import Layout, chosen_source, policy_option, world_opti
 
 _EXAMPLES = """\b
 Examples:
-  kubectl fairgate explain pod/train-0 -n vision
+  kubectl fairgate explain --policy policies pod/train-0 -n vision
   fairgate explain --policy policies train.yaml
   fairgate explain --policy policies --world world.yaml pod/train-0 -n vision
   helm template charts/train | fairgate explain --policy policies -

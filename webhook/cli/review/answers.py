@@ -33,7 +33,6 @@ def answer_reviews(
     gate = Gate(
         world,
         MemoryLedger(world, lambda: 0.0),
-        trusted=frozenset(),
         now_text=lambda: now_text,
     )
     imagination = None if room_is_known else Imagination(world)

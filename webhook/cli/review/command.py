@@ -13,7 +13,7 @@ _EXAMPLES = """\b
 Examples:
   fairgate review --policy policies k8s/
   helm template charts/train | fairgate review --policy policies --world world.yaml -
-  kustomize build overlays/prod | fairgate review --policy policies --cluster -n vision -
+  kubectl kustomize overlays/prod | fairgate review --policy policies --cluster -n vision -
   fairgate review --policy policies -o github -o sarif=fairgate.sarif --fail-on preemptible k8s/
   fairgate review --policy policies --world world.yaml -o review review.json
 

@@ -10,9 +10,9 @@ from webhook.cli.options import Layout, chosen_source, policy_option, world_opti
 _EXAMPLES = """\b
 Examples:
   fairgate status --policy policies
-  kubectl fairgate status --watch
+  kubectl fairgate status --policy policies --watch
   fairgate status --policy policies --world world.yaml -o wide
-  fairgate status --policy policies -o json | jq .teams
+  fairgate status --policy policies -o json > status.json
 
 \b
 Exit status: 0 shown, 2 the policy or the world cannot be read."""

@@ -1,0 +1,75 @@
+{{- define "fairgate.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "fairgate.fullname" -}}
+{{- $name := include "fairgate.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 55 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 55 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 55 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "fairgate.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "fairgate.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "fairgate.labels" -}}
+{{ include "fairgate.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "fairgate.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "fairgate.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "fairgate.certsSecret" -}}
+{{- default (printf "%s-certs" (include "fairgate.fullname" .)) .Values.certs.secretName -}}
+{{- end -}}
+
+{{- define "fairgate.host" -}}
+{{- printf "%s.%s.svc" (include "fairgate.fullname" .) .Release.Namespace -}}
+{{- end -}}
+
+{{- define "fairgate.policyConfigMap" -}}
+{{- default (printf "%s-policy" (include "fairgate.fullname" .)) .Values.existingPolicyConfigMap -}}
+{{- end -}}
+
+{{/* YAML reads a bare `off` as false. */}}
+{{- define "fairgate.enforce" -}}
+{{- .Values.enforce | default "off" -}}
+{{- end -}}
+
+{{- define "fairgate.image" -}}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}
+
+{{/* A role and whom it is bound to: the caller gives root, name and kind (Role, ClusterRole). */}}
+{{- define "fairgate.binding" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}Binding
+metadata:
+  name: {{ .name }}
+  {{- if eq .kind "Role" }}
+  namespace: {{ .root.Release.Namespace }}
+  {{- end }}
+  labels: {{- include "fairgate.labels" .root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ .kind }}
+  name: {{ .name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "fairgate.serviceAccountName" .root }}
+    namespace: {{ .root.Release.Namespace }}
+{{- end -}}

@@ -1,0 +1,66 @@
+"""The parts of the chart that follow from the code and from its values; `python -m tests.charts.generated` writes them.
+
+A test compares them with what is there.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import yaml
+
+from tests.charts.helm import CHART
+from tests.charts.readme import readme
+from webhook.core.lookalike import PATTERN, looks_like_gpu
+from webhook.core.names import ResourceName
+from webhook.core.policy import Enforcement, Policy
+from webhook.kube.guards import changed_keys_expression, guards
+from webhook.kube.registration import ServiceReference, concerns_expression, webhook_configurations
+from webhook.kube.team_ledger_crd import team_ledger_crd
+from webhook.kube.workloads.table import BUILT_IN as BUILT_IN_KINDS
+from webhook.policy.builtin import BUILT_IN
+
+COUNTED, IGNORED, KEY, USER = "@counted@", "@ignored-gpu@", "@key@", "@user@"
+
+
+def generated() -> dict[str, str]:
+    """Every generated file of the chart, by its path in it."""
+    return {
+        "README.md": readme(CHART),
+        "files/teamledgers.yaml": yaml.safe_dump(team_ledger_crd()["spec"], sort_keys=False, width=2**16),
+        "files/webhooks.json": f"{json.dumps(_webhooks(), indent=2)}\n",
+    }
+
+
+def _webhooks() -> dict[str, object]:
+    """The webhook configurations with marks where the policy has its say, and what it is without a word of it."""
+    lenient = Policy(resources={ResourceName(COUNTED): 1}, ignored_resources=frozenset([ResourceName(IGNORED)]))
+    service = ServiceReference("@namespace@", "@service@", 0)
+    looking_on = replace(lenient, enforce=Enforcement.SHADOW)
+    patient = webhook_configurations(looking_on, ca_bundle_pem=None, service=service)[0]["webhooks"][0]
+    return {
+        "configurations": webhook_configurations(lenient, ca_bundle_pem=None, service=service),
+        "notEnforced": {key: patient[key] for key in ("failurePolicy", "timeoutSeconds")},
+        "concerns": concerns_expression(lenient),
+        "guards": guards(lenient, trusted_users=[USER]),
+        "tenancyKey": changed_keys_expression([("labels", [KEY])]),
+        "lookalike": PATTERN,
+        "counted": sorted(name for name, weight in BUILT_IN.items() if weight),
+        "ignored": sorted(name for name, weight in BUILT_IN.items() if not weight and looks_like_gpu(name)),
+        "kinds": [
+            {
+                "group": row.kind.group,
+                "kind": row.kind.kind,
+                "resource": row.kind.resource,
+                "versions": list(row.versions),
+            }
+            for row in BUILT_IN_KINDS
+            if row.is_workload
+        ],
+    }
+
+
+if __name__ == "__main__":
+    for name, text in generated().items():
+        (CHART / name).write_text(text)

@@ -1,0 +1,169 @@
+"""Installs the chart on a test control plane, as a user would, and runs its containers.
+
+    with installed(cluster, "--set-file", f"policy={file}") as fairgate:
+        fairgate.wait_asked("vision")
+        fairgate.upgrade("--set", "replicaCount=3")
+        fairgate.uninstall()
+
+The API server calls the webhooks by their Service: egress.py leads from its address to the processes that kubelet.py
+starts. The namespace demands the Pod Security Standard `restricted`.
+"""
+
+from __future__ import annotations
+
+import base64
+import ssl
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
+
+from tests.charts.helm import CHART, NAMESPACE, RELEASE, helm
+from tests.charts.kubelet import Container, Json, Kubelet
+from tests.control_plane import egress
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.workbench import make_namespace, wait_for
+from tests.scenarios import serving
+
+SERVER, EVICTOR = "server", "evictor"
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/teamledgers.fairgate.dev"
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+QUICK = ("--set", "server.drainSeconds=0")  # no kube-proxy is here that would go on using an address
+
+
+class Installed:
+    """A release on a control plane and its pods: each a mapping of its containers by their names."""
+
+    def __init__(self, cluster: ControlPlane) -> None:
+        self.cluster = cluster
+        self.pods: list[dict[str, Container]] = []
+        self.kubelet = Kubelet(cluster, NAMESPACE)
+
+    def helm(self, *arguments: str | Path) -> str:
+        """Run helm as an admin of this cluster."""
+        home = self.cluster.folder / "helm"
+        return helm(*arguments, "--namespace", NAMESPACE, kubeconfig=self.cluster.kubeconfig, home=home)
+
+    def install(self, *flags: str | Path) -> str:
+        """`helm install`, and run what it deployed; gives what helm said."""
+        said = self.helm("install", RELEASE, CHART, *QUICK, *flags)
+        self.roll_out()
+        return said
+
+    def upgrade(self, *flags: str | Path) -> str:
+        """`helm upgrade` with further values, and replace the pods one by one; gives what helm said."""
+        said = self.helm("upgrade", RELEASE, CHART, "--reuse-values", *flags)
+        self.kubelet.sync()
+        self.roll_out()
+        return said
+
+    def uninstall(self) -> str:
+        """`helm uninstall`; the containers end after it. Gives what helm said."""
+        said = self.helm("uninstall", RELEASE, "--wait")
+        self.stop()
+        return said
+
+    def roll_out(self) -> None:
+        """Run the pods of the Deployment as it is now: a new one starts and gets ready before an old one ends."""
+        deployment = self.cluster.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}")["spec"]
+        old, self.pods = self.pods, []
+        for wanted, leaving in zip_longest(range(deployment["replicas"]), old):
+            if wanted is not None:
+                self.pods.append(self._start(deployment["template"]["spec"]))
+            if leaving is not None:
+                old = old[1:]
+                self._lead_to([*old, *self.pods])
+                self._stop(leaving)
+        self._lead_to(self.pods)
+
+    def stop(self) -> None:
+        """Stop all containers; the release stays."""
+        for pod in self.pods:
+            self._stop(pod)
+        self.pods = []
+
+    def ca(self) -> Path:
+        """The file with the CA that clients of the server trust."""
+        secret = self.cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets/{RELEASE}-certs")
+        path = self.cluster.folder / "fairgate-ca.crt"
+        path.write_bytes(base64.b64decode(secret["data"]["ca.crt"]))
+        return path
+
+    def get(self, path: str, *, pod: int = 0) -> str:
+        """GET one of a server's endpoints."""
+        return _get(f"https://127.0.0.1:{self.pods[pod][SERVER].port}{path}", ca=self.ca())
+
+    def get_evictor(self, path: str, *, pod: int = 0) -> str:
+        """GET one of an evictor's endpoints."""
+        return _get(f"http://127.0.0.1:{self.pods[pod][EVICTOR].port}{path}", ca=self.ca())
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's series with these labels over all servers."""
+        numbers = range(len(self.pods))
+        return sum(serving.total(self.get("/metrics", pod=number), name, **labels) for number in numbers)
+
+    def wait_asked(self, namespace: str) -> None:
+        """Wait until the API server asks about the pods of a namespace, and trusts the answer."""
+        wait_for(self.cluster, lambda: serving.is_asked(self.cluster, namespace), what="the API server asks Fairgate")
+
+    def _start(self, template: Json) -> dict[str, Container]:
+        pod = {made["name"]: self.kubelet.start(template, made) for made in template["containers"]}
+
+        def is_ready() -> bool:
+            self.cluster.processes.check_running(pod[SERVER].process)
+            return '"ready":true' in _get(f"https://127.0.0.1:{pod[SERVER].port}/readyz", ca=self.ca())
+
+        wait_for(self.cluster, is_ready, what=f"{pod[SERVER].process} ready", timeout=90)
+        return pod
+
+    def _stop(self, pod: dict[str, Container]) -> None:
+        for container in pod.values():
+            self.kubelet.stop(container)
+
+    def _lead_to(self, pods: list[dict[str, Container]]) -> None:
+        """Have the Service lead to these pods."""
+        service = self.cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/services/{RELEASE}")["spec"]
+        address = f"{service['clusterIP']}:{service['ports'][0]['port']}"
+        egress.lead(self.cluster.processes, {address: [pod[SERVER].port for pod in pods]})
+
+
+@contextmanager
+def prepared(cluster: ControlPlane) -> Iterator[Installed]:
+    """An empty namespace to install into, where nothing of Fairgate is; at the end whatever was installed is gone."""
+    forget(cluster)
+    make_namespace(cluster, NAMESPACE, labels=RESTRICTED)
+    release = Installed(cluster)
+    try:
+        yield release
+    finally:
+        if RELEASE in release.helm("list", "--short"):
+            release.uninstall()
+        forget(cluster)
+
+
+@contextmanager
+def installed(cluster: ControlPlane, *flags: str | Path) -> Iterator[Installed]:
+    """The chart installed with these flags of helm, and its containers running, until the end of the block."""
+    with prepared(cluster) as release:
+        release.install(*flags)
+        yield release
+
+
+def _get(url: str, *, ca: Path) -> str:
+    context = ssl.create_default_context(cafile=ca)
+    context.check_hostname = False  # a probe comes by address, and the certificate names the Service
+    with urllib.request.urlopen(url, context=context, timeout=10) as answer:
+        return answer.read().decode()
+
+
+def forget(cluster: ControlPlane) -> None:
+    """Delete what an uninstalled release leaves, and wait until it is gone."""
+    for path in (CRD, f"/api/v1/namespaces/{NAMESPACE}"):
+        if cluster.api.exists(path):
+            cluster.api.delete(path)
+    wait_for(
+        cluster,
+        lambda: not cluster.api.exists(CRD) and not cluster.api.exists(f"/api/v1/namespaces/{NAMESPACE}"),
+        what="what Fairgate left behind gone",
+    )

@@ -1,0 +1,104 @@
+"""Rights: what the chart's roles grant to whom, and what the audit log says was asked for."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from tests.charts.helm import RELEASE, kinds, render
+from tests.charts.installed import EVICTOR, SERVER, Installed
+
+Json = dict[str, Any]
+
+CREDENTIAL = "authentication.kubernetes.io/credential-id"
+DECISION = "authorization.k8s.io/decision"
+ROLES = {SERVER: ("server", "certs", "registration"), EVICTOR: ("evictor",)}
+"""The roles of each container. A pod has one ServiceAccount; by their tokens the audit log tells containers apart."""
+
+
+class Right(NamedTuple):
+    """One verb on one resource; `name` is empty where every object is meant, or none is named."""
+
+    verb: str
+    group: str
+    resource: str
+    name: str = ""
+
+    def covers(self, asked: Right) -> bool:
+        """Tell whether whoever has this right may do what is asked."""
+        return self._replace(name="") == asked._replace(name="") and self.name in ("", asked.name)
+
+
+def granted(role: Json) -> Iterator[Right]:
+    """Every single right of a Role or ClusterRole."""
+    for rule in role["rules"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                for verb in rule["verbs"]:
+                    for name in rule.get("resourceNames", [""]):
+                        yield Right(verb, group, resource, name)
+
+
+def asked(events: Iterable[Json], *, token: str) -> set[Right]:
+    """What was asked for with a token."""
+    return {_right(event) for event in _by(events, token) if "objectRef" in event}
+
+
+def forbidden(events: Iterable[Json], *, token: str) -> list[str]:
+    """What was asked for with a token and not allowed."""
+    refused = (event for event in _by(events, token) if event["annotations"].get(DECISION) == "forbid")
+    return sorted(f"{event['verb']} {event['requestURI']}" for event in refused)
+
+
+def _by(events: Iterable[Json], token: str) -> Iterator[Json]:
+    claims = token.split(".")[1]
+    credential = f"JTI={json.loads(base64.urlsafe_b64decode(claims + '=' * (-len(claims) % 4)))['jti']}"
+    return (event for event in events if credential in event["user"].get("extra", {}).get(CREDENTIAL, ()))
+
+
+def _right(event: Json) -> Right:
+    target = event["objectRef"]
+    resource = "/".join(filter(None, (target["resource"], target.get("subresource"))))
+    return Right(event["verb"], target.get("apiGroup", ""), resource, target.get("name", ""))
+
+
+class Witness:
+    """Notes as whom the containers of a release speak, and judges in the end what they did."""
+
+    def __init__(self, release: Installed) -> None:
+        self._release = release
+        self._tokens: dict[str, set[str]] = {SERVER: set(), EVICTOR: set()}
+
+    def note(self) -> None:
+        """Remember the containers that run now."""
+        for running in self._release.pods:
+            for name, container in running.items():
+                self._tokens[name].add(container.token)
+
+    def check(self, events: Iterable[Json]) -> None:
+        """Fail with every right that nobody needed, or that a container had from another one, or lacked."""
+        events = list(events)
+        problems = [line for component in ROLES for line in self._problems(component, events)]
+        assert not problems, "\n".join(problems)
+
+    def _problems(self, component: str, events: list[Json]) -> Iterator[str]:
+        tokens = self._tokens[component]
+        rights = rights_of(component)
+        used = set().union(*(asked(events, token=token) for token in tokens))
+        refused = {line for token in tokens for line in forbidden(events, token=token)}
+        yield from (f"{component} was not allowed to {line}" for line in sorted(refused))
+        for each in sorted(used):
+            if not any(right.covers(each) for right in rights):
+                yield f"{component} has from another role: {each}"
+        for right in sorted(rights):
+            if not any(right.covers(each) for each in used):
+                yield f"{component} never needed {right}"
+
+
+def rights_of(component: str) -> set[Right]:
+    """What the chart grants to a container."""
+    names = {f"{RELEASE}-{part}" for part in ROLES[component]}
+    roles = [role for role in kinds(render(), "Role", "ClusterRole") if role["metadata"]["name"] in names]
+    return {right for role in roles for right in granted(role)}

@@ -1,0 +1,187 @@
+"""What helm makes of the chart: the same registration as `fairgate manifests`, and no rubbish accepted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+import yaml
+
+from tests.charts.helm import CHART, CI_VALUES, NAMESPACE, RELEASE, HelmError, helm, kinds, render
+from tests.scenarios.serving import FAIRGATE, ROOT
+from webhook.kube.team_ledger_crd import team_ledger_crd
+
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary")]
+
+WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+REGISTRATION = (*WEBHOOKS, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+POLICIES = [CHART / "files" / "default-policy.yaml", *sorted((ROOT / "policies").glob("*/*.yaml"))]
+
+SELECTORS = """
+apiVersion: fairgate.dev/v1alpha1
+kind: Policy
+defaults: {unknownTeam: preemptible, unknownGpu: ignore, deviceAccess: reject}
+teams:
+  - name: vision
+    namespaceSelector:
+      matchLabels: {team: vision}
+      matchExpressions: [{key: cost.example.org/centre, operator: Exists}]
+pools:
+  - name: zoo
+    nodeSelector: {pool: zoo}
+    match:
+      podSelector:
+        matchLabels: {app.kubernetes.io/name: zoo, app: zoo}
+        matchExpressions:
+          - {key: stage, operator: NotIn, values: [test, dev, dev]}
+          - {key: app, operator: Exists}
+          - {key: gpu, operator: DoesNotExist}
+  - name: ark
+    nodeSelector: {pool: ark}
+    match: {podSelector: {matchExpressions: [{key: app, operator: In, values: [b, a]}]}}
+---
+apiVersion: fairgate.dev/v1alpha1
+kind: Policy
+resources:
+  nvidia.com/gpu: {gpus: 0}
+  example.com/gpu: {gpus: "0"}
+  example.com/accelerator: {gpus: "0.5"}
+  aliyun.com/gpu-count: {gpus: 1}
+exempt: {namespaces: [kube-system, monitoring, "ci-*"]}
+workloads:
+  kinds:
+    - {group: batch, kind: Job, resource: jobs, pods: [{template: spec.template}]}
+    - {group: example.com, kind: Model, resource: models, pods: [{template: spec.template}]}
+    - {group: example.com, kind: Trainer, resource: trainers, pods: [{template: spec.template}]}
+"""
+
+
+def printed(folder, *flags) -> list[dict]:
+    """What `fairgate manifests` prints for the chart's Service."""
+    command = [*FAIRGATE, "manifests", "--policy", folder, "--service", f"{NAMESPACE}/{RELEASE}", *flags]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def comparable(manifests) -> dict[tuple[str, str], dict]:
+    """By kind and name, without helm's labels and order."""
+    return {
+        (found["kind"], found["metadata"]["name"]): {key: found[key] for key in found if key != "metadata"}
+        for found in manifests
+    }
+
+
+@pytest.mark.parametrize("file", [file.relative_to(ROOT) for file in POLICIES], ids=str)
+def test_the_registration_is_the_one_of_fairgate_manifests(file):
+    want = kinds(printed(file), *REGISTRATION)
+    assert comparable(kinds(render("--set-file", f"policy={file}"), *REGISTRATION)) == comparable(want)
+
+
+def test_so_it_is_for_every_kind_of_selector_and_for_resources_that_count_nothing(tmp_path):
+    (tmp_path / "policy.yaml").write_text(SELECTORS)
+    want = kinds(printed(tmp_path), *REGISTRATION)
+    found = kinds(render("--set-file", f"policy={tmp_path / 'policy.yaml'}"), *REGISTRATION)
+    assert comparable(found) == comparable(want)
+
+
+def test_the_policy_may_come_as_text_as_one_document_or_as_files(tmp_path):
+    sample = (ROOT / "policies" / "examples" / "two-teams.yaml").read_text()
+    document = yaml.safe_load(sample)
+    found = []
+    for policy in (sample, document, {"a.yaml": document}, {"a.yaml": sample}):
+        (tmp_path / "values.yaml").write_text(yaml.safe_dump({"policy": policy}))
+        rendered = render("-f", tmp_path / "values.yaml")
+        [files] = [made["data"] for made in kinds(rendered, "ConfigMap")]
+        assert [yaml.safe_load(text) for text in files.values()] == [document]
+        found.append(kinds(rendered, *REGISTRATION))
+    assert found == [found[0]] * 4
+
+
+def test_without_a_policy_the_one_that_refuses_nobody_is_rendered():
+    [files] = [made["data"] for made in kinds(render(), "ConfigMap")]
+    assert yaml.safe_load(files["policy.yaml"])["defaults"] == {"unknownTeam": "preemptible"}
+
+
+@pytest.mark.parametrize(
+    ("values", "want"),
+    [
+        ({"enforce": "on"}, "enforce"),
+        ({"replicas": 3}, "replicas"),
+        ({"replicaCount": 0}, "replicaCount"),
+        ({"policy": ["a"]}, "policy"),
+        ({"policy": "teams: ["}, "policy"),
+        ({"certs": {"lifetime": "90 days"}}, "lifetime"),
+        ({"image": {"registry": "example.org"}}, "registry"),
+        ({"service": {"port": 70000}}, "port"),
+        ({"evictor": {"enabled": "yes"}}, "enabled"),
+    ],
+    ids=str,
+)
+def test_values_that_make_no_sense_are_refused_by_name(values, want, tmp_path):
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+    with pytest.raises(HelmError, match=want):
+        render("-f", tmp_path / "values.yaml")
+
+
+@pytest.mark.parametrize("values", CI_VALUES, ids=lambda path: path.stem)
+def test_helm_lints_every_set_of_values(values):
+    assert "0 chart(s) failed" in helm("lint", "--strict", CHART, "-f", values)
+
+
+@pytest.mark.parametrize("flag", ["enforce=off", "enforce=false"])
+def test_switched_off_nothing_is_registered(flag):
+    assert not kinds(render("--set", flag), *REGISTRATION)
+
+
+@pytest.mark.parametrize("mode", ["off", "shadow", "warn", "enforce"])
+def test_every_mode_is_the_one_of_fairgate_manifests_and_of_the_commands(mode):
+    rendered = render("--set", f"enforce={mode}", "--set-file", f"policy={POLICIES[-1]}")
+    want = kinds(printed(POLICIES[-1], "--enforce", mode), *REGISTRATION)
+    assert comparable(kinds(rendered, *REGISTRATION)) == comparable(want)
+    [deployment] = kinds(rendered, "Deployment")
+    for container in deployment["spec"]["template"]["spec"]["containers"]:
+        assert f"--enforce={mode}" in container["args"]
+
+
+def test_trusted_users_are_those_of_fairgate_manifests():
+    want = kinds(printed(POLICIES[0], "--trusted-user", "carol", "--trusted-user", "bob"), *REGISTRATION)
+    found = kinds(render("--set", "guards.trustedUsers={carol,bob}"), *REGISTRATION)
+    assert comparable(found) == comparable(want)
+
+
+def test_the_definition_of_ledgers_is_the_one_of_fairgate_manifests_and_stays():
+    [found] = kinds(render(), "CustomResourceDefinition")
+    assert found["spec"] == team_ledger_crd()["spec"]
+    assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+
+
+def test_the_prometheus_operator_is_told_of_ports_secrets_and_rules_that_are_there():
+    rendered = render("-f", CHART / "ci" / "monitoring-values.yaml")
+    [monitor] = kinds(rendered, "ServiceMonitor")
+    [service] = kinds(rendered, "Service")
+    [deployment] = kinds(rendered, "Deployment")
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert {each["port"] for each in monitor["spec"]["endpoints"]} == {
+        each["name"] for each in service["spec"]["ports"]
+    }
+    mounted = {volume["secret"]["secretName"] for volume in deployment["spec"]["template"]["spec"]["volumes"][1:]}
+    assert monitor["spec"]["endpoints"][0]["tlsConfig"]["ca"]["secret"]["name"] in mounted
+    [rule] = kinds(rendered, "PrometheusRule")
+    assert rule["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+    [dashboard] = [made for made in kinds(rendered, "ConfigMap") if "fairgate.json" in made["data"]]
+    assert json.loads(dashboard["data"]["fairgate.json"]) == json.loads(
+        (CHART / "files" / "dashboard.json").read_text()
+    )
+
+
+def test_the_service_leads_to_the_ports_of_the_containers():
+    rendered = render()
+    [service] = kinds(rendered, "Service")
+    [deployment] = kinds(rendered, "Deployment")
+    containers = deployment["spec"]["template"]["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for made in containers for port in made["ports"]}
+    assert {port["targetPort"] for port in service["spec"]["ports"]} == ports.keys()
+    listening = {argument for made in containers for argument in made["args"] if argument.startswith("--listen")}
+    assert listening == {f"--listen=:{port}" for port in ports.values()}
+    assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()

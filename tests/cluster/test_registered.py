@@ -1,0 +1,111 @@
+"""The webhook configurations follow the policy, over real HTTP: what it decides and nothing else."""
+
+import copy
+
+import pytest
+
+from tests.cluster.fake_api import Answer, Body
+from tests.core import make
+from webhook.cluster.errors import ClusterError
+from webhook.cluster.registered import keep_in_step
+from webhook.core.names import ResourceName
+from webhook.core.policy import LabelSelector, Policy
+from webhook.core.selector import Operator, Requirement
+from webhook.kube.guards import guards
+from webhook.kube.in_step import GUARD, wanted_by
+from webhook.kube.registration import webhook_configurations
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+PATHS = {
+    "zz-fairgate": f"{ADMISSION}/mutatingwebhookconfigurations",
+    "fairgate": f"{ADMISSION}/validatingwebhookconfigurations",
+}
+GUARDS = f"{ADMISSION}/validatingadmissionpolicies"
+BEFORE = make.policy()
+AFTER = Policy(resources={ResourceName("example.com/accelerator"): 1}, exempt_namespaces=("monitoring",))
+
+
+def register(api, policy):
+    for made in webhook_configurations(policy, ca_bundle_pem=None, url="https://fairgate.example.org"):
+        name = made["metadata"]["name"]
+        webhooks = copy.deepcopy(made["webhooks"])
+        for webhook in webhooks:
+            webhook |= {"timeoutSeconds": 10, "failurePolicy": "Ignore", "objectSelector": {}}
+            webhook["clientConfig"]["caBundle"] = "AAAA"
+        api.put(PATHS[name], name, metadata={"name": name, "labels": {"by": "helm"}}, webhooks=webhooks)
+
+
+def found(api, name):
+    return api.objects[PATHS[name]][f"/{name}"]
+
+
+def writes(api):
+    return [asked for asked in api.asked if asked.verb in {"post", "put", "patch", "delete"}]
+
+
+async def test_what_is_in_step_is_read_and_left_alone(api, connection):
+    register(api, BEFORE)
+    assert await keep_in_step(connection, wanted_by(BEFORE)) == ()
+    assert not writes(api)
+
+
+async def test_an_edited_policy_changes_whom_we_are_asked_about_and_nothing_else(api, connection):
+    register(api, BEFORE)
+    before = {name: copy.deepcopy(found(api, name)) for name in PATHS}
+    assert await keep_in_step(connection, wanted_by(AFTER)) == ("zz-fairgate", "fairgate")
+    said = {webhook["name"]: webhook for made in wanted_by(AFTER) for webhook in made.get("webhooks", ())}
+    for name in PATHS:
+        assert found(api, name)["metadata"]["labels"] == {"by": "helm"}
+        for old, new in zip(before[name]["webhooks"], found(api, name)["webhooks"], strict=True):
+            changed = {part for part in old if old[part] != new[part]}
+            assert changed <= {"rules", "matchConditions", "namespaceSelector"}
+            assert new["matchConditions"] == said[new["name"]]["matchConditions"]
+            assert new["namespaceSelector"] == said[new["name"]]["namespaceSelector"]
+    assert await keep_in_step(connection, wanted_by(AFTER)) == ()
+
+
+async def test_what_somebody_deleted_is_not_made_again(api, connection):
+    register(api, BEFORE)
+    del api.objects[PATHS["fairgate"]]["/fairgate"]
+    assert await keep_in_step(connection, wanted_by(AFTER)) == ("zz-fairgate",)
+    assert "/fairgate" not in api.objects[PATHS["fairgate"]]
+
+
+async def test_who_was_faster_is_not_overwritten(api, connection):
+    register(api, BEFORE)
+    api.faults["put"].append(Answer(409))
+    assert await keep_in_step(connection, wanted_by(AFTER)) == ("fairgate",)
+    assert await keep_in_step(connection, wanted_by(AFTER)) == ("zz-fairgate",)
+
+
+@pytest.mark.parametrize(
+    ("fault", "want"), [(Answer(403), "RBAC must grant this user the verb get"), (Body(b"no"), "is no object")]
+)
+async def test_what_cannot_be_read_is_told(api, connection, fault, want):
+    register(api, BEFORE)
+    api.faults["get"].append(fault)
+    with pytest.raises(ClusterError, match=want):
+        await keep_in_step(connection, wanted_by(AFTER))
+
+
+async def test_guards_learn_which_labels_and_namespaces_the_policy_names_and_keep_whom_they_trust(api, connection):
+    made = {each["metadata"]["name"]: each for each in guards(BEFORE, trusted_users=["carol"]) if each["kind"] == GUARD}
+    tenancy, devices = copy.deepcopy(made["fairgate-tenancy"]), copy.deepcopy(made["fairgate-devices"])
+    for each in (tenancy, devices):
+        each["spec"]["matchConstraints"]["objectSelector"] = {}
+        api.put(GUARDS, each["metadata"]["name"], spec=each["spec"])
+    policy = make.policy(
+        make.team(namespace_selector=LabelSelector((Requirement("owner", Operator.EXISTS),))),
+        exempt_namespaces=("ci-*", "ops"),
+    )
+    assert await keep_in_step(connection, wanted_by(policy)) == ("fairgate-tenancy", "fairgate-devices")
+    tenancy = api.objects[GUARDS]["/fairgate-tenancy"]["spec"]
+    devices = api.objects[GUARDS]["/fairgate-devices"]["spec"]
+    assert '"owner"' in tenancy["matchConditions"][0]["expression"]
+    assert "owner" in tenancy["validations"][0]["messageExpression"]
+    assert "carol" in tenancy["validations"][0]["expression"]
+    assert "^ci-.*$" in devices["matchConditions"][0]["expression"]
+    assert "ops" in devices["matchConstraints"]["namespaceSelector"]["matchExpressions"][0]["values"]
+    assert devices["matchConstraints"]["objectSelector"] == {}
+    assert devices["validations"] == made["fairgate-devices"]["spec"]["validations"]
+    assert await keep_in_step(connection, wanted_by(policy)) == ()

@@ -1,0 +1,91 @@
+"""Tells the demo on a terminal: headings, what is done, the commands, the pictures; at the pace of a reader."""
+
+from __future__ import annotations
+
+import select
+import sys
+import textwrap
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """Writes to a console and waits `pace_seconds` where there is something to look at."""
+
+    console: Console
+    pace_seconds: float
+
+    @property
+    def is_plain(self) -> bool:
+        """Tell whether the terminal knows ASCII only."""
+        return not self.console.encoding.startswith("utf")
+
+    def chapter(self, title: str, story: str) -> None:
+        """Begin a scenario."""
+        self.console.print()
+        self.console.print(Rule(Text(title, style="bold"), style="bold", characters=self._line("━", "=")))
+        self.say(story)
+        self.pause()
+
+    def part(self, title: str) -> None:
+        """Begin one half of it."""
+        self.console.print()
+        self.console.print(Rule(title, align="left", style="dim", characters=self._line("─", "-")))
+
+    def say(self, text: str | Text) -> None:
+        """Write a paragraph."""
+        self.console.print(text, highlight=False, markup=False)
+
+    def list(self, text: str) -> None:
+        """Write lines as they are, however long: they are for copying."""
+        self.console.print(Text(text), soft_wrap=True)
+
+    def ran(self, command: str, output: str) -> None:
+        """Show a command and what it printed."""
+        self.console.print()
+        lines = textwrap.wrap(command, WIDTH - 6, break_long_words=False, break_on_hyphens=False)
+        self.console.print(Text.assemble(("$ ", "dim"), (" \\\n    ".join(lines), "bold")), soft_wrap=True)
+        for line in output.strip().splitlines():
+            self.console.print(Padding(Text(line, style="dim"), (0, 0, 0, 2), expand=False))
+
+    def picture(self, drawn: Text) -> None:
+        """Show a picture and give time to look at it."""
+        self.console.print(drawn)
+        self.pause()
+
+    def outcome(self, text: str) -> None:
+        """Say what came of it."""
+        self.console.print(Text.assemble((self._line("→ ", "=> "), "bold green"), (text, "bold")))
+        self.pause()
+
+    def summary(self, rows: Iterable[Sequence[str]]) -> None:
+        """Put all outcomes side by side."""
+        table = Table(title="What came of it", title_justify="left", title_style="bold")
+        for column in ("", "without Fairgate", "with Fairgate"):
+            table.add_column(column)
+        for row in rows:
+            table.add_row(*row)
+        self.console.print()
+        self.console.print(table)
+
+    def pause(self) -> None:
+        """Wait; on a terminal, the Enter key goes on at once."""
+        if not self.pace_seconds:
+            return
+        if not sys.stdin.isatty():
+            time.sleep(self.pace_seconds)
+        elif select.select([sys.stdin], [], [], self.pace_seconds)[0]:
+            sys.stdin.readline()
+
+    def _line(self, sign: str, ascii_sign: str) -> str:
+        return ascii_sign if self.is_plain else sign

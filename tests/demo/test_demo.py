@@ -1,0 +1,101 @@
+"""The demo as a person sees it: what it prints, what it invites to try, and that nothing of it stays."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from tests.control_plane.test_nothing_left import processes_with
+from tests.docs.pages import ROOT, blocks
+
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("built_control_plane", "helm_binary")]
+
+
+@contextmanager
+def demo(folder):
+    """The demo with all of its files under a folder, killed at the end if it still runs."""
+    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1"}
+    environment |= {"DEMO_PACE": "0", "DEMO_KEEP": "1"}
+    command = [sys.executable, "-m", "tests.demo"]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, text=True, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def read_until(process, words):
+    """What it printed up to and with a line that holds these words."""
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if words in line:
+            return "".join(lines)
+    raise AssertionError(f"it ended without {words!r}:\n{''.join(lines)}")
+
+
+def ends_in_peace(process, number, folder):
+    """Send a signal, and tell what it still printed; nothing of it may be left."""
+    process.send_signal(number)
+    rest = process.stdout.read()
+    assert process.wait(30) == 0, rest
+    deadline = time.monotonic() + 10
+    while left := [*processes_with(str(folder)), *folder.iterdir()]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
+    return rest
+
+
+def without_names(text):
+    """Lines without what differs from run to run: which node, and spaces."""
+    return [re.sub(r"node-\d", "node-N", " ".join(line.split())) for line in text.splitlines()]
+
+
+def rows(text):
+    return [line for line in text.splitlines() if line.startswith("│")]
+
+
+def tried(invitation):
+    """Run the lines that the demo invites to, in one shell, as somebody in another terminal would."""
+    lines = [line for line in invitation.splitlines() if line.startswith("  ")]
+    assert len(lines) == 6
+    script = "\n".join(["set -x", *lines])
+    done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.timeout(240)
+def test_the_three_scenarios_are_told_with_their_numbers_and_can_be_tried_on(tmp_path):
+    with demo(tmp_path) as process:
+        told = read_until(process, "What came of it")
+        table = read_until(process, "The cluster stays up")
+        invitation = read_until(process, "kubectl describe")
+        [shown] = [block.text for block in blocks(ROOT / "README.md") if block.text.startswith("$ make demo\n")]
+        assert rows(table) == rows(shown)
+        assert set(without_names(shown)) - {"$ make demo", "..."} <= set(without_names(told + table))
+        assert "exceeded quota: team a: requested 1, limit 20, used 20, reserved 0" in " ".join(told.split())
+        assert "Exactly 8 of the borrowed pods were evicted, all on node-" in told
+        assert max(map(len, (told + table).splitlines())) <= 100
+
+        seen = tried(invitation)
+        assert "pod/large created" in seen
+        assert "limit 40, used 40" in seen
+        assert "Reclaiming" in seen
+        assert "A a, B b; capital guaranteed, small borrowed" in seen
+        assert "Nothing of it is left" in ends_in_peace(process, signal.SIGINT, tmp_path)
+
+
+def test_it_can_be_ended_while_it_starts(tmp_path):
+    with demo(tmp_path) as process:
+        read_until(process, "Starting the control plane")
+        deadline = time.monotonic() + 20
+        while len(processes_with(str(tmp_path))) < 3:  # the demo itself, its supervisor, and the first of the cluster
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert "Nothing of it is left" in ends_in_peace(process, signal.SIGTERM, tmp_path)

@@ -1,0 +1,207 @@
+"""What the reader of each page has before its first command: nodes, a cluster in use, manifests of his own."""
+
+import json
+import shutil
+from functools import partial
+
+from tests import builders
+from tests.builders import Json
+from tests.cli import sample_world
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.commands import CONTROLLER_MANAGER
+from tests.control_plane.objects import node, pod
+from tests.control_plane.workbench import create_pod, make_namespace, make_nodes, wait_bound, wait_for
+from tests.docs import pages
+from tests.docs.walk import Reader
+
+QUICKSTART = pages.ROOT / "docs" / "quickstart.md"
+STANDALONE = pages.ROOT / "docs" / "standalone.md"
+TEAMS = """apiVersion: fairgate.dev/v1alpha1
+kind: Policy
+teams:
+  - name: vision
+    namespaces: [vision, "vision-*"]
+    gpus: {guaranteed: 16, limit: 20}
+  - name: nlp
+    namespaces: [nlp]
+    gpus: {guaranteed: 20, limit: 40}
+"""
+CONTAINER = """containers:
+        - name: main
+          resources:
+            requests: {{cpu: "4", memory: 10Gi}}
+            limits:
+              nvidia.com/gpu: {gpus}
+"""
+TRAIN = f"""apiVersion: batch/v1
+kind: Job
+metadata:
+  name: resnet50
+  namespace: vision
+spec:
+  parallelism: {{pods}}
+  template:
+    spec:
+      restartPolicy: Never
+      {CONTAINER}"""
+SERVE = f"""apiVersion: apps/v1
+kind: Deployment
+metadata: {{{{name: serve, namespace: vision}}}}
+spec:
+  replicas: 4
+  template:
+    metadata: {{{{labels: {{{{app: serve}}}}}}}}
+    spec:
+      {CONTAINER}"""
+NOTEBOOK = """apiVersion: v1
+kind: Pod
+metadata: {name: notebook, namespace: nlp}
+spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 2}}}]}
+"""
+KUSTOMIZATION = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [{}]\n"
+
+
+def _nodes(reader: Reader, count: int = 4) -> None:
+    """Nodes of ten GPUs."""
+    make_nodes(reader.cluster, count)
+
+
+def _own_policies(reader: Reader) -> None:
+    """A clone's folder of sample policies."""
+    shutil.copytree(pages.ROOT / "policies" / "default", reader.folder / "policies" / "default")
+
+
+def _served(reader: Reader, *, until: str, nodes: int = 4) -> None:
+    """Fairgate as a process beside the cluster, as far as that page tells."""
+    _nodes(reader, nodes)
+    reader.follow(STANDALONE, until=until)
+
+
+def _cluster_in_use(reader: Reader) -> None:
+    """The cluster of the golden files, with its policy, an edit of it and a manifest that is too large."""
+    for team in ("nlp", "serving", "vision"):
+        make_namespace(reader.cluster, team)
+    found = sample_world.objects()
+    _make_nodes(reader.cluster, *(each for each in found if each["kind"] == "Node"))
+    reader.cluster.pause(CONTROLLER_MANAGER)  # the Job that pods name is not there: they would be collected
+    for made in (each for each in found if each["kind"] == "Pod"):
+        create_pod(reader.cluster, made["metadata"]["namespace"], made)
+    reader.write("policy/teams.yaml", sample_world.POLICY)
+    edited = sample_world.POLICY.replace("gpus: {guaranteed: 9, limit: 20}", "gpus: {guaranteed: 3, limit: 9}")
+    reader.write("new/teams.yaml", edited)
+    reader.write("train.yaml", TRAIN.format(pods=3, gpus=8))
+
+
+def _make_nodes(cluster: ControlPlane, *nodes: Json) -> None:
+    for made in nodes:
+        cluster.api.create("/api/v1/nodes", made)
+
+    def are_known_ready() -> bool:
+        keys = {
+            taint["key"] for found in cluster.api.list("/api/v1/nodes") for taint in found["spec"].get("taints", ())
+        }
+        return keys <= {"node.kubernetes.io/unschedulable"}
+
+    wait_for(cluster, are_known_ready, what="the controller-manager has seen that the nodes are ready")
+
+
+def _manifests(reader: Reader) -> None:
+    """A repository with a policy, manifests, a chart and an overlay."""
+    reader.write("policy/teams.yaml", TEAMS)
+    reader.write("k8s/notebook.yaml", NOTEBOOK)
+    reader.write("k8s/serve.yaml", SERVE.format(gpus=8))
+    _chart_and_overlay(reader)
+
+
+def _chart_and_overlay(reader: Reader) -> None:
+    train = TRAIN.format(pods=1, gpus=4)
+    reader.write("charts/train/Chart.yaml", "apiVersion: v2\nname: train\nversion: 1.0.0\n")
+    reader.write("charts/train/templates/job.yaml", train)
+    reader.write("overlays/prod/kustomization.yaml", KUSTOMIZATION.format("job.yaml"))
+    reader.write("overlays/prod/job.yaml", train)
+
+
+def _everything(reader: Reader) -> None:
+    """What the examples of the commands need: a cluster with a pod, a repository with history, a world, a review."""
+    make_nodes(reader.cluster, 2)
+    namespace = make_namespace(reader.cluster, "vision")
+    create_pod(reader.cluster, namespace, pod("train-0", gpus=2))
+    wait_bound(reader.cluster, namespace, "train-0")
+    _own_policies(reader)
+    for folder in ("policies", "policies.old", "policies.new"):
+        reader.write(f"{folder}/teams.yaml", TEAMS)
+    reader.write("team.yaml", TEAMS)
+    _chart_and_overlay(reader)
+    reader.write("k8s/job.yaml", TRAIN.format(pods=1, gpus=4))
+    reader.write("train.yaml", TRAIN.format(pods=1, gpus=4))
+    reader.write("kustomization.yaml", KUSTOMIZATION.format("train.yaml"))
+    reader.write("review.json", builders.review(builders.pod(gpus=1)).decode())
+    listed = reader.cluster.kubectl.json("get", "nodes,pods,namespaces,priorityclasses", "-A")
+    reader.write("world.yaml", json.dumps(listed))
+    for command in (
+        "git init --quiet --initial-branch main && git add policies",
+        "git -c user.name=reader -c user.email=reader@example.org commit --quiet --message 'Our policies'",
+        "git checkout --quiet -b edit",
+        "fairgate serve --policy policies/default --world world.yaml --listen 127.0.0.1:8443 --certs certs.d",
+    ):
+        reader.do(pages.Step(command, "", 0, 0))
+
+
+def _bare_node(reader: Reader) -> None:
+    """A clone of the repository, and kind's node."""
+    (reader.folder / "fairgate").symlink_to(pages.ROOT)
+    _make_nodes(reader.cluster, node("fairgate-control-plane", gpus=0))
+
+
+def _chart_and_nodes(reader: Reader) -> None:
+    _nodes(reader)
+    _chart(reader)
+
+
+def _chart(reader: Reader) -> None:
+    """The chart, and a policy about none of the namespaces that are in use: the pods there keep their tiers."""
+    (reader.folder / "charts").symlink_to(pages.ROOT / "charts")
+    shutil.copy(pages.ROOT / "policies" / "default" / "policy.yaml", reader.folder / "policy.yaml")
+
+
+def _lead(reader: Reader) -> None:
+    """A clone of the repository and a cluster in use."""
+    _cluster_in_use(reader)
+    _chart(reader)
+    reader.write("train.yaml", TRAIN.format(pods=4, gpus=8))
+
+
+def _installed(reader: Reader) -> None:
+    """Fairgate in the cluster, as far as the quickstart has installed it."""
+    _bare_node(reader)
+    reader.follow(QUICKSTART, until="## 5. Be labelled, placed and refused")
+
+
+def _quotas(reader: Reader) -> None:
+    """A node of eight GPUs, two namespaces with a quota of four, one of which is used up."""
+    (reader.folder / "fairgate").symlink_to(pages.ROOT)
+    make_nodes(reader.cluster, 1, gpus=8)
+    for team in ("vision", "nlp"):
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpus"}}
+        hard = {"requests.nvidia.com/gpu": "4", "pods": "100"}
+        make_namespace(reader.cluster, team)
+        reader.cluster.api.create(f"/api/v1/namespaces/{team}/resourcequotas", {**quota, "spec": {"hard": hard}})
+    for name in ("train-0", "train-1"):
+        create_pod(reader.cluster, "vision", pod(name, gpus=2))
+
+
+STAGES = {
+    "README.md": _lead,
+    "charts/fairgate/README.md": _chart_and_nodes,
+    "docs/ci.md": _manifests,
+    "docs/cli.md": _everything,
+    "docs/concepts.md": partial(_served, until="## Borrowed GPUs"),
+    "docs/evictor.md": _own_policies,
+    "docs/looking.md": _cluster_in_use,
+    "docs/migration.md": _quotas,
+    "docs/operations.md": _installed,
+    "docs/quickstart.md": _bare_node,
+    "docs/standalone.md": _nodes,
+    "docs/workloads.md": partial(_served, until="Two of 8 GPUs, and one too many:", nodes=2),
+    "policies/README.md": _own_policies,
+}

@@ -1,0 +1,60 @@
+"""Every command of the documentation runs, in the order of its page, and prints what the page shows."""
+
+import re
+
+import pytest
+
+from tests.charts.installed import forget
+from tests.control_plane.workbench import wait_for
+from tests.docs import pages
+from tests.docs.elsewhere import NOT_HERE
+from tests.docs.stages import STAGES
+from tests.docs.walk import Reader
+
+LANGUAGES = {"", "console", "json", "mermaid", "promql", "sh", "yaml"}
+
+
+def commands(page):
+    return [found.command for found in pages.script(page) if isinstance(found, pages.Step)]
+
+
+WALKED = [page for page in pages.PAGES if any(command not in NOT_HERE for command in commands(page))]
+
+
+@pytest.fixture
+def nothing_left(control_plane):
+    """What other tests made is wholly gone before `cluster` looks what there is: pages use names of their own."""
+    forget(control_plane)
+
+    def is_nothing_leaving():
+        found = control_plane.api.list("/api/v1/namespaces")
+        return not any(namespace["metadata"].get("deletionTimestamp") for namespace in found)
+
+    wait_for(control_plane, is_nothing_leaving, what="the namespaces of other tests gone")
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("helm_binary")
+@pytest.mark.parametrize("page", WALKED, ids=pages.name)
+def test_the_page_shows_what_happens(page, nothing_left, cluster, tmp_path):  # noqa: ARG001  it must come first
+    prepare = STAGES[pages.name(page)]
+    with Reader(tmp_path, cluster=cluster) as reader:
+        prepare(reader)
+        reader.follow(page)
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=pages.name)
+def test_no_command_hides_from_the_walk(page):
+    text = page.read_text()
+    assert not re.findall(r"^[ \t]+```", text, flags=re.MULTILINE), "blocks that are indented are not found"
+    for block in pages.blocks(page):
+        assert block.language in LANGUAGES
+        assert block.language in pages.SHELL or not re.search(r"^\$ ", block.text, flags=re.MULTILINE)
+
+
+def test_what_is_run_elsewhere_is_still_on_a_page():
+    assert set(NOT_HERE) <= {command for page in pages.PAGES for command in commands(page)}
+
+
+def test_every_stage_is_of_a_page_that_is_walked():
+    assert set(STAGES) == set(map(pages.name, WALKED))

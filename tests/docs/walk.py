@@ -1,0 +1,171 @@
+"""Follows a page as a reader would: writes the files that it shows, runs its commands in order, looks at the output."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.control_plane.build import binary_path
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.processes import free_ports
+from tests.control_plane.versions import HELM, KUBERNETES
+from tests.docs import pages
+from tests.docs.alike import is_alike
+from tests.docs.elsewhere import NOT_HERE
+from tests.docs.release import Release
+
+SECONDS = 120
+PATIENCE_SECONDS = 60
+# What goes on until it is stopped; a reader has it in another terminal.
+_STAYS = re.compile(r"^(?:\w+=\S+ )*(?:fairgate (?:serve|evict|tryout)|kubectl fairgate status .*--watch)\b")
+# What only looks is looked at again, until the page's picture is there: a cluster takes its time.
+# These end with 1 to say no: a refusal, a warning, a difference.
+_MAY_SAY_NO = re.compile(r"\bfairgate (?:explain|policy|review)\b")
+_DEPLOYS = re.compile(r"^helm (?:install|upgrade|rollback|uninstall) fairgate\b")
+_LOOKS = re.compile(r"^(?:kubectl (?:get|describe|events|logs|fairgate)|curl|fairgate (?:status|explain|report))\b")
+
+
+class Reader:
+    """Somebody at a shell, in a folder that begins empty, with kubectl, helm and Fairgate installed."""
+
+    def __init__(self, folder: Path, *, cluster: ControlPlane | None = None):
+        self.folder, self.cluster = folder / "work", cluster
+        self.folder.mkdir()
+        home, programs = folder / "home", folder / "bin"
+        programs.mkdir()
+        (home / ".kube").mkdir(parents=True)
+        if cluster:
+            (home / ".kube" / "config").write_text(cluster.kubeconfig.read_text())
+            self.release = Release(cluster)
+            (programs / "helm").symlink_to(binary_path(HELM, "helm"))
+            kubectl = programs / "kubectl"
+            kubectl.write_text(self.release.kubectl(binary_path(KUBERNETES, "kubectl")))
+            kubectl.chmod(0o755)
+        path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        self._environment = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(pages.ROOT), "LANG": "C.UTF-8"}
+        self._home, self._here = (
+            str(home),
+            {"fairgate.example.org": "localhost"}
+            | {f":{port}": f":{free}" for port, free in zip((8443, 9090), free_ports(2), strict=True)},
+        )
+        self._staying: dict[str, str] = {}
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.cluster:
+            self.release.stop()
+        for name in list(self._staying.values()):
+            self._stop(name, is_checked=kind is None)
+
+    def follow(self, page: Path, *, until: str = "") -> None:
+        """Do what the page says, up to a heading if so wished; with GOLDEN=write its outputs are renewed instead."""
+        renewed = []
+        for found in pages.script(page, until=until):
+            if isinstance(found, pages.File):
+                self.write(found.path, found.text)
+            elif found.command not in NOT_HERE:
+                printed = self.do(found)
+                if printed is not None:
+                    renewed.append((found, printed))
+        for step, printed in reversed(renewed):
+            text = page.read_text()
+            page.write_text(f"{text[: step.start]}{printed}{text[step.end :]}")
+
+    def write(self, path: str, text: str) -> None:
+        """Make a file."""
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(self._to_here(text))
+
+    def do(self, step: pages.Step) -> str | None:
+        """Run a command; gives what it printed where the page is to be renewed by that."""
+        if step.command.startswith("export "):
+            name, _, value = step.command.removeprefix("export ").partition("=")
+            self._environment[name] = self._run(f"echo {value}").stdout.strip()
+            return None
+        if _STAYS.match(step.command):
+            return self._stay(step)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            done = self._run(step.command)
+            if _DEPLOYS.match(step.command) and done.returncode == 0:
+                self.release.settle()
+            printed = self._from_here(done.stdout)
+            if not step.shown and _went_well(step.command, done):
+                return None
+            if step.shown and is_alike(step.shown, printed):
+                return None
+            if not _LOOKS.match(step.command) or time.monotonic() > deadline:
+                break
+            time.sleep(0.5)
+        if os.environ.get("GOLDEN") == "write" and step.shown:
+            return printed
+        raise AssertionError(
+            f"$ {step.command}\nended with {done.returncode} and printed\n{printed}\nnot\n{step.shown}"
+        )
+
+    def _run(self, command: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            ["bash", "-o", "pipefail", "-c", self._to_here(command)],
+            cwd=self.folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    def _stay(self, step: pages.Step) -> str | None:
+        """Start what goes on, and wait until it has printed something, or what the page shows."""
+        assert self.cluster is not None, f"{step.command} needs a cluster's supervisor"
+        listen = "".join(re.findall(r"--listen \S*:(\d+)", step.command))
+        if listen in self._staying:  # the reader stopped that one to try this one
+            self._stop(self._staying.pop(listen))
+        name = f"docs-{time.monotonic_ns()}"
+        self.cluster.processes.start(
+            name, ["bash", "-c", f"exec {self._to_here(step.command)}"], env=self._environment, cwd=self.folder
+        )
+        self._staying[listen or name] = name
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not (printed := self._said(name)) or (step.shown and not is_alike(step.shown, printed)):
+            self.cluster.processes.check_running(name)
+            if time.monotonic() > deadline:
+                if os.environ.get("GOLDEN") == "write" and step.shown:
+                    return printed
+                raise AssertionError(f"$ {step.command}\nprinted\n{printed}\nnot\n{step.shown}")
+            time.sleep(0.1)
+        return None
+
+    def _stop(self, name: str, *, is_checked: bool = True) -> None:
+        """Ctrl-C."""
+        processes = self.cluster.processes
+        if is_checked:
+            processes.check_running(name)
+        if processes.is_running(name):
+            processes.stop(name, signal.SIGINT, timeout=30)
+
+    def _said(self, name: str) -> str:
+        log = self.cluster.processes.log_path(name)
+        return self._from_here(log.read_text()) if log.exists() else ""
+
+    def _to_here(self, text: str) -> str:
+        for there, here in self._here.items():
+            text = text.replace(there, here)
+        return text
+
+    def _from_here(self, text: str) -> str:
+        for there, here in self._here.items():
+            text = text.replace(here, there)
+        return text.replace(self._home, "~")
+
+
+def _went_well(command: str, done: "subprocess.CompletedProcess[str]") -> bool:
+    says_no = done.returncode == 1 and _MAY_SAY_NO.search(command) and "Traceback" not in done.stdout
+    return done.returncode == 0 or bool(says_no)

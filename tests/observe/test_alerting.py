@@ -1,0 +1,73 @@
+"""Alerts, runbooks and dashboard agree with each other and with the code."""
+
+import re
+from itertools import combinations
+
+import pytest
+
+from tests.docs import pages
+from tests.observe import alerting
+
+RUNBOOKS = alerting.ROOT / "docs" / "runbooks.md"
+every_alert = pytest.mark.parametrize("alert", alerting.alerts(), ids=lambda alert: alert["alert"])
+every_query = pytest.mark.parametrize("query", alerting.queries(), ids=lambda query: query.panel)
+
+
+@every_alert
+def test_an_alert_says_how_bad_it_is_what_it_is_and_what_to_do(alert):
+    assert alert["labels"]["severity"] in {"critical", "warning", "info"}
+    assert set(alert["annotations"]) == {"summary", "description", "runbook_url"}
+    page, _, anchor = alert["annotations"]["runbook_url"].partition("#")
+    assert (alerting.ROOT / page, anchor) == (RUNBOOKS, alert["alert"].lower())
+    assert anchor in pages.anchors(RUNBOOKS)
+
+
+def test_every_runbook_is_of_an_alert():
+    assert re.findall(r"^## (\w+)$", RUNBOOKS.read_text(), flags=re.MULTILINE) == [
+        alert["alert"] for alert in alerting.alerts()
+    ]
+
+
+def test_every_runbook_says_what_it_means_where_to_look_and_what_to_do():
+    for section in RUNBOOKS.read_text().split("\n## ")[1:]:
+        assert re.findall(r"^\*\*(\w+):\*\*", section, flags=re.MULTILINE) == ["Means", "Look", "Do"], section[:40]
+
+
+@every_alert
+def test_an_alert_asks_for_metrics_that_exist(alert):
+    named = alerting.metrics_in(alert["expr"])
+    assert named
+    assert named <= alerting.known_metrics()
+
+
+@every_query
+def test_a_panel_asks_for_metrics_that_exist(query):
+    named = alerting.metrics_in(query.expr)
+    assert named
+    assert named <= alerting.known_metrics()
+
+
+def test_the_runbooks_name_metrics_that_exist():
+    text = re.sub(r"`apiserver_\w+`", "", RUNBOOKS.read_text())
+    assert alerting.metrics_in(text) <= alerting.known_metrics(with_histograms=True)
+
+
+def test_the_dashboard_leaves_the_data_source_to_whoever_imports_it():
+    board = alerting.dashboard()
+    assert "datasource" in {variable["name"] for variable in board["templating"]["list"]}
+    for panel in alerting.panels(board):
+        for part in (panel, *panel["targets"]):
+            assert part["datasource"] == {"type": "prometheus", "uid": "${datasource}"}, panel["title"]
+
+
+def test_no_variable_of_the_dashboard_is_left_unfilled():
+    assert not [query for query in alerting.queries() if "$" in query.expr]
+
+
+def test_panels_have_ids_of_their_own_and_do_not_overlap():
+    placed = alerting.dashboard()["panels"]
+    assert len({panel["id"] for panel in placed}) == len(placed)
+    for one, other in combinations((panel["gridPos"] for panel in placed), 2):
+        beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        above = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+        assert beside or above, (one, other)

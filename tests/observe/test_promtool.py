@@ -1,0 +1,166 @@
+"""What Prometheus' own checker says of metrics, alerts and dashboard."""
+
+import json
+
+import pytest
+
+from tests.observe import alerting
+from webhook.observe import reference
+
+pytestmark = pytest.mark.cluster
+
+MINUTES = 150
+DAY = 86_400
+HEALTHY = {
+    'fairgate_build_info{component="server",instance="s"}': "1",
+    'fairgate_ready{condition="world",instance="s"}': "1",
+    'fairgate_refused_requests_total{status="500",instance="s"}': "0",
+    'fairgate_decision_duration_seconds_bucket{phase="validate",le="0.01"}': "0+60",
+    'fairgate_decision_duration_seconds_bucket{phase="validate",le="5.0"}': "0+60",
+    'fairgate_decision_duration_seconds_bucket{phase="validate",le="+Inf"}': "0+60",
+    'fairgate_decisions_total{phase="validate",outcome="admit",code="WithinShare",team="a"}': "0+60",
+    'fairgate_decisions_total{phase="validate",outcome="retry",code="RaceLost",team="a"}': "0+1",
+    'fairgate_decisions_total{phase="validate",outcome="retry",code="MutationMissing",team="a"}': "0",
+    'fairgate_bypassing_pods_total{team="a"}': "3",
+    'fairgate_ledger_writes_total{result="refused",instance="s"}': "2",
+    'fairgate_ledger_lag{team="a",instance="s"}': "0",
+    "fairgate_ledger_orphans_total": "0+0.1",
+    'fairgate_world_age_seconds{instance="s"}': "61",
+    'fairgate_watch_rejected_objects_total{kind="pods"}': "1",
+    'fairgate_leader{lease="fairgate",instance="s"}': "1",
+    'fairgate_leader{lease="fairgate",instance="t"}': "0",
+    'fairgate_leader{lease="fairgate-evictor",instance="e"}': "1",
+    'fairgate_events_total{outcome="dropped",instance="s"}': "5",
+    'fairgate_policy_last_reload_successful{instance="s"}': "1",
+    'fairgate_policy_info{policy="p1",instance="s"}': "1",
+    'fairgate_policy_info{policy="p1",instance="t"}': "1",
+    'fairgate_registration_in_step{instance="s"}': "1",
+    'fairgate_team_gpus_guaranteed{team="a",instance="s"}': "20",
+    'fairgate_team_gpus_guaranteed{team="a",instance="t"}': "20",
+    'fairgate_team_gpus_waiting{team="a"}': "1",
+    'fairgate_gpus_capacity{model="H100",resource="r"}': "32",
+    'fairgate_gpus_closed{model="H100",resource="r"}': "8",
+    'fairgate_gpus_free{model="H100",resource="r"}': "10",
+    'fairgate_gpus_fragmented{model="H100",resource="r"}': "5",
+    'fairgate_certificate_expiration_timestamp_seconds{instance="s"}': f"{30 * DAY}",
+    'fairgate_ca_expiration_timestamp_seconds{instance="s"}': f"{3650 * DAY}",
+    'fairgate_ca_published{instance="s"}': "1",
+    'fairgate_reclaim_waiting_pods{cause="NotEnoughVictims"}': "0",
+    'fairgate_reclaim_waiting_pods{cause="NoNode"}': "4",
+    'fairgate_reclaim_evictions_total{outcome="refused"}': "0+0.1",
+    "fairgate_reclaim_broken_holds_total": "2",
+}
+TROUBLE = {
+    "FairgateServerAbsent": {'fairgate_build_info{component="server",instance="s"}': None},
+    "FairgateNotReady": {'fairgate_ready{condition="world",instance="s"}': "0"},
+    "FairgateInternalErrors": {'fairgate_refused_requests_total{status="500",instance="s"}': "0+1"},
+    "FairgateDecisionsSlow": {'fairgate_decision_duration_seconds_bucket{phase="validate",le="0.01"}': "0+50"},
+    "FairgateRacesLost": {
+        'fairgate_decisions_total{phase="validate",outcome="retry",code="RaceLost",team="a"}': "0+10"
+    },
+    "FairgateMutationMissing": {
+        'fairgate_decisions_total{phase="validate",outcome="retry",code="MutationMissing",team="a"}': "0+1"
+    },
+    "FairgatePodsBypassed": {'fairgate_bypassing_pods_total{team="a"}': "0+0.1"},
+    "FairgateLedgerWritesFail": {'fairgate_ledger_writes_total{result="refused",instance="s"}': "0+1"},
+    "FairgateLedgerBehind": {'fairgate_ledger_lag{team="a",instance="s"}': "40"},
+    "FairgateChargesOrphaned": {"fairgate_ledger_orphans_total": "0+1"},
+    "FairgateWorldStale": {'fairgate_world_age_seconds{instance="s"}': "121"},
+    "FairgateObjectsUnreadable": {'fairgate_watch_rejected_objects_total{kind="pods"}': "0+1"},
+    "FairgateNoLeader": {'fairgate_leader{lease="fairgate",instance="s"}': "0"},
+    "FairgateTwoLeaders": {'fairgate_leader{lease="fairgate",instance="t"}': "1"},
+    "FairgateEventsDropped": {'fairgate_events_total{outcome="dropped",instance="s"}': "0+1"},
+    "FairgatePolicyRefused": {'fairgate_policy_last_reload_successful{instance="s"}': "0"},
+    "FairgatePoliciesDiffer": {
+        'fairgate_policy_info{policy="p1",instance="t"}': None,
+        'fairgate_policy_info{policy="p2",instance="t"}': "1",
+    },
+    "FairgateRegistrationBehind": {'fairgate_registration_in_step{instance="s"}': "0"},
+    "FairgateSharesOvercommitted": {'fairgate_gpus_closed{model="H100",resource="r"}': "13"},
+    "FairgateCertificateExpires": {
+        'fairgate_certificate_expiration_timestamp_seconds{instance="s"}': f"{6 * DAY}",
+    },
+    "FairgateCAExpires": {'fairgate_ca_expiration_timestamp_seconds{instance="s"}': f"{6 * DAY}"},
+    "FairgateCANotPublished": {'fairgate_ca_published{instance="s"}': "0"},
+    "FairgateShareNotReclaimed": {'fairgate_reclaim_waiting_pods{cause="NotEnoughVictims"}': "2"},
+    "FairgateEvictionsRefused": {'fairgate_reclaim_evictions_total{outcome="refused"}': "0+1"},
+    "FairgateHoldsBroken": {"fairgate_reclaim_broken_holds_total": "0+1"},
+    "FairgateFragmented": {'fairgate_gpus_fragmented{model="H100",resource="r"}': "8"},
+}
+QUIET = {
+    "a CA that was not made yet": {'fairgate_ca_expiration_timestamp_seconds{instance="s"}': "0"},
+    "holes that nobody waits for": {
+        'fairgate_gpus_fragmented{model="H100",resource="r"}': "8",
+        'fairgate_team_gpus_waiting{team="a"}': "0",
+    },
+    "a model of which nothing is free": {
+        'fairgate_gpus_free{model="H100",resource="r"}': "0",
+        'fairgate_gpus_fragmented{model="H100",resource="r"}': "0",
+    },
+    "replicas that leave the lead to one": {
+        'fairgate_leader{lease="fairgate",instance="s"}': "0",
+        'fairgate_leader{lease="fairgate",instance="t"}': "1",
+    },
+    "no evictor at all": {'fairgate_leader{lease="fairgate-evictor",instance="e"}': None},
+    "a cluster that was idle for hours": {
+        'fairgate_decisions_total{phase="validate",outcome="admit",code="WithinShare",team="a"}': "9",
+        'fairgate_decisions_total{phase="validate",outcome="retry",code="RaceLost",team="a"}': "9",
+    },
+}
+
+
+def fires(promtool, tmp_path, changes, want):
+    """Have promtool run the alerts over series that are healthy but for these, and see which fire in the end."""
+    assert changes.keys() - {'fairgate_policy_info{policy="p2",instance="t"}'} <= HEALTHY.keys()
+    series = [
+        {"series": name, "values": f"{start}+{step or 0}x{MINUTES}"}
+        for name, text in (HEALTHY | changes).items()
+        if text is not None
+        for start, _, step in [text.partition("+")]
+    ]
+    expected = {
+        "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+        "eval_time": f"{MINUTES}m",
+        "exp_samples": [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in want],
+    }
+    test = {
+        "rule_files": [str(alerting.ALERTS)],
+        "evaluation_interval": "5m",
+        "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": [expected]}],
+    }
+    file = tmp_path / "test.yaml"
+    file.write_text(json.dumps(test))
+    promtool("test", "rules", file)
+
+
+def test_nothing_fires_where_all_is_well(promtool, tmp_path):
+    fires(promtool, tmp_path, {}, [])
+
+
+@pytest.mark.parametrize("alert", [alert["alert"] for alert in alerting.alerts()])
+def test_an_alert_fires_alone(promtool, tmp_path, alert):
+    fires(promtool, tmp_path, TROUBLE[alert], [alert])
+
+
+@pytest.mark.parametrize("changes", QUIET.values(), ids=QUIET)
+def test_nobody_is_woken_by(promtool, tmp_path, changes):
+    fires(promtool, tmp_path, changes, [])
+
+
+def test_the_rules_are_sound(promtool):
+    assert f"{len(alerting.alerts())} rules found" in promtool("check", "rules", "--lint-fatal", alerting.ALERTS)
+
+
+def test_every_expression_of_the_dashboard_is_promql(promtool, tmp_path):
+    rules = [
+        {"record": f"panel:{number}", "expr": query.expr, "labels": {"panel": query.panel}}
+        for number, query in enumerate(alerting.queries())
+    ]
+    file = tmp_path / "dashboard.yaml"
+    file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    assert f"{len(rules)} rules found" in promtool("check", "rules", file)
+
+
+@pytest.mark.parametrize("metrics", [reference.server(), reference.evictor()], ids=["server", "evictor"])
+def test_the_metrics_follow_the_conventions(promtool, metrics):
+    assert promtool("check", "metrics", stdin=metrics.expose().body.decode()) == ""

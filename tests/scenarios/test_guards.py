@@ -1,0 +1,191 @@
+"""What the API server guards by itself, with no Fairgate running: keys, held room, tenancy of namespaces, devices."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.objects import pod
+from tests.control_plane.workbench import create_pod, make_namespace, wait_for
+from tests.scenarios.serving import FAIRGATE, ROOT, TIER, wait_guarded
+
+pytestmark = pytest.mark.cluster
+
+POLICY = """\
+apiVersion: fairgate.dev/v1alpha1
+kind: Policy
+teams:
+  - {name: a, namespaceSelector: {matchLabels: {team: a}}, gpus: {guaranteed: 20}}
+defaults: {deviceAccess: reject}
+exempt: {namespaces: [monitoring, "ci-*"]}
+"""
+TEAM, DECISION = "fairgate.dev/team", "fairgate.dev/decision"
+HELD = {"key": "fairgate.dev/held", "operator": "Exists"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A user who may do all that a namespace's admin may, and write the status of pods and its namespace."""
+
+    cluster: ControlPlane
+    namespace: str
+    name: str = "ada"
+
+    def run(self, *arguments: str, stdin: str | None = None, **body: object) -> subprocess.CompletedProcess[str]:
+        given = json.dumps(body) if body else stdin
+        return self.cluster.kubectl.run("--as", self.name, "-n", self.namespace, *arguments, stdin=given)
+
+    def refused(self, *arguments: str, code: str, **body: object) -> str:
+        done = self.run(*arguments, **body)
+        assert done.returncode != 0, done.stdout
+        assert f"({code})" in done.stderr, done.stderr
+        return done.stderr
+
+    def allowed(self, *arguments: str, **body: object) -> None:
+        done = self.run(*arguments, **body)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def tenant(cluster: ControlPlane, tmp_path: Path) -> Tenant:
+    """A tenant of a cluster that has the guards and nothing else of Fairgate."""
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    command = [*FAIRGATE, "manifests", "--policy", tmp_path, "--url", "https://127.0.0.1:1"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    found = yaml.safe_load_all(printed)
+    cluster.kubectl.apply([made for made in found if made["kind"].startswith("ValidatingAdmission")])
+    namespace = make_namespace(cluster)
+    may(cluster, "tenant", ["pods", "pods/status", "pods/binding", "pods/ephemeralcontainers"])
+    may(cluster, "namespaces", ["namespaces"])
+    cluster.kubectl("create", "rolebinding", "tenant", "--clusterrole=tenant", "--user=ada", "-n", namespace)
+    cluster.kubectl("create", "clusterrolebinding", "namespaces", "--clusterrole=namespaces", "--user=ada")
+    wait_guarded(cluster)
+    return Tenant(cluster, namespace)
+
+
+def may(cluster: ControlPlane, role: str, resources: list[str], *, group: str = "", verb: str = "*") -> None:
+    named = ",".join(f"{each}.{group}" if group else each for each in resources)
+    if group:
+        rules = [{"apiGroups": [group], "resources": resources, "verbs": [verb]}]
+        kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": role}}
+        cluster.kubectl.apply(kind | {"rules": rules})
+    else:
+        cluster.kubectl("create", "clusterrole", role, f"--verb={verb}", f"--resource={named}")
+
+
+def test_labels_and_decision_are_fairgates_also_by_way_of_status_and_binding(tenant):
+    labels = {TIER: "preemptible", TEAM: "a"}
+    create_pod(tenant.cluster, tenant.namespace, pod("p", labels=labels, annotations={DECISION: "{}"}))
+    for change in (
+        ("label", "--overwrite", "pod", "p", f"{TIER}=guaranteed"),
+        ("label", "pod", "p", f"{TEAM}-"),
+        ("annotate", "--overwrite", "pod", "p", f"{DECISION}=none"),
+        ("label", "--overwrite", "--field-manager=fairgate", "pod", "p", f"{TIER}=guaranteed"),
+        ("patch", "pod", "p", "--subresource=status", "--patch", json.dumps({"metadata": {"labels": {TEAM: "b"}}})),
+    ):
+        told = tenant.refused(*change, code="ProtectedKeyChanged")
+    assert "only Fairgate may change label fairgate.dev/team: leave it as it is" in told
+    tenant.allowed("label", "pod", "p", "mine=yes")
+    tenant.allowed("annotate", "pod", "p", "fairgate.dev/checkpointed-at=2026-01-01T00:00:00Z")
+    binding = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n"}}
+    path = f"/api/v1/namespaces/{tenant.namespace}/pods/p/binding"
+    forged = binding | {"metadata": {"name": "p", "annotations": {DECISION: "none"}}}
+    tenant.refused("create", "--raw", path, "-f", "-", code="ProtectedKeyChanged", **forged)
+
+
+def test_fairgate_itself_is_known_by_its_rights_and_its_field_manager(tenant):
+    create_pod(tenant.cluster, tenant.namespace, pod("p", labels={TIER: "preemptible", TEAM: "a"}))
+    change = ("label", "--overwrite", "pod", "p", f"{TIER}=guaranteed")
+    refused = tenant.cluster.kubectl.run(*change, "-n", tenant.namespace)
+    assert "(ProtectedKeyChanged)" in refused.stderr, "an admin with kubectl is not Fairgate"
+    may(tenant.cluster, "fairgate", ["teamledgers"], group="fairgate.dev")
+    tenant.cluster.kubectl("create", "clusterrolebinding", "fairgate", "--clusterrole=fairgate", "--user=ada")
+    tenant.refused(*change, code="ProtectedKeyChanged")
+    tenant.allowed(*change, "--field-manager=fairgate")
+
+
+def test_held_room_is_let_to_nobody_by_himself(tenant):
+    made = pod("p")
+    create_pod(tenant.cluster, tenant.namespace, made)
+    tolerating = json.dumps({"spec": {"tolerations": [HELD]}})
+    tenant.refused("patch", "pod", "p", "--type=strategic", "--patch", tolerating, code="HeldRoom")
+    forged = pod("q", tolerations=[HELD])
+    tenant.refused("create", "-f", "-", code="HeldRoom", **forged)
+    tenant.cluster.kubectl("patch", "pod", "p", "--type=strategic", "--patch", tolerating, "-n", tenant.namespace)
+    tenant.allowed("label", "pod", "p", "mine=yes")
+
+
+def test_a_namespace_changes_hands_only_by_who_may_assign_it(tenant):
+    for label in ("fairgate.dev/exempt=true", "team=a"):
+        tenant.refused("label", "namespace", tenant.namespace, label, code="TenancyChanged")
+    forged = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x", "labels": {"team": "a"}}}
+    tenant.refused("create", "-f", "-", code="TenancyChanged", **forged)
+    tenant.allowed("label", "namespace", tenant.namespace, "stage=test")
+    may(tenant.cluster, "assigner", ["namespaces"], group="fairgate.dev", verb="assign")
+    tenant.cluster.kubectl("create", "clusterrolebinding", "assigner", "--clusterrole=assigner", "--user=ada")
+    tenant.allowed("label", "namespace", tenant.namespace, "team=a")
+
+
+def container(**fields: object) -> dict[str, object]:
+    return {"containers": [{"name": "main", "image": "example.invalid/x:1", **fields}]}
+
+
+def env(value: str) -> dict[str, object]:
+    return container(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": value}])
+
+
+def volume(path: str) -> dict[str, object]:
+    return {"volumes": [{"name": "v", "hostPath": {"path": path}}]}
+
+
+REACHING = {
+    "all devices by environment": env("all"),
+    "devices by an environment that nobody sees": container(
+        env=[{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]
+    ),
+    "devices by a mount": container(volumeMounts=[{"name": "v", "mountPath": "/var/run/nvidia-container-devices/all"}])
+    | volume("/dev/null"),
+    "a privileged container": container(securityContext={"privileged": True}),
+    "a device of the node": volume("/dev/nvidia0"),
+    "the whole of /dev": volume("/dev/"),
+}
+
+
+def test_gpus_are_not_reached_past_the_request(tenant):
+    for spec in REACHING.values():
+        tenant.refused("create", "--dry-run=server", "-f", "-", code="UncountedDevice", **pod("p", **spec))
+    annotated = pod("p", annotations={"cdi.k8s.io/x": "nvidia.com/gpu=all"})
+    tenant.refused("create", "--dry-run=server", "-f", "-", code="UncountedDevice", **annotated)
+    create_pod(tenant.cluster, tenant.namespace, pod("p"))
+    debugger = env("all")["containers"][0] | {"name": "debugger"}
+    debug = ("patch", "pod", "p", "--subresource=ephemeralcontainers", "--patch")
+    tenant.refused(*debug, json.dumps({"spec": {"ephemeralContainers": [debugger]}}), code="UncountedDevice")
+
+
+def test_who_reaches_no_gpu_is_left_alone(tenant):
+    for name, spec in (("none", env("none")), ("void", env("void")), ("log", volume("/var/log"))):
+        tenant.allowed("create", "--dry-run=server", "-f", "-", **pod(name, **spec))
+    cluster = tenant.cluster
+    suffix = tenant.namespace.removeprefix("test-")
+    for name, labels in (("monitoring", {}), (f"ci-{suffix}", {}), (f"own-{suffix}", {"fairgate.dev/exempt": "yes"})):
+        made = make_namespace(cluster, name, labels=labels)
+        cluster.api.create(f"/api/v1/namespaces/{made}/pods", pod("p", **env("all")), dryRun="All")
+
+
+def test_kubernetes_finds_no_fault_in_the_expressions(tenant):
+    api = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+
+    def checked() -> list[dict]:
+        found = [each for each in tenant.cluster.api.list(api) if each["metadata"]["name"].startswith("fairgate-")]
+        return found if all("observedGeneration" in each.get("status", {}) for each in found) else []
+
+    found = wait_for(tenant.cluster, checked, what="the types checked")
+    assert len(found) == 4
+    for each in found:
+        assert not each["status"]["typeChecking"].get("expressionWarnings"), each

@@ -1,0 +1,82 @@
+"""A real Prometheus scrapes server and evictor: every panel of the dashboard shows something, every rule evaluates."""
+
+import math
+
+import pytest
+
+from tests.control_plane.kubectl import manifest
+from tests.control_plane.objects import pod
+from tests.control_plane.processes import free_ports
+from tests.control_plane.prometheus import prometheus
+from tests.control_plane.workbench import make_nodes, wait_for
+from tests.observe import alerting
+from tests.scenarios.evictor import ask, evictor, fill, wait_bound
+from tests.scenarios.gate import gate
+
+pytestmark = pytest.mark.cluster
+
+
+def scrape(job, url, **more):
+    return {"job_name": job, "static_configs": [{"targets": [url.partition("://")[2]]}], **more}
+
+
+def unanswered(running, queries):
+    """The queries that give no number now."""
+    return [
+        query
+        for query in queries
+        if not any(not math.isnan(float(series["value"][1])) for series in running.query(query.expr))
+    ]
+
+
+def value(running, expr):
+    (series,) = running.query(expr)
+    return float(series["value"][1])
+
+
+@pytest.mark.usefixtures("promtool")
+def test_every_panel_shows_something_under_load_and_every_rule_evaluates(cluster):
+    make_nodes(cluster, 4)
+    (port,) = free_ports(1)
+    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate, "--listen", f"127.0.0.1:{port}"):
+        mine, theirs = fairgate.team_a, fairgate.team_b
+        scrapes = [
+            scrape("server", fairgate.url, scheme="https", tls_config={"ca_file": str(fairgate.ca)}),
+            scrape("evictor", f"http://127.0.0.1:{port}"),
+        ]
+        with prometheus(cluster, scrapes, rules=[alerting.ALERTS]) as running:
+            names = fill(cluster, mine, 8, gpus=4)
+            tiers = dict(zip(names, fairgate.tiers(mine), strict=True))
+            assert list(tiers.values()) == ["guaranteed"] * 5 + ["preemptible"] * 3
+            denied = cluster.kubectl.run("apply", "-n", mine, "-f", "-", stdin=manifest(pod("more", gpus=9)))
+            assert "TeamLimitExceeded" in denied.stderr
+            ask(cluster, theirs, "b", gpus=4)
+            wait_bound(cluster, theirs, "b")
+            cluster.kubectl("delete", "pod", names[0], "-n", mine)
+            wait_for(cluster, lambda: fairgate.tiers(mine).count("guaranteed") == 5, what="a borrower is promoted")
+
+            left = alerting.queries()
+
+            def all_answered():
+                left[:] = unanswered(running, left)
+                assert not left, left
+                return True
+
+            wait_for(cluster, all_answered, what="every panel shows something")
+            rules = wait_for(
+                cluster,
+                lambda: all(rule["health"] == "ok" for rule in running.rules()) and running.rules(),
+                what="rules",
+            )
+            assert {rule["name"] for rule in rules} == {alert["alert"] for alert in alerting.alerts()}
+            assert [rule["name"] for rule in rules if rule["state"] == "firing"] == []
+
+            held = 'max(fairgate_team_gpus_used{team="a"})'
+            wait_for(cluster, lambda: value(running, held) == 24, what="Prometheus knows what the team holds")
+            assert value(running, 'max(fairgate_team_gpus_borrowed{team="a"})') == 4
+            assert value(running, 'sum(fairgate_gpus_capacity{resource="nvidia.com/gpu"})') == 40
+            assert value(running, 'sum(fairgate_gpus_free{resource="nvidia.com/gpu"})') == 12
+            assert value(running, "max(fairgate_gpus_largest_fit)") == 6
+            assert (
+                value(running, 'sum(fairgate_decisions_total{outcome="deny",code="TeamLimitExceeded",team="a"})') == 1
+            )

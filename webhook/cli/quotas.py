@@ -1,0 +1,65 @@
+"""`fairgate policy from-quotas`: a policy that allows what ResourceQuotas allow today."""
+
+import sys
+from collections.abc import Iterable
+from typing import BinaryIO
+
+import click
+
+from webhook.core.amount import format_gpus
+from webhook.kube.documents import DocumentError, read_documents
+from webhook.kube.quotas import QuotaShare, shares_of
+from webhook.kube.workloads.expand import flattened
+from webhook.policy.builtin import BUILT_IN
+
+_HEAD = """apiVersion: fairgate.dev/v1alpha1
+kind: Policy
+teams:
+"""
+_TAIL = """defaults:
+  unknownTeam: preemptible  # namespaces without a quota go on as before
+"""
+
+
+@click.command(
+    "from-quotas",
+    epilog="""\b
+Examples:
+  kubectl get resourcequotas --all-namespaces -o json | fairgate policy from-quotas - > policy.yaml
+
+\b
+Exit status: 0 printed, 1 no quota is on GPUs, 2 the quotas cannot be read.""",
+)
+@click.argument("quotas", metavar="FILE|-", type=click.File("rb"))
+def from_quotas(quotas: BinaryIO) -> None:
+    """Print a policy that allows what ResourceQuotas allow today.
+
+    Each namespace with a quota on GPUs becomes a team whose limit is its guaranteed share: nothing is lent yet. What
+    has no counterpart goes to standard error.
+    """
+    try:
+        found = flattened(read_documents(quotas.read()))
+        shares = shares_of((each for each in found if each.get("kind") == "ResourceQuota"), BUILT_IN)
+    except (DocumentError, ValueError) as error:
+        click.echo(f"fairgate: the quotas cannot be read: {error}", err=True)
+        sys.exit(2)
+    for line in (line for share in shares for line in share.left_out):
+        click.echo(f"left out: {line}", err=True)
+    teams = [share for share in shares if share.gpus]
+    if not teams:
+        click.echo("fairgate: no quota is on GPUs that count", err=True)
+        sys.exit(1)
+    click.echo(_written(teams), nl=False)
+
+
+def _written(shares: Iterable[QuotaShare]) -> str:
+    return _HEAD + "".join(map(_team, shares)) + _TAIL
+
+
+def _team(share: QuotaShare) -> str:
+    gpus = format_gpus(share.gpus)
+    return (
+        f"  - name: {share.namespace}\n"
+        f"    namespaces: [{share.namespace}]\n"
+        f"    gpus: {{guaranteed: {gpus}, limit: {gpus}}}\n"
+    )
