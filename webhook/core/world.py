@@ -288,9 +288,9 @@ class World:
             self._recount(heirs)
         if not held.is_reserved:
             self._tenancies.note_pods(held.pod.namespace, are_there=True)
+        self._charge(held, charge, is_seated=False)
         if held.node is not None:
             self.fleet.take(held.node, held.pod.demand, holder=uid, devices=devices)
-        self._charge(held, charge)
 
     def _drop(self, uid: Uid) -> None:
         self._put_down(uid)
@@ -306,6 +306,7 @@ class World:
             self._tenancies.note_pods(namespace, are_there=self._residents.are_seen_in(namespace))
         if held.node is not None:
             self.fleet.take(held.node, held.pod.demand, sign=-1, holder=uid)
+        self.fleet.lend(uid, held.pod.demand, is_lent=False)
         if (book := self._books.get(held.team)) is not None:
             book.release(uid)
             self.on_books_changed()
@@ -338,12 +339,14 @@ class World:
             self.fleet.take(held.node, pod.demand, holder=pod.uid, devices=devices)
         held.pod = pod
 
-    def _charge(self, held: Held, charge: Charge | None = None) -> None:
+    def _charge(self, held: Held, charge: Charge | None = None, *, is_seated: bool = True) -> None:
         if not held.pod.demand.gpus:
             return
         if charge is None:
             charge = self._charge_of(held)
         held.team = charge.team
+        is_lent = charge.tier is Tier.PREEMPTIBLE and held.pod.tier_label in TIERS
+        self.fleet.lend(held.pod.uid, held.pod.demand, is_lent=is_lent, on=held.node if is_seated else None)
         self._books.setdefault(charge.team, Book()).charge(held.pod.uid, held.entry(charge))
         self.on_books_changed()
 
