@@ -61,6 +61,35 @@ def test_the_definition_and_two_configurations_are_printed_for_a_url(folder, ca)
     assert "&id" not in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("mode", "want", "devices"),
+    [
+        ("enforce", ["Deny"], ["Warn", "Audit"]),
+        ("warn", ["Warn", "Audit"], ["Warn", "Audit"]),
+        ("shadow", ["Audit"], ["Audit"]),
+    ],
+)
+def test_guards_go_as_far_as_policy_does(folder, mode, want, devices):
+    printed = run("--policy", folder, "--url", "https://127.0.0.1:8443", "--enforce", mode).stdout
+    bound = {
+        made["metadata"]["name"]: made["spec"]["validationActions"]
+        for made in yaml.safe_load_all(printed)
+        if made["kind"] == "ValidatingAdmissionPolicyBinding"
+    }
+    names = ("fairgate-labels", "fairgate-held-room", "fairgate-tenancy")
+    assert bound == dict.fromkeys(names, want) | {"fairgate-devices": devices}
+
+
+def test_switched_off_only_the_definition_is_left(folder):
+    printed = run("--policy", folder, "--url", "https://127.0.0.1:8443", "--enforce", "off").stdout
+    assert [made["kind"] for made in yaml.safe_load_all(printed)] == ["CustomResourceDefinition"]
+
+
+def test_devices_may_be_ignored(folder):
+    (folder / "policy.yaml").write_text(POLICY + "defaults: {deviceAccess: ignore}\n")
+    assert "fairgate-devices" not in run("--policy", folder, "--url", "https://127.0.0.1:8443").stdout
+
+
 def test_the_guards_may_be_left_out_and_users_be_trusted(folder):
     address = ("--policy", folder, "--url", "https://127.0.0.1:8443")
     assert "ValidatingAdmissionPolicy" not in run(*address, "--no-guards").stdout

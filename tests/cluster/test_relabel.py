@@ -7,11 +7,13 @@ from tests.cluster.fake_api import Answer
 from tests.core import make
 from webhook.cluster.errors import ApiError, ClusterError
 from webhook.cluster.relabel import Relabelled, relabel
-from webhook.core.names import Uid
+from webhook.core.decision import Charge
+from webhook.core.names import TeamName, Uid
 from webhook.core.tier import Tier
 from webhook.kube import keys
 
 PODS = "/api/v1/pods"
+RISEN = Charge(TeamName("a"), Tier.GUARANTEED, 1)
 
 
 def put(api, **more):
@@ -21,7 +23,7 @@ def put(api, **more):
 
 
 async def raised(connection, pod, *, is_leading=lambda: True):
-    return await relabel(connection, pod, Tier.GUARANTEED, is_leading=is_leading)
+    return await relabel(connection, pod, RISEN, is_leading=is_leading)
 
 
 def label(api):

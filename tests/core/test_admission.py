@@ -338,6 +338,15 @@ def test_an_intact_decision_is_left_as_it_is_and_a_forged_one_is_made_anew():
     assert admitted(admit(forged, ALICE, place)).charge.tier is Tier.PREEMPTIBLE
 
 
+@pytest.mark.parametrize("handling", [Handling.NODE_NAME, Handling.FOREIGN_SCHEDULER, Handling.DAEMON_SET])
+@pytest.mark.parametrize("forged", [{"team_label": "team-b"}, {"mark": "{}"}], ids=["a team", "a decision"])
+def test_pods_that_others_place_carry_nothing_that_only_we_write(handling, forged):
+    """The evictor believes labels: a pod of another scheduler could have others evicted for itself."""
+    labelled = pod(1, handling=handling, tier_label="guaranteed", **forged)
+    assert codes(verify(labelled, ALICE, world())) == [Code.PROTECTED_KEY_CHANGED]
+    assert isinstance(admit(pod(1, handling=handling), ALICE, world()), NotApplicable)
+
+
 def test_a_pod_that_is_decided_anew_still_asks_what_its_user_asked():
     place = world(policy(team(guaranteed=3)))
     asked = pod(2, tier_label="guaranteed")

@@ -71,6 +71,10 @@ class Stage:
         uid: str = self.api.put(PODS, name, namespace=team, **body)["metadata"]["uid"]
         return uid
 
+    def bare(self, name: str, *, team: str, **more: Any) -> None:
+        """A pod of one GPU that never passed the gate."""
+        self.api.put(PODS, name, namespace=team, **builders.pod(name, namespace=team, **more))
+
     def names(self) -> set[str]:
         return {key.partition("/")[2] for key in self.api.objects[PODS]}
 

@@ -3,13 +3,16 @@
 import asyncio
 import json
 import time
+from dataclasses import replace
 
 from tests.cluster.fake_api import Answer, Slow
 from tests.core import make
 from tests.evictor.stage import NODES, PODS
 from tests.scenarios import serving
-from webhook.core.policy import ReclaimRules
+from webhook.core.policy import Enforcement, ReclaimRules
 from webhook.evictor import keeper as keepers
+from webhook.evictor.lookout import Lookout
+from webhook.evictor.rehearsal import Rehearsal
 
 NOTICE = make.policy(make.team(guaranteed=0), make.team("team-b"), reclaim=ReclaimRules(notice_seconds=30))
 
@@ -203,3 +206,33 @@ async def test_room_is_kept_no_longer_than_promised(stage, monkeypatch):
         await stage.until(lambda: stage.real_evictions() == 1)
         await stage.until(lambda: not stage.taints("n0"))
         assert stage.real_evictions() == 1
+
+
+async def test_while_nothing_is_enforced_nobody_goes_and_room_is_given_back(stage):
+    fill(stage, "n0")
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: bool(stage.taints("n0")))
+    done = stage.real_evictions()
+    stage.asker("c", gpus=2)
+    shadow = replace(stage.policy, enforce=Enforcement.SHADOW)
+    async with stage.leader(shadow):
+        await stage.until(lambda: not stage.taints("n0"))
+        await asyncio.sleep(0.1)
+    assert stage.real_evictions() == done
+
+
+async def test_a_rehearsal_sees_pods_without_labels_as_they_would_be(stage):
+    stage.node("n0")
+    for number in range(4):
+        stage.bare(f"a{number}", team="team-a", node="n0")
+    stage.bare("b", team="team-b")
+    shown = []
+    lookout = Lookout(replace(stage.policy, enforce=Enforcement.SHADOW))
+    feed = lookout.feed(stage.connection)
+    rehearsal = Rehearsal(lookout, why_untrusted=feed.readiness, show=shown.append)
+    tasks = [asyncio.create_task(feed.run()), asyncio.create_task(rehearsal.run())]
+    await stage.until(lambda: any("would get room on n0, 1 evicted: team-a/a" in line for line in shown))
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

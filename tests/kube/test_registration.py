@@ -10,6 +10,7 @@ import pytest
 from webhook.core.policy import (
     BUILT_IN_RESOURCES,
     Defaults,
+    Enforcement,
     LabelSelector,
     Policy,
     Pool,
@@ -57,6 +58,17 @@ def test_each_webhook_is_asked_for_what_it_decides(name, operation, path, want):
     assert hook["clientConfig"]["url"] == f"https://127.0.0.1:8443{path}"
     assert (hook["failurePolicy"], hook["timeoutSeconds"], hook["sideEffects"]) == want
     assert (hook["matchPolicy"], hook["admissionReviewVersions"]) == ("Equivalent", ["v1"])
+
+
+@pytest.mark.parametrize("mode", [Enforcement.SHADOW, Enforcement.WARN])
+def test_nobody_waits_for_us_while_nothing_is_enforced(mode):
+    found = webhooks(Policy(enforce=mode))
+    assert {(hook["failurePolicy"], hook["timeoutSeconds"]) for hook in found.values()} == {("Ignore", 2)}
+    assert len(found) == 3
+
+
+def test_nobody_is_asked_while_we_are_switched_off():
+    assert configurations(Policy(enforce=Enforcement.OFF)) == []
 
 
 def test_only_the_mutating_webhook_is_called_again_after_others():

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from tests import builders
-from webhook.core.policy import BUILT_IN_RESOURCES
+from webhook.core.policy import BUILT_IN_RESOURCES, ReclaimRules
+from webhook.core.tenant import victim_of
 from webhook.kube.disruptions import DisruptionBudget, to_disruption
 from webhook.kube.tenants import TenantPod, to_tenant
 
@@ -85,3 +86,21 @@ def test_budgets_cover_whom_their_selector_takes(selector, want):
     budget = to_disruption(msgspec.convert(body | {"status": {"disruptionsAllowed": 3}}, DisruptionBudget))
     assert budget.covers(read(builders.pod(labels={"app": "web"}))) is want
     assert (budget.guard, budget.allowed) == ("pdb vision/b", 3)
+
+
+@pytest.mark.parametrize(
+    ("said", "want"),
+    [
+        ({}, SECONDS),
+        ({"fairgate.dev/checkpointed-at": "1999-01-01T00:00:00Z"}, SECONDS),
+        ({"fairgate.dev/checkpointed-at": "soon"}, SECONDS),
+        ({"fairgate.dev/checkpointed-at": "2026-11-21T11:00:00Z"}, SECONDS + 3600),
+    ],
+    ids=["nothing", "long ago", "nonsense", "just now"],
+)
+def test_a_lie_about_the_last_checkpoint_gains_nothing(said, want):
+    """Work since the last save is what a victim costs: nobody can make it more than since his start."""
+    labels = {"fairgate.dev/team": "vision", "fairgate.dev/tier": "preemptible"}
+    made = builders.pod(labels=labels, annotations=said, node="n0")
+    made["status"] = {"phase": "Running", "startTime": STARTED}
+    assert victim_of(read(made), rules=ReclaimRules(), guards=()).saved_at == want

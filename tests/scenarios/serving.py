@@ -7,10 +7,11 @@ import ssl
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.control_plane.api import ApiError
@@ -63,6 +64,15 @@ def is_asked(cluster: ControlPlane, namespace: str) -> bool:
     pods = f"/api/v1/namespaces/{namespace}/pods"
     created = cluster.api.create(pods, pod("probe", gpus=1), dryRun="All")
     return TIER in created["metadata"].get("labels", {})
+
+
+def leaked(text: str, *, keys: Iterable[bytes], kubeconfig: Path) -> list[str]:
+    """What of these private keys (PEM) and of the kubeconfig's credentials stands in a text."""
+    secrets = [line for key in keys for line in key.decode().splitlines() if line and not line.startswith("-----")]
+    user = yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]
+    secrets += [value for value in user.values() if isinstance(value, str)]
+    assert len(secrets) > 1
+    return [secret for secret in secrets if secret in text]
 
 
 def get(url: str, *, ca: Path) -> str:

@@ -15,6 +15,7 @@ from tests.control_plane.commands import API_SERVER
 from tests.control_plane.objects import pod
 from tests.control_plane.pki import CLIENT_AUTH, make_authority
 from tests.control_plane.workbench import create_pod, wait_for
+from tests.scenarios import serving
 from tests.scenarios.replicas import ADMISSION, Handshakes, replicas
 
 pytestmark = pytest.mark.cluster
@@ -38,6 +39,9 @@ def test_replicas_that_start_together_make_one_secret_and_tell_the_api_server(cl
         running.cluster.kubectl("apply", "-f", "-", stdin=running.manifests())
         running.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=running.manifests())
         assert running.trusted() == before, "applying the manifests again takes nothing away"
+        keys = [content for name, content in running.files().items() if name.endswith(".key")]
+        logs = "".join(cluster.processes.log_path(name).read_text() for name in running.names)
+        assert serving.leaked(logs, keys=keys, kubeconfig=cluster.kubeconfig) == []
 
 
 def test_leaf_and_ca_are_rotated_under_load_without_a_failed_handshake_or_creation(cluster):

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from webhook.cli import serve as command
+from webhook.core.policy import Enforcement
 from webhook.observe.logs import LogFormat
 from webhook.server.settings import Address, CertSecret, LiveCluster, Settings, StartupError, WorldFile
 
@@ -44,7 +45,7 @@ def test_a_cluster_may_be_named_with_the_namespace_of_our_own_objects(told):
 def test_every_flag_reaches_the_settings(told):
     result = invoke(
         *("--policy", "p", "--world", "w.yaml", "--listen", "[::1]:0", "--certs", "c", "--log-format", "console"),
-        *("--drain-seconds", "0.5", "--cert-host", "a.b.svc"),
+        *("--drain-seconds", "0.5", "--cert-host", "a.b.svc", "--enforce", "warn"),
         *("--cert-lifetime", "30m", "--ca-lifetime", "24h", "--client-ca", "c.crt", "--namespace", "gpu"),
     )
     assert (result.exit_code, result.output) == (0, "")
@@ -61,6 +62,7 @@ def test_every_flag_reaches_the_settings(told):
             namespace="gpu",
             log_format=LogFormat.CONSOLE,
             drain_seconds=0.5,
+            enforce=Enforcement.WARN,
         )
     ]
 

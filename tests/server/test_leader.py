@@ -3,7 +3,7 @@
 import asyncio
 import json
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -19,7 +19,9 @@ from webhook.cluster.lease import Timing
 from webhook.cluster.ledger import ApiLedger
 from webhook.core.decision import Charge
 from webhook.core.names import TeamName, Uid
+from webhook.core.onlooker import Onlooker
 from webhook.core.page import Flight
+from webhook.core.policy import Enforcement
 from webhook.core.retier import promotion, retier
 from webhook.core.tier import Tier
 from webhook.kube import keys, objects
@@ -44,6 +46,7 @@ class Stage:
     world: object
     leader: Leader
     ledger: ApiLedger
+    onlooker: Onlooker
     why_untrusted: str | None = None
 
     def put(self, name, tier, count=1, *, created=0, asked=None, **metadata):
@@ -78,22 +81,23 @@ async def staged(folder, *, guaranteed=4):
         api.put(NAMESPACES, "team-a")
         counts = Metrics().watch_ledger(list, teams=list)
         ledger = ApiLedger(connection, world, reached=lambda: feed.watches[-1].reached, recorder=counts)
-        weights = world.policy.resources
+        weights, onlooker = world.policy.resources, Onlooker(world)
         kinds = (
             namespace_kind(world, objects.Namespace, to_namespace),
             ledger.kind(),
-            pod_kind(world, objects.Pod, lambda pod: to_resident(pod, weights)),
+            pod_kind(onlooker, objects.Pod, lambda pod: to_resident(pod, weights)),
         )
         feed = Feed(connection, kinds, pace=FAST)
         with (folder / "log").open("wb") as log:
             logs = open_logs(LogFormat.JSON, fd=log.fileno())
-            stage = Stage(api, world, None, ledger)
+            stage = Stage(api, world, None, ledger, onlooker)
             stage.leader = leader = Leader(
                 connection,
                 world,
                 logs,
                 namespace="fairgate",
                 shares=ledger,
+                onlooker=onlooker,
                 why_untrusted=lambda: stage.why_untrusted or feed.why_cold(),
                 timing=QUICK,
             )
@@ -271,11 +275,46 @@ async def test_nothing_is_done_on_a_world_that_cannot_be_trusted(tmp_path):
         assert stage.events() == []
 
 
+AGENT = {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "controller": True}]}
+
+
+async def test_pods_that_came_past_the_gate_are_adopted_by_age(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.put("young", None, 3, created=9)
+        stage.put("old", None, 3, created=1)
+        stage.put("agent", None, 1, **AGENT)
+        await until(lambda: sum(reason == "Adopted" for reason, _ in stage.events()) == 2)
+        await stage.rest()
+        assert stage.labels() == {"young": "preemptible", "old": "guaranteed", "agent": None}
+        assert sorted(patches(stage)) == ["old", "young"]
+        assert stage.world.book(A).guaranteed == make.gpus(4)
+    assert {line["tier"] for line in lines(tmp_path, "pod adopted")} == {"guaranteed", "preemptible"}
+
+
+async def test_while_nothing_is_enforced_nothing_is_written(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.why_untrusted = "not yet"
+        shadow = replace(stage.world.policy, enforce=Enforcement.SHADOW)
+        stage.world.set_policy(shadow)
+        stage.put("young", None, 3, created=9)
+        stage.put("old", None, 3, created=1)
+        stage.put("labelled", "preemptible", 1)
+        await until(lambda: len(stage.world.book(A)) == 3)
+        stage.why_untrusted = None
+        await stage.rest()
+        await until(lambda: stage.world.book(A).guaranteed == make.gpus(3))
+        assert (patches(stage), stage.events()) == ([], [])
+        stage.world.set_policy(replace(shadow, enforce=Enforcement.ENFORCE))
+        stage.onlooker.look_anew()
+        await until(lambda: stage.labels() == {"young": "preemptible", "old": "guaranteed", "labelled": "guaranteed"})
+        assert "BypassedAdmission" not in {reason for reason, _ in stage.events()}
+
+
 async def test_a_pod_that_bypassed_the_gate_is_reported_once(tmp_path):
     async with staged(tmp_path) as stage:
-        stage.put("past", None, 2)
+        stage.put("past", None, 2, **AGENT)
         await until(stage.events)
-        stage.put("past", None, 2, labels={"changed": "since"})
+        stage.put("past", None, 2, labels={"changed": "since"}, **AGENT)
         await stage.rest()
         assert stage.events() == [("BypassedAdmission", "past")]
         (event,) = stage.api.objects[EVENTS].values()
@@ -305,3 +344,13 @@ async def test_pods_of_exempt_namespaces_are_no_bypass(tmp_path):
         await until(lambda: len(stage.world.book(A)) == 1)
         await stage.rest()
         assert stage.events() == []
+
+
+async def test_a_leader_that_may_not_touch_the_webhook_configurations_says_so_until_it_may(tmp_path, monkeypatch):
+    monkeypatch.setattr("webhook.server.registrar.LOOK_SECONDS", 0.02)
+    async with staged(tmp_path) as stage:
+        await until(lambda: stage.leader.lease.is_leading)
+        assert stage.leader.is_registration_in_step()
+        stage.api.faults["get"].extend([Answer(403)] * 5)
+        await until(lambda: not stage.leader.is_registration_in_step())
+        await until(stage.leader.is_registration_in_step)

@@ -7,6 +7,7 @@ import pytest
 from tests.core.make import gpus, policy, resident, world
 from webhook.core.decision import Charge
 from webhook.core.names import Namespace, TeamName
+from webhook.core.onlooker import Onlooker
 from webhook.core.page import Flight
 from webhook.core.pod import NamespaceFacts
 from webhook.core.tier import Tier
@@ -29,7 +30,7 @@ def reported():
 
 @pytest.fixture
 def witness(place, reported):
-    made = Witness(place, report=lambda pod: reported.append(pod.uid))
+    made = Witness(place, Onlooker(place), report=lambda pod: reported.append(pod.uid))
     made.open()
     return made
 
@@ -57,7 +58,7 @@ def test_others_are_not(witness, place, reported):
 
 
 def test_those_that_were_there_before_are_told_at_once(place, reported):
-    witness = Witness(place, report=lambda pod: reported.append(pod.uid))
+    witness = Witness(place, Onlooker(place), report=lambda pod: reported.append(pod.uid))
     witness.set_pod(BARE)
     witness.set_pod(resident(1, uid="labelled"))
     assert [pod.uid for pod in witness.open()] == ["bare"]

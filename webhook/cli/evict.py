@@ -7,8 +7,10 @@ from pathlib import Path
 import click
 import uvloop
 
+from webhook.cli.options import enforce_option
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.lease import DEFAULT_TIMING, Timing
+from webhook.core.policy import Enforcement
 from webhook.evictor.root import Settings, run
 from webhook.observe.logs import LogFormat
 from webhook.policy.problems import PolicyError, PolicyUnreadable
@@ -69,8 +71,10 @@ Exit status: 0 stopped by a signal, 2 it cannot start."""
     show_default=True,
     help="Lines on standard error: for machines or for people.",
 )
+@enforce_option
 def evict(
     *,
+    enforce: str | None,
     policy: Path,
     kubeconfig: Path | None,
     dry_run: bool,
@@ -91,6 +95,7 @@ def evict(
         listen=listen,
         timing=_timing(lease_seconds),
         is_rehearsal=dry_run,
+        enforce=None if enforce is None else Enforcement(enforce),
         log_format=log_format,
     )
     try:

@@ -12,6 +12,7 @@ COMMANDS: Final = {
     "explain": "webhook.cli.explain.command:explain",
     "manifests": "webhook.cli.manifests:manifests",
     "policy": "webhook.cli.policy:policy",
+    "report": "webhook.cli.report.command:report",
     "review": "webhook.cli.review.command:review",
     "serve": "webhook.cli.serve:serve",
     "status": "webhook.cli.status.command:status",

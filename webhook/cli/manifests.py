@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 import click
 import yaml
 
+from webhook.cli.options import enforce_option
+from webhook.core.policy import Enforcement
 from webhook.kube.guards import guards
 from webhook.kube.registration import ServiceReference, webhook_configurations
 from webhook.kube.team_ledger_crd import team_ledger_crd
@@ -66,8 +68,10 @@ Exit status: 0 printed, 1 the policy has problems, 2 something cannot be read.""
     metavar="NAME",
     help="A user who may change what otherwise only Fairgate writes. Repeatable.",
 )
+@enforce_option
 def manifests(
     *,
+    enforce: str | None,
     folder: Path,
     url: str | None,
     service: ServiceReference | None,
@@ -81,7 +85,7 @@ def manifests(
     of it again when its resource names, its selectors of namespaces or its kinds of workloads change. Give one of --url
     and --service.
     """
-    from webhook.policy.load import load  # noqa: PLC0415 - pydantic is slow to import, and --help needs none of it
+    from webhook.policy.load import load, overridden  # noqa: PLC0415 - pydantic is slow to import, and --help needs none of it
     from webhook.policy.problems import PolicyError, PolicyUnreadable  # noqa: PLC0415
 
     if (url is None) == (service is None):
@@ -90,7 +94,7 @@ def manifests(
     if pem is not None and b"-----BEGIN CERTIFICATE-----" not in pem:
         raise click.BadParameter(f"{ca} holds no PEM certificate; give the ca.crt of Fairgate's --certs folder")
     try:
-        policy = load(folder)
+        policy = overridden(load(folder), enforce=None if enforce is None else Enforcement(enforce))
     except PolicyError as error:
         for problem in error.problems:
             click.echo(str(problem), err=True)
@@ -99,7 +103,7 @@ def manifests(
         click.echo(str(error), err=True)
         raise click.exceptions.Exit(2) from error
     made = [team_ledger_crd(), *webhook_configurations(policy, ca_bundle_pem=pem, url=url, service=service)]
-    if with_guards:
+    if with_guards and policy.enforce is not Enforcement.OFF:
         made += guards(policy, trusted_users=trusted_users)
     click.echo(yaml.dump_all(made, Dumper=_Dumper, sort_keys=False, width=2**16), nl=False)
 

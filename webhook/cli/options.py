@@ -26,6 +26,13 @@ policy_option = click.option(
 )
 
 
+enforce_option = click.option(
+    "--enforce",
+    type=click.Choice(["off", "shadow", "warn", "enforce"]),
+    help="How far to go, whatever policy says: off, shadow (judge and record), warn (users too), enforce.",
+)
+
+
 def world_options(command: _Command) -> _Command:
     """Add --world, --cluster and --kubeconfig."""
     for option in (

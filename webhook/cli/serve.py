@@ -9,6 +9,8 @@ from typing import Final
 import click
 import uvloop
 
+from webhook.cli.options import enforce_option
+from webhook.core.policy import Enforcement
 from webhook.observe.logs import LogFormat
 from webhook.server.root import run
 from webhook.server.settings import (
@@ -149,8 +151,10 @@ Exit status: 0 stopped by a signal, 2 it cannot start."""
     show_default=True,
     help="How long to serve on, unready, after SIGTERM.",
 )
+@enforce_option
 def serve(
     *,
+    enforce: str | None,
     policy: Path,
     world: Path | None,
     kubeconfig: Path | None,
@@ -187,6 +191,7 @@ def serve(
         namespace=namespace,
         log_format=log_format,
         drain_seconds=drain_seconds,
+        enforce=None if enforce is None else Enforcement(enforce),
     )
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -6,8 +6,8 @@ from typing import Final
 
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.errors import ApiError, ClusterError
+from webhook.core.decision import Charge
 from webhook.core.pod import Resident
-from webhook.core.tier import Tier
 from webhook.kube.relabel import FIELD_MANAGER, Labelled, read_labelled, tier_patch
 
 _TRIES: Final = 4
@@ -24,9 +24,11 @@ class Relabelled(Enum):
 
 
 async def relabel(
-    connection: ApiConnection, pod: Resident, tier: Tier, *, is_leading: Callable[[], bool]
+    connection: ApiConnection, pod: Resident, charge: Charge, *, is_leading: Callable[[], bool]
 ) -> Relabelled:
-    """Write a tier on a pod by a single patch. Raises ClusterError where the API server did not take it.
+    """Write on a pod the tier that it is charged, and the team if it has none, by a single patch.
+
+    Raises ClusterError where the API server did not take it.
 
     Read first: the patch names UID and version, and rewrites the decision as it is now. A write whose answer was lost
     is found done by the next call. A process that was paused after the read finds that it no longer leads.
@@ -37,7 +39,7 @@ async def relabel(
         found = await _read(connection, path)
         if found is None or found.uid != pod.uid or found.is_leaving:
             return Relabelled.GONE
-        if found.tier_label == tier:
+        if found.tier_label == charge.tier and found.team_label is not None:
             return Relabelled.ALREADY
         if not is_leading():
             raise ClusterError("cannot patch pods: this replica leads no longer")
@@ -45,7 +47,7 @@ async def relabel(
             await connection.send(
                 "PATCH",
                 path,
-                tier_patch(found, tier),
+                tier_patch(found, charge.tier, team=charge.team),
                 action="patch pods",
                 content_type="application/merge-patch+json",
                 params={"fieldManager": FIELD_MANAGER},

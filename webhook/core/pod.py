@@ -113,7 +113,8 @@ class Resident:
     on pods that never passed the gate. `promised` is the node that its decision names first: where it takes its room
     while it waits. `version` is the resourceVersion that it was read at. `asked_tier` is what its user's own label
     asked for. `created` is in seconds of Unix time, by the API server's clock; 0 where nobody says. `devices` are the
-    indices of the GPUs it holds, where the cluster says so.
+    indices of the GPUs it holds, where the cluster says so. `is_managed`: it is ours to place, as far as that can still
+    be told.
     """
 
     uid: Uid
@@ -132,6 +133,7 @@ class Resident:
     created: int = 0
     devices: tuple[int, ...] = ()
     claims: tuple[ClaimRef, ...] = ()
+    is_managed: bool = True
 
     @property
     def tier(self) -> Tier | None:

@@ -16,6 +16,15 @@ from webhook.core.selector import Requirement, Toleration
 from webhook.core.tier import Tier
 
 
+class Enforcement(StrEnum):
+    """How far Fairgate goes: nothing at all, judge and record, warn too, or all of it."""
+
+    OFF = "off"
+    SHADOW = "shadow"
+    WARN = "warn"
+    ENFORCE = "enforce"
+
+
 class OnLimit(StrEnum):
     """What happens to a pod over its team's limit."""
 
@@ -232,6 +241,7 @@ class Policy:
     `resources` weighs what counts; `ignored_resources` are named on purpose as counting nothing.
     """
 
+    enforce: Enforcement = Enforcement.ENFORCE
     teams: tuple[Team, ...] = ()
     defaults: Defaults = Defaults()
     pools: tuple[Pool, ...] = ()
@@ -243,6 +253,11 @@ class Policy:
     exempt_namespaces: tuple[str, ...] = ()
     workloads: WorkloadRules = WorkloadRules()
     hash: str = ""
+
+    @property
+    def is_enforced(self) -> bool:
+        """Tell whether anything is refused or changed by it."""
+        return self.enforce is Enforcement.ENFORCE
 
     def team(self, name: TeamName) -> Team | None:
         """Find a team by name."""

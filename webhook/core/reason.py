@@ -42,6 +42,7 @@ class Code(StrEnum):
     COUNTED_ONLY = "CountedOnly"
     SENT_TO_POOL = "SentToPool"
     NOT_A_CREATE = "NotACreate"
+    NOT_ENFORCED = "NotEnforced"
     ALREADY_DECIDED = "AlreadyDecided"
     # warnings
     NO_ROOM_NOW = "NoRoomNow"

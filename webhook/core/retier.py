@@ -62,7 +62,7 @@ class Retier:
 
 
 @dataclass(slots=True)
-class _Room:
+class Room:
     """What is taken of a team's guaranteed share, and of its shares per GPU model."""
 
     team: Team
@@ -70,17 +70,20 @@ class _Room:
     by_model: dict[GpuModel, int] = field(default_factory=dict)
 
     def fits(self, charge: Charge) -> bool:
+        """Tell whether a charge still finds room."""
         if self.taken + charge.gpus > self.team.gpus.guaranteed:
             return False
         share = self.team.models.get(charge.model) if charge.model is not None else None
         return share is None or self._of(charge.model) + charge.gpus <= share.guaranteed
 
     def take(self, charge: Charge, *, sign: int = 1) -> None:
+        """Take a charge's room, or give it back."""
         self.taken += sign * charge.gpus
         if charge.model is not None:
             self.by_model[charge.model] = self._of(charge.model) + sign * charge.gpus
 
     def sums(self, charge: Charge) -> Sums:
+        """Tell what a charge is held against."""
         of_model = self.team.models.get(charge.model) if charge.model is not None else None
         if of_model is None:
             return Sums(self.team.gpus.guaranteed, self.taken)
@@ -99,7 +102,7 @@ def retier(team: Team, world: World) -> tuple[Retier, ...]:
     """
     book = world.book(team.name)
     demotions = _demotions(team, book, world) if _may_be_over(team, book) else []
-    room = _Room(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
+    room = Room(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
     for change in demotions:
         room.take(change.charge, sign=-1)
     has_room = room.taken < team.gpus.guaranteed and book.preemptible > 0
@@ -126,7 +129,7 @@ def under_way(uid: Uid, world: World) -> Retier | None:
     if pod is None or charge is None or team is None or charge.tier is not _GUARANTEED:
         return None
     book = world.book(team.name)
-    room = _Room(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
+    room = Room(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
     room.take(charge, sign=-1)
     return Retier(pod, charge, room.sums(charge))
 
@@ -138,7 +141,7 @@ def _may_be_over(team: Team, book: Book) -> bool:
 
 
 def _demotions(team: Team, book: Book, world: World) -> list[Retier]:
-    kept, movable = _Room(team), []
+    kept, movable = Room(team), []
     for uid, entry in book.entries():
         if entry.charge.tier is not _GUARANTEED or entry.is_unlabelled:
             continue
@@ -156,7 +159,7 @@ def _demotions(team: Team, book: Book, world: World) -> list[Retier]:
     return found
 
 
-def _promotions(room: _Room, book: Book, world: World) -> list[Retier]:
+def _promotions(room: Room, book: Book, world: World) -> list[Retier]:
     movable = []
     for uid, entry in book.entries():
         if entry.charge.tier is not _PREEMPTIBLE or entry.is_reserved or not room.fits(entry.charge):
@@ -177,8 +180,9 @@ def _may_rise(pod: Resident) -> bool:
 
 
 def _in_order(pods: Iterable[tuple[Resident, Entry]]) -> list[tuple[Resident, Entry]]:
-    return sorted(pods, key=lambda held: _rank(held[0]))
+    return sorted(pods, key=lambda held: rank(held[0]))
 
 
-def _rank(pod: Resident) -> tuple[bool, int, str, str, str]:
+def rank(pod: Resident) -> tuple[bool, int, str, str, str]:
+    """Put pods in order: those that asked never to borrow first, then by age."""
     return (pod.asked_tier is not _GUARANTEED, pod.created, pod.namespace, pod.name, pod.uid)

@@ -26,6 +26,13 @@ _NOT_YOURS = Reason(
 )
 
 
+_FORGED = Reason(
+    Code.PROTECTED_KEY_CHANGED,
+    "the pod carries label fairgate.dev/team or annotation fairgate.dev/decision, which only Fairgate writes, never "
+    "on pods that others place: take them out",
+)
+
+
 class Standing(NamedTuple):
     """A pod that is ours to judge: its team, that team's book, its user, and the limits it would break."""
 
@@ -59,17 +66,25 @@ def standing(pod: Pod, requester: Requester, world: World) -> Standing | Deny | 
     if team is None:
         return Deny((_unknown_team(pod, world.policy),))
     book = world.book(team.name)
-    broken = violations(pod.demand.gpus, team, book, user=user)
-    for toleration in pod.constraints.tolerations:
-        if toleration.key == HELD:
-            broken += (_NOT_YOURS,)
-            break
+    broken = violations(pod.demand.gpus, team, book, user=user) + _forgeries(pod)
     if pod.handling is not _MANAGED:
         if broken:
             return Deny(broken)
         why = Reason(Code.COUNTED_ONLY, f"{pod.handling} pods are charged to team {team.name}, never patched")
         return _counted(pod, tenancy, user, why)
     return Standing(team, book, user, broken, _user_warning(team, user))
+
+
+def _forgeries(pod: Pod) -> tuple[Reason, ...]:
+    """Find what a pod claims that is not its to claim: the evictor believes labels and tolerations."""
+    found: tuple[Reason, ...] = ()
+    for toleration in pod.constraints.tolerations:
+        if toleration.key == HELD:
+            found = (_NOT_YOURS,)
+            break
+    if pod.handling is not _MANAGED and (pod.team_label is not None or pod.mark is not None):
+        found += (_FORGED,)
+    return found
 
 
 def _counted(pod: Pod, tenancy: Tenancy, user: User | None, why: Reason) -> NotApplicable:

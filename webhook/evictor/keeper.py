@@ -111,6 +111,10 @@ class Keeper:
             until = empty_at + HOLD_SECONDS
             self.holdings[move.node] = before.joined(move, at=at, until=until)
 
+    def abandon(self) -> None:
+        """Give all room back and let everybody stay: nothing is enforced any more."""
+        self.holdings.clear()
+
     def tidy(self) -> list[Target]:
         """Drop what is over, and give up what will not be; gives the targets that may stay after all."""
         now = self._clock()

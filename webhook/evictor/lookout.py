@@ -10,6 +10,7 @@ from webhook.cluster.feed import Feed
 from webhook.cluster.kind import Kind
 from webhook.core.holding import Holding
 from webhook.core.names import Namespace, NodeName, Uid
+from webhook.core.onlooker import Onlooker
 from webhook.core.policy import Policy
 from webhook.core.roll import Roll
 from webhook.core.tenant import Tenant
@@ -32,6 +33,7 @@ class Lookout:
         self.roll = Roll(policy.reclaim)
         self.marked: dict[NodeName, Holding | None] = {}
         self.changed = asyncio.Event()
+        self._onlooker = Onlooker(self.world)
         self._claiming: set[Uid] = set()
 
     def feed(self, connection: ApiConnection) -> Feed:
@@ -43,7 +45,19 @@ class Lookout:
         """Judge from now on by another policy."""
         self.world.set_policy(policy)
         self.roll.set_rules(policy.reclaim)
+        self._onlooker.look_anew()
+        for pod in self.world.pods():
+            tenant = self.roll.get(pod.uid)
+            if tenant is not None and tenant.pod.tier_label != pod.tier_label:
+                self._enrol(tenant)
         self.changed.set()
+
+    def settle(self) -> None:
+        """Give pods without a decision the tiers that they would have by now, while policy is not enforced."""
+        for uid in self._onlooker.settle(team.name for team in self.world.policy.teams):
+            tenant = self.roll.get(uid)
+            if tenant is not None:
+                self._enrol(tenant)
 
     def _enrol(self, tenant: Tenant) -> None:
         """Put a pod on the roll as the world counts it: what its device claims come to is known there alone."""
@@ -120,12 +134,12 @@ class Lookout:
             tenant = to_tenant(pod, self.world.policy.resources)
             if tenant is None:
                 return False
-            self.world.set_pod(tenant.pod)
+            self._onlooker.set_pod(tenant.pod)
             self._enrol(tenant)
             return True
 
         def remove(uid: str) -> None:
-            self.world.remove_pod(Uid(uid))
+            self._onlooker.remove_pod(Uid(uid))
             self.roll.remove(Uid(uid))
             self._claiming.discard(Uid(uid))
             self.changed.set()

@@ -79,6 +79,8 @@ class Reclaimer:
                     if not is_adopted:
                         self._keeper.adopt()
                         is_adopted = True
+                    if not self._lookout.world.policy.is_enforced:
+                        self._keeper.abandon()
                     await self._look()
                     self._see_to_nodes(group)
                 await self._rest()
@@ -107,7 +109,7 @@ class Reclaimer:
         found_waiting = entitled(roll, world)
         keeper.heed(tenant.pod.uid for tenant in found_waiting)
         waiting = [tenant.waiting() for tenant in found_waiting if tenant.pod.uid not in resting]
-        if not waiting:
+        if not (waiting and world.policy.is_enforced):
             return Round((), ())
         began = time.perf_counter()
         spared = keeper.victims.resting() | keeper.under_way()

@@ -22,8 +22,14 @@ class Rehearsal:
     """Looks like the evictor, and holds its hands still."""
 
     def __init__(
-        self, lookout: Lookout, *, why_untrusted: Callable[[], str | None], show: Callable[[str], None]
+        self,
+        lookout: Lookout,
+        *,
+        why_untrusted: Callable[[], str | None],
+        show: Callable[[str], None],
+        is_due: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._is_due = is_due
         self._lookout = lookout
         self._why_untrusted = why_untrusted
         self._show = show
@@ -33,7 +39,7 @@ class Rehearsal:
         shown: list[str] = []
         while True:
             self._lookout.changed.clear()
-            if self._why_untrusted() is None and self._lookout.world.is_sure:
+            if self._is_due() and self._why_untrusted() is None and self._lookout.world.is_sure:
                 lines = self._lines()
                 if lines != shown:
                     shown = lines
@@ -45,6 +51,7 @@ class Rehearsal:
             await asyncio.sleep(SETTLE_SECONDS)
 
     def _lines(self) -> list[str]:
+        self._lookout.settle()
         roll, world = self._lookout.roll, self._lookout.world
         waiting = [tenant.waiting() for tenant in entitled(roll, world)]
         found = plan(waiting, scene(roll, world, now=int(time.time()))) if waiting else Round((), ())

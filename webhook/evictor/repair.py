@@ -50,7 +50,8 @@ class Repair:
         """Look until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            if self._why_untrusted() is None and self._lookout.world.is_sure:
+            is_enforced = self._lookout.world.policy.is_enforced
+            if is_enforced and self._why_untrusted() is None and self._lookout.world.is_sure:
                 await self.look()
 
     async def look(self) -> None:

@@ -17,7 +17,7 @@ from webhook.cluster.feed import Feed
 from webhook.cluster.lease import Lease, Timing, own_identity
 from webhook.cluster.namespace import own_namespace
 from webhook.core import survey
-from webhook.core.policy import Policy
+from webhook.core.policy import Enforcement, Policy
 from webhook.evictor.account import Account
 from webhook.evictor.endpoints import Endpoints
 from webhook.evictor.executor import Executor
@@ -47,6 +47,7 @@ class Settings:
     listen: tuple[str, int] | None = None
     timing: Timing
     is_rehearsal: bool = False
+    enforce: Enforcement | None = None
     log_format: LogFormat = LogFormat.JSON
 
 
@@ -57,7 +58,7 @@ async def run(settings: Settings, *, show: Callable[[str], None]) -> None:
     """
     logs = open_logs(settings.log_format)
     logs.capture_libraries()
-    holder = PolicyHolder(settings.policy)
+    holder = PolicyHolder(settings.policy, enforce=settings.enforce)
     lookout, metrics = Lookout(holder.current), ReclaimMetrics()
     metrics.policy_reload(is_success=True)
     metrics.watch_policy(lambda: lookout.world.policy.hash)
@@ -128,11 +129,18 @@ class _Office:
             is_leading=lambda: self.lease.is_leading,
             clock=time.time,
         )
+        rehearsal = Rehearsal(
+            lookout,
+            why_untrusted=why_untrusted,
+            show=lambda line: logs.event.info("rehearsed", message=line),
+            is_due=lambda: not lookout.world.policy.is_enforced,
+        )
         logs.event.info("leading", identity=self.lease.identity)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(reclaimer.run())
                 group.create_task(repair.run())
+                group.create_task(rehearsal.run())
         finally:
             self._keeper = None
             logs.event.info("no longer leading", identity=self.lease.identity)

@@ -27,6 +27,7 @@ class EventReason(StrEnum):
 
     PROMOTED = "Promoted"
     DEMOTED = "Demoted"
+    ADOPTED = "Adopted"
     BYPASSED_ADMISSION = "BypassedAdmission"
     POLICY_REFUSED = "PolicyRefused"
     RECLAIMING = "Reclaiming"

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from webhook.core.policy import DeviceAccess, Policy
+from webhook.core.policy import DeviceAccess, Enforcement, Policy
 from webhook.core.reason import Code
 from webhook.kube import keys
 from webhook.kube.registration import GLOB, namespace_selector, quoted, value_of
@@ -26,21 +26,26 @@ _DEVICE_FILES: Final = r"^/+(dev/*)?$|^/+dev/+(nvidia|dri|kfd|accel|vfio)"
 _DEVICE_MOUNTS: Final = "/var/run/nvidia-container-devices"  # NVIDIA's runtime takes names of devices from mounts there
 _DEVICE_ANNOTATIONS: Final = "cdi.k8s.io/"  # container runtimes inject the devices that these name
 
+_ACTIONS: Final = {
+    Enforcement.ENFORCE: ("Deny",),
+    Enforcement.WARN: ("Warn", "Audit"),
+    Enforcement.SHADOW: ("Audit",),
+    Enforcement.OFF: ("Audit",),
+}
+
 _Json = dict[str, Any]
 
 
-def guards(policy: Policy, *, trusted_users: Iterable[str] = (), actions: tuple[str, ...] = ("Deny",)) -> list[_Json]:
-    """Make the guards for a policy, each followed by its binding.
-
-    `trusted_users` may do what else only Fairgate may. `actions` are what a violation causes: Deny, Warn, Audit.
-    """
+def guards(policy: Policy, *, trusted_users: Iterable[str] = ()) -> list[_Json]:
+    """Make the guards for a policy, each with its binding. `trusted_users` may do what else only Fairgate may."""
+    actions = _ACTIONS[policy.enforce]
     made = [_labels(trusted_users), _held_room(trusted_users), _tenancy(policy, trusted_users)]
     bound = [part for guard in made for part in (guard, _binding(guard, actions))]
     match policy.defaults.device_access:
         case DeviceAccess.REJECT:
             device_actions = actions
         case DeviceAccess.WARN:
-            device_actions = actions if "Deny" not in actions else ("Warn", "Audit")
+            device_actions = _ACTIONS[Enforcement.WARN] if policy.is_enforced else actions
         case DeviceAccess.IGNORE:
             return bound
     devices = _devices(policy)

@@ -69,6 +69,8 @@ _MIRROR: Final = Handling.MIRROR
 _NODE_NAME: Final = Handling.NODE_NAME
 _FOREIGN_SCHEDULER: Final = Handling.FOREIGN_SCHEDULER
 
+_MAYBE_MANAGED: Final = frozenset({Handling.MANAGED, Handling.NODE_NAME})  # later, every pod has the name of a node
+
 _NO_CAPABILITIES: Final[frozenset[str]] = frozenset()
 _owner: Final = lru_cache(maxsize=4096)(Owner)
 
@@ -146,6 +148,7 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         created=unix_seconds(metadata.creation_timestamp or ""),
         devices=_held_devices(metadata.annotations or _NO_KEYS),
         claims=_claims(spec, pod.status) if spec.resource_claims else (),
+        is_managed=_handling(spec, metadata.annotations or _NO_KEYS, controller) in _MAYBE_MANAGED,
     )
 
 
@@ -203,11 +206,9 @@ def _handling(
         return _MIRROR
     if controller is not None and controller.kind == "DaemonSet" and controller.api_version.startswith("apps/"):
         return _DAEMON_SET
-    if spec.node_name:
-        return _NODE_NAME
     if spec.scheduler_name and spec.scheduler_name != keys.DEFAULT_SCHEDULER:
         return _FOREIGN_SCHEDULER
-    return _MANAGED
+    return _NODE_NAME if spec.node_name else _MANAGED
 
 
 def _ties_itself(spec: objects.PodSpec) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final, assert_never
 
 from webhook.core.lookalike import PATTERN, looks_like_gpu
 from webhook.core.names import DEVICE_CLASS
-from webhook.core.policy import LabelSelector, Policy, UnknownGpu
+from webhook.core.policy import Enforcement, LabelSelector, Policy, UnknownGpu
 from webhook.core.selector import Operator, Requirement
 from webhook.kube import keys
 from webhook.kube.workloads.table import kind_table
@@ -46,8 +46,9 @@ def webhook_configurations(
 ) -> list[_Json]:
     """Make the mutating and the validating configuration for a policy.
 
-    Fairgate is reached at `url` (`https://HOST:PORT`, no path) or through `service`, exactly one of them. Raises
-    ValueError otherwise. Without `ca_bundle_pem` somebody else fills the caBundle in, and apply leaves it to him.
+    While policy is not enforced nobody waits for Fairgate, and with `off` there are none. Fairgate is reached at `url`
+    (`https://HOST:PORT`, no path) or through `service`, exactly one of them. Raises ValueError otherwise. Without
+    `ca_bundle_pem` somebody else fills the caBundle in, and apply leaves it to him.
     """
     if (url is None) == (service is None):
         raise ValueError("say how the API server reaches Fairgate: by url or by service, one of them")
@@ -89,6 +90,11 @@ def webhook_configurations(
         "namespaceSelector": selector,
         "sideEffects": "None",
     }
+    if policy.enforce is Enforcement.OFF:
+        return []
+    if not policy.is_enforced:
+        for webhook in (mutate, validate, workloads):
+            webhook |= {"failurePolicy": "Ignore", "timeoutSeconds": _WORKLOADS_SECONDS}
     return [
         _configuration("MutatingWebhookConfiguration", MUTATING_CONFIGURATION, [mutate]),
         _configuration("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION, [validate, workloads]),

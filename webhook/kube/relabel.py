@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from webhook.core.names import Uid
+from webhook.core.names import TeamName, Uid
 from webhook.core.reason import Code
 from webhook.core.tier import Tier
 from webhook.kube import keys, objects
@@ -25,6 +25,7 @@ class Labelled:
 
     uid: Uid
     version: str
+    team_label: str | None
     tier_label: str | None
     mark: str | None
     is_leaving: bool
@@ -37,19 +38,25 @@ def read_labelled(body: bytes) -> Labelled:
     return Labelled(
         uid=metadata.uid,
         version=metadata.resource_version,
+        team_label=(metadata.labels or {}).get(keys.TEAM),
         tier_label=(metadata.labels or {}).get(keys.TIER),
         mark=(metadata.annotations or {}).get(keys.DECISION),
         is_leaving=metadata.deletion_timestamp is not None or has_ended(pod),
     )
 
 
-def tier_patch(pod: Labelled, tier: Tier) -> bytes:
-    """Write a merge patch that takes only if this very pod is still as it was read."""
+def tier_patch(pod: Labelled, tier: Tier, *, team: TeamName) -> bytes:
+    """Write a merge patch that takes only if this very pod is still as it was read.
+
+    The team is written where none is: on a pod that never passed the gate.
+    """
     metadata: dict[str, Any] = {
         "uid": pod.uid,
         "resourceVersion": pod.version,
         "labels": {keys.TIER: str(tier)},
     }
+    if pod.team_label is None:
+        metadata["labels"][keys.TEAM] = team
     mark = _with_code(pod.mark, _CODES[tier])
     if mark is not None:
         metadata["annotations"] = {keys.DECISION: mark}

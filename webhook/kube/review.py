@@ -13,7 +13,9 @@ from webhook.kube import keys, objects
 
 MOST_WARNINGS: Final = 3
 LONGEST_WARNING: Final = 120
-"""The API server drops warnings after 4,096 characters and cuts each at 256: few and short ones arrive whole."""
+LONGEST_REFUSAL: Final = 250
+"""The API server drops warnings after 4,096 characters and cuts each at 256: few and short ones arrive whole. One that
+stands for a refusal is longer: it is all that its reader gets."""
 
 
 class ReviewError(Exception):
@@ -284,11 +286,12 @@ def encode_response(
     patch: Sequence[Mapping[str, object]] = (),
     warnings: Sequence[str] = (),
     audit_annotations: Mapping[str, str] | None = None,
+    longest: int = LONGEST_WARNING,
 ) -> bytes:
     """Write the answer to the review with this uid: a refusal, or leave to enter with these patch operations.
 
-    At most three warnings are sent, each on one line of at most 120 characters. Audit keys are plain names: the API
-    server puts the webhook's name in front.
+    At most three warnings are sent, each on one line of at most `longest` characters. Audit keys are plain names:
+    the API server puts the webhook's name in front.
     """
     response = _Response(uid, refusal is None)
     if refusal is not None:
@@ -296,7 +299,7 @@ def encode_response(
     elif patch:
         response.patch_type, response.patch = "JSONPatch", _encoder.encode(patch)
     if warnings:
-        response.warnings = [_short(text) for text in warnings[:MOST_WARNINGS]]
+        response.warnings = [_short(text, longest) for text in warnings[:MOST_WARNINGS]]
     if audit_annotations:
         response.audit_annotations = audit_annotations
     return _encoder.encode(_Answer(response))
@@ -309,6 +312,6 @@ def _failure(refusal: Refusal) -> _Failure:
     )
 
 
-def _short(text: str) -> str:
+def _short(text: str, longest: int) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= LONGEST_WARNING else f"{line[: LONGEST_WARNING - 1]}…"
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"

@@ -67,7 +67,7 @@ def to_tenant(pod: TenantPod, weights: Weights) -> Tenant | None:
     return Tenant(
         pod=replace(resident, promised=None),
         labels=metadata.labels or NO_KEYS,
-        constraints=read_placement(spec).constraints if is_ours and resident.node is None else NO_CONSTRAINTS,
+        constraints=read_placement(spec).constraints if resident.node is None else NO_CONSTRAINTS,
         gang=_gang(metadata, spec) if resident.demand.gpus else None,
         started_at=unix_seconds(pod.status.start_time or "") if pod.status is not None else 0,
         saved_at=_time(annotations, keys.CHECKPOINTED) or 0,

@@ -11,7 +11,7 @@ from webhook.core.names import TeamName
 from webhook.core.tier import Tier
 from webhook.core.world import World
 from webhook.observe import gpus
-from webhook.observe.decisions import Decisions, Phase
+from webhook.observe.decisions import CODES, OTHER_CODE, Decisions, Phase
 from webhook.observe.ledger import LedgerMetrics, Standing
 from webhook.observe.process import Component, ProcessMetrics
 from webhook.observe.table import Row
@@ -48,6 +48,12 @@ class Metrics(ProcessMetrics):
             ["status"],
             registry=self.registry,
         )
+        self._would = Counter(
+            "fairgate_would_decisions",
+            "Decisions that policy would have made, were it enforced. `enforce`: shadow, warn.",
+            ["enforce", "outcome", "code", "team"],
+            registry=self.registry,
+        )
         self._refused.labels("500")  # the first bug is to be seen as a change
         self._certificate_changes = Counter(
             "fairgate_certificate_changes",
@@ -60,6 +66,10 @@ class Metrics(ProcessMetrics):
     def decision(self, phase: Phase, *, outcome: str, code: str, team: str, seconds: float) -> None:
         """Count one decision and its time."""
         self._decisions.add(phase, outcome=outcome, code=code, team=team, seconds=seconds)
+
+    def would(self, enforce: str, *, outcome: str, code: str, team: str) -> None:
+        """Count what would have been decided."""
+        self._would.labels(enforce, outcome, code if code in CODES else OTHER_CODE, team).inc()
 
     def refused(self, status: int) -> None:
         """Count a request that was answered with an HTTP error."""
@@ -87,6 +97,14 @@ class Metrics(ProcessMetrics):
             lambda: [Row(key, (count,)) for key, count in changes.items()],
             labels=["team", "tier"],
             family=CounterMetricFamily,
+        )
+
+    def watch_registration(self, is_in_step: Callable[[], bool]) -> None:
+        """Show on each scrape whether the webhook configurations follow the policy."""
+        self.on_scrape(
+            "fairgate_registration_in_step",
+            "0 on a leader that cannot bring the webhook configurations in step with the policy, otherwise 1.",
+            is_in_step,
         )
 
     def watch_certificate(self, expires_at: Callable[[], float]) -> None:

@@ -92,10 +92,12 @@ def server() -> Metrics:
     """Make the metrics of a server that has seen one of each thing."""
     metrics = Metrics()
     metrics.decision(Phase.MUTATE, outcome="admit", code=Code.WITHIN_SHARE, team=_ONE_OF_EACH, seconds=0.0)
+    metrics.would("shadow", outcome="deny", code=Code.TEAM_LIMIT_EXCEEDED, team=_ONE_OF_EACH)
     metrics.certificate_change("created")
     metrics.watch_world(_world())
     metrics.watch_readiness(lambda: {"policy": True})
     metrics.watch_tier_changes({(_ONE_OF_EACH, Tier.GUARANTEED): 1})
+    metrics.watch_registration(lambda: True)
     metrics.watch_certificate(lambda: 0.0)
     metrics.watch_authorities(lambda: Authorities(0.0, 1, is_published=True))
     metrics.watch_ledger(lambda: [Standing(_ONE_OF_EACH, 0, 0)], teams=lambda: [_ONE_OF_EACH])

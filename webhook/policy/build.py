@@ -13,6 +13,7 @@ from webhook.core.mix import Shape
 from webhook.core.names import GpuModel, PoolName, ResourceName, TeamName
 from webhook.core.policy import (
     Defaults,
+    Enforcement,
     LabelSelector,
     MigWeight,
     PlacementRules,
@@ -45,6 +46,7 @@ def build(draft: Draft) -> Policy:
     named = {Tier.GUARANTEED: classes.guaranteed, Tier.PREEMPTIBLE: classes.preemptible}
     weights = _weights(draft, defaults.mig)
     policy = Policy(
+        enforce=draft.section("enforce", schema.Enforce(Enforcement.ENFORCE)).root,
         teams=tuple(sorted((_team(team.value) for team in draft.teams), key=lambda team: team.name)),
         defaults=Defaults(
             unknown_team=defaults.unknown_team,

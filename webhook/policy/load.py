@@ -1,8 +1,9 @@
 """A policy folder to core.Policy, or every reason why not."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from webhook.core.policy import Policy
+from webhook.core.policy import Enforcement, Policy
 from webhook.policy.build import build
 from webhook.policy.document import read_documents
 from webhook.policy.problems import PolicyError, Problem
@@ -18,6 +19,11 @@ def load(path: Path) -> Policy:
 def parse(files: Files, *, origin: str) -> Policy:
     """Make a policy of file contents read before; `origin` is named where no file can be. Raises PolicyError."""
     return build(drafted(files, origin=origin))
+
+
+def overridden(policy: Policy, *, enforce: Enforcement | None) -> Policy:
+    """Let somebody else than the policy say how far Fairgate goes; None: nobody does."""
+    return policy if enforce is None else replace(policy, enforce=enforce)
 
 
 def drafted(files: Files, *, origin: str) -> Draft:

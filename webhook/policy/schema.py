@@ -12,6 +12,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    RootModel,
     Strict,
     Tag,
     ValidationInfo,
@@ -21,7 +22,17 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from webhook.core.amount import ONE_GPU, UNLIMITED, exceeds, format_gpus, format_limit
-from webhook.core.policy import DeviceAccess, MigWeight, Mode, OnLimit, ReclaimCost, UnknownGpu, UnknownTeam, UserSource
+from webhook.core.policy import (
+    DeviceAccess,
+    Enforcement,
+    MigWeight,
+    Mode,
+    OnLimit,
+    ReclaimCost,
+    UnknownGpu,
+    UnknownTeam,
+    UserSource,
+)
 from webhook.core.selector import Effect, Operator
 from webhook.policy.leaves import (
     Bytes,
@@ -354,11 +365,19 @@ class Exempt(_Spec):
     namespaces: list[NamespaceGlob] = Field(default=[], description="Namespaces: names, or globs (* and ?).")
 
 
+class Enforce(RootModel[Enforcement]):
+    """How far Fairgate goes."""
+
+
 class PolicyFile(_Spec):
     """A Fairgate policy file. Any section may be in any file; the folder is merged."""
 
     api_version: Literal["fairgate.dev/v1alpha1"] = Field(description="The version of this format.")
     kind: Literal["Policy"] = Field(description="Always Policy.")
+    enforce: Enforcement = Field(
+        default=Enforcement.ENFORCE,
+        description="off: nothing; shadow: judge and record; warn: warn users, too; enforce: refuse, label and place.",
+    )
     teams: list[Team] = Field(default=[], description="The teams and their shares.")
     defaults: Defaults = Field(default=Defaults(), description="What holds where a team says nothing.")
     pools: list[Pool] = Field(default=[], description="Sets of nodes; none: all nodes are one pool.")

@@ -110,6 +110,7 @@ def _read(document: Document, made: Draft) -> None:
 
 
 _SECTIONS: dict[str, type[BaseModel]] = {
+    "enforce": schema.Enforce,
     "defaults": schema.Defaults,
     "placement": schema.Placement,
     "reclaim": schema.Reclaim,

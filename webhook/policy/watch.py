@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from webhook.core.policy import Policy
-from webhook.policy.load import parse
+from webhook.core.policy import Enforcement, Policy
+from webhook.policy.load import overridden, parse
 from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.source import Files, fingerprint, read_files
 
@@ -31,11 +31,15 @@ class PolicyHolder:
     the teams. Looks do all the file work and may run in a thread; `current` and `problem` change on the caller's side.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Load at once: raises PolicyError or PolicyUnreadable, as there is no last good policy yet."""
+    def __init__(self, path: Path, *, enforce: Enforcement | None = None) -> None:
+        """Load at once: raises PolicyError or PolicyUnreadable, as there is no last good policy yet.
+
+        `enforce` overrides what the policy says of that.
+        """
         self._path = path
+        self._enforce = enforce
         files = read_files(path)
-        self.current: Policy = parse(files, origin=str(path))
+        self.current: Policy = overridden(parse(files, origin=str(path)), enforce=enforce)
         self.problem: str | None = None
         self.problems: tuple[Problem, ...] = ()
         self._acted_on = self._last_seen = fingerprint(files)
@@ -82,7 +86,7 @@ class PolicyHolder:
 
     def _parsed(self, files: Files) -> Policy | tuple[Problem, ...]:
         try:
-            return parse(files, origin=str(self._path))
+            return overridden(parse(files, origin=str(self._path)), enforce=self._enforce)
         except PolicyError as error:
             return error.problems
 

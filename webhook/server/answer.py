@@ -5,7 +5,11 @@ from typing import NamedTuple, Protocol
 
 
 class Record(NamedTuple):
-    """What the canonical log line and the metrics tell of one decision. `outcome`: admit, warn, deny, retry or skip."""
+    """What the canonical log line and the metrics tell of one decision.
+
+    `outcome`, what was answered: admit, warn, deny, retry or skip. Unless policy is enforced, `would` is what
+    would have been answered, "" where nothing was judged; the code and all else are of that.
+    """
 
     operation: str
     namespace: str
@@ -22,6 +26,8 @@ class Record(NamedTuple):
     nodes: str
     policy: str
     message: str
+    enforce: str = "enforce"
+    would: str = ""
 
 
 class Answer(NamedTuple):

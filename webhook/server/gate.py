@@ -12,8 +12,10 @@ from webhook.core.amount import format_gpus
 from webhook.core.counting import count
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.names import Uid
-from webhook.core.page import Flight, Judgement
-from webhook.core.pod import NO_UID, Pod, Requester, Resident
+from webhook.core.onlooker import Onlooker
+from webhook.core.page import Judgement
+from webhook.core.pod import NO_UID, Pod, Requester
+from webhook.core.policy import Enforcement
 from webhook.core.reason import Code, Reason, refusal_text
 from webhook.core.verification import verify
 from webhook.core.world import World
@@ -21,8 +23,18 @@ from webhook.kube import objects
 from webhook.kube.patch import operations, steer
 from webhook.kube.pods import InvalidPod, stand_in_uid, to_pod
 from webhook.kube.pointer import Operation as Change
-from webhook.kube.review import Operation, Refusal, Review, Status, decode, encode_response
+from webhook.kube.review import (
+    LONGEST_REFUSAL,
+    LONGEST_WARNING,
+    Operation,
+    Refusal,
+    Review,
+    Status,
+    decode,
+    encode_response,
+)
 from webhook.server.answer import Answer, Record
+from webhook.server.shadow import NOT_ENFORCED, Caller, Shadow, flight_of, warnings_of
 from webhook.server.workloads import answer_workload
 
 
@@ -61,11 +73,13 @@ class Gate:
         ledger: Ledger,
         *,
         now_text: Callable[[], str],
+        onlooker: Onlooker | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         self.world = world
         self._clock = clock
         self._ledger = ledger
+        self._shadow = Shadow(world, ledger, onlooker or Onlooker(world))
         self._now_text = now_text
 
     async def mutate(self, body: bytes, *, deadline: float) -> Answer:
@@ -74,6 +88,8 @@ class Gate:
         review = decode(body)
         if review.operation is not _CREATE or review.pod is None:
             return self._answer(review, None, _NOT_A_CREATE)
+        if not self.world.policy.is_enforced:
+            return self._answer(review, None, NOT_ENFORCED)
         pod = self._read(review, review.pod)
         if not isinstance(pod, Pod):
             return self._answer(review, None, pod)
@@ -119,6 +135,10 @@ class Gate:
         if not isinstance(pod, Pod):
             return self._answer(review, None, pod)
         requester = Requester(review.username)
+        if (mode := self.world.policy.enforce) is not _ENFORCE:
+            caller = Caller(requester, review.dry_run, deadline, is_gone)
+            told = NOT_ENFORCED if mode is _OFF else await self._shadow.judge(pod, caller)
+            return self._answer(review, pod, told, mode=mode)
         if review.dry_run:
             return self._answer(review, pod, verify(pod, requester, self.world))
         decision = await self._ledger.commit(
@@ -135,8 +155,21 @@ class Gate:
             return count(pod, Requester(review.username), self.world)
         return pod
 
-    def _answer(self, review: Review, pod: Pod | None, decision: Decision, *, patch: Sequence[Change] = ()) -> Answer:
-        """Write the answer and, in the same words, what the log, the metrics and the audit tell of it."""
+    def _answer(
+        self,
+        review: Review,
+        pod: Pod | None,
+        decision: Decision,
+        *,
+        patch: Sequence[Change] = (),
+        mode: Enforcement | None = None,
+    ) -> Answer:
+        """Write the answer and, in the same words, what the log, the metrics and the audit tell of it.
+
+        Unless policy is enforced (`mode`: it was, when this was decided) the answer is yes, and the words say what it
+        would have been.
+        """
+        mode = mode or self.world.policy.enforce
         charge: Charge | None = None
         refusal: Refusal | None = None
         nodes = ""
@@ -169,8 +202,16 @@ class Gate:
             )
         if nodes:
             audit["nodes"] = nodes
-        told = [warning.text for warning in warnings] if warnings else ()
-        body = encode_response(review.uid, refusal=refusal, patch=patch, warnings=told, audit_annotations=audit)
+        told: Sequence[str] = [warning.text for warning in warnings] if warnings else ()
+        would, longest = "", LONGEST_WARNING
+        if mode is not _ENFORCE:
+            longest = LONGEST_REFUSAL
+            refusal, would = None, "" if decision is NOT_ENFORCED else outcome
+            told = warnings_of(decision) if mode is _WARN else ()
+            outcome = "warn" if told else "skip"
+        body = encode_response(
+            review.uid, refusal=refusal, patch=patch, warnings=told, audit_annotations=audit, longest=longest
+        )
         owner = pod.owner if pod is not None else None
         return Answer(
             body,
@@ -190,11 +231,14 @@ class Gate:
                 nodes,
                 self.world.policy.hash,
                 reason.text,
+                mode.value,
+                would,
             ),
         )
 
 
 _CREATE = Operation.CREATE  # on Python 3.11 each look at an enum's member costs 0.1 us
+_ENFORCE, _WARN, _OFF = Enforcement.ENFORCE, Enforcement.WARN, Enforcement.OFF
 _NOT_A_CREATE = NotApplicable(Reason(Code.NOT_A_CREATE, "only creations are decided on"))
 
 
@@ -207,18 +251,5 @@ def _lacks_room(decision: Decision) -> bool:
 def _judgement(pod: Pod, decision: Decision) -> Judgement:
     if not isinstance(decision, Admit | NotApplicable) or (charge := decision.charge) is None:
         return Judgement(decision, None)
-    chosen = decision.steering.nodes if isinstance(decision, Admit) else ()
-    node = pod.node_name or (chosen[0] if chosen else None)
-    resident = Resident(
-        uid=pod.uid,
-        namespace=pod.namespace,
-        name=pod.name,
-        demand=pod.demand,
-        node=pod.node_name,
-        owner=pod.owner,
-        team_label=pod.team_label,
-        tier_label=pod.tier_label,
-        user=charge.user,
-        claims=pod.claims,
-    )
-    return Judgement(decision, Flight(resident, charge, node))
+    nodes = decision.steering.nodes if isinstance(decision, Admit) else ()
+    return Judgement(decision, flight_of(pod, charge, nodes=nodes))

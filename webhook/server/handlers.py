@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from webhook.core.policy import Enforcement
 from webhook.kube.review import ReviewError
 from webhook.observe.decisions import Phase
 from webhook.observe.logs import Logs
@@ -25,6 +26,7 @@ from webhook.server.target import Target
 
 JSON: Final = "application/json"
 _JSON_HEADERS: Final = {"Content-Type": JSON}
+_ENFORCE: Final = Enforcement.ENFORCE.value
 _UNREMARKABLE: Final = frozenset({404, 405})
 """Statuses that scanners and typos cause: counted, but not logged."""
 
@@ -145,11 +147,14 @@ class Handlers:
         seconds = time.perf_counter() - started
         record = answer.record
         self._metrics.decision(phase, outcome=record.outcome, code=record.code, team=record.team, seconds=seconds)
+        if record.would:
+            self._metrics.would(record.enforce, outcome=record.would, code=record.code, team=record.team)
         self._logs.decision(_line(phase, record, seconds))
         return web.Response(body=answer.body, headers=_JSON_HEADERS)
 
 
 def _line(phase: Phase, record: Record, seconds: float) -> dict[str, object]:
+    told = {} if record.enforce == _ENFORCE else {"enforce": record.enforce, "would": record.would}
     return {
         "phase": phase,
         "uid": record.uid,
@@ -168,6 +173,7 @@ def _line(phase: Phase, record: Record, seconds: float) -> dict[str, object]:
         "dry_run": record.dry_run,
         "message": record.message,
         "duration_ms": round(seconds * 1000, 3),
+        **told,
     }
 
 

@@ -8,11 +8,13 @@ from typing import Final
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.events import EventWriter
 from webhook.cluster.lease import DEFAULT_TIMING, Lease, Timing, own_identity
+from webhook.core.onlooker import Onlooker
 from webhook.core.world import World
 from webhook.kube import keys
 from webhook.kube.events import Event, EventReason, EventType, ObjectRef
 from webhook.observe.logs import Logs
 from webhook.observe.process import Candidacy
+from webhook.server.adopter import Adopter
 from webhook.server.bypasses import Bypasses
 from webhook.server.registrar import Registrar
 from webhook.server.tiers import Shares, Tiers
@@ -38,6 +40,7 @@ class Leader:
         *,
         namespace: str,
         shares: Shares,
+        onlooker: Onlooker,
         why_untrusted: Callable[[], str | None],
         timing: Timing = DEFAULT_TIMING,
     ) -> None:
@@ -53,6 +56,10 @@ class Leader:
             is_leading=lambda: self.lease.is_leading,
         )
         self._about_us = ObjectRef("Lease", namespace, LEASE_NAME, api_version=keys.LEASE_API)
+        self.adopter = Adopter(
+            world, connection, teller=self.events, logs=logs, is_leading=lambda: self.lease.is_leading
+        )
+        self._onlooker = onlooker
         self._bypasses = Bypasses(world, self.events)
         self._registrar = Registrar(connection, world, logs)
         self._world = world
@@ -86,6 +93,10 @@ class Leader:
             events={"written": events.written, "held_back": events.held_back, "dropped": events.dropped},
         )
 
+    def is_registration_in_step(self) -> bool:
+        """Tell whether the webhook configurations follow the policy, as far as this replica has to see to it."""
+        return not self.lease.is_leading or self._registrar.problem is None
+
     async def _work(self) -> None:
         self._logs.event.info("leading", identity=self.lease.identity)
         try:
@@ -99,9 +110,18 @@ class Leader:
         while True:
             self._has_changed.clear()
             if self._why_untrusted() is None and self._world.is_sure:
-                self._bypasses.look()
-                await self.tiers.settle()
+                await self._look()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_AGAIN_SECONDS):
                     await self._has_changed.wait()
             await asyncio.sleep(SETTLE_SECONDS)
+
+    async def _look(self) -> None:
+        """Bring what is written in line with policy; while policy is not enforced, nothing is written."""
+        if self._world.policy.is_enforced:
+            self._bypasses.look()
+            await self.adopter.look()
+            await self.tiers.settle()
+        else:
+            self._bypasses.excuse()
+            self._onlooker.settle(team.name for team in self._world.policy.teams)

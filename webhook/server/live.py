@@ -12,6 +12,7 @@ from webhook.cluster.definition import Definition
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.feed import Feed
 from webhook.cluster.ledger import ApiLedger
+from webhook.core.onlooker import Onlooker
 from webhook.core.page import Flight
 from webhook.core.pod import Resident
 from webhook.core.residents import holder_of
@@ -35,6 +36,7 @@ class Live:
     ledger: ApiLedger
     definition: Definition
     witness: Witness
+    onlooker: Onlooker
     counts: LedgerMetrics
 
     @classmethod
@@ -52,11 +54,13 @@ class Live:
         )
         ledger = ApiLedger(connection, world, reached=lambda: pods.reached, recorder=counts)
         stack.push_async_callback(ledger.close)
-        witness = Witness(world, report=lambda pod: _tell_bypass(pod, world, counts, logs))
+        onlooker = Onlooker(world)
+        witness = Witness(world, onlooker, report=lambda pod: _tell_bypass(pod, world, counts, logs))
         feed = Feed(connection, (*world_kinds(world, pods=witness), ledger.kind()))
         pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
-        return cls(connection, feed, world, ledger, Definition(connection, team_ledger_crd()), witness, counts)
+        definition = Definition(connection, team_ledger_crd())
+        return cls(connection, feed, world, ledger, definition, witness, onlooker, counts)
 
     def chores(
         self, logs: Logs, *, settled: Callable[[], None], is_leader: Callable[[], bool]
@@ -86,6 +90,7 @@ class Live:
         """Order the nodes by name once the first lists are in, and look out for pods that come past the gate."""
         await self.feed.wait_warm()
         self.world.arrange()
+        self.onlooker.look_anew()
         settled()
         if unlabelled := sum(1 for _ in self.witness.open()):
             logs.event.warning("pods never passed the gate", count=unlabelled)

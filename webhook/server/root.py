@@ -12,6 +12,7 @@ from typing import Any
 
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.namespace import own_namespace
+from webhook.core.onlooker import Onlooker
 from webhook.core.policy import Policy
 from webhook.core.world import World
 from webhook.kube.worldfile import WorldFileError, read_world
@@ -54,6 +55,8 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
         match settings.world:
             case WorldFile(path=path):
                 _read_world_file(path, world)
+                onlooker = Onlooker(world)
+                onlooker.look_anew()
                 ledger = MemoryLedger(world, asyncio.get_running_loop().time)
             case LiveCluster(kubeconfig=kubeconfig):
                 live = await Live.connect(kubeconfig, world, stack, metrics=metrics, logs=logs)
@@ -63,20 +66,27 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                     logs,
                     namespace=settings.namespace or await _own_namespace(kubeconfig),
                     shares=live.ledger,
+                    onlooker=live.onlooker,
                     why_untrusted=live.why_untrusted,
                 )
                 metrics.watch_leader(leader.candidacy)
                 metrics.watch_tier_changes(leader.tiers.changes)
+                metrics.watch_registration(leader.is_registration_in_step)
                 readiness.watch("world", live.why_untrusted)
                 readiness.watch("ledger", live.why_no_ledger)
-                ledger, why_cold = live.ledger, live.why_cold
+                ledger, onlooker, why_cold = live.ledger, live.onlooker, live.why_cold
                 chores = live.chores(logs, settled=lambda: _settle(world, logs), is_leader=leader.may_tidy)
                 chores += [leader.run(), leader.events.run()]
                 tell_refused = leader.tell_policy_refused
-        gate = Gate(world, ledger, now_text=_now_text, clock=time.monotonic)
+        gate = Gate(world, ledger, now_text=_now_text, onlooker=onlooker, clock=time.monotonic)
+
+        def take(policy: Policy) -> None:
+            world.set_policy(policy)
+            onlooker.look_anew()
+
         chores += [
             holder.run(
-                on_change=lambda policy: _take_policy(policy, world, readiness, metrics, logs),
+                on_change=lambda policy: _take_policy(policy, take, readiness, metrics, logs),
                 on_problem=lambda problems: tell_refused(_refuse_policy(problems, holder, readiness, metrics, logs)),
             ),
             certificates.keep(),
@@ -127,7 +137,7 @@ async def _beside(chores: Iterable[Coroutine[Any, Any, None]], main: Coroutine[A
 
 def _load_policy(settings: Settings) -> PolicyHolder:
     try:
-        return PolicyHolder(settings.policy)
+        return PolicyHolder(settings.policy, enforce=settings.enforce)
     except PolicyError as exc:
         listed = "\n  ".join(str(problem) for problem in exc.problems)
         raise StartupError(f"policy {settings.policy} has problems:\n  {listed}") from exc
@@ -135,15 +145,18 @@ def _load_policy(settings: Settings) -> PolicyHolder:
         raise StartupError(str(exc)) from exc
 
 
-def _take_policy(policy: Policy, world: World, readiness: Readiness, metrics: Metrics, logs: Logs) -> None:
-    world.set_policy(policy)
+def _take_policy(
+    policy: Policy, take: Callable[[Policy], None], readiness: Readiness, metrics: Metrics, logs: Logs
+) -> None:
+    take(policy)
     readiness.set_ok("policy", remark=f"policy {policy.hash}")
     metrics.policy_reload(is_success=True)
     _tell_policy(policy, logs)
 
 
 def _tell_policy(policy: Policy, logs: Logs) -> None:
-    logs.event.info("policy loaded", policy=policy.hash, teams=len(policy.teams), pools=len(policy.pools))
+    sizes = {"teams": len(policy.teams), "pools": len(policy.pools)}
+    logs.event.info("policy loaded", policy=policy.hash, enforce=policy.enforce.value, **sizes)
 
 
 def _refuse_policy(

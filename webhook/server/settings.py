@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from certs.authority import CA_LIFETIME, LEAF_LIFETIME, Terms
+from webhook.core.policy import Enforcement
 from webhook.observe.logs import LogFormat
 
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
@@ -81,7 +82,8 @@ class Settings:
 
     `certs` is a folder, or a Secret. `cert_hosts` are names that a self-made certificate carries besides localhost and
     the listen address. `client_ca` is a file: with it only clients with a certificate of these CAs may send reviews.
-    `namespace` holds what replicas share; None: the pod's own, or that of the kubeconfig.
+    `namespace` holds what replicas share; None: the pod's own, or that of the kubeconfig. `enforce` overrides
+    what policy says of that.
     """
 
     policy: Path
@@ -95,6 +97,7 @@ class Settings:
     namespace: str | None = None
     log_format: LogFormat = LogFormat.JSON
     drain_seconds: float = DRAIN_SECONDS
+    enforce: Enforcement | None = None
 
     @property
     def certificate_terms(self) -> Terms:

@@ -119,7 +119,7 @@ class Tiers:
         if uid in self._resting:
             return
         try:
-            outcome = await relabel(self._connection, change.pod, tier, is_leading=self._is_leading)
+            outcome = await relabel(self._connection, change.pod, change.charge, is_leading=self._is_leading)
         except ClusterError as error:
             self._resting[uid] = asyncio.get_running_loop().time() + REST_SECONDS
             self._logs.event.warning("tier not changed", **_subject(change), why=str(error))

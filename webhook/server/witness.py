@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from webhook.core.names import Uid
+from webhook.core.onlooker import Onlooker
 from webhook.core.page import Unseen
 from webhook.core.pod import Resident
 from webhook.core.world import World
@@ -12,11 +13,13 @@ class Witness:
     """Keeps pods in the world, and reports each one that came past the gate, once.
 
     Not those of exempt namespaces, where that is allowed, nor those that the ledger lists: pods that Fairgate counts
-    without patching them carry no label either. Reports begin when it is told that the first lists are in.
+    without patching them carry no label either. While policy is not enforced nobody passes it. Reports begin when it
+    is told that the first lists are in.
     """
 
-    def __init__(self, world: World, *, report: Callable[[Resident], None]) -> None:
+    def __init__(self, world: World, onlooker: Onlooker, *, report: Callable[[Resident], None]) -> None:
         self._world = world
+        self._onlooker = onlooker
         self._report = report
         self._is_open = False
 
@@ -24,11 +27,11 @@ class Witness:
         """Keep a pod."""
         if self._is_open and pod.team_label is None and self._is_new(pod) and self._is_bypass(pod):
             self._report(pod)
-        self._world.set_pod(pod)
+        self._onlooker.set_pod(pod)
 
     def remove_pod(self, uid: Uid) -> None:
         """Drop a pod."""
-        self._world.remove_pod(uid)
+        self._onlooker.remove_pod(uid)
 
     def open(self) -> Iterable[Resident]:
         """Begin to report; gives the pods that were there before and carry no label."""
@@ -39,4 +42,5 @@ class Witness:
         return isinstance(self._world.evidence(pod.uid), Unseen) and not self._world.is_assumed(pod.uid)
 
     def _is_bypass(self, pod: Resident) -> bool:
-        return bool(pod.demand.gpus) and not self._world.tenancy(pod.namespace).is_exempt
+        is_counted = self._world.policy.is_enforced and bool(pod.demand.gpus)
+        return is_counted and not self._world.tenancy(pod.namespace).is_exempt

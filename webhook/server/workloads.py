@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from webhook.core.pod import Requester
-from webhook.core.policy import OnWorkloadLimit
+from webhook.core.policy import Enforcement, OnWorkloadLimit
 from webhook.core.reason import LIMIT_CODES, Code, Reason, refusal_text
 from webhook.core.world import World
 from webhook.kube.review import Operation, Refusal, Status, encode_response
@@ -13,6 +13,7 @@ from webhook.kube.workloads.model import Workload
 from webhook.kube.workloads.parts import judge
 from webhook.kube.workloads.table import kind_table
 from webhook.server.answer import Answer, Record
+from webhook.server.shadow import NOT_ENFORCED
 
 
 class _Judged(NamedTuple):
@@ -26,14 +27,25 @@ class _Judged(NamedTuple):
     team: str = ""
 
 
+_NOT_ENFORCED = _Judged("skip", NOT_ENFORCED.reason)
+
+
 def answer_workload(body: bytes, world: World) -> Answer:
-    """Answer a review of an object that makes pods. Raises ReviewError for what is no such review."""
+    """Answer a review of an object that makes pods. Raises ReviewError for what is no such review.
+
+    Unless policy is enforced nothing is refused, and only where it is to warn anybody hears of it.
+    """
     review = decode_workload(body)
-    judged = _judged(review, world)
+    mode = world.policy.enforce
+    judged = _judged(review, world) if mode is not Enforcement.OFF else _NOT_ENFORCED
     refusal = None
-    if judged.refused:
+    if judged.refused and mode is Enforcement.ENFORCE:
         refusal = Refusal(Status.FORBIDDEN, refusal_text(judged.refused), judged.refused)
-    warnings = () if refusal is not None else [reason.text for reason in judged.told]
+    is_silent = refusal is not None or mode is Enforcement.SHADOW
+    warnings = () if is_silent else [reason.text for reason in judged.told]
+    outcome, would = judged.outcome, ""
+    if mode is not Enforcement.ENFORCE and judged is not _NOT_ENFORCED:
+        outcome, would = "warn" if warnings else "skip", judged.outcome
     audit = {"code": str(judged.reason.code)}
     record = Record(
         operation=review.operation,
@@ -43,7 +55,7 @@ def answer_workload(body: bytes, world: World) -> Answer:
         uid=review.uid,
         user=review.username,
         dry_run=review.dry_run,
-        outcome=judged.outcome,
+        outcome=outcome,
         code=judged.reason.code,
         team=judged.team,
         tier="",
@@ -51,6 +63,8 @@ def answer_workload(body: bytes, world: World) -> Answer:
         nodes="",
         policy=world.policy.hash,
         message=judged.reason.text,
+        enforce=mode.value,
+        would=would,
     )
     return Answer(encode_response(review.uid, refusal=refusal, warnings=warnings, audit_annotations=audit), record)
 

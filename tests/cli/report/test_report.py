@@ -1,0 +1,125 @@
+"""`fairgate report`: log lines in, who was refused or would have been out."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from webhook.cli.report import tally as tallies
+from webhook.cli.report.command import report
+from webhook.cli.report.tally import tally
+
+
+def line(name="p", **fields):
+    told = {
+        "time": "2026-01-01T00:00:00.000Z",
+        "level": "info",
+        "event": "decision",
+        "phase": "validate",
+        "operation": "CREATE",
+        "namespace": "vision",
+        "name": name,
+        "owner": "",
+        "team": "a",
+        "tier": "",
+        "gpus": "8",
+        "outcome": "skip",
+        "code": "TeamLimitExceeded",
+        "nodes": "",
+        "dry_run": False,
+        "message": "exceeded quota: team a: requested 8",
+        "enforce": "shadow",
+        "would": "deny",
+    }
+    return json.dumps(told | fields).encode() + b"\n"
+
+
+ENFORCED = {"enforce": "enforce", "would": ""}
+
+
+def rows(*lines):
+    return [(row.outcome, row.enforced, row.who, row.decisions, row.gpus) for row in tally(lines).rows]
+
+
+def test_pods_of_a_workload_are_one_row_from_first_to_last():
+    found = tally(
+        [
+            line("t-1", owner="Job/train", time="2026-01-01T00:00:05Z"),
+            line("t-2", owner="Job/train", time="2026-01-01T00:00:01Z", gpus="0.5"),
+            line("t-3", owner="Job/train", time="2026-01-01T00:00:03Z", message="last"),
+        ]
+    )
+    (row,) = found.rows
+    assert (row.who, row.decisions, row.gpus, row.first[-3:], row.last[-3:]) == ("Job/train", 3, 16.5, "01Z", "05Z")
+    assert (row.message, found.decisions) == ("last", 3)
+
+
+@pytest.mark.parametrize(
+    "passed_over",
+    [
+        line(event="listening"),
+        line(operation="DELETE"),
+        line(dry_run=True),
+        line(would=""),
+        line(would="skip"),
+        line(**ENFORCED, phase="mutate", outcome="admit", tier="guaranteed"),
+        b"\n",
+    ],
+)
+def test_only_new_pods_that_were_judged_count(passed_over):
+    assert rows(passed_over) == []
+
+
+def test_refusals_come_first_and_what_was_enforced_is_told_apart():
+    assert rows(
+        line("a", would="admit", tier="preemptible", code="Borrows"),
+        line("b", **ENFORCED, phase="mutate", outcome="deny"),
+        line("c", would="deny", gpus="1"),
+    ) == [("refused", True, "Pod/b", 1, 8), ("refused", False, "Pod/c", 1, 1), ("preemptible", False, "Pod/a", 1, 8)]
+
+
+def test_what_is_no_json_is_said():
+    assert tally([b"Traceback\n", b"\xff\n", line()]).unread == 2
+
+
+def test_memory_is_bounded(monkeypatch):
+    monkeypatch.setattr(tallies, "MOST_ROWS", 2)
+    assert rows(line("a"), line("b"), line("c"), line("d"), line("a")) == [
+        ("refused", False, "others", 2, 16),
+        ("refused", False, "Pod/a", 2, 16),
+        ("refused", False, "Pod/b", 1, 8),
+    ]
+
+
+def test_people_read_a_table_and_the_words():
+    lines = [
+        line("t-1", owner="Job/train"),
+        line("x", would="admit", tier="guaranteed", code="WithinShare", nodes="n1"),
+        b"oops\n",
+    ]
+    done = CliRunner().invoke(report, input=b"".join(lines))
+    assert done.exit_code == 0
+    assert done.stdout == (
+        "outcome           code               team  namespace  who        times  gpus  first                     last\n"
+        "would be refused  TeamLimitExceeded  a     vision     Job/train      1     8  2026-01-01T00:00:00.000Z  "
+        "2026-01-01T00:00:00.000Z\n"
+        "\n"
+        "vision/Job/train: exceeded quota: team a: requested 8\n"
+        "\n"
+        "outcome              team  pods  gpus  placed\n"
+        "would be guaranteed  a        1     8       1\n"
+        "\n"
+        "2 decisions, 2026-01-01T00:00:00.000Z to 2026-01-01T00:00:00.000Z; no JSON in 1 line\n"
+    )
+
+
+def test_machines_read_json(tmp_path):
+    (tmp_path / "one.log").write_bytes(line("a"))
+    (tmp_path / "two.log").write_bytes(line("a"))
+    done = CliRunner().invoke(report, [str(tmp_path / "one.log"), str(tmp_path / "two.log"), "-o", "json"])
+    found = json.loads(done.stdout)
+    assert [row["decisions"] for row in found["rows"]] == [2]
+
+
+def test_nothing_is_said_of_nothing():
+    assert CliRunner().invoke(report, input=b"").stdout == "0 decisions\n"

@@ -1,0 +1,1 @@
+"""`fairgate status`: who has what, where, and what would fit now."""

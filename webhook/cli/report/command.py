@@ -1,0 +1,102 @@
+"""`fairgate report`: what was refused, and what would have been, from the lines that servers log."""
+
+import itertools
+import sys
+from collections.abc import Iterable
+from io import StringIO
+from typing import BinaryIO, Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from webhook.cli.options import columns, is_coloured
+from webhook.cli.report.tally import Report, Row, tally
+from webhook.cli.words import plural
+from webhook.cli.written import to_json
+
+_ROWS: Final = 50
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kubectl logs -n fairgate-system -l app.kubernetes.io/name=fairgate --tail=-1 | fairgate report
+  fairgate report server-1.log server-2.log -o json
+
+\b
+Exit status: 0 shown, 2 a file cannot be read."""
+)
+@click.argument("logs", nargs=-1, type=click.File("rb"), metavar="[FILE]...")
+@click.option(
+    "-o",
+    "--output",
+    "layout",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="For people or for machines; JSON has every row.",
+)
+def report(logs: tuple[BinaryIO, ...], layout: str) -> None:
+    """Sum up what policy refused, and what it would have refused where it is not enforced.
+
+    Reads the log of `fairgate serve`, as JSON, from files or standard input: by team, code and workload, with the first
+    and last time and the words that its owner got, or would have got.
+    """
+    found = tally(itertools.chain.from_iterable(logs or (sys.stdin.buffer,)))
+    click.echo(to_json(found) if layout == "json" else _as_text(found), nl=False)
+
+
+def _as_text(found: Report) -> str:
+    out = StringIO()
+    console = Console(
+        file=out, width=columns(), force_terminal=is_coloured(), no_color=not is_coloured(), highlight=False
+    )
+    refused = [row for row in found.rows if row.outcome not in ("preemptible", "guaranteed")]
+    if refused:
+        console.print(_refusals(refused[:_ROWS]), "")
+    for row in refused[:_ROWS]:
+        console.print(Text(f"{row.namespace}/{row.who}: {row.message}"), soft_wrap=True)
+    if len(refused) > _ROWS:
+        console.print(f"… and {plural(len(refused) - _ROWS, 'row')} more: -o json has all")
+    if refused:
+        console.print()
+    admitted = [row for row in found.rows if row not in refused]
+    if admitted:
+        console.print(_admissions(admitted), "")
+    span = f", {found.first} to {found.last}" if found.decisions else ""
+    unread = f"; no JSON in {plural(found.unread, 'line')}" if found.unread else ""
+    console.print(Text(f"{plural(found.decisions, 'decision')}{span}{unread}"), soft_wrap=True)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _refusals(rows: Iterable[Row]) -> Table:
+    table = _grid("outcome", "code", "team", "namespace", "who", ">times", ">gpus", "first", "last")
+    for row in rows:
+        sums, span = (f"{row.decisions:,}", f"{row.gpus:g}"), (row.first, row.last)
+        table.add_row(_told(row), row.code, row.team, row.namespace, row.who, *sums, *span)
+    return table
+
+
+def _admissions(rows: Iterable[Row]) -> Table:
+    """Sum up by team: who is let in is no news one by one."""
+    table = _grid("outcome", "team", ">pods", ">gpus", ">placed")
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((_told(row), row.team), []).append(row)
+    for (told, team), members in sorted(groups.items()):
+        sums = (sum(row.decisions for row in members), sum(row.gpus for row in members), sum(r.placed for r in members))
+        table.add_row(told, team, f"{sums[0]:,}", f"{sums[1]:g}", f"{sums[2]:,}")
+    return table
+
+
+def _told(row: Row) -> str:
+    return row.outcome if row.enforced else f"would be {row.outcome}"
+
+
+def _grid(*names: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        table.add_column(name.removeprefix(">"), justify="right" if name[0] == ">" else "left", overflow="fold")
+    return table

@@ -1,0 +1,122 @@
+"""Decisions counted by who asked and what came of it, from the lines that servers log; in bounded memory."""
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Annotated, Any, Final
+
+import msgspec
+
+MOST_ROWS: Final = 10_000
+OTHERS: Final = "others"
+"""Stands for whoever came after so many rows."""
+
+_OUTCOMES: Final = {"deny": "refused", "retry": "asked again", "warn": "warned of"}
+_ORDER: Final = ("refused", "warned of", "asked again", "preemptible", "guaranteed")
+
+
+class Line(msgspec.Struct):
+    """What is read of a decision's line."""
+
+    event: str = ""
+    time: str = ""
+    phase: str = ""
+    operation: str = ""
+    namespace: str = ""
+    name: str = ""
+    owner: str = ""
+    team: str = ""
+    tier: str = ""
+    gpus: str = ""
+    outcome: str = ""
+    code: str = ""
+    nodes: str = ""
+    dry_run: bool = False
+    message: str = ""
+    enforce: str = "enforce"
+    would: str = ""
+
+
+class Row(msgspec.Struct):
+    """What became, or would have become, of one workload's pods in the same way."""
+
+    outcome: Annotated[str, msgspec.Meta(description="refused, warned of, asked again, preemptible or guaranteed")]
+    enforced: Annotated[bool, msgspec.Meta(description="whether it was so; otherwise it would have been")]
+    code: str
+    team: str
+    namespace: str
+    who: str
+    decisions: int = 0
+    gpus: float = 0
+    placed: Annotated[int, msgspec.Meta(description="decisions that chose nodes")] = 0
+    first: str = ""
+    last: str = ""
+    message: Annotated[str, msgspec.Meta(description="of the last one")] = ""
+
+
+class Report(msgspec.Struct):
+    """All rows, refusals first, then by GPUs."""
+
+    first: str
+    last: str
+    decisions: int
+    unread: Annotated[int, msgspec.Meta(description="lines that are no JSON")]
+    rows: list[Row]
+
+
+def tally(lines: Iterable[bytes]) -> Report:
+    """Count what the lines tell; what is not of a decision on a new pod or workload is passed over."""
+    rows: dict[tuple[Any, ...], Row] = {}
+    decoder = msgspec.json.Decoder(Line)
+    report = Report("", "", 0, 0, [])
+    for raw in lines:
+        if not raw.strip():
+            continue
+        try:
+            line = decoder.decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            report.unread += 1
+            continue
+        outcome = _outcome(line)
+        if outcome is not None:
+            _count(line, outcome, rows, report)
+    report.rows = sorted(rows.values(), key=lambda row: (_ORDER.index(row.outcome), -row.gpus, row.namespace, row.who))
+    return report
+
+
+def _outcome(line: Line) -> str | None:
+    """Tell what came of it, or would have; None for what is passed over.
+
+    A pod that is let in has a line of each webhook, one that is refused only of the first.
+    """
+    if line.event != "decision" or line.operation != "CREATE" or line.dry_run:
+        return None
+    is_enforced = line.enforce == "enforce"
+    told = line.outcome if is_enforced else line.would
+    if is_enforced and line.phase == "mutate" and told != "deny":
+        return None
+    if told == "admit":
+        return line.tier if line.tier in _ORDER else None
+    return _OUTCOMES.get(told)
+
+
+def _count(line: Line, outcome: str, rows: dict[tuple[Any, ...], Row], report: Report) -> None:
+    is_enforced, who = line.enforce == "enforce", line.owner or (line.name if "/" in line.name else f"Pod/{line.name}")
+    key = (outcome, is_enforced, line.code, line.team, line.namespace, who)
+    if key not in rows and len(rows) >= MOST_ROWS:
+        key = (outcome, is_enforced, line.code, line.team, "", OTHERS)
+    row = rows.setdefault(key, Row(*key, first=line.time))
+    row.decisions += 1
+    row.gpus = round(row.gpus + _amount(line.gpus), 6)
+    row.placed += bool(line.nodes)
+    row.first, row.last = min(row.first, line.time), max(row.last, line.time)
+    row.message = line.message
+    report.decisions += 1
+    report.first = min(report.first or line.time, line.time)
+    report.last = max(report.last, line.time)
+
+
+def _amount(gpus: str) -> float:
+    try:
+        return float(Fraction(gpus)) if gpus else 0.0
+    except (ValueError, ZeroDivisionError):
+        return 0.0
