@@ -27,8 +27,6 @@ from webhook.core.selector import Effect, Operator, Requirement, Toleration
 from webhook.core.tier import Tier
 from webhook.kube.pointer import escape
 
-SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
-
 
 def test_a_bare_pod_gets_everything():
     steering = Steering(
@@ -156,32 +154,6 @@ def test_how_firmly_each_mode_binds(mode, required, preferred):
 def test_each_weight_is_far_above_the_next():
     pod = patched(b.pod(), admit_of(Steering(Mode.PREFER, tuple(f"node-{i}" for i in range(5)))))
     assert [term["weight"] for term in node_affinity(pod)[PREFERRED]] == [100, 6, 2, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("mode", "nodes", "own", "want"),
-    [
-        pytest.param(Mode.AUTO, ("node-1",), {}, True, id="auto"),
-        pytest.param(Mode.PREFER, ("node-1",), {}, True, id="prefer"),
-        pytest.param(Mode.AUTO, ("node-1",), {"topologySpreadConstraints": []}, True, id="an empty list of its own"),
-        pytest.param(Mode.AUTO, ("node-1",), {"topologySpreadConstraints": [SPREAD]}, False, id="its own constraint"),
-        pytest.param(Mode.REQUIRE, ("node-1",), {}, False, id="require"),
-        pytest.param(Mode.OFF, (), {}, False, id="off"),
-        pytest.param(Mode.AUTO, (), {}, False, id="no node"),
-    ],
-)
-def test_kube_scheduler_is_kept_from_spreading_what_we_chose_a_node_for(mode, nodes, own, want):
-    manifest = b.pod(**own)
-    admit = admit_of(Steering(mode, nodes))
-    pod = patched(manifest, admit)
-    written = pod["spec"].get("topologySpreadConstraints")
-    if want:
-        (constraint,) = written
-        assert constraint["whenUnsatisfiable"] == "ScheduleAnyway"
-        assert "labelSelector" not in constraint, "it must count no pods"
-    else:
-        assert written == manifest["spec"].get("topologySpreadConstraints")
-    assert patch_of(pod, admit) == []
 
 
 def test_terms_are_not_multiplied_beyond_what_an_object_can_hold():

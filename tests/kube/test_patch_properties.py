@@ -93,15 +93,6 @@ def _steer(spec, steering):
         nodes[PREFERRED] = there + [term for term in weighed if term not in there]
     if nodes != (affinity_.get("nodeAffinity") or {}):
         spec["affinity"] = affinity_ | {"nodeAffinity": nodes}
-    if preferred and not spec.get("topologySpreadConstraints"):
-        spec["topologySpreadConstraints"] = [
-            {
-                "maxSkew": 1,
-                "topologyKey": "kubernetes.io/hostname",
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "nodeAffinityPolicy": "Ignore",
-            }
-        ]
 
 
 def _terms(terms, pools, nodes):

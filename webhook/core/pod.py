@@ -47,7 +47,8 @@ class Pod(NamedTuple):
     """What a decision reads of a pod; a named tuple for speed, as in decision.py.
 
     `name` and `uid` are empty while mutating. `has_open_constraints` says that it carries conditions we do not
-    evaluate (inter-pod affinity, topology spread, bound volumes, host ports, claims), so its nodes can only be advice.
+    evaluate (inter-pod affinity, topology spread, bound volumes, host ports, claims), so its nodes can only be advice;
+    `is_spread_by_default` that kube-scheduler would rather have it far from its like than follow a preference.
     `mark` is the decision annotation as found, `team_label` and `tier_label` the labels as found.
     """
 
@@ -60,6 +61,7 @@ class Pod(NamedTuple):
     owner: Owner | None = None
     constraints: Constraints = NO_CONSTRAINTS
     has_open_constraints: bool = False
+    is_spread_by_default: bool = False
     handling: Handling = Handling.MANAGED
     node_name: NodeName | None = None
     requires: frozenset[str] = frozenset()

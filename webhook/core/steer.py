@@ -93,7 +93,8 @@ def _place(pod: Pod, site: _Site, world: World) -> tuple[NodeName, ...]:
 
 
 def _length(pod: Pod, site: _Site, world: World) -> int:
-    if _mode(pod, (site.pool,), world) is _REQUIRE:
+    mode = _mode(pod, (site.pool,), world)
+    if mode is _REQUIRE or (mode is _AUTO and pod.is_spread_by_default):
         return 1
     return LISTED_NODES_BARE if pod.owner is None else LISTED_NODES
 

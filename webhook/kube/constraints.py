@@ -20,10 +20,15 @@ _CACHED_BYTES: Final = 16_384  # longer readings are made again each time: no ca
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A pod's own conditions; `is_open` says that it has some between pods, which only kube-scheduler judges."""
+    """A pod's own conditions.
+
+    `is_open` says that it has some between pods, which only kube-scheduler judges; `has_spread` that it says itself how
+    its like are to be spread.
+    """
 
     constraints: Constraints = NO_CONSTRAINTS
     is_open: bool = False
+    has_spread: bool = False
     problems: tuple[str, ...] = ()
 
 
@@ -116,7 +121,7 @@ def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -
     )
     between = [] if wanted is None else [a for a in (wanted.pod_affinity, wanted.pod_anti_affinity) if a is not None]
     is_open = any(s.when_unsatisfiable == "DoNotSchedule" for s in spreads or ()) or any(a.required for a in between)
-    return Placement(NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else constraints, is_open)
+    return Placement(NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else constraints, is_open, bool(spreads))
 
 
 def _tolerations(raw: bytes) -> tuple[Toleration, ...]:

@@ -15,7 +15,6 @@ from webhook.core.amount import format_gpus
 from webhook.core.decision import Admit, Steering
 from webhook.core.names import ResourceName, TeamName
 from webhook.core.pod import PriorityTriple
-from webhook.core.policy import Mode
 from webhook.core.selector import Toleration
 from webhook.core.tier import Tier
 from webhook.kube import keys, objects
@@ -44,22 +43,6 @@ _selector_decoder: Final = msgspec.json.Decoder(dict[str, str])
 _TEAM_PATH: Final = f"/metadata/labels/{escape(keys.TEAM)}"
 _TIER_PATH: Final = f"/metadata/labels/{escape(keys.TIER)}"
 _DECISION_PATH: Final = f"/metadata/annotations/{escape(keys.DECISION)}"
-
-_CHOOSING: Final = (Mode.AUTO, Mode.PREFER)  # kube-scheduler chooses among nodes
-_NO_SPREADS: Final = objects.ABSENT | {b"[]"}
-_NOT_SPREAD: Final = add(
-    "/spec/topologySpreadConstraints",
-    [
-        {
-            "maxSkew": 1,
-            "topologyKey": "kubernetes.io/hostname",
-            "whenUnsatisfiable": "ScheduleAnyway",
-            "nodeAffinityPolicy": "Ignore",  # else kube-scheduler holds every node against the pod's list
-        }
-    ],
-)
-"""Counts no pods, as it has no selector; but a pod that has a constraint is spared kube-scheduler's default spreading,
-which outweighs our first choice."""
 
 
 def operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list[Operation]:
@@ -91,8 +74,6 @@ def _write_steering(found: list[Operation], spec: objects.PodSpec, steering: Ste
         _write_tolerations(found, spec, steering.tolerations)
     if steering.pool_terms or steering.nodes:
         found += affinity_operations(bytes(spec.affinity), steering)
-    if steering.nodes and steering.mode in _CHOOSING and bytes(spec.topology_spread_constraints) in _NO_SPREADS:
-        found.append(_NOT_SPREAD)
 
 
 def apply(pod: Mapping[str, Any], patch: Sequence[Operation]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from webhook.core.admission import admit
 from webhook.core.amount import format_gpus
 from webhook.core.counting import count
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
+from webhook.core.guard import ProtectedKeys, guard
 from webhook.core.names import Uid
 from webhook.core.onlooker import Onlooker
 from webhook.core.page import Judgement
@@ -19,7 +20,7 @@ from webhook.core.policy import Enforcement
 from webhook.core.reason import Code, Reason, refusal_text
 from webhook.core.verification import verify
 from webhook.core.world import World
-from webhook.kube import objects
+from webhook.kube import keys, objects
 from webhook.kube.patch import operations, steer
 from webhook.kube.pods import InvalidPod, stand_in_uid, to_pod
 from webhook.kube.pointer import Operation as Change
@@ -114,11 +115,18 @@ class Gate:
         return decision
 
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool] = _never) -> Answer:
-        """Commit a pod that is being created; where no watch would tell, hear of one that is gone."""
+        """Commit a pod that is being created, or guard our keys on one that is changed.
+
+        Where no watch would tell, it hears here of one that is gone.
+        """
         review = decode(body)
         match review.operation:
             case Operation.CREATE if review.pod is not None:
                 return await self._commit(review, review.pod, deadline, is_gone)
+            case Operation.UPDATE if review.pod is not None and review.old_pod is not None:
+                if not self.world.policy.is_enforced:
+                    return self._answer(review, None, NOT_ENFORCED)
+                return self._answer(review, None, guard(_keys(review.old_pod.metadata), _keys(review.pod.metadata)))
             case Operation.DELETE if not review.dry_run:
                 self._ledger.release(review)
         return self._answer(review, None, _NOT_A_CREATE)
@@ -253,3 +261,8 @@ def _judgement(pod: Pod, decision: Decision) -> Judgement:
         return Judgement(decision, None)
     nodes = decision.steering.nodes if isinstance(decision, Admit) else ()
     return Judgement(decision, flight_of(pod, charge, nodes=nodes))
+
+
+def _keys(metadata: objects.ObjectMeta) -> ProtectedKeys:
+    labels, annotations = metadata.labels or {}, metadata.annotations or {}
+    return ProtectedKeys(labels.get(keys.TEAM), labels.get(keys.TIER), annotations.get(keys.DECISION))
