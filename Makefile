@@ -59,6 +59,7 @@ bench: setup ## the performance claims of docs/benchmarks.md, on this machine
 	$(BIN)/python benchmarks/decide.py
 	$(BIN)/python benchmarks/placement.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/scrape.py
 	$(BIN)/python benchmarks/review.py
 	$(BIN)/python benchmarks/watch.py
 	$(BIN)/python benchmarks/ledger_paths.py

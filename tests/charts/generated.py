@@ -6,6 +6,7 @@ A test compares them with what is there.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import yaml
 
@@ -13,7 +14,7 @@ from tests.charts.helm import CHART
 from tests.charts.readme import readme
 from webhook.core.lookalike import PATTERN, looks_like_gpu
 from webhook.core.names import ResourceName
-from webhook.core.policy import Policy
+from webhook.core.policy import Enforcement, Policy
 from webhook.kube.guards import changed_keys_expression, guards
 from webhook.kube.registration import ServiceReference, concerns_expression, webhook_configurations
 from webhook.kube.team_ledger_crd import team_ledger_crd
@@ -36,8 +37,11 @@ def _webhooks() -> dict[str, object]:
     """The webhook configurations with marks where the policy has its say, and what it is without a word of it."""
     lenient = Policy(resources={ResourceName(COUNTED): 1}, ignored_resources=frozenset([ResourceName(IGNORED)]))
     service = ServiceReference("@namespace@", "@service@", 0)
+    looking_on = replace(lenient, enforce=Enforcement.SHADOW)
+    patient = webhook_configurations(looking_on, ca_bundle_pem=None, service=service)[0]["webhooks"][0]
     return {
         "configurations": webhook_configurations(lenient, ca_bundle_pem=None, service=service),
+        "notEnforced": {key: patient[key] for key in ("failurePolicy", "timeoutSeconds")},
         "concerns": concerns_expression(lenient),
         "guards": guards(lenient, trusted_users=[USER]),
         "tenancyKey": changed_keys_expression([("labels", [KEY])]),

@@ -17,6 +17,7 @@ from typing import Any
 
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.processes import free_ports
+from tests.control_plane.workbench import wait_for
 from tests.scenarios.serving import FAIRGATE, ROOT
 
 Json = dict[str, Any]
@@ -74,7 +75,7 @@ class Kubelet:
             else ("configmaps", volume["configMap"]["name"])
         )
         self._mounted.add((plural, name))
-        return self._write(plural, name)
+        return wait_for(self._cluster, lambda: self._write(plural, name), what=f"{plural} {name}, which is mounted")
 
     def _write(self, plural: str, name: str) -> Path:
         """Write the files of an object, and swap them in all at once, through the link that kubelet makes, too."""

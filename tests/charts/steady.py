@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,9 +46,11 @@ def creating(cluster: ControlPlane, namespace: str) -> Iterator[Steady]:
 def _create(cluster: ControlPlane, namespace: str, name: str, stop: threading.Event, steady: Steady) -> None:
     api = Api(port=cluster.ports.api_server, ca_pem=cluster.authority.pem, token=cluster.token)
     pods = f"/api/v1/namespaces/{namespace}/pods"
-    while not stop.is_set():
+    for number in itertools.count():  # never a name twice: KWOK deletes the last of a pod by its name
+        if stop.is_set():
+            break
         try:
-            made = api.create(pods, pod(name, gpus=1, cpu="1", memory="4Gi"))
+            made = api.create(pods, pod(f"{name}-{number}", gpus=1, cpu="1", memory="4Gi"))
         except ApiError as error:
             if error.status != HTTPStatus.TOO_MANY_REQUESTS:  # which kubectl and the controllers repeat in silence
                 steady.failed.append(str(error))
@@ -55,6 +58,6 @@ def _create(cluster: ControlPlane, namespace: str, name: str, stop: threading.Ev
             continue
         steady.created += 1
         if TIER not in made["metadata"].get("labels", {}):
-            steady.failed.append(f"{name} slipped by")
-        api.delete(f"{pods}/{name}", {"gracePeriodSeconds": 0})
+            steady.failed.append(f"{name}-{number} slipped by")
+        api.delete(f"{pods}/{name}-{number}", {"gracePeriodSeconds": 0})
     api.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 
 import pytest
@@ -56,9 +57,9 @@ workloads:
 """
 
 
-def printed(folder) -> list[dict]:
+def printed(folder, *flags) -> list[dict]:
     """What `fairgate manifests` prints for the chart's Service."""
-    command = [*FAIRGATE, "manifests", "--policy", folder, "--service", f"{NAMESPACE}/{RELEASE}"]
+    command = [*FAIRGATE, "manifests", "--policy", folder, "--service", f"{NAMESPACE}/{RELEASE}", *flags]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return list(yaml.safe_load_all(done.stdout))
 
@@ -133,13 +134,54 @@ def test_switched_off_nothing_is_registered(flag):
     assert not kinds(render("--set", flag), *REGISTRATION)
 
 
-@pytest.mark.parametrize("mode", ["shadow", "warn"])
-def test_nobody_waits_for_a_mode_that_refuses_nothing(mode):
-    made = kinds(render("--set", f"enforce={mode}"), *WEBHOOKS)
-    assert {webhook["failurePolicy"] for found in made for webhook in found["webhooks"]} == {"Ignore"}
+@pytest.mark.parametrize("mode", ["off", "shadow", "warn", "enforce"])
+def test_every_mode_is_the_one_of_fairgate_manifests_and_of_the_commands(mode):
+    rendered = render("--set", f"enforce={mode}", "--set-file", f"policy={POLICIES[-1]}")
+    want = kinds(printed(POLICIES[-1], "--enforce", mode), *REGISTRATION)
+    assert comparable(kinds(rendered, *REGISTRATION)) == comparable(want)
+    [deployment] = kinds(rendered, "Deployment")
+    for container in deployment["spec"]["template"]["spec"]["containers"]:
+        assert f"--enforce={mode}" in container["args"]
+
+
+def test_trusted_users_are_those_of_fairgate_manifests():
+    want = kinds(printed(POLICIES[0], "--trusted-user", "carol", "--trusted-user", "bob"), *REGISTRATION)
+    found = kinds(render("--set", "guards.trustedUsers={carol,bob}"), *REGISTRATION)
+    assert comparable(found) == comparable(want)
 
 
 def test_the_definition_of_ledgers_is_the_one_of_fairgate_manifests_and_stays():
     [found] = kinds(render(), "CustomResourceDefinition")
     assert found["spec"] == team_ledger_crd()["spec"]
     assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+
+
+def test_the_prometheus_operator_is_told_of_ports_secrets_and_rules_that_are_there():
+    rendered = render("-f", CHART / "ci" / "monitoring-values.yaml")
+    [monitor] = kinds(rendered, "ServiceMonitor")
+    [service] = kinds(rendered, "Service")
+    [deployment] = kinds(rendered, "Deployment")
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert {each["port"] for each in monitor["spec"]["endpoints"]} == {
+        each["name"] for each in service["spec"]["ports"]
+    }
+    mounted = {volume["secret"]["secretName"] for volume in deployment["spec"]["template"]["spec"]["volumes"][1:]}
+    assert monitor["spec"]["endpoints"][0]["tlsConfig"]["ca"]["secret"]["name"] in mounted
+    [rule] = kinds(rendered, "PrometheusRule")
+    assert rule["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+    [dashboard] = [made for made in kinds(rendered, "ConfigMap") if "fairgate.json" in made["data"]]
+    assert json.loads(dashboard["data"]["fairgate.json"]) == json.loads(
+        (CHART / "files" / "dashboard.json").read_text()
+    )
+
+
+def test_the_service_leads_to_the_ports_of_the_containers():
+    rendered = render()
+    [service] = kinds(rendered, "Service")
+    [deployment] = kinds(rendered, "Deployment")
+    containers = deployment["spec"]["template"]["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for made in containers for port in made["ports"]}
+    assert {port["targetPort"] for port in service["spec"]["ports"]} == ports.keys()
+    listening = {argument for made in containers for argument in made["args"] if argument.startswith("--listen")}
+    assert listening == {f"--listen=:{port}" for port in ports.values()}
+    assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()

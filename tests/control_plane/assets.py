@@ -36,8 +36,10 @@ def recipe_key(recipe: Recipe, *, target: str, gomod: Path = GOMOD) -> str:
     pins = [recipe.programs, recipe.ldflags, recipe.upstream, target, *filter(None, [recipe.tags])]
     digest = hashlib.sha256("|".join(map(str, pins)).encode())
     if recipe.upstream is None:
-        for name in ("go.mod", "go.sum"):
-            digest.update((gomod / recipe.name / name).read_bytes())
+        folder = gomod / recipe.name
+        own = sorted(path for path in folder.rglob("*.go") if path.name != "tools.go")
+        for path in (folder / "go.mod", folder / "go.sum", *own):
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
-from tests.control_plane import operators, prometheus
+from tests.control_plane import certmanager, operators, prometheus
 from tests.control_plane.assets import missing_binaries
 from tests.control_plane.background import BackgroundBuild
 from tests.control_plane.build import BuildError, say_on_stderr
@@ -18,6 +18,7 @@ from tests.control_plane.cleanup import Snapshot
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.processes import ComponentError
 from tests.control_plane.versions import (
+    CERT_MANAGER,
     CONTROL_PLANE,
     HELM,
     JOBSET,
@@ -35,6 +36,7 @@ from tests.control_plane.workbench import make_namespace
 RECIPES_BY_FIXTURE = {
     "built_control_plane": CONTROL_PLANE,
     "helm_binary": (HELM,),
+    "cert_manager": (CERT_MANAGER,),
     "training_operator": (TRAINING_OPERATOR,),
     "jobset": (JOBSET,),
     "kuberay": (KUBERAY,),
@@ -137,6 +139,13 @@ def start_control_plane(built_control_plane: None) -> Iterator[Callable[..., Con
     yield start
     for running in started:
         running.close()
+
+
+@pytest.fixture
+def cert_manager(cluster: ControlPlane) -> Iterator[None]:
+    """cert-manager runs against the control plane, for CA and self-signed Issuers, with its CA injector."""
+    with certmanager.cert_manager(cluster):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -197,8 +197,27 @@ PROMETHEUS = Recipe(
     ),
 )
 
+CERT_MANAGER = Recipe(
+    name="cert-manager",
+    version="1.21.2",
+    programs=(Program("controller", "./controller"), Program("cainjector", "./cainjector")),
+    typical_minutes=3,
+)
+CERT_MANAGER_MODULE = Recipe(
+    name="cert-manager",
+    version="1.21.2",
+    programs=(),
+    typical_minutes=0,
+    upstream=Upstream(
+        module="github.com/cert-manager/cert-manager",
+        checksum="h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68=",
+        keep=(),
+    ),
+)
+"""Read for its definitions."""
+
 CONTROL_PLANE = (ETCD, KWOK, KUBERNETES)
 OPERATORS = (TRAINING_OPERATOR, JOBSET, KUBERAY, MPI_OPERATOR, LWS, TRAINER)
-TOOLS = (PROMETHEUS,)
+TOOLS = (HELM, CERT_MANAGER, PROMETHEUS)
 EXAMPLES = (*OPERATORS, KUEUE)
 """Modules whose example manifests are read."""

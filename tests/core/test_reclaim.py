@@ -7,14 +7,14 @@ from itertools import chain, combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.make import GPU, demand, gpus, node
+from tests.core.make import GPU, demand, gpus, node, requirement
 from webhook.core.amount import ONE_GPU
 from webhook.core.clearing import Cost
 from webhook.core.fleet import Fleet
 from webhook.core.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.policy import ReclaimCost
 from webhook.core.reclaim import Cause, Hold, Leaving, Scene, Waiting, plan
-from webhook.core.selector import NO_CONSTRAINTS, Constraints
+from webhook.core.selector import NO_CONSTRAINTS, Constraints, NodeTerm
 from webhook.core.victim import GangId, GuardId, Victim, Yards
 
 NOW = 100_000
@@ -46,6 +46,7 @@ def waiting(name="b", count=1, *, since=0, gang=None, constraints=NO_CONSTRAINTS
         constraints,
         since,
         None if gang is None else GangId(gang),
+        more.pop("chosen", ()),
     )
 
 
@@ -68,6 +69,16 @@ def causes(round_):
 
 
 # -- what the words mean
+
+
+def test_pods_that_have_room_are_thought_where_the_gate_sent_them_and_nobody_goes():
+    """The older one could be on n0 too; there it would take the room of the other, who may go nowhere else."""
+    there = Constraints(terms=(NodeTerm((), (requirement("metadata.name", "In", "n0"),)),))
+    older = waiting("b0", chosen=("n1", "n0"), since=1)
+    younger = waiting("b1", chosen=("n0",), constraints=there, since=2)
+    full = [victim(f"a{n}", on=f"n{n % 2}") for n in range(14)]
+    found = plan([older, younger], scene(full, nodes=2))
+    assert [each.cause for each in found.refused] == [Cause.FITS, Cause.FITS]
 
 
 def test_exactly_enough_goes_on_one_node():

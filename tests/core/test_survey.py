@@ -75,7 +75,7 @@ steps = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["a", "b"]), st.i
 
 
 @given(steps)
-def test_an_hour_of_churn_without_demand_evicts_nobody(taken):
+def test_churn_without_demand_evicts_nobody(taken):
     """Pods come, where they find room, and go; teams borrow beyond their shares; nobody who is guaranteed waits."""
     roll, world = town(nodes=2)
     there = {}

@@ -44,15 +44,23 @@ def main() -> int:
         signal.signal(number, _end)
     os.chdir(ROOT)  # the commands shown name files from here
     console = Console(width=min(WIDTH, Console().width) if sys.stdout.isatty() else WIDTH)
-    teller = Teller(console, float(os.environ.get("DEMO_PACE") or (3 if sys.stdout.isatty() else 0)))
+    teller = Teller(console, _pace_seconds())
     try:
         _play(teller)
     except (build.BuildError, ComponentError, AssertionError) as error:
-        teller.say(f"\n{error}\n\nThe demo could not go on: {str(error).splitlines()[0]}")
+        what, _, details = str(error).partition("\n")
+        teller.list(f"\n{details}\n\nThe demo cannot go on: {what}")
         return FAILED
     except KeyboardInterrupt:
         teller.say("\nStopped. Nothing of it is left: no process, no file.")
     return 0
+
+
+def _pace_seconds() -> float:
+    text = os.environ.get("DEMO_PACE") or ("3" if sys.stdout.isatty() else "0")
+    if not text.replace(".", "", 1).isdecimal():
+        raise SystemExit(f"DEMO_PACE is a number of seconds, not {text}")
+    return float(text)
 
 
 def _end(_number: int, _frame: object) -> NoReturn:

@@ -14,6 +14,7 @@ NOT_HERE = {
     "kubectl logs -n fairgate-system -l app.kubernetes.io/name=fairgate --tail=-1 | fairgate report": "no kubelet serves "
     "logs there; scenarios/test_enforce.py gives a server's log to the same command",
     "make -C fairgate setup": "the tests run in what it made",
+    "make demo": "tests/demo plays it, and compares what it prints with the README",
     "make run": "test_docs.py compares what it prints with the README",
     "make setup": "the tests run in what it made",
     "make test": _TESTS,

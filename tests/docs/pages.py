@@ -101,6 +101,8 @@ def _steps(body: str, *, at: int, is_session: bool) -> Iterator[Step]:
     prompt = r"\$ " if is_session else r"(?!#)"
     command = re.compile(rf"^{prompt}(\S(?:.*\\\n)*.*\n)", re.MULTILINE)
     found = list(command.finditer(body))
+    if is_session and found and found[0][1].startswith("make "):
+        del found[1:]  # what follows is printed by the first
     for each, following in zip(found, [*found[1:], None], strict=True):
         end = following.start() if following else len(body)
         shown = body[each.end() : end] if is_session else ""

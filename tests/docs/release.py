@@ -2,9 +2,10 @@
 
 import signal
 import time
+from pathlib import Path
 
 from tests.charts.helm import NAMESPACE, RELEASE
-from tests.charts.installed import SERVER, Installed
+from tests.charts.installed import EVICTOR, SERVER, Installed
 from tests.charts.kubelet import Container, Kubelet
 from tests.control_plane import egress
 from tests.control_plane.cluster import ControlPlane
@@ -17,6 +18,10 @@ PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 class _Hasty(Kubelet):
     """Ends containers by a second signal: no kube-proxy is here that would go on using an address."""
+
+    def logs(self, container: str) -> str:
+        """The files with what all containers of this name wrote, as a pattern for a shell."""
+        return str(self._cluster.processes.log_path(f"{container}-{self._folder.name}-*"))
 
     def stop(self, container: Container) -> None:
         for _ in range(2):
@@ -32,6 +37,15 @@ class Release(Installed):
     def __init__(self, cluster: ControlPlane) -> None:
         super().__init__(cluster)
         self.kubelet = _Hasty(cluster, NAMESPACE)
+
+    def kubectl(self, real: Path) -> str:
+        """A script that is kubectl, but for logs: simulated nodes have none, so they are those of the processes."""
+        logs = {name: self.kubelet.logs(name) for name in (SERVER, EVICTOR)}
+        return (
+            "#!/bin/sh\n"
+            f'case "$*" in logs*{EVICTOR}*) exec cat {logs[EVICTOR]};; logs*) exec cat {logs[SERVER]};; esac\n'
+            f'exec {real} "$@"\n'
+        )
 
     def settle(self) -> None:
         """Do what the nodes do after the reader's helm: bring containers and mounts in line with the Deployment."""

@@ -153,6 +153,11 @@ def _bare_node(reader: Reader) -> None:
     _make_nodes(reader.cluster, node("fairgate-control-plane", gpus=0))
 
 
+def _chart_and_nodes(reader: Reader) -> None:
+    _nodes(reader)
+    _chart(reader)
+
+
 def _chart(reader: Reader) -> None:
     """The chart, and a policy about none of the namespaces that are in use: the pods there keep their tiers."""
     (reader.folder / "charts").symlink_to(pages.ROOT / "charts")
@@ -187,7 +192,7 @@ def _quotas(reader: Reader) -> None:
 
 STAGES = {
     "README.md": _lead,
-    "charts/fairgate/README.md": _chart,
+    "charts/fairgate/README.md": _chart_and_nodes,
     "docs/ci.md": _manifests,
     "docs/cli.md": _everything,
     "docs/concepts.md": partial(_served, until="## Borrowed GPUs"),

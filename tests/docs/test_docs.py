@@ -38,7 +38,7 @@ def subcommand(words):
 
 
 def check_make(words):
-    for word in words[1:]:
+    for word in words[3:] if words[1] == "-C" else words[1:]:
         assert "=" in word or word in TARGETS, f"no such target: {' '.join(words)}"
 
 
@@ -112,6 +112,11 @@ def test_the_readme_shows_what_make_run_prints(tmp_path):
         running.terminate()
     printed = "".join(lines).strip().replace(f"{pages.ROOT}/", "")
     assert re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:8443", printed) == want.strip()
+
+
+def test_the_readmes_refusal_is_what_kubectl_prints():
+    [refusal] = [b.text for b in pages.blocks(pages.ROOT / "README.md") if b.text.startswith("Error from server")]
+    assert refusal in (pages.ROOT / "docs" / "standalone.md").read_text()
 
 
 def test_the_flags_of_serve_are_all_in_the_table():

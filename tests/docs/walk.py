@@ -39,9 +39,11 @@ class Reader:
         (home / ".kube").mkdir(parents=True)
         if cluster:
             (home / ".kube" / "config").write_text(cluster.kubeconfig.read_text())
-            (programs / "kubectl").symlink_to(binary_path(KUBERNETES, "kubectl"))
-            (programs / "helm").symlink_to(binary_path(HELM, "helm"))
             self.release = Release(cluster)
+            (programs / "helm").symlink_to(binary_path(HELM, "helm"))
+            kubectl = programs / "kubectl"
+            kubectl.write_text(self.release.kubectl(binary_path(KUBERNETES, "kubectl")))
+            kubectl.chmod(0o755)
         path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         self._environment = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(pages.ROOT), "LANG": "C.UTF-8"}
         self._home, self._here = (

@@ -34,6 +34,7 @@ HEALTHY = {
     'fairgate_policy_last_reload_successful{instance="s"}': "1",
     'fairgate_policy_info{policy="p1",instance="s"}': "1",
     'fairgate_policy_info{policy="p1",instance="t"}': "1",
+    'fairgate_registration_in_step{instance="s"}': "1",
     'fairgate_team_gpus_guaranteed{team="a",instance="s"}': "20",
     'fairgate_team_gpus_guaranteed{team="a",instance="t"}': "20",
     'fairgate_team_gpus_waiting{team="a"}': "1",
@@ -74,6 +75,7 @@ TROUBLE = {
         'fairgate_policy_info{policy="p1",instance="t"}': None,
         'fairgate_policy_info{policy="p2",instance="t"}': "1",
     },
+    "FairgateRegistrationBehind": {'fairgate_registration_in_step{instance="s"}': "0"},
     "FairgateSharesOvercommitted": {'fairgate_gpus_closed{model="H100",resource="r"}': "13"},
     "FairgateCertificateExpires": {
         'fairgate_certificate_expiration_timestamp_seconds{instance="s"}': f"{6 * DAY}",
@@ -123,7 +125,7 @@ def fires(promtool, tmp_path, changes, want):
     }
     test = {
         "rule_files": [str(alerting.ALERTS)],
-        "evaluation_interval": "1m",
+        "evaluation_interval": "5m",
         "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": [expected]}],
     }
     file = tmp_path / "test.yaml"

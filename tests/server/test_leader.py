@@ -344,3 +344,13 @@ async def test_pods_of_exempt_namespaces_are_no_bypass(tmp_path):
         await until(lambda: len(stage.world.book(A)) == 1)
         await stage.rest()
         assert stage.events() == []
+
+
+async def test_a_leader_that_may_not_touch_the_webhook_configurations_says_so_until_it_may(tmp_path, monkeypatch):
+    monkeypatch.setattr("webhook.server.registrar.LOOK_SECONDS", 0.02)
+    async with staged(tmp_path) as stage:
+        await until(lambda: stage.leader.lease.is_leading)
+        assert stage.leader.is_registration_in_step()
+        stage.api.faults["get"].extend([Answer(403)] * 5)
+        await until(lambda: not stage.leader.is_registration_in_step())
+        await until(stage.leader.is_registration_in_step)

@@ -23,6 +23,10 @@ from webhook.cli.written import schema_of
 _HEAD = """# Command line
 
 Every command with its options, as `--help` explains them. This page is made from the code: `make docs` renews it.
+A shell completes commands, options and formats after
+```sh
+eval "$(_FAIRGATE_COMPLETE=bash_source fairgate)"   # or zsh_source, fish_source
+```
 """
 
 

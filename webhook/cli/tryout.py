@@ -27,6 +27,10 @@ _PACKAGED: Final = _SAMPLE / "policy"
 _POLICIES: Final = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "policies" / "default"
 """The default policy: a wheel carries a copy, a checkout has the original."""
 
+_ASKED: Final = '"nvidia.com/gpu": "2"'
+_TOO_MUCH: Final = '"nvidia.com/gpu": "40"'
+"""What the sample asks for, and more than the default policy leaves its team."""
+
 _CERTS: Final = Path(".run") / "certs"
 
 
@@ -90,27 +94,29 @@ async def _serve_and_show(settings: Settings) -> None:
 
 
 async def _show(url: str) -> None:
-    """Take the sample pod through both webhooks, as kube-apiserver would, and tell what came of it."""
-    review = json.loads((_SAMPLE / "review.json").read_text())
-    pod = review["request"]["object"]
+    """Take the sample pod through both webhooks, as kube-apiserver would, then one that asks for too much.
+
+    All is asked before anything is told: the log's lines are not to stand in the middle of the story.
+    """
+    text = (_SAMPLE / "review.json").read_text()
+    review, greedy = json.loads(text), json.loads(text.replace(_ASKED, _TOO_MUCH))
     context = ssl.create_default_context(cafile=_CERTS / "ca.crt")
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
         advice = await _ask(session, f"{url}/mutate", review)
-        _tell_asked(url, review)
-        if not advice["allowed"]:
-            click.echo(f"  refused:  {advice['status']['message']}\n")
-            return
-        patched = jsonpatch.apply_patch(pod, json.loads(base64.b64decode(advice.get("patch", "W10="))))
-        _tell_decision(patched, advice)
+        patched = jsonpatch.apply_patch(review["request"]["object"], _patch_of(advice))
         patched["metadata"]["uid"] = "0f5f5a0e-tryout"
-        committed = await _ask(
-            session, f"{url}/validate", {**review, "request": {**review["request"], "object": patched}}
-        )
-    charge = committed.get("auditAnnotations", {})
-    if committed["allowed"]:
-        click.echo(f"  charged:  {charge['gpus']} GPUs to team {charge['team']}, on the validating webhook\n")
+        final = {**review, "request": {**review["request"], "object": patched}}
+        committed = await _ask(session, f"{url}/validate", final)
+        refused = await _ask(session, f"{url}/mutate", greedy)
+    _tell_asked(url, review)
+    if advice["allowed"]:
+        _tell_decision(patched, advice)
+        _tell_charge(committed)
     else:
-        click.echo(f"  refused:  {committed['status']['message']}\n")
+        _tell_refusal(advice)
+    if not refused["allowed"]:
+        click.echo(f"The same pod, asking {_gpus_of(greedy)}:\n")
+        _tell_refusal(refused)
     _tell_curl(url)
 
 
@@ -123,13 +129,23 @@ async def _ask(session: aiohttp.ClientSession, url: str, review: dict[str, Any])
     return response
 
 
+def _patch_of(response: dict[str, Any]) -> list[dict[str, Any]]:
+    operations: list[dict[str, Any]] = json.loads(base64.b64decode(response.get("patch", "W10=")))
+    return operations
+
+
+def _gpus_of(review: dict[str, Any]) -> str:
+    containers = review["request"]["object"]["spec"]["containers"]
+    limits = [container["resources"].get("limits", {}) for container in containers]
+    return ", ".join(f"{name}: {amount}" for limit in limits for name, amount in limit.items() if "/" in name)
+
+
 def _tell_asked(url: str, review: dict[str, Any]) -> None:
     request = review["request"]
-    limits = [container["resources"].get("limits", {}) for container in request["object"]["spec"]["containers"]]
-    asked = ", ".join(f"{name}: {amount}" for limit in limits for name, amount in limit.items() if "/" in name)
     click.echo(f"\nFairgate serves at {url} with an embedded world of four nodes with ten GPUs each.")
     click.echo(
-        f"A real AdmissionReview was sent to it, for pod {request['namespace']}/{request['name']} asking {asked}:\n"
+        f"A real AdmissionReview was sent to it, for pod {request['namespace']}/{request['name']} asking"
+        f" {_gpus_of(review)}:\n"
     )
 
 
@@ -140,8 +156,20 @@ def _tell_decision(pod: dict[str, Any], advice: dict[str, Any]) -> None:
     mode = how.get(decision["mode"], decision["mode"])
     click.echo(f"  admitted: {labels['fairgate.dev/tier']} ({decision['code']}) for team {labels['fairgate.dev/team']}")
     click.echo(f"  placed:   {', '.join(decision['nodes']) or 'no node has room now'} ({mode})")
-    operations = json.loads(base64.b64decode(advice["patch"]))
-    click.echo(f"  patched:  {', '.join(operation['path'].replace('~1', '/') for operation in operations)}")
+    paths = (operation["path"].replace("~1", "/") for operation in _patch_of(advice))
+    click.echo(f"  patched:  {', '.join(paths)}")
+
+
+def _tell_charge(committed: dict[str, Any]) -> None:
+    if not committed["allowed"]:
+        _tell_refusal(committed)
+        return
+    charge = committed.get("auditAnnotations", {})
+    click.echo(f"  charged:  {charge['gpus']} GPUs to team {charge['team']}, on the validating webhook\n")
+
+
+def _tell_refusal(response: dict[str, Any]) -> None:
+    click.echo(f"  refused:  {response['status']['message']}\n")
 
 
 def _tell_curl(url: str) -> None:

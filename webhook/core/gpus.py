@@ -149,7 +149,7 @@ class Gpus:
             if number.devices:
                 self.numbers[sort] = number
             else:
-                del self.numbers[sort]
+                self.numbers.pop(sort, None)  # not there where a node's devices are all gone
 
     def _scale(self, resource: ResourceName, members: list[int]) -> Scale:
         nodes = [self._nodes[slot] for slot in members]

@@ -24,7 +24,10 @@ from webhook.core.victim import GangId, GuardId, Victim, Yards
 
 
 class Waiting(NamedTuple):
-    """A guaranteed pod without a node. `since` is when it was created, in seconds of Unix time."""
+    """A guaranteed pod without a node. `since` is when it was created, in seconds of Unix time.
+
+    `chosen` are the nodes that the gate chose for it, the best first: where it will go if there is room.
+    """
 
     uid: Uid
     namespace: Namespace
@@ -34,6 +37,7 @@ class Waiting(NamedTuple):
     constraints: Constraints
     since: int
     gang: GangId | None = None
+    chosen: tuple[NodeName, ...] = ()
 
 
 class Cause(StrEnum):
@@ -191,7 +195,7 @@ class _Trial:
             return Refused(waiting, Cause.NO_NODE)
         if room := fleet.with_room(demand, able):
             free = room & ~self._coming
-            node = fleet.names_of((free or room) & -(free or room))[0]
+            node = self._where(waiting, free or room)
             self._take(node, waiting.uid, demand)
             return Refused(waiting, Cause.FITS) if free else Move(waiting, node, (), Cost())
         best = self._best(waiting, able)
@@ -202,6 +206,11 @@ class _Trial:
             self._give(victim.node, victim.uid, victim.demand, victim.guards)
         self._take(node, waiting.uid, demand)
         return Move(waiting, node, clearing.victims, clearing.cost)
+
+    def _where(self, waiting: Waiting, among: int) -> NodeName:
+        """Find the node that it will go to: on another it would take, in the plan, the room of somebody else."""
+        first = next((name for name in waiting.chosen if self._fleet.bit(name) & among), None)
+        return self._fleet.names_of(among & -among)[0] if first is None else first
 
     def _best(self, waiting: Waiting, able: int) -> tuple[NodeName, Clearing] | None:
         key = (waiting.demand, waiting.constraints)

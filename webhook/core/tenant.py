@@ -50,7 +50,15 @@ class Tenant:
         """Describe it as one that waits."""
         pod = self.pod
         return Waiting(
-            pod.uid, pod.namespace, pod.name, self.team, pod.demand, self.constraints, pod.created, self.gang
+            pod.uid,
+            pod.namespace,
+            pod.name,
+            self.team,
+            pod.demand,
+            self.constraints,
+            pod.created,
+            self.gang,
+            self.chosen,
         )
 
 

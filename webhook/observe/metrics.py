@@ -99,6 +99,14 @@ class Metrics(ProcessMetrics):
             family=CounterMetricFamily,
         )
 
+    def watch_registration(self, is_in_step: Callable[[], bool]) -> None:
+        """Show on each scrape whether the webhook configurations follow the policy."""
+        self.on_scrape(
+            "fairgate_registration_in_step",
+            "0 on a leader that cannot bring the webhook configurations in step with the policy, otherwise 1.",
+            is_in_step,
+        )
+
     def watch_certificate(self, expires_at: Callable[[], float]) -> None:
         """Show when the serving certificate expires, as Unix time."""
         name = "fairgate_certificate_expiration_timestamp_seconds"

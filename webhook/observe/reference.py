@@ -97,6 +97,7 @@ def server() -> Metrics:
     metrics.watch_world(_world())
     metrics.watch_readiness(lambda: {"policy": True})
     metrics.watch_tier_changes({(_ONE_OF_EACH, Tier.GUARANTEED): 1})
+    metrics.watch_registration(lambda: True)
     metrics.watch_certificate(lambda: 0.0)
     metrics.watch_authorities(lambda: Authorities(0.0, 1, is_published=True))
     metrics.watch_ledger(lambda: [Standing(_ONE_OF_EACH, 0, 0)], teams=lambda: [_ONE_OF_EACH])

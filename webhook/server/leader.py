@@ -93,6 +93,10 @@ class Leader:
             events={"written": events.written, "held_back": events.held_back, "dropped": events.dropped},
         )
 
+    def is_registration_in_step(self) -> bool:
+        """Tell whether the webhook configurations follow the policy, as far as this replica has to see to it."""
+        return not self.lease.is_leading or self._registrar.problem is None
+
     async def _work(self) -> None:
         self._logs.event.info("leading", identity=self.lease.identity)
         try:

@@ -71,6 +71,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                 )
                 metrics.watch_leader(leader.candidacy)
                 metrics.watch_tier_changes(leader.tiers.changes)
+                metrics.watch_registration(leader.is_registration_in_step)
                 readiness.watch("world", live.why_untrusted)
                 readiness.watch("ledger", live.why_no_ledger)
                 ledger, onlooker, why_cold = live.ledger, live.onlooker, live.why_cold

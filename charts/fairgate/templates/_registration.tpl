@@ -20,7 +20,7 @@ holds them with marks, generated from the code; here the marks get what the poli
 {{- $_ := set $webhook "namespaceSelector" (include "fairgate.exempt" $documents | fromJson).selector -}}
 {{- $_ := set $webhook.clientConfig "service" (set (deepCopy $service) "path" $webhook.clientConfig.service.path) -}}
 {{- if ne (include "fairgate.enforce" $) "enforce" -}}
-{{- $_ := set $webhook "failurePolicy" "Ignore" -}}
+{{- $_ := mergeOverwrite $webhook $base.notEnforced -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -6,7 +6,9 @@ import (
 
 	"github.com/cert-manager/cert-manager/pkg/api"
 	"github.com/cert-manager/cert-manager/pkg/controller/cainjector"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
@@ -14,6 +16,9 @@ import (
 func main() {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Args[1])
 	check(err)
+	config.UserAgent = "cert-manager-cainjector" // it applies as the field manager of this name
+	ctrl.SetLogger(klog.Background())
+	check(scheme.AddToScheme(api.Scheme))
 	manager, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:  api.Scheme,
 		Metrics: server.Options{BindAddress: "0"},

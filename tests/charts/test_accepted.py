@@ -1,0 +1,53 @@
+"""The API server takes what the chart renders from every set of values, pods of the standard `restricted` included."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.charts.helm import CI_VALUES, NAMESPACE, kinds, render
+from tests.charts.installed import prepared
+from tests.control_plane.certmanager import cert_manager_definitions
+from tests.control_plane.kubectl import KubectlError, manifest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary")]
+
+# Their definitions come from no Go module; test_rendered.py looks at them.
+OPERATOR_KINDS = ("ServiceMonitor", "PrometheusRule")
+
+
+@pytest.fixture
+def strict(cluster):
+    """A cluster with an empty namespace that takes only restricted pods, and that knows the kinds of cert-manager."""
+    with prepared(cluster), cert_manager_definitions(cluster):
+        yield cluster
+
+
+def test_everything_rendered_is_accepted(strict):
+    for values in CI_VALUES:
+        made = [found for found in render("-f", values) if found["kind"] not in OPERATOR_KINDS]
+        apply = ("apply", "--server-side", "--dry-run=server", "-n", NAMESPACE, "-f", "-")
+        said = strict.kubectl(*apply, stdin=manifest(made))
+        assert said.count("serverside-applied") == len(made), values.name
+        [template] = [found["spec"]["template"] for found in kinds(made, "Deployment")]
+        create(strict, template)
+
+
+def test_the_namespace_would_refuse_less(strict):
+    [template] = [found["spec"]["template"] for found in kinds(render(), "Deployment")]
+    del template["spec"]["securityContext"]["runAsNonRoot"]
+    with pytest.raises(KubectlError, match='violates PodSecurity "restricted'):
+        create(strict, template)
+
+
+def create(cluster, template):
+    """Try to create a pod of a template; its ServiceAccount and priority are not what is tried."""
+    spec = {key: value for key, value in template["spec"].items() if key != "serviceAccountName"}
+    made = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": "try-", **template["metadata"]},
+        "spec": spec,
+    }
+    cluster.kubectl("create", "--dry-run=server", "-n", NAMESPACE, "-f", "-", stdin=json.dumps(made))
