@@ -17,14 +17,10 @@ _FEW: Final = 16
 """Where so few nodes have room their classes are looked up, instead of met on the way through all."""
 
 
-def best_nodes(
-    fleet: Fleet, demand: Demand, among: int, *, count: int, keep_whole: int = 0, spare_whole: bool = False
-) -> tuple[NodeName, ...]:
+def best_nodes(fleet: Fleet, demand: Demand, among: int, *, count: int, keep_whole: int = 0) -> tuple[NodeName, ...]:
     """List up to `count` nodes of a set of slots that have room, the best first; ties by slot, so by name.
 
-    With `spare_whole` no wholly free node is listed behind another class: the list is then shorter, but whoever picks
-    from it cannot open a node that the best choice would have left whole. A pod without GPUs goes where there are none
-    first.
+    A pod without GPUs goes where there are none first.
     """
     usable = among & fleet.open_bits
     room = fleet.with_room(demand, usable)
@@ -32,12 +28,12 @@ def best_nodes(
         return ()
     slots: list[int] = []
     if demand.devices or demand.per_device is not None:
-        _fill(slots, fleet, demand, usable, room, count=count, keep_whole=keep_whole, spare_whole=spare_whole)
+        _fill(slots, fleet, demand, usable, room, count=count, keep_whole=keep_whole)
         return fleet.names(slots)
     beside = room & ~fleet.gpus.bits
     lowest_slots(beside, count, slots)
     if room != beside:
-        _fill(slots, fleet, demand, usable, room ^ beside, count=count, keep_whole=keep_whole, spare_whole=False)
+        _fill(slots, fleet, demand, usable, room ^ beside, count=count, keep_whole=keep_whole)
     return fleet.names(slots)
 
 
@@ -50,7 +46,6 @@ def _fill(
     *,
     count: int,
     keep_whole: int,
-    spare_whole: bool,
 ) -> None:
     """Take slots from the nodes that have room, class by class, the cheapest first, until there are enough."""
     resource = fleet.gpus.resource_for(demand)
@@ -72,14 +67,10 @@ def _fill(
             if len(slots) == count:
                 return
             bits, rank = 0, entry >> NUMBER_BITS
-        capacity = node_class.kind.capacity
-        if capacity and spare_whole and slots:
-            continue
-        if keeps and ranking.shape.number < capacity:
+        if keeps and ranking.shape.number < node_class.kind.capacity:
             kept[rank] = kept.get(rank, 0) | members
         else:
             bits |= members
     lowest_slots(bits, count, slots)
-    if not (spare_whole and slots):
-        for members in kept.values():
-            lowest_slots(members, count, slots)
+    for members in kept.values():
+        lowest_slots(members, count, slots)
