@@ -28,8 +28,8 @@ def town(*, common=12, rare=4, seen=(SMALL,) * 97 + (HUGE,) * 3) -> Fleet:
     return fleet
 
 
-def best(fleet, wanted, **more):
-    return best_nodes(fleet, wanted, fleet.matching(NO_CONSTRAINTS), count=99, **more)
+def best(fleet, wanted):
+    return best_nodes(fleet, wanted, fleet.matching(NO_CONSTRAINTS), count=99)
 
 
 def fill(fleet, wanted=SMALL, *, name=None, times=1):
@@ -49,13 +49,6 @@ def test_they_are_taken_where_nothing_else_has_room():
     fleet = town(common=3, rare=1)
     fill(fleet, times=3 * 8)
     assert best(fleet, SMALL) == ("a-rare0",)
-
-
-def test_a_list_for_a_controller_leaves_them_out():
-    fleet = town(common=3, rare=1)
-    assert best(fleet, SMALL, spare_whole=True) == ("common0", "common1", "common2")
-    fill(fleet, times=3 * 8)
-    assert best(fleet, SMALL, spare_whole=True) == ("a-rare0",)
 
 
 def test_four_times_as_many_are_kept_as_such_pods_run_on_average_and_one_more_up_to_three_quarters():

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,8 +30,8 @@ class Town:
             self.fleet.set(node(f"n{number}", gpus=8))
         self.there: dict[Uid, tuple[NodeName, int, Tier]] = {}
 
-    def best(self, count, tier, **more):
-        return best_nodes(self.fleet, demand(count), self.fleet.matching(NO_CONSTRAINTS), count=9, tier=tier, **more)
+    def best(self, count, tier):
+        return best_nodes(self.fleet, demand(count), self.fleet.matching(NO_CONSTRAINTS), count=9, tier=tier)
 
     def tiers_on(self, name):
         return {tier for on, _, tier in self.there.values() if on == name}
@@ -131,23 +130,6 @@ def test_where_every_node_is_strange_a_pod_goes_there_all_the_same():
     town = Town(nodes=1)
     town.put(Uid("a"), NodeName("n0"), 4, Tier.PREEMPTIBLE)
     assert town.best(4, Tier.GUARANTEED) == ("n0",)
-
-
-@pytest.mark.parametrize(
-    ("tier", "want"),
-    [
-        pytest.param(Tier.GUARANTEED, ("own",), id="guaranteed"),
-        pytest.param(Tier.PREEMPTIBLE, ("other",), id="borrowing"),
-    ],
-)
-def test_a_list_for_a_controller_names_no_node_that_would_be_spoiled(tier, want):
-    town = Town(nodes=0)
-    for name in ("other", "own"):
-        town.fleet.set(node(name, gpus=8))
-    town.put(Uid("a"), NodeName("own"), 4, Tier.GUARANTEED)
-    town.put(Uid("b"), NodeName("other"), 4, Tier.PREEMPTIBLE)
-    assert town.best(1, tier, spare_whole=True) == want
-    assert len(town.best(1, tier)) == 2
 
 
 def test_a_pod_without_gpus_is_in_nobodys_way():

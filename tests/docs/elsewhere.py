@@ -11,8 +11,9 @@ NOT_HERE = {
     "git clone https://git.example.org/fairgate.git": "the tests are in a clone; where it comes from is the reader's",
     "kind create cluster --name fairgate": "it needs docker and images",
     "kind load docker-image fairgate/fairgate:0.1.0 --name fairgate": "it needs docker and images",
-    "kubectl logs -n fairgate-system -l app.kubernetes.io/name=fairgate --tail=-1 | fairgate report": "no kubelet serves "
-    "logs there; scenarios/test_enforce.py gives a server's log to the same command",
+    "kubectl logs -n fairgate-system -l app.kubernetes.io/name=fairgate --tail=-1 | fairgate report": (
+        "no kubelet serves logs there; scenarios/test_enforce.py gives a server's log to the same command"
+    ),
     "make -C fairgate setup": "the tests run in what it made",
     "make demo": "tests/demo plays it, and compares what it prints with the README",
     "make run": "test_docs.py compares what it prints with the README",

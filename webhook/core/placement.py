@@ -26,13 +26,10 @@ def best_nodes(
     count: int,
     tier: Tier = Tier.GUARANTEED,
     keep_whole: int = 0,
-    spare_whole: bool = False,
 ) -> tuple[NodeName, ...]:
     """List up to `count` nodes of a set of slots that have room, the best first; ties by slot, so by name.
 
-    With `spare_whole` the list names, behind the best, no wholly free node, and none where tiers would mix more: it is
-    shorter, but whoever picks from it cannot spoil a node that the best choice would have left as it is. A pod without
-    GPUs goes where there are none first.
+    A pod without GPUs goes where there are none first.
     """
     usable = among & fleet.open_bits
     room = fleet.with_room(demand, usable)
@@ -40,9 +37,7 @@ def best_nodes(
         return ()
     slots: list[int] = []
     if demand.devices or demand.per_device is not None:
-        _fill(
-            slots, fleet, demand, usable, room, count=count, tier=tier, keep_whole=keep_whole, spare_whole=spare_whole
-        )
+        _fill(slots, fleet, demand, usable, room, count=count, tier=tier, keep_whole=keep_whole)
         return fleet.names(slots)
     beside = room & ~fleet.gpus.bits
     lowest_slots(beside, count, slots)
@@ -61,7 +56,6 @@ def _fill(
     count: int,
     tier: Tier,
     keep_whole: int,
-    spare_whole: bool = False,
 ) -> None:
     """Take slots from the nodes that have room, class by class, the cheapest first, until there are enough."""
     resource = fleet.gpus.resource_for(demand)
@@ -72,7 +66,6 @@ def _fill(
     keeps = keep_whole and (view.classes.whole & usable).bit_count() <= keep_whole
     scarce = fleet.gpus.kept(ranking, resource, fleet.open_bits) if view.scarcity.groups else 0
     kept: dict[int, int] = {}
-    mixing = 0  # what the best node costs for its tiers
     bits = rank = 0  # nodes of one rank are gathered first, from all of its classes: ties go by slot
     few = room.bit_count() <= _FEW
     for entry in ranking.entries(view.classes.numbers(room)) if few else ranking.order:
@@ -85,15 +78,10 @@ def _fill(
             if len(slots) == count:
                 return
             bits, rank = 0, entry >> NUMBER_BITS
-        kind = node_class.kind
-        if spare_whole and slots and (kind.capacity or ranking.mixing[kind.tiers] > mixing):
-            continue
-        if node_class.scarce & scarce or (keeps and ranking.shape.number < kind.capacity):
+        if node_class.scarce & scarce or (keeps and ranking.shape.number < node_class.kind.capacity):
             kept[rank] = kept.get(rank, 0) | members
         else:
-            mixing = mixing if slots else ranking.mixing[kind.tiers]
             bits |= members
     lowest_slots(bits, count, slots)
-    if not (spare_whole and slots):
-        for members in kept.values():
-            lowest_slots(members, count, slots)
+    for members in kept.values():
+        lowest_slots(members, count, slots)

@@ -17,11 +17,10 @@ from webhook.core.tier import Tier
 from webhook.core.world import World
 
 LISTED_NODES: Final = 8
-"""Nodes a pod may go to: the first is bound every time, the others are the way out when it fills up meanwhile."""
+"""Nodes a pod may go to: the first is bound, the others are the way out when it fills up meanwhile."""
 
-LISTED_NODES_BARE: Final = 16
+LISTED_NODES_BARE: Final = 32
 """The same for a bare pod, which nobody makes again if all of its nodes are gone."""
-
 
 _AUTO, _REQUIRE, _PREFER, _OFF = Mode.AUTO, Mode.REQUIRE, Mode.PREFER, Mode.OFF  # one look costs 0.1 us
 
@@ -91,12 +90,17 @@ def _place(pod: Pod, site: _Site, world: World) -> tuple[NodeName, ...]:
         world.fleet,
         pod.demand,
         site.slots,
-        count=LISTED_NODES_BARE if pod.owner is None else LISTED_NODES,
+        count=_length(pod, site, world),
         tier=site.tier,
         keep_whole=world.policy.placement.keep_whole,
-        # kube-scheduler spreads a controller's pods over the list, and may prefer that to our first choice
-        spare_whole=pod.owner is not None and not pod.has_pod_wishes,
     )
+
+
+def _length(pod: Pod, site: _Site, world: World) -> int:
+    mode = _mode(pod, (site.pool,), world)
+    if mode is _REQUIRE or (mode is _AUTO and pod.is_spread_by_default):
+        return 1
+    return LISTED_NODES_BARE if pod.owner is None else LISTED_NODES
 
 
 def _tier(pod: Pod, found: Standing, model: GpuModel | None) -> Tier:

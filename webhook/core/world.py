@@ -8,6 +8,7 @@ was admitted is *assumed* at once (its charge reserved, its room taken on the fi
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from webhook.core.advice import Advice
 from webhook.core.claims import ADMIN_ACCESS, ClaimKey, ClaimRef, Claims, ClaimSpec, DeviceClass, Found, GroupEntry
 from webhook.core.decision import Charge
 from webhook.core.demand import Demand, reweighed
@@ -39,6 +40,7 @@ class World:
         self.is_live = is_live
         self.on_books_changed: Callable[[], None] = _nobody_listens
         self.fleet = Fleet()
+        self.advice = Advice()
         self._claims = Claims()
         self._equipment = Equipment()
         self.priority_classes: dict[str, PriorityTriple] = {}
@@ -166,6 +168,7 @@ class World:
         node, since, devices = pod.node or pod.promised, pod.version, pod.devices
         if before is None:
             self.fleet.gpus.mix.note(pod.demand)
+            self.advice.redeem(self.fleet, node, pod.demand)
         else:
             if pod.user is None and before.pod.user is not None:
                 pod = replace(pod, user=before.pod.user)
@@ -245,6 +248,7 @@ class World:
             self._promote(uid)
         elif isinstance(self._flights.setdefault(uid, UNSEEN), Unseen) and uid not in self._residents:
             self.fleet.gpus.mix.note(flight.pod.demand)
+            self.advice.redeem(self.fleet, flight.node, flight.pod.demand)
             self._hold(Held(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
 
     def settle(self, uid: Uid) -> None:
@@ -260,6 +264,7 @@ class World:
         if flight.pod.uid not in self._residents:
             self.fleet.gpus.mix.note(flight.pod.demand)
             pod = replace(flight.pod, node=flight.node)
+            self.advice.redeem(self.fleet, flight.node, pod.demand)
             self._hold(Held(pod, flight.charge.team, flight.node), flight.charge)
 
     def take_back_promotion(self, uid: Uid) -> None:
