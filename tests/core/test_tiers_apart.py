@@ -30,8 +30,8 @@ class Town:
             self.fleet.set(node(f"n{number}", gpus=8))
         self.there: dict[Uid, tuple[NodeName, int, Tier]] = {}
 
-    def best(self, count, tier, **more):
-        return best_nodes(self.fleet, demand(count), self.fleet.matching(NO_CONSTRAINTS), count=9, tier=tier, **more)
+    def best(self, count, tier):
+        return best_nodes(self.fleet, demand(count), self.fleet.matching(NO_CONSTRAINTS), count=9, tier=tier)
 
     def tiers_on(self, name):
         return {tier for on, _, tier in self.there.values() if on == name}
