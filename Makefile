@@ -65,6 +65,7 @@ bench: setup ## the performance claims of docs/benchmarks.md, on this machine
 	$(BIN)/python benchmarks/ledger_paths.py
 	$(BIN)/python benchmarks/reclaim_plan.py
 	$(BIN)/python benchmarks/reclaim.py
+	$(BIN)/python benchmarks/affinity.py
 
 schema: setup ## regenerate policies/schema.json
 	$(BIN)/fairgate policy schema > policies/schema.json

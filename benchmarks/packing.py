@@ -21,6 +21,7 @@ from statistics import mean, quantiles, stdev
 from typing import Any, Protocol
 
 from packing_fairgate import Fairgate
+from packing_lists import LISTS, drawn
 from packing_rivals import RIVALS
 from packing_trace import NodeRow, Task, churning, filling, read_nodes, read_tasks
 
@@ -131,18 +132,19 @@ def main() -> None:
     parser.add_argument("--churn", type=float, metavar="LOAD", help="tasks come and go, at this share of the GPUs")
     parser.add_argument("--policy", action="append", choices=PLACERS, help="only these (default all)")
     parser.add_argument("--whole-gpus", action="store_true", help="a task that takes a part of a GPU takes a whole one")
+    parser.add_argument("--drawn", choices=LISTS, help="another list drawn from this one, anew for each seed")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     options = parser.parse_args()
     rows, tasks = read_nodes(options.nodes), read_tasks(options.pods)
     if options.whole_gpus:
         tasks = [replace(task, share=1000) if task.gpus else task for task in tasks]
     results = []
+    inputs = [drawn(options.drawn, rows, tasks, seed=seed) for seed in range(options.seeds)]
     for name in options.policy or PLACERS:
-        seeds = range(options.seeds)
         if options.churn is None:
-            runs = [saturate(name, rows, tasks, seed=seed) for seed in seeds]
+            runs = [saturate(name, *each, seed=seed) for seed, each in enumerate(inputs)]
         else:
-            runs = [churn(name, rows, tasks, seed=seed, load=options.churn) for seed in seeds]
+            runs = [churn(name, *each, seed=seed, load=options.churn) for seed, each in enumerate(inputs)]
         results.append(summary(name, runs))
         if options.output == "table":
             show(results[-1], is_first=len(results) == 1)
@@ -151,6 +153,7 @@ def main() -> None:
             "nodes": options.nodes.name,
             "pods": options.pods.name,
             "measure": "saturation" if options.churn is None else "churn",
+            "drawn": options.drawn,
             "load": options.churn,
             "seeds": options.seeds,
             "gpus": sum(row.gpus for row in rows),

@@ -73,6 +73,12 @@ class Api:
             self.pods[final["metadata"]["uid"]] = final
         return Created(final, response, warnings + tuple(response.get("warnings", ())))
 
+    def update(self, old: Json, new: Json, **how: Any) -> Created:
+        """Ask about an update."""
+        uid = f"update-{next(_NUMBERS)}"
+        asked = review(new, uid=uid, operation="UPDATE", old=old, **how)
+        return Created(new, response_of(self.server.post("/validate", encode(asked)), uid))
+
     def delete(self, manifest: Json, **how: Any) -> Created:
         """Tell that a pod is deleted."""
         uid = f"delete-{next(_NUMBERS)}"

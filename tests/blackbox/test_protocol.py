@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.blackbox.objects import GPU, TEAM, TIER, owned, pod
+from tests.blackbox.objects import DECISION, GPU, TEAM, TIER, owned, pod
 
 
 def test_a_pod_gets_its_labels_its_decision_and_its_nodes(api, server):
@@ -134,6 +134,37 @@ def changed(manifest, at, key, value):
     if value is None:
         del metadata[at][key]
     return manifest | {"metadata": metadata}
+
+
+@pytest.mark.parametrize(
+    ("at", "key", "value"),
+    [
+        ("labels", TEAM, "b"),
+        ("labels", TEAM, None),
+        ("labels", TIER, "preemptible"),
+        ("labels", TIER, None),
+        ("annotations", DECISION, "{}"),
+        ("annotations", DECISION, None),
+    ],
+)
+def test_an_update_of_our_keys_is_refused_where_we_are_asked(api, at, key, value):
+    made = api.create(pod("p", "team-a")).manifest
+    refused = api.update(made, changed(made, at, key, value))
+    assert refused.status["code"] == 403
+    assert key in refused.status["message"]
+    assert "ProtectedKeyChanged" in refused.status["message"]
+
+
+def test_other_updates_pass(api):
+    made = api.create(pod("p", "team-a")).manifest
+    assert api.update(made, changed(made, "labels", "app", "x")).is_allowed
+    assert api.update(made, changed(made, "annotations", "note", "x")).is_allowed
+
+
+def test_labels_cannot_be_added_to_a_pod_that_has_none(api):
+    plain = pod("p", "team-a")
+    plain["metadata"] |= {"labels": {}, "annotations": {}}
+    assert api.update(plain, changed(plain, "labels", TIER, "guaranteed")).status["code"] == 403
 
 
 def test_a_deleted_pod_gives_its_room_back(api, server):

@@ -63,7 +63,7 @@ def review(manifest, *, uid, requester, operation="CREATE"):
     return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
 
 
-def open_gate(case, folder):
+def open_gate(case, folder, *, clock=None):
     head = {"apiVersion": "fairgate.dev/v1alpha1", "kind": "Policy"}
     (folder / "policy.yaml").write_text(yaml.safe_dump(head | case["policy"]))
     world = World(load(folder))
@@ -72,7 +72,7 @@ def open_gate(case, folder):
     listed = {"apiVersion": "v1", "kind": "List", "items": objects}
     parse_world(yaml.safe_dump(listed), world.policy.resources, name="case").fill(world)
     ledger = MemoryLedger(world, lambda: 0.0)
-    return Gate(world, ledger, now_text=lambda: "2026-01-01T00:00:00Z")
+    return Gate(world, ledger, now_text=lambda: "2026-01-01T00:00:00Z", clock=clock)
 
 
 def ask(gate, step, uid):

@@ -35,7 +35,12 @@ class BackgroundBuild:
             "--give-way",
             *(recipe.name for recipe in recipes),
         ]
-        self._processes.start(NAME, command, env=os.environ, cwd=REPOSITORY)
+        build = self._processes.start(NAME, command, env=os.environ, cwd=REPOSITORY)
+        # Where Linux shares the processor between sessions, niceness counts inside of one only. The session here is the
+        # supervisor's own: written from inside of a shell's, this would slow down that whole shell.
+        autogroup = Path(f"/proc/{build}/autogroup")
+        if autogroup.exists():
+            autogroup.write_text("19")
 
     def wait_for(self, recipes: Sequence[Recipe], *, say: Say) -> str | None:
         """Return when all binaries of these recipes are there, or else, as the build has ended, why they are not."""

@@ -198,12 +198,8 @@ def _elapsed(started: float) -> str:
 
 
 def give_way() -> None:
-    """Let every other process go first, those of other sessions too."""
+    """Let every other process go first."""
     os.nice(19)
-    # Where Linux groups processes by session, niceness counts inside of a group only; the group has its own.
-    autogroup = Path("/proc/self/autogroup")
-    if autogroup.exists():
-        autogroup.write_text("19")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

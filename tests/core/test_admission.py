@@ -23,7 +23,7 @@ from tests.core.make import (
 from webhook.core.admission import admit
 from webhook.core.decision import Admit, Deny, NotApplicable, Retry
 from webhook.core.names import GpuModel, Namespace, TeamName
-from webhook.core.pod import Handling, NamespaceFacts, PriorityTriple, Requester
+from webhook.core.pod import Handling, NamespaceFacts, Owner, PriorityTriple, Requester
 from webhook.core.policy import Defaults, LabelSelector, Mode, PlacementRules, Share, UnknownTeam
 from webhook.core.reason import Code, refusal_text
 from webhook.core.selector import Constraints, Effect, NodeTerm, Taint, Toleration
@@ -172,16 +172,25 @@ class TestOnlyCounted:
 
 
 class TestPlaces:
-    def test_owned_pods_get_eight_nodes_bare_ones_sixteen(self):
-        place = world(nodes=[node(f"n{i:02}") for i in range(30)])
+    def test_owned_pods_get_eight_nodes_bare_ones_more(self):
+        place = world(nodes=[node(f"n{i:02}") for i in range(40)])
         assert len(admitted(admit(pod(1, owner=JOB), JOB_CONTROLLER, place)).steering.nodes) == 8
-        assert len(admitted(admit(pod(1), ALICE, place)).steering.nodes) == 16
+        assert len(admitted(admit(pod(1), ALICE, place)).steering.nodes) == 32
 
-    def test_a_controllers_pods_do_not_reach_for_whole_nodes_unless_they_wish_to_be_apart(self):
-        place = world(residents=[resident(3, node="n2")])
-        listed = admitted(admit(pod(1, owner=JOB), JOB_CONTROLLER, place)).steering.nodes
-        apart = admitted(admit(pod(1, owner=JOB, has_pod_wishes=True), JOB_CONTROLLER, place)).steering.nodes
-        assert (listed, apart) == (("n2",), ("n2", "n0", "n1", "n3"))
+    @pytest.mark.parametrize(("mode", "want"), [("auto", 1), ("require", 1), ("prefer", 8)])
+    def test_pods_that_are_spread_by_default_are_bound_to_one_node(self, mode, want):
+        place = world(policy(placement=PlacementRules(Mode(mode))), nodes=[node(f"n{i}") for i in range(40)])
+        deployed = pod(1, owner=Owner("ReplicaSet", "api-1"), is_spread_by_default=True)
+        assert len(admitted(admit(deployed, JOB_CONTROLLER, place)).steering.nodes) == want
+
+    def test_where_an_autoscaler_adds_nodes_the_choice_is_a_wish_so_that_a_new_one_would_do(self):
+        place = world(policy(pools=(pool("cloud", is_autoscaled=True),)))
+        steering = admitted(admit(pod(1), ALICE, place)).steering
+        assert (steering.mode, steering.nodes[0]) == (Mode.PREFER, "n0")
+
+    def test_the_pin_of_mode_require_names_one_node(self):
+        place = world(policy(placement=PlacementRules(Mode.REQUIRE)))
+        assert admitted(admit(pod(1), ALICE, place)).steering.nodes == ("n0",)
 
     @pytest.mark.parametrize(
         "other",

@@ -5,8 +5,10 @@ from dataclasses import replace
 from tests.core.make import GPU, demand, node
 from webhook.core.candidates import Cause, Filtered, candidates
 from webhook.core.fleet import Fleet
+from webhook.core.names import Uid
 from webhook.core.placement import best_nodes
 from webhook.core.selector import Constraints, Effect, Taint
+from webhook.core.tier import Tier
 
 ANY = Constraints()
 
@@ -23,7 +25,7 @@ def test_the_best_nodes_come_in_the_order_of_the_decision_with_their_costs():
     place = fleet(*(node(f"n{i}", gpus=8) for i in range(8)))
     for i in range(4):
         place.take(f"n{i}", demand(i + 1))
-    told = candidates(place, demand(2), ANY)
+    told = candidates(place, demand(2), ANY, tier=Tier.GUARANTEED)
     assert [each.node for each in told.best] == list(best_nodes(place, demand(2), place.matching(ANY), count=5))
     totals = [sum(each.cost) for each in told.best]
     assert totals == sorted(totals)
@@ -34,7 +36,7 @@ def test_the_best_nodes_come_in_the_order_of_the_decision_with_their_costs():
 def test_a_node_that_loses_its_last_place_for_eight_costs_more():
     place = fleet(node("open", gpus=8), node("used", gpus=8))
     place.take("used", demand(4))
-    used, opened = candidates(place, demand(2), ANY).best
+    used, opened = candidates(place, demand(2), ANY, tier=Tier.GUARANTEED).best
     assert (used.node, opened.node) == ("used", "open")
     assert used.cost.useless < opened.cost.useless
     assert used.cost.gpus_left < opened.cost.gpus_left
@@ -54,7 +56,7 @@ def test_every_other_node_is_counted_under_the_first_cause_that_keeps_the_pod_of
     for name in ("full", "full-too"):
         place.take(name, demand(6))
     place.take("few-cores", demand(1, cpu=60_000))
-    told = candidates(place, demand(4), ANY)
+    told = candidates(place, demand(4), ANY, tier=Tier.GUARANTEED)
     assert [each.node for each in told.best] == ["room"]
     assert told.filtered == (
         Filtered("too little nvidia.com/gpu free", 2),
@@ -69,6 +71,16 @@ def test_every_other_node_is_counted_under_the_first_cause_that_keeps_the_pod_of
 def test_costs_are_the_same_whether_the_largest_node_came_first_or_last():
     nodes = [node("small", gpus=2, cpu=8000), node("large", gpus=16, cpu=256_000)]
     early, late = fleet(*nodes), fleet(nodes[0])
-    candidates(late, demand(1), ANY)
+    candidates(late, demand(1), ANY, tier=Tier.GUARANTEED)
     late.set(nodes[1])
-    assert candidates(early, demand(1), ANY) == candidates(late, demand(1), ANY)
+    found = [candidates(each, demand(1), ANY, tier=Tier.GUARANTEED) for each in (early, late)]
+    assert found[0] == found[1]
+
+
+def test_the_other_tiers_node_costs_more_than_a_whole_one():
+    place = fleet(node("open", gpus=8), node("lent", gpus=8))
+    place.lend(Uid("b"), demand(4), is_lent=True)
+    place.take("lent", demand(4), holder=Uid("b"))
+    opened, lent = candidates(place, demand(4), ANY, tier=Tier.GUARANTEED).best
+    assert (opened.node, lent.node) == ("open", "lent")
+    assert lent.cost.mixing > sum(opened.cost) > opened.cost.mixing == 0

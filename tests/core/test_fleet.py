@@ -117,20 +117,6 @@ def test_wholly_free_nodes_come_last_while_few_are_left():
     )
 
 
-def test_a_list_can_spare_the_nodes_that_are_wholly_free():
-    fleet = Fleet()
-    fleet.track(GPU)
-    for name in ("n0", "n1", "n2", "n3"):
-        fleet.set(node(name))
-    usable = fleet.matching(NO_CONSTRAINTS)
-    assert best_nodes(fleet, demand(1), usable, count=8, spare_whole=True) == ("n0", "n1", "n2", "n3")
-    fleet.take("n1", demand(3))
-    fleet.take("n3", demand(5))
-    assert best_nodes(fleet, demand(1), usable, count=8, spare_whole=True) == ("n3", "n1")
-    assert best_nodes(fleet, demand(1), usable, count=8) == ("n3", "n1", "n0", "n2")
-    assert best_nodes(fleet, demand(8), usable, count=8, spare_whole=True, keep_whole=4) == ("n0", "n2")
-
-
 def test_slots_follow_names_once_arranged():
     names = [f"n{i:03}" for i in range(150)]
     shuffled = random.Random(7).sample(names, len(names))

@@ -1,6 +1,7 @@
 """Classes against nodes: whatever happened, the ranking orders nodes as a measure of each single node would."""
 
 from dataclasses import replace
+from itertools import product
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from webhook.core.node import Devices
 from webhook.core.placement import best_nodes
 from webhook.core.ranking import Ranking
 from webhook.core.selector import NO_CONSTRAINTS
+from webhook.core.tier import Tier
 
 MILLI = ResourceName("example.com/gpu-milli")
 
@@ -26,6 +28,7 @@ def shared(milli: int, *, number: int = 1, cpu: int = 4000, memory: int = 16 * G
     return demand_of(requests, {MILLI: 840}, per_device=PerDevice(MILLI, milli, number))
 
 
+TIER = st.sampled_from(list(Tier))
 PLAIN = [demand(1), demand(3), demand(8), demand(2, cpu=500, memory=GIB), demand(4, cpu=30_000)]
 SHARED = [shared(300), shared(500, cpu=12_000), shared(1000), shared(1000, number=2), shared(1000, number=4)]
 NODES = [
@@ -50,6 +53,7 @@ class RankingMachine(RuleBasedStateMachine):
         self.mix = Mix()
         self.fleet = Fleet(self.mix)
         self.held: dict[Uid, tuple[str, Demand]] = {}
+        self.tiers: dict[Uid, Tier] = {}
         self.serial = 0
 
     @initialize(seen=st.lists(st.sampled_from(PLAIN + SHARED), max_size=40))
@@ -62,21 +66,23 @@ class RankingMachine(RuleBasedStateMachine):
             for _ in range(16):
                 self.mix.note(each)
 
-    @rule(wanted=st.sampled_from(PLAIN + SHARED))
-    def place(self, wanted):
+    @rule(wanted=st.sampled_from(PLAIN + SHARED), tier=TIER)
+    def place(self, wanted, tier):
         self.mix.note(wanted)
-        found = best_nodes(self.fleet, wanted, self.fleet.matching(NO_CONSTRAINTS), count=1)
+        found = best_nodes(self.fleet, wanted, self.fleet.matching(NO_CONSTRAINTS), count=1, tier=tier)
         if found:
-            self.take(wanted, found[0])
+            self.take(wanted, found[0], tier)
 
-    @rule(wanted=st.sampled_from(PLAIN + SHARED), made=st.sampled_from(NODES))
-    def take_somewhere(self, wanted, made):
+    @rule(wanted=st.sampled_from(PLAIN + SHARED), made=st.sampled_from(NODES), tier=TIER)
+    def take_somewhere(self, wanted, made, tier):
         if self.fleet.fits(made.name, wanted):
-            self.take(wanted, made.name)
+            self.take(wanted, made.name, tier)
 
-    def take(self, wanted, name):
+    def take(self, wanted, name, tier):
         uid = Uid(f"u{self.serial}")
         self.serial += 1
+        self.fleet.lend(uid, wanted, is_lent=tier is Tier.PREEMPTIBLE)
+        self.tiers[uid] = tier
         self.fleet.take(name, wanted, holder=uid)
         self.held[uid] = (name, wanted)
 
@@ -86,6 +92,16 @@ class RankingMachine(RuleBasedStateMachine):
             uid = data.draw(st.sampled_from(sorted(self.held)))
             name, held = self.held.pop(uid)
             self.fleet.take(name, held, sign=-1, holder=uid)
+            self.fleet.lend(uid, held, is_lent=False)
+
+    @rule(data=st.data())
+    def change_tier(self, data):
+        if self.held:
+            uid = data.draw(st.sampled_from(sorted(self.held)))
+            name, held = self.held[uid]
+            was_lent = self.tiers[uid] is Tier.PREEMPTIBLE
+            self.tiers[uid] = Tier.GUARANTEED if was_lent else Tier.PREEMPTIBLE
+            self.fleet.lend(uid, held, is_lent=not was_lent, on=name)
 
     def devices(self, made) -> list[int]:
         """What each device of a node has left, in thousandths."""
@@ -126,24 +142,34 @@ class RankingMachine(RuleBasedStateMachine):
     @invariant()
     def nodes_come_in_the_order_of_what_they_cost_one_by_one(self):
         usable = self.fleet.matching(NO_CONSTRAINTS)
-        for wanted in PLAIN + SHARED:
+        for wanted, tier in product(PLAIN + SHARED, Tier):
             able = {made.name: made for made in NODES if made.name in self.fitting(wanted)}
-            got = best_nodes(self.fleet, wanted, usable, count=20)
+            got = best_nodes(self.fleet, wanted, usable, count=20, tier=tier)
             assert sorted(got) == sorted(able)
             resource = resource_of(wanted)
             view = self.fleet.gpus.view(resource)
-            ranking = view.ranking(wanted, resource)
+            ranking = view.ranking(wanted, resource, tier)
             totals = []
             for name in got:
                 (number,) = view.classes.numbers(self.fleet.bit(name))
                 told = ranking.cost(view.classes.all[number])
                 if shape_is_exact(ranking.shape, view):
                     assert told.useless == self.cost(able[name], wanted, view, ranking)
+                assert told.mixing == self.strangeness(name, tier) * mixing_of(view)
                 totals.append((sum(told), bool(view.classes.all[number].kind.capacity), name))
             assert totals == sorted(totals), "the cheapest first, then partly used ones, then by name"
 
+    def strangeness(self, name, tier) -> int:
+        there = {self.tiers[uid] for uid, (on, _) in self.held.items() if on == name}
+        return 0 if not there - {tier} else 1 if tier in there else 2
+
     def fitting(self, wanted) -> set[str]:
         return {made.name for made in NODES if self.fleet.fits(made.name, wanted)}
+
+
+def mixing_of(view: GpuView) -> int:
+    """What sharing a node costs at least: more than all GPUs of the largest node."""
+    return (view.scale.devices + 1) * 1000 * WEIGHT
 
 
 def shape_is_exact(shape: Shape, view: GpuView) -> bool:

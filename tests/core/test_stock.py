@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.core.make import GIB, GPU, demand, gpus, node, policy, resident, world
 from webhook.core.amount import ONE_GPU
 from webhook.core.names import CPU, MEMORY, GpuModel, NodeName, ResourceName
-from webhook.core.node import Devices
+from webhook.core.node import Devices, Node
 from webhook.core.policy import BUILT_IN_RESOURCES
 from webhook.core.stock import stocks
 
@@ -26,8 +26,7 @@ def test_capacity_is_of_all_nodes_and_what_is_free_of_open_ones():
 
 def test_models_and_resources_are_told_apart_and_count_as_policy_says():
     slices = ResourceName("nvidia.com/mig-1g.5gb")
-    cut = node("n2", gpus=0, model=A100)
-    cut = type(cut)(cut.name, {**cut.allocatable, slices: 14}, model=A100)
+    cut = Node(NodeName("n2"), {slices: 14}, model=A100)
     sliced = policy(resources={**BUILT_IN_RESOURCES, slices: ONE_GPU // 7})
     found = told(world(sliced, nodes=[node("n0", model=H100), node("n1", model=A100), cut]))
     want = {(H100, GPU): gpus(10), (A100, GPU): gpus(10), (A100, slices): gpus(2)}
@@ -80,12 +79,18 @@ def test_a_hole_is_of_use_to_the_sizes_that_fit_it():
 
 def test_parts_of_devices_are_free_in_parts():
     memory = ResourceName("aliyun.com/gpu-mem")
-    shared = node("n0", gpus=0)
-    allocatable = {**shared.allocatable, memory: 32}
-    shared = type(shared)(shared.name, allocatable, devices=Devices(memory, (16, 16)))
+    shared = Node(NodeName("n0"), {memory: 32}, devices=Devices(memory, (16, 16)))
     made = world(policy(resources={memory: ONE_GPU // 16}), nodes=[shared])
     (stock,) = told(made).values()
     assert (stock.capacity, stock.free, stock.largest, stock.whole_nodes) == (gpus(2), gpus(2), gpus(2), 1)
+
+
+def test_a_node_whose_devices_are_all_gone_has_none():
+    memory = ResourceName("aliyun.com/gpu-mem")
+    made = world(policy(resources={memory: ONE_GPU // 16}), nodes=[])
+    for capacities, want in (((0, 0), 0), ((16, 0), 1), ((0, 0), 0)):
+        made.set_node(Node(NodeName("n0"), {memory: sum(capacities)}, devices=Devices(memory, capacities)))
+        assert sum(stock.capacity for stock in told(made).values()) == gpus(want)
 
 
 def useless(made):

@@ -1,7 +1,6 @@
 """One decision to write down, with defaults."""
 
 import pytest
-from hypothesis import settings
 
 from tests import builders as b
 from webhook.core.amount import ONE_GPU
@@ -9,10 +8,6 @@ from webhook.core.decision import Admit, Charge, Steering
 from webhook.core.policy import Mode
 from webhook.core.reason import Code, Reason
 from webhook.core.tier import Tier
-
-# a shared machine stalls for longer than any deadline that would still tell something
-settings.register_profile("kube", deadline=None)
-settings.load_profile("kube")
 
 
 def admit_of(steering=None, *, team="vision", tier=Tier.GUARANTEED, gpus=2, **fields):

@@ -77,7 +77,7 @@ def _toleration(toleration):
 
 def _steer(spec, steering):
     required = {Mode.AUTO: steering.nodes, Mode.REQUIRE: steering.nodes[:1]}.get(steering.mode, ())
-    preferred = steering.nodes if steering.mode in (Mode.AUTO, Mode.PREFER) else ()
+    preferred = {Mode.AUTO: steering.nodes[:3], Mode.PREFER: steering.nodes}.get(steering.mode, ())
     affinity_ = dict(spec.get("affinity") or {})
     nodes = dict(affinity_.get("nodeAffinity") or {})
     written = None if nodes.get(REQUIRED) is None else nodes[REQUIRED].get("nodeSelectorTerms") or []
@@ -85,7 +85,7 @@ def _steer(spec, steering):
     if any(terms) and (steering.pool_terms or required):
         nodes[REQUIRED] = {"nodeSelectorTerms": terms}
     weighed = [
-        {"weight": 100 if rank == 0 else max(1, 10 - rank), "preference": {"matchFields": [named(node)]}}
+        {"weight": {0: 100, 1: 6, 2: 2}.get(rank, 1), "preference": {"matchFields": [named(node)]}}
         for rank, node in enumerate(preferred)
     ]
     if weighed:

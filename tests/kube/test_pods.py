@@ -303,3 +303,22 @@ def test_the_device_that_gpushare_chose_is_known(index, want):
 )
 def test_shared_memory_is_asked_of_single_devices(asked, want):
     assert at_the_door(with_resources(None, asked)).demand.per_device == want
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "want"),
+    [
+        ("ReplicaSet", {}, True),
+        ("StatefulSet", {"topologySpreadConstraints": []}, True),
+        ("ReplicaSet", {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}]}, False),
+        ("Job", {}, False),
+    ],
+    ids=["a ReplicaSet's", "an empty list", "its own word", "a Job's"],
+)
+def test_whose_pods_kube_scheduler_spreads_by_default(kind, spec, want):
+    found = at_the_door(b.pod(controller=(kind, "o"), **spec))
+    assert found.is_spread_by_default is want
+
+
+def test_a_bare_pod_is_not_spread_by_default():
+    assert not at_the_door(b.pod()).is_spread_by_default

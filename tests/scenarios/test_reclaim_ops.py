@@ -62,7 +62,7 @@ def test_a_rehearsal_prints_who_would_go_and_touches_nobody(cluster):
         assert len(alive(cluster, fairgate.team_a)) == 10
 
 
-def test_a_pod_whose_nodes_were_cordoned_is_made_anew_elsewhere(cluster):
+def test_a_pod_whose_nodes_were_cordoned_is_made_anew_elsewhere_and_a_bare_one_is_reported(cluster):
     make_nodes(cluster, 2)
     with gate(cluster) as fairgate, evictor(fairgate) as running:
         mine = fairgate.team_a
@@ -72,6 +72,7 @@ def test_a_pod_whose_nodes_were_cordoned_is_made_anew_elsewhere(cluster):
         body = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec}
         cluster.api.create(f"/apis/apps/v1/namespaces/{mine}/replicasets", body)
         (first,) = wait_for(cluster, lambda: list_pods(cluster, mine), what="the pod")
+        ask(cluster, fairgate.team_b, "bare")
         for name in ("node-0", "node-1"):
             cluster.kubectl("cordon", name)
         make_nodes(cluster, 1, prefix="new")
@@ -84,4 +85,8 @@ def test_a_pod_whose_nodes_were_cordoned_is_made_anew_elsewhere(cluster):
         )
         (second,) = list_pods(cluster, mine)
         assert second["metadata"]["uid"] != first["metadata"]["uid"]
-        assert [line["reason"] for line in running.said("stranded")] == ["Replaced"]
+        told = lambda: sorted((line["reason"], line["namespace"]) for line in running.said("stranded"))  # noqa: E731
+        want = [("Replaced", mine), ("Stranded", fairgate.team_b)]
+        wait_for(cluster, lambda: told() == want, what="one is replaced, the other reported")
+        described = lambda: cluster.kubectl("describe", "pod", "bare", "-n", fairgate.team_b)  # noqa: E731
+        wait_for(cluster, lambda: "delete it and create it anew" in described(), what="the Event")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from webhook.core import mark as marks
 from webhook.core.counting import count
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
-from webhook.core.limits import guaranteed_violation, has_guaranteed_room
+from webhook.core.limits import guaranteed_violation, has_guaranteed_room, tier_for
 from webhook.core.names import GpuModel, TeamName
 from webhook.core.pod import Handling, Pod, Requester
 from webhook.core.policy import Pool
@@ -56,13 +56,11 @@ def admit(pod: Pod, requester: Requester, world: World) -> Decision:
 
 def _admitted(pod: Pod, found: Standing, choice: Choice, world: World) -> Admit | Retry:
     words = _words(found.team.name)
-    tier = _PREEMPTIBLE
-    if pod.asked_tier is _PREEMPTIBLE:
-        reason = words.by_choice
-    elif has_guaranteed_room(pod.demand.gpus, found.team, found.book, choice.model):
-        reason, tier = words.within_share, _GUARANTEED
+    tier = tier_for(pod.demand.gpus, found.team, found.book, choice.model, asked=pod.asked_tier)
+    if tier is _GUARANTEED:
+        reason = words.within_share
     else:
-        reason = words.borrows
+        reason = words.by_choice if pod.asked_tier is _PREEMPTIBLE else words.borrows
     triple = None
     classes = world.policy.priority_classes
     if classes and not pod.priority_class and (class_name := classes.get(tier)):

@@ -13,6 +13,7 @@ from webhook.core.names import NodeName
 from webhook.core.placement import best_nodes
 from webhook.core.ranking import Cost
 from webhook.core.selector import Constraints
+from webhook.core.tier import Tier
 
 
 class Cause(StrEnum):
@@ -48,11 +49,11 @@ class Candidates(NamedTuple):
 
 
 def candidates(
-    fleet: Fleet, demand: Demand, constraints: Constraints, *, count: int = 5, keep_whole: int = 0
+    fleet: Fleet, demand: Demand, constraints: Constraints, *, tier: Tier, count: int = 5, keep_whole: int = 0
 ) -> Candidates:
     """Compare all nodes for a pod whose own conditions and those of its pool are in `constraints`."""
     matching = fleet.matching(constraints)
-    best = best_nodes(fleet, demand, matching, count=count, keep_whole=keep_whole)
+    best = best_nodes(fleet, demand, matching, count=count, tier=tier, keep_whole=keep_whole)
     room = fleet.with_room(demand, matching & fleet.open_bits)
     able = fleet.with_capacity(demand, matching)
     causes = Counter(
@@ -61,18 +62,18 @@ def candidates(
         if not room & fleet.bit(node.name)
     )
     return Candidates(
-        tuple([Candidate(name, _cost(fleet, name, demand)) for name in best]),
+        tuple([Candidate(name, _cost(fleet, name, demand, tier)) for name in best]),
         room.bit_count(),
         tuple(Filtered(cause, nodes) for cause, nodes in sorted(causes.items(), key=lambda item: (-item[1], item[0]))),
     )
 
 
-def _cost(fleet: Fleet, name: NodeName, demand: Demand) -> Cost | None:
+def _cost(fleet: Fleet, name: NodeName, demand: Demand, tier: Tier) -> Cost | None:
     resource = fleet.gpus.resource_for(demand)
     if resource is None:
         return None
     view = fleet.gpus.view(resource)
-    ranking = view.ranking(demand, resource)
+    ranking = view.ranking(demand, resource, tier)
     number = max(view.classes.numbers(fleet.bit(name)))
     return ranking.cost(view.classes.all[number]) if number >= 0 else None
 

@@ -5,45 +5,50 @@ All nodes of a class cost a pod the same, so classes are scored, not nodes. Memb
 
 from typing import NamedTuple
 
+from webhook.core.company import Tiers
 from webhook.core.forecast import Forecast, State, useful
+from webhook.core.scarcity import Able, Scarcity
 
 
 class Kind(NamedTuple):
     """What the nodes of a class have in common: free devices, the marks that cpu and memory reach, by position.
 
-    `capacity` is the number of devices where all of them are free, otherwise 0.
+    `capacity` is the number of devices where all of them are free, otherwise 0. `tiers` are those of the pods there.
     """
 
     devices: State
     cpu: int
     memory: int
     capacity: int
+    tiers: Tiers
 
 
 class NodeClass:
-    """A class: how useful its free devices are, and its members."""
+    """A class: how useful its free devices are, which groups of scarce sizes fit, and its members."""
 
-    __slots__ = ("kind", "members", "useful")
+    __slots__ = ("kind", "members", "scarce", "useful")
 
-    def __init__(self, kind: Kind, forecast: Forecast) -> None:
+    def __init__(self, kind: Kind, forecast: Forecast, scarcity: Scarcity) -> None:
         cpu = forecast.cpu.fitting(forecast.cpu.marks[kind.cpu])
         memory = forecast.memory.fitting(forecast.memory.marks[kind.memory])
         self.kind = kind
         self.useful = useful(kind.devices, forecast.profile(kind.devices.size, cpu, memory))
+        self.scarce = scarcity.fitting(Able(kind.devices, cpu, memory)) if scarcity.groups else 0
         self.members = 0
 
 
 class Classes:
     """The classes of one GPU resource under one forecast, numbered as they come up, and who is in which."""
 
-    __slots__ = ("_forecast", "_numbers", "_of_slot", "all", "emptied", "log", "whole")
+    __slots__ = ("_forecast", "_numbers", "_of_slot", "_scarcity", "able", "all", "emptied", "log", "whole")
 
-    def __init__(self, forecast: Forecast) -> None:
+    def __init__(self, forecast: Forecast, scarcity: Scarcity) -> None:
         self.all: list[NodeClass] = []
         self.log: list[int] = []  # numbers, each time that a class gets its first member
         self.emptied = 0  # times that a class lost its last member
         self.whole = 0  # slots with all of their devices free
-        self._forecast = forecast
+        self.able = [0] * len(scarcity.groups)  # slots where the scarce sizes of each group fit
+        self._forecast, self._scarcity = forecast, scarcity
         self._numbers: dict[Kind, int] = {}
         self._of_slot: dict[int, int] = {}
 
@@ -61,7 +66,7 @@ class Classes:
         number = self._numbers.get(kind)
         if number is None:
             number = self._numbers[kind] = len(self.all)
-            self.all.append(NodeClass(kind, self._forecast))
+            self.all.append(NodeClass(kind, self._forecast, self._scarcity))
         before = self._of_slot.get(slot)
         if before == number:
             return
@@ -72,6 +77,8 @@ class Classes:
         if not joined.members:
             self.log.append(number)
         joined.members |= bit
+        if joined.scarce:
+            self._change_able(joined.scarce, bit)
         if kind.capacity:
             self.whole |= bit
 
@@ -86,5 +93,12 @@ class Classes:
         left.members ^= bit
         if not left.members:
             self.emptied += 1
+        if left.scarce:
+            self._change_able(left.scarce, bit)
         if left.kind.capacity:
             self.whole ^= bit
+
+    def _change_able(self, groups: int, bit: int) -> None:
+        for number in range(len(self.able)):
+            if groups >> number & 1:
+                self.able[number] ^= bit

@@ -12,7 +12,7 @@ from webhook.core.candidates import Candidates, candidates
 from webhook.core.counting import count
 from webhook.core.decision import Admit, Decision
 from webhook.core.demand import Demand, demand_of
-from webhook.core.limits import Bar, bars, model_bars
+from webhook.core.limits import Bar, bars, model_bars, tier_for
 from webhook.core.names import PoolName, User
 from webhook.core.pod import Pod, Requester
 from webhook.core.policy import Policy, Pool, Team
@@ -80,7 +80,7 @@ def explain(pod: Pod, requester: Requester, world: World) -> Explanation:
         found.book.reserved,
         tuple(found.book.largest_holders(HOLDERS)),
         bars(found.team, found.book, user=found.user) + model_bars(found.team, found.book),
-        tuple(_pools(judged, found.team, world)),
+        tuple(_pools(judged, found, world)),
         None if runs else _smaller(pod, requester, world),
         () if runs else tuple(_elsewhere(pod, requester, world)),
     )
@@ -90,13 +90,16 @@ def _runs(decision: Decision) -> bool:
     return isinstance(decision, Admit) and not any(warning.code in _WAITS for warning in decision.warnings)
 
 
-def _pools(pod: Pod, team: Team, world: World) -> Iterator[PoolStep]:
+def _pools(pod: Pod, found: Standing, world: World) -> Iterator[PoolStep]:
+    team = found.team
     allowed = allowed_pools(pod, team.name, world).allowed
+    tier = tier_for(pod.demand.gpus, team, found.book, None, asked=pod.asked_tier)
     for pool in world.policy.pools or (WHOLE_CLUSTER,):
         if pool in allowed:
             constraints = world.joined(pod.constraints, pool)
             keep_whole = world.policy.placement.keep_whole
-            yield PoolStep(pool, None, candidates(world.fleet, pod.demand, constraints, keep_whole=keep_whole))
+            nodes = candidates(world.fleet, pod.demand, constraints, tier=tier, keep_whole=keep_whole)
+            yield PoolStep(pool, None, nodes)
         else:
             yield PoolStep(pool, _why_closed(pod, pool, team), None)
 

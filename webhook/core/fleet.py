@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from webhook.core.company import Company
 from webhook.core.demand import Demand, PerDevice
 from webhook.core.devices import Bays, DeviceIndex
 from webhook.core.gpus import Gpus
@@ -36,7 +37,7 @@ class _Mask:
 class Fleet:
     """Nodes by name and slot, their free resources and the indexes over them."""
 
-    def __init__(self, mix: Mix | None = None) -> None:
+    def __init__(self, mix: Mix | None = None, company: Company | None = None) -> None:
         self._slots: dict[NodeName, int] = {}
         self._nodes: list[Node | None] = []
         self._names: list[NodeName] = []
@@ -46,7 +47,8 @@ class Fleet:
         self._capacity: dict[ResourceName, AmountIndex] = {}
         self._bays: dict[NodeName, Bays] = {}  # single devices and who holds them; also of nodes not known
         self._device_room = DeviceIndex()
-        self.gpus = Gpus(mix or Mix(), self._free, self._bays)
+        self._company = company or Company()
+        self.gpus = Gpus(mix or Mix(), self._free, self._bays, self._company)
         self._by_model: dict[tuple[GpuModel, str], int] = {}
         self._masks: dict[Constraints, _Mask] = {}
         self._changed: list[int] = []  # slots whose name, labels or taints changed, in order
@@ -115,6 +117,7 @@ class Fleet:
 
         Where it takes parts of devices `holder` says whose they are, and `devices` which, if that is known.
         """
+        self._company.change(name, demand, holder, sign)
         taken = self._taken.get(name)
         if taken is None:
             taken = self._taken[name] = {}
@@ -130,6 +133,13 @@ class Fleet:
             self.gpus.settle(slot)
         if sign < 0 and not any(taken.values()):
             del self._taken[name]
+
+    def lend(self, holder: Uid, demand: Demand, *, is_lent: bool, on: NodeName | None = None) -> None:
+        """Say whether a pod borrows from now on; `on` is the node whose room it holds already."""
+        if self._company.lend(holder, demand, is_lent=is_lent, on=on) and on is not None:
+            slot = self._slots.get(on)
+            if slot is not None:
+                self.gpus.settle(slot)
 
     def free(self, name: NodeName, resource: ResourceName) -> int:
         """Tell how much of a resource a node has left; negative where more is used than it now offers."""
@@ -215,7 +225,7 @@ class Fleet:
 
     def arranged(self) -> "Fleet":
         """Copy the fleet with slots in the order of names, once many nodes have come at once (a list, a world file)."""
-        copy = Fleet(self.gpus.mix)
+        copy = Fleet(self.gpus.mix, self._company)
         copy._taken = self._taken
         copy._bays.update(self._bays)
         for resource in self.gpus.tracked:

@@ -69,7 +69,7 @@ class Steps:
 class Forecast:
     """The measure for one GPU resource under one demand mix."""
 
-    __slots__ = ("_profiles", "_shapes", "cpu", "memory", "total")
+    __slots__ = ("_profiles", "_shapes", "cpu", "memory", "sizes", "total")
 
     def __init__(self, weights: Weights) -> None:
         total = sum(weights.values())
@@ -79,6 +79,10 @@ class Forecast:
             (shape, self.cpu.fitting(self.rounded(shape).cpu), self.memory.fitting(self.rounded(shape).memory), weight)
             for shape, weight in ((shape, weight * WEIGHT // total) for shape, weight in weights.items())
         ]
+        self.sizes: dict[Shape, int] = {}  # the shapes as rounded, and their weights
+        for shape, _, _, weight in self._shapes:
+            rounded = self.rounded(shape)
+            self.sizes[rounded] = self.sizes.get(rounded, 0) + weight
         self.total = sum(weight for *_, weight in self._shapes)  # a little under WEIGHT: each is rounded down
         self._profiles: dict[tuple[int, int, int], Profile] = {}
 

@@ -3,10 +3,12 @@
 When the mix has moved, or the log of classes has grown long, a resource is looked at anew: one pass over its nodes.
 """
 
+from collections import Counter
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from webhook.core.classes import Classes, Kind
+from webhook.core.company import Company
 from webhook.core.demand import Demand, PerDevice
 from webhook.core.devices import Bays
 from webhook.core.forecast import WHOLE, Forecast, State
@@ -15,43 +17,60 @@ from webhook.core.mix import Mix, Shape, resource_of, shape_of
 from webhook.core.names import CPU, MEMORY, GpuModel, NodeName, ResourceName
 from webhook.core.node import Node
 from webhook.core.ranking import Ranking, Scale
+from webhook.core.scarcity import Able, Scarcity
+from webhook.core.tier import Tier
 
 _KEPT_ASKED: Final = 1024
 """Requests with a ranking: a fleet's templates have a few dozen, and those of a size share one."""
 
 _KEPT_LOG: Final = 50_000
 
+_TURNOVER: Final = 16
+"""A resource is looked at anew when one in so many nodes came, went or changed in size."""
 
-_Asked = tuple[tuple[tuple[ResourceName, int], ...], PerDevice | None]
+
+_Asked = tuple[tuple[tuple[ResourceName, int], ...], PerDevice | None, Tier]
 
 
 class GpuView:
     """One GPU resource: its classes, and their rankings."""
 
-    __slots__ = ("_by_asked", "_rankings", "classes", "forecast", "scale", "version")
+    __slots__ = ("_by_asked", "_rankings", "changed", "classes", "forecast", "scale", "scarcity", "version")
 
-    def __init__(self, forecast: Forecast, scale: Scale, version: int) -> None:
+    def __init__(self, forecast: Forecast, scale: Scale, scarcity: Scarcity, version: int) -> None:
         self.forecast, self.version = forecast, version
-        self.classes = Classes(forecast)
+        self.classes = Classes(forecast, scarcity)
         self.scale = scale
-        self._rankings: dict[Shape, Ranking] = {}
+        self.changed = 0  # nodes that came, went or changed in size since this was made
+        self.scarcity = scarcity
+        self._rankings: dict[tuple[Shape, Tier], Ranking] = {}
         self._by_asked: dict[_Asked, Ranking] = {}
 
-    def ranking(self, demand: Demand, resource: ResourceName) -> Ranking:
+    def ranking(self, demand: Demand, resource: ResourceName, tier: Tier) -> Ranking:
         """Rank the classes for a pod."""
-        asked = demand.requests, demand.per_device
+        asked = demand.requests, demand.per_device, tier
         ranking = self._by_asked.get(asked)
         if ranking is None:
             if len(self._by_asked) >= _KEPT_ASKED:
                 self._by_asked.clear()
                 self._rankings.clear()
             shape = self.forecast.rounded(shape_of(demand.requests, resource, demand.per_device))
-            if shape not in self._rankings:
-                self._rankings[shape] = Ranking(shape, self.forecast, self.scale)
-            ranking = self._by_asked[asked] = self._rankings[shape]
+            if (shape, tier) not in self._rankings:
+                entitled = self.scarcity.entitled(shape)
+                self._rankings[shape, tier] = Ranking(shape, tier, self.forecast, self.scale, entitled)
+            ranking = self._by_asked[asked] = self._rankings[shape, tier]
         if ranking.seen < len(self.classes.log):
             ranking.take_in(self.classes)
         return ranking
+
+    def kept(self, ranking: Ranking, pods: int, among: int) -> int:
+        """Tell the groups of scarce sizes whose nodes other pods take last: too few of them are left."""
+        found = 0
+        for number, group in enumerate(self.scarcity.groups):
+            if not ranking.entitled >> number & 1:
+                is_short = (self.classes.able[number] & among).bit_count() <= group.kept(pods)
+                found |= is_short << number
+        return found
 
 
 class Sort(NamedTuple):
@@ -72,12 +91,14 @@ class Number(NamedTuple):
 class Gpus:
     """All GPU resources of a fleet. It reads the fleet's own indexes of free amounts and of single devices."""
 
-    def __init__(self, mix: Mix, free: dict[ResourceName, AmountIndex], bays: dict[NodeName, Bays]) -> None:
+    def __init__(
+        self, mix: Mix, free: dict[ResourceName, AmountIndex], bays: dict[NodeName, Bays], company: Company
+    ) -> None:
         self.mix = mix
         self.tracked: dict[ResourceName, None] = {}
         self.bits = 0  # slots of nodes with any of these resources
         self.numbers: dict[Sort, Number] = {}
-        self._free, self._bays = free, bays
+        self._free, self._bays, self._company = free, bays, company
         self._nodes: dict[int, Node] = {}
         self._of_slot: dict[int, tuple[ResourceName, ...]] = {}
         self._views: dict[ResourceName, GpuView] = {}
@@ -95,9 +116,14 @@ class Gpus:
         offered = [name for name, amount in node.allocatable.items() if amount > 0 and name in self.tracked]
         now = tuple([name for name in offered if name != packed] + ([packed] if node.devices.capacities else []))
         self._count(slot, -1)
-        for resource in self._of_slot.pop(slot, ()):
+        before = self._nodes.get(slot)
+        had = self._of_slot.pop(slot, ())
+        for resource in had:
             if resource not in now and resource in self._views:
                 self._views[resource].classes.drop(slot, 1 << slot)
+        if before is None or before.allocatable != node.allocatable:
+            for resource in {*had, *now} & self._views.keys():
+                self._views[resource].changed += 1
         self.bits = self.bits | 1 << slot if now else self.bits & ~(1 << slot)
         self._nodes[slot] = node
         self._of_slot[slot] = now
@@ -127,13 +153,34 @@ class Gpus:
     def view(self, resource: ResourceName) -> GpuView:
         """Give a resource's classes and rankings under the present mix."""
         view = self._views.get(resource)
-        if view is None or view.version != self.mix.version or len(view.classes.log) > _KEPT_LOG + 8 * len(self._nodes):
+        if view is None or self._is_old(view):
             members = [slot for slot, offered in self._of_slot.items() if resource in offered]
             forecast = Forecast(self.mix.expected(resource))
-            view = self._views[resource] = GpuView(forecast, self._scale(resource, members), self.mix.version)
+            scarcity = Scarcity(forecast, Counter(self._able(slot, resource, forecast) for slot in members))
+            scale = self._scale(resource, members)
+            view = self._views[resource] = GpuView(forecast, scale, scarcity, self.mix.version)
             for slot in members:
                 view.classes.change(slot, 1 << slot, self._kind(slot, resource, forecast))
         return view
+
+    def kept(self, ranking: Ranking, resource: ResourceName, among: int) -> int:
+        """Tell the groups of scarce sizes whose nodes a pod takes last."""
+        return self._views[resource].kept(ranking, self._company.pods.get(resource, 0), among)
+
+    def _is_old(self, view: GpuView) -> bool:
+        return (
+            view.version != self.mix.version
+            or len(view.classes.log) > _KEPT_LOG + 8 * len(self._nodes)
+            or view.changed * _TURNOVER > len(self._nodes)
+        )
+
+    def _able(self, slot: int, resource: ResourceName, forecast: Forecast) -> Able:
+        """Tell what a node has when it is empty."""
+        node = self._nodes[slot]
+        cpu = forecast.cpu.fitting(node.allocatable.get(CPU, 0))
+        memory = forecast.memory.fitting(node.allocatable.get(MEMORY, 0))
+        size = max(1, *node.devices.capacities) if resource == node.devices.resource else 1
+        return Able(State(_devices(node, resource), size=size), cpu, memory)
 
     def latest(self, resource: ResourceName) -> GpuView:
         """Give a view as it was last made: under a mix that may have moved since, and without a pass over the nodes."""
@@ -149,7 +196,7 @@ class Gpus:
             if number.devices:
                 self.numbers[sort] = number
             else:
-                del self.numbers[sort]
+                self.numbers.pop(sort, None)  # not there where a node's devices are all gone
 
     def _scale(self, resource: ResourceName, members: list[int]) -> Scale:
         nodes = [self._nodes[slot] for slot in members]
@@ -170,6 +217,7 @@ class Gpus:
             forecast.cpu.mark(free[CPU].held(slot)) if CPU in free else 0,
             forecast.memory.mark(free[MEMORY].held(slot)) if MEMORY in free else 0,
             capacity if state.whole == capacity else 0,  # 0 as well where all devices are gone
+            self._company.on(node.name, resource),
         )
 
 

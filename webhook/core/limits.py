@@ -7,6 +7,9 @@ from webhook.core.ledger import Book
 from webhook.core.names import GpuModel, User
 from webhook.core.policy import Team
 from webhook.core.reason import Code, Reason
+from webhook.core.tier import Tier
+
+_GUARANTEED, _PREEMPTIBLE = Tier.GUARANTEED, Tier.PREEMPTIBLE  # a look at an enum's member costs 0.1 us
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,12 @@ def has_guaranteed_room(gpus: int, team: Team, book: Book, model: GpuModel | Non
         return False
     share = team.models.get(model) if model is not None else None
     return share is None or model is None or book.guaranteed_model(model) + gpus <= share.guaranteed
+
+
+def tier_for(gpus: int, team: Team, book: Book, model: GpuModel | None, *, asked: Tier | None) -> Tier:
+    """Tell on what terms a pod would run: guaranteed while the share has room, unless it would rather borrow."""
+    is_guaranteed = asked is not _PREEMPTIBLE and has_guaranteed_room(gpus, team, book, model)
+    return _GUARANTEED if is_guaranteed else _PREEMPTIBLE
 
 
 def _model_bar(team: Team, book: Book, model: GpuModel, limit: Limit) -> Bar:

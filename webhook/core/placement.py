@@ -1,8 +1,8 @@
 """Where a pod should go: filter, then score.
 
-The score is what a class of nodes costs the pod (ranking.py): GPUs made useless to the pods to come, and a little of
-what is left over. Wholly free nodes come last while no more than `keep_whole` of them are left. A further term of the
-score, such as keeping tiers apart, belongs into `Cost`, and what it depends on into `Kind`.
+The score is what a class of nodes costs the pod (ranking.py): GPUs made useless to the pods to come, a node shared with
+the other tier, and a little of what is left over. Wholly free nodes come last while no more than `keep_whole` of them
+are left. A further term of the score belongs into `Cost`, and what it depends on into `Kind`.
 """
 
 from typing import Final
@@ -12,19 +12,24 @@ from webhook.core.fleet import Fleet
 from webhook.core.index import lowest_slots
 from webhook.core.names import NodeName
 from webhook.core.ranking import NUMBER, NUMBER_BITS
+from webhook.core.tier import Tier
 
 _FEW: Final = 16
 """Where so few nodes have room their classes are looked up, instead of met on the way through all."""
 
 
 def best_nodes(
-    fleet: Fleet, demand: Demand, among: int, *, count: int, keep_whole: int = 0, spare_whole: bool = False
+    fleet: Fleet,
+    demand: Demand,
+    among: int,
+    *,
+    count: int,
+    tier: Tier = Tier.GUARANTEED,
+    keep_whole: int = 0,
 ) -> tuple[NodeName, ...]:
     """List up to `count` nodes of a set of slots that have room, the best first; ties by slot, so by name.
 
-    With `spare_whole` no wholly free node is listed behind another class: the list is then shorter, but whoever picks
-    from it cannot open a node that the best choice would have left whole. A pod without GPUs goes where there are none
-    first.
+    A pod without GPUs goes where there are none first.
     """
     usable = among & fleet.open_bits
     room = fleet.with_room(demand, usable)
@@ -32,12 +37,12 @@ def best_nodes(
         return ()
     slots: list[int] = []
     if demand.devices or demand.per_device is not None:
-        _fill(slots, fleet, demand, usable, room, count=count, keep_whole=keep_whole, spare_whole=spare_whole)
+        _fill(slots, fleet, demand, usable, room, count=count, tier=tier, keep_whole=keep_whole)
         return fleet.names(slots)
     beside = room & ~fleet.gpus.bits
     lowest_slots(beside, count, slots)
     if room != beside:
-        _fill(slots, fleet, demand, usable, room ^ beside, count=count, keep_whole=keep_whole, spare_whole=False)
+        _fill(slots, fleet, demand, usable, room ^ beside, count=count, tier=tier, keep_whole=keep_whole)
     return fleet.names(slots)
 
 
@@ -49,16 +54,17 @@ def _fill(
     room: int,
     *,
     count: int,
+    tier: Tier,
     keep_whole: int,
-    spare_whole: bool,
 ) -> None:
     """Take slots from the nodes that have room, class by class, the cheapest first, until there are enough."""
     resource = fleet.gpus.resource_for(demand)
     if resource is None:
         return
     view = fleet.gpus.view(resource)
-    ranking = view.ranking(demand, resource)
+    ranking = view.ranking(demand, resource, tier)
     keeps = keep_whole and (view.classes.whole & usable).bit_count() <= keep_whole
+    scarce = fleet.gpus.kept(ranking, resource, fleet.open_bits) if view.scarcity.groups else 0
     kept: dict[int, int] = {}
     bits = rank = 0  # nodes of one rank are gathered first, from all of its classes: ties go by slot
     few = room.bit_count() <= _FEW
@@ -72,14 +78,10 @@ def _fill(
             if len(slots) == count:
                 return
             bits, rank = 0, entry >> NUMBER_BITS
-        capacity = node_class.kind.capacity
-        if capacity and spare_whole and slots:
-            continue
-        if keeps and ranking.shape.number < capacity:
+        if node_class.scarce & scarce or (keeps and ranking.shape.number < node_class.kind.capacity):
             kept[rank] = kept.get(rank, 0) | members
         else:
             bits |= members
     lowest_slots(bits, count, slots)
-    if not (spare_whole and slots):
-        for members in kept.values():
-            lowest_slots(members, count, slots)
+    for members in kept.values():
+        lowest_slots(members, count, slots)

@@ -48,7 +48,7 @@ class Pod(NamedTuple):
 
     `name` and `uid` are empty while mutating. `has_open_constraints` says that it carries conditions we do not
     evaluate (inter-pod affinity, topology spread, bound volumes, host ports, claims), so its nodes can only be advice;
-    `has_pod_wishes` that it would rather be near or far from other pods, so it needs nodes to choose from.
+    `is_spread_by_default` that kube-scheduler would rather have it far from its like than follow a preference.
     `mark` is the decision annotation as found, `team_label` and `tier_label` the labels as found.
     """
 
@@ -61,7 +61,7 @@ class Pod(NamedTuple):
     owner: Owner | None = None
     constraints: Constraints = NO_CONSTRAINTS
     has_open_constraints: bool = False
-    has_pod_wishes: bool = False
+    is_spread_by_default: bool = False
     handling: Handling = Handling.MANAGED
     node_name: NodeName | None = None
     requires: frozenset[str] = frozenset()

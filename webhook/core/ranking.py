@@ -4,8 +4,10 @@ from bisect import insort
 from typing import Final, NamedTuple
 
 from webhook.core.classes import Classes, NodeClass
+from webhook.core.company import STRANGENESS
 from webhook.core.forecast import WEIGHT, WHOLE, Forecast, State, after, useful
 from webhook.core.mix import Shape
+from webhook.core.tier import Tier
 
 NUMBER_BITS: Final = 20
 """An entry is `rank << NUMBER_BITS | number of the class`; the rank is twice the cost, and one more for whole nodes."""
@@ -24,7 +26,7 @@ Measured on the openb trace beside the fragmentation gradient: 95.50 % allocated
 
 
 class Scale(NamedTuple):
-    """The largest node: what is left over on others counts in proportion."""
+    """The largest node: what is left over on others counts in proportion, and nothing else costs as much as it."""
 
     devices: int
     cpu: int
@@ -38,6 +40,7 @@ class Cost(NamedTuple):
     """What a class of nodes costs a pod, in thousandths of a GPU times WEIGHT: the lowest sum wins."""
 
     useless: int  # taken from the pods to come, by themselves or for want of cpu, memory or room on one device
+    mixing: int  # for sharing a node with the other tier
     gpus_left: int
     cpu_left: int
 
@@ -55,13 +58,16 @@ class Ranking:
         "_memory_fits",
         "_ranks",
         "_swept",
+        "entitled",
+        "mixing",
         "order",
         "seen",
         "shape",
     )
 
-    def __init__(self, shape: Shape, forecast: Forecast, scale: Scale) -> None:
+    def __init__(self, shape: Shape, tier: Tier, forecast: Forecast, scale: Scale, entitled: int = 0) -> None:
         self.shape = shape
+        self.entitled = entitled  # groups of scarce sizes whose nodes are not kept from this shape
         self.order: list[int] = []  # entries, as above
         self._forecast = forecast
         self.seen = 0  # position in the log of classes that came up, as far as it was taken in
@@ -74,10 +80,14 @@ class Ranking:
         self._cpu_left = [_CPU_LEFT * cpu // scale.cpu for cpu in left]
         self._memory_fits = [forecast.memory.fitting(max(0, mark - shape.memory)) for mark in forecast.memory.marks]
         self._gpu_left = _GPUS_LEFT // (scale.devices * WHOLE)
+        # More than all else together, so that tiers never share a node while there is a choice; nobody without GPUs is
+        # in the way of anybody.
+        step = (scale.devices + 1) * WHOLE * WEIGHT if shape.number else 0
+        self.mixing = [strange * step for strange in STRANGENESS[tier]]  # by the tiers on a node
 
     def cost(self, node_class: NodeClass) -> Cost | None:
         """Tell what a class costs; None where the devices do not fit."""
-        devices, cpu, memory, _ = node_class.kind
+        devices, cpu, memory, _, tiers = node_class.kind
         try:
             left = self._afters[devices]
         except KeyError:
@@ -86,7 +96,7 @@ class Ranking:
             return None
         profile = self._forecast.profile(left.size, self._cpu_fits[cpu], self._memory_fits[memory])
         gpus_left = self._gpu_left * (left.whole * WHOLE + sum(left.partly))
-        return Cost(node_class.useful - useful(left, profile), gpus_left, self._cpu_left[cpu])
+        return Cost(node_class.useful - useful(left, profile), self.mixing[tiers], gpus_left, self._cpu_left[cpu])
 
     def take_in(self, classes: Classes) -> None:
         """Bring the order up to date with the classes that came up, and now and then with those that emptied."""

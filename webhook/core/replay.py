@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from webhook.core.counting import count
 from webhook.core.decision import Deny
-from webhook.core.limits import guaranteed_violation, has_guaranteed_room, model_violation
+from webhook.core.limits import guaranteed_violation, model_violation, tier_for
 from webhook.core.names import GpuModel, PoolName, TeamName, Uid
 from webhook.core.node import NO_MODEL
 from webhook.core.pod import CONTROLLER, Pod, Requester, Resident
@@ -82,8 +82,8 @@ def _fate(running: Running, world: World) -> Fate:
         model = node.model
         broken = model_violation(pod.demand.gpus, found.team, found.book, model or NO_MODEL)
         refusals += () if broken is None else (broken,)
-    has_room = has_guaranteed_room(pod.demand.gpus, found.team, found.book, model)
-    if pod.asked_tier is Tier.GUARANTEED and not has_room:
+    tier = tier_for(pod.demand.gpus, found.team, found.book, model, asked=pod.asked_tier)
+    if pod.asked_tier is Tier.GUARANTEED and tier is not Tier.GUARANTEED:
         refusals += (guaranteed_violation(pod.demand.gpus, found.team, found.book, model),)
     bit = 0 if node is None else world.fleet.bit(node.name)
     there = [pool for pool in pools.allowed if bit & world.fleet.matching(world.joined(pod.constraints, pool))]
@@ -93,9 +93,4 @@ def _fate(running: Running, world: World) -> Fate:
         refusals += (Reason(Code.NO_POOL_ALLOWED, text),)
     if refusals:
         return Fate(found.team.name, refusals=refusals)
-    is_borrowed = pod.asked_tier is Tier.PREEMPTIBLE or not has_room
-    return Fate(
-        found.team.name,
-        Tier.PREEMPTIBLE if is_borrowed else Tier.GUARANTEED,
-        there[0].name if there else None,
-    )
+    return Fate(found.team.name, tier, there[0].name if there else None)

@@ -4,23 +4,23 @@ from typing import Final, NamedTuple
 
 from webhook.core.amount import format_gpus
 from webhook.core.decision import Steering
-from webhook.core.limits import model_violation
+from webhook.core.limits import model_violation, tier_for
 from webhook.core.names import GpuModel, NodeName
 from webhook.core.node import NO_MODEL
 from webhook.core.placement import best_nodes
 from webhook.core.pod import Pod
-from webhook.core.policy import Mode, Pool, Team
+from webhook.core.policy import Mode, Pool
 from webhook.core.reason import Code, Reason
 from webhook.core.selector import Operator, Requirement
 from webhook.core.standing import Standing
+from webhook.core.tier import Tier
 from webhook.core.world import World
 
 LISTED_NODES: Final = 8
-"""Nodes a pod may go to: the first is bound every time, the others are the way out when it fills up meanwhile."""
+"""Nodes a pod may go to: the first is bound, the others are the way out when it fills up meanwhile."""
 
-LISTED_NODES_BARE: Final = 16
+LISTED_NODES_BARE: Final = 32
 """The same for a bare pod, which nobody makes again if all of its nodes are gone."""
-
 
 _AUTO, _REQUIRE, _PREFER, _OFF = Mode.AUTO, Mode.REQUIRE, Mode.PREFER, Mode.OFF  # one look costs 0.1 us
 
@@ -38,6 +38,7 @@ class _Site(NamedTuple):
 
     pool: Pool
     slots: int
+    tier: Tier = Tier.GUARANTEED
     model: GpuModel | None = None
     requirements: tuple[Requirement, ...] = ()
 
@@ -45,7 +46,7 @@ class _Site(NamedTuple):
 def choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> Choice | tuple[Reason, ...]:
     """Find the best nodes for a pod in these pools; the reasons where no pool or model may take it at all."""
     team = found.team
-    sites = _sites(pod, pools, team, world)
+    sites = _sites(pod, pools, found, world)
     if not sites:
         return Choice(towards(pod, pools, world), None, (_no_room(pod, pools, sites, world),))
     if team.models:
@@ -67,19 +68,20 @@ def choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> 
     return Choice(towards(pod, growing, world), None, (waits,))
 
 
-def _sites(pod: Pod, pools: tuple[Pool, ...], team: Team, world: World) -> list[_Site]:
+def _sites(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> list[_Site]:
+    team = found.team
     sites: list[_Site] = []
     for pool in pools:
         slots = world.fleet.matching(world.joined(pod.constraints, pool))
         if not slots:
             continue
         if not team.models:
-            sites.append(_Site(pool, slots))
+            sites.append(_Site(pool, slots, _tier(pod, found, None)))
             continue
         for (model, label), members in world.fleet.by_model().items():
             if slots & members:
                 pinned = (Requirement(label, Operator.IN, (model,)),) if label else ()
-                sites.append(_Site(pool, slots & members, model, pinned))
+                sites.append(_Site(pool, slots & members, _tier(pod, found, model), model, pinned))
     return sites
 
 
@@ -88,21 +90,31 @@ def _place(pod: Pod, site: _Site, world: World) -> tuple[NodeName, ...]:
         world.fleet,
         pod.demand,
         site.slots,
-        count=LISTED_NODES_BARE if pod.owner is None else LISTED_NODES,
+        count=_length(pod, site, world),
+        tier=site.tier,
         keep_whole=world.policy.placement.keep_whole,
-        # kube-scheduler spreads a controller's pods over the list, and may prefer that to our first choice
-        spare_whole=pod.owner is not None and not pod.has_pod_wishes,
     )
+
+
+def _length(pod: Pod, site: _Site, world: World) -> int:
+    mode = _mode(pod, (site.pool,), world)
+    if mode is _REQUIRE or (mode is _AUTO and pod.is_spread_by_default):
+        return 1
+    return LISTED_NODES_BARE if pod.owner is None else LISTED_NODES
+
+
+def _tier(pod: Pod, found: Standing, model: GpuModel | None) -> Tier:
+    return tier_for(pod.demand.gpus, found.team, found.book, model, asked=pod.asked_tier)
 
 
 def _best(
     pod: Pod, placed: list[tuple[_Site, tuple[NodeName, ...]]], world: World
 ) -> tuple[_Site, tuple[NodeName, ...]]:
-    """Compare the best node of each site in one ranking; its own site wins."""
+    """Compare the best node of each site in one ranking, that of the first one's tier; its own site wins."""
     firsts = 0
     for _, nodes in placed:
         firsts |= world.fleet.bit(nodes[0])
-    winner = best_nodes(world.fleet, pod.demand, firsts, count=1, keep_whole=0)
+    winner = best_nodes(world.fleet, pod.demand, firsts, count=1, tier=placed[0][0].tier)
     return next((site, nodes) for site, nodes in placed if nodes[0] in winner)
 
 

@@ -61,7 +61,8 @@ def _judged(pod: Pod, requester: Requester, world: World) -> Decision:
 
 
 def _commit(pod: Pod, mark: Mark, found: Standing, world: World) -> Admit | Deny | Retry:
-    node = next((name for name in mark.nodes if world.fleet.fits(name, pod.demand)), None)
+    fits, promises = world.fleet.fits, world.advice.promises
+    node = next((name for name in mark.nodes if fits(name, pod.demand) or promises(name, pod.demand)), None)
     if node is None and _is_firm(mark):
         return Retry(
             Reason(Code.RACE_LOST, f"the chosen nodes filled up meanwhile ({', '.join(mark.nodes)}): try again")

@@ -8,6 +8,7 @@ was admitted is *assumed* at once (its charge reserved, its room taken on the fi
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from webhook.core.advice import Advice
 from webhook.core.claims import ADMIN_ACCESS, ClaimKey, ClaimRef, Claims, ClaimSpec, DeviceClass, Found, GroupEntry
 from webhook.core.decision import Charge
 from webhook.core.demand import Demand, reweighed
@@ -39,6 +40,7 @@ class World:
         self.is_live = is_live
         self.on_books_changed: Callable[[], None] = _nobody_listens
         self.fleet = Fleet()
+        self.advice = Advice()
         self._claims = Claims()
         self._equipment = Equipment()
         self.priority_classes: dict[str, PriorityTriple] = {}
@@ -166,6 +168,7 @@ class World:
         node, since, devices = pod.node or pod.promised, pod.version, pod.devices
         if before is None:
             self.fleet.gpus.mix.note(pod.demand)
+            self.advice.redeem(self.fleet, node, pod.demand)
         else:
             if pod.user is None and before.pod.user is not None:
                 pod = replace(pod, user=before.pod.user)
@@ -245,6 +248,7 @@ class World:
             self._promote(uid)
         elif isinstance(self._flights.setdefault(uid, UNSEEN), Unseen) and uid not in self._residents:
             self.fleet.gpus.mix.note(flight.pod.demand)
+            self.advice.redeem(self.fleet, flight.node, flight.pod.demand)
             self._hold(Held(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
 
     def settle(self, uid: Uid) -> None:
@@ -260,6 +264,7 @@ class World:
         if flight.pod.uid not in self._residents:
             self.fleet.gpus.mix.note(flight.pod.demand)
             pod = replace(flight.pod, node=flight.node)
+            self.advice.redeem(self.fleet, flight.node, pod.demand)
             self._hold(Held(pod, flight.charge.team, flight.node), flight.charge)
 
     def take_back_promotion(self, uid: Uid) -> None:
@@ -283,9 +288,9 @@ class World:
             self._recount(heirs)
         if not held.is_reserved:
             self._tenancies.note_pods(held.pod.namespace, are_there=True)
+        self._charge(held, charge, is_seated=False)
         if held.node is not None:
             self.fleet.take(held.node, held.pod.demand, holder=uid, devices=devices)
-        self._charge(held, charge)
 
     def _drop(self, uid: Uid) -> None:
         self._put_down(uid)
@@ -301,6 +306,7 @@ class World:
             self._tenancies.note_pods(namespace, are_there=self._residents.are_seen_in(namespace))
         if held.node is not None:
             self.fleet.take(held.node, held.pod.demand, sign=-1, holder=uid)
+        self.fleet.lend(uid, held.pod.demand, is_lent=False)
         if (book := self._books.get(held.team)) is not None:
             book.release(uid)
             self.on_books_changed()
@@ -333,12 +339,14 @@ class World:
             self.fleet.take(held.node, pod.demand, holder=pod.uid, devices=devices)
         held.pod = pod
 
-    def _charge(self, held: Held, charge: Charge | None = None) -> None:
+    def _charge(self, held: Held, charge: Charge | None = None, *, is_seated: bool = True) -> None:
         if not held.pod.demand.gpus:
             return
         if charge is None:
             charge = self._charge_of(held)
         held.team = charge.team
+        is_lent = charge.tier is Tier.PREEMPTIBLE and held.pod.tier_label in TIERS
+        self.fleet.lend(held.pod.uid, held.pod.demand, is_lent=is_lent, on=held.node if is_seated else None)
         self._books.setdefault(charge.team, Book()).charge(held.pod.uid, held.entry(charge))
         self.on_books_changed()
 

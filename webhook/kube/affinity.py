@@ -2,7 +2,7 @@
 
 Required terms are alternatives, and matchFields takes one name a term: so every term of the user's is multiplied by
 the pool's terms and by the nodes. Most pods bring no affinity; for those the JSON is a template with a gap for each
-node's name, since building and encoding sixteen terms as objects costs more than the rest of the patch.
+node's name, since building and encoding so many terms as objects costs more than the rest of the patch.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +24,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _PATH: Final = "/spec/affinity/nodeAffinity"
 _TEMPLATES_KEPT: Final = 256
+_WEIGHTS: Final = (100, 6, 2)
 _GAP: Final = "\0"  # no node has this name
 
 # on Python 3.11 each `Mode.X` costs 0.1 us
@@ -40,12 +41,12 @@ _affinity_decoder: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 def _weight(rank: int) -> int:
-    """Weigh the best node with 100, the most that the API takes, and the others so that they do not come near it.
+    """Weigh the best node with 100, the most that the API takes, and each next so that it stays far behind.
 
-    kube-scheduler doubles this score and adds others to it, of which spreading a Deployment's pods alone can reach 200:
-    the first choice needs all the lead it can get.
+    kube-scheduler scales the highest weight among the nodes that are left to 200 points and adds other scores to it:
+    free cpu and memory, their balance, images. Whichever is the best then needs a lead over all that.
     """
-    return max(1, 10 - rank) if rank else 100
+    return _WEIGHTS[rank] if rank < len(_WEIGHTS) else 1
 
 
 def affinity_operations(present: bytes, steering: Steering) -> list[Operation]:
@@ -72,7 +73,7 @@ def _split(steering: Steering) -> tuple[_Nodes, _Nodes]:
     """Say which nodes are required and which are preferred."""
     mode = steering.mode
     if mode is _AUTO:
-        return steering.nodes, steering.nodes
+        return steering.nodes, steering.nodes[: len(_WEIGHTS)]  # the others would weigh alike
     if mode is _REQUIRE:
         return steering.nodes[:1], ()
     return (), steering.nodes if mode is _PREFER else ()
@@ -80,7 +81,7 @@ def _split(steering: Steering) -> tuple[_Nodes, _Nodes]:
 
 def _fresh(pool_terms: _Terms, required: _Nodes, preferred: _Nodes) -> _Json | msgspec.Raw | None:
     """Make the node affinity of a pod that brought none; None where there is nothing to say."""
-    text = "".join(preferred or required)  # each mode's longer list holds the other
+    text = "".join(required or preferred)  # the former holds the latter where there are both
     if not text or '"' in text or "\\" in text or not text.isprintable():
         return _alone(pool_terms, required, preferred)  # no node, or a name that JSON would have to escape
     alternatives = 1 if () in pool_terms else len(pool_terms) or 1

@@ -22,13 +22,13 @@ _CACHED_BYTES: Final = 16_384  # longer readings are made again each time: no ca
 class Placement:
     """A pod's own conditions.
 
-    `is_open` says that it has some between pods, which only kube-scheduler judges; `has_wishes` that it wishes to be
-    near or far from other pods.
+    `is_open` says that it has some between pods, which only kube-scheduler judges; `has_spread` that it says itself how
+    its like are to be spread.
     """
 
     constraints: Constraints = NO_CONSTRAINTS
     is_open: bool = False
-    has_wishes: bool = False
+    has_spread: bool = False
     problems: tuple[str, ...] = ()
 
 
@@ -121,8 +121,7 @@ def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -
     )
     between = [] if wanted is None else [a for a in (wanted.pod_affinity, wanted.pod_anti_affinity) if a is not None]
     is_open = any(s.when_unsatisfiable == "DoNotSchedule" for s in spreads or ()) or any(a.required for a in between)
-    has_wishes = bool(spreads) or any(affinity.preferred for affinity in between)
-    return Placement(NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else constraints, is_open, has_wishes)
+    return Placement(NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else constraints, is_open, bool(spreads))
 
 
 def _tolerations(raw: bytes) -> tuple[Toleration, ...]:

@@ -71,6 +71,9 @@ _FOREIGN_SCHEDULER: Final = Handling.FOREIGN_SCHEDULER
 
 _MAYBE_MANAGED: Final = frozenset({Handling.MANAGED, Handling.NODE_NAME})  # later, every pod has the name of a node
 
+_SPREAD: Final = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
+"""Whose pods kube-scheduler spreads if they do not say how; others only where a Service selects them."""
+
 _NO_CAPABILITIES: Final[frozenset[str]] = frozenset()
 _owner: Final = lru_cache(maxsize=4096)(Owner)
 
@@ -100,7 +103,7 @@ def to_pod(
         owner=None if controller is None else _owner(controller.kind, controller.name),
         constraints=placement.constraints,
         has_open_constraints=placement.is_open or _ties_itself(spec),
-        has_pod_wishes=placement.has_wishes,
+        is_spread_by_default=not placement.has_spread and controller is not None and controller.kind in _SPREAD,
         handling=_handling(spec, annotations, controller),
         node_name=spec.node_name or None,
         requires=_listed(requires) if requires else _NO_CAPABILITIES,

@@ -11,6 +11,7 @@ from webhook.core.admission import admit
 from webhook.core.amount import format_gpus
 from webhook.core.counting import count
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
+from webhook.core.guard import ProtectedKeys, guard
 from webhook.core.names import Uid
 from webhook.core.onlooker import Onlooker
 from webhook.core.page import Judgement
@@ -19,7 +20,7 @@ from webhook.core.policy import Enforcement
 from webhook.core.reason import Code, Reason, refusal_text
 from webhook.core.verification import verify
 from webhook.core.world import World
-from webhook.kube import objects
+from webhook.kube import keys, objects
 from webhook.kube.patch import operations, steer
 from webhook.kube.pods import InvalidPod, stand_in_uid, to_pod
 from webhook.kube.pointer import Operation as Change
@@ -61,12 +62,23 @@ class Ledger(Protocol):
 
 
 class Gate:
-    """Answers admission reviews from one world; implements webhook.server.answer.Reviewer."""
+    """Answers admission reviews from one world; implements webhook.server.answer.Reviewer.
+
+    With a `clock`, in seconds, pods that are asked for at the same time are sent to different room: what was advised is
+    kept for a moment. Without one each pod is thought to go through both webhooks before the next one comes.
+    """
 
     def __init__(
-        self, world: World, ledger: Ledger, *, now_text: Callable[[], str], onlooker: Onlooker | None = None
+        self,
+        world: World,
+        ledger: Ledger,
+        *,
+        now_text: Callable[[], str],
+        onlooker: Onlooker | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.world = world
+        self._clock = clock
         self._ledger = ledger
         self._shadow = Shadow(world, ledger, onlooker or Onlooker(world))
         self._now_text = now_text
@@ -82,7 +94,7 @@ class Gate:
         pod = self._read(review, review.pod)
         if not isinstance(pod, Pod):
             return self._answer(review, None, pod)
-        decision = admit(pod, Requester(review.username), self.world)
+        decision = self._advise(pod, Requester(review.username), is_dry_run=review.dry_run)
         if isinstance(decision, Admit):
             patch = operations(review.pod, decision, now_text=self._now_text())
             return self._answer(review, pod, decision, patch=patch)
@@ -90,12 +102,31 @@ class Gate:
             return self._answer(review, pod, decision, patch=steer(review.pod, decision.steering))
         return self._answer(review, pod, decision)
 
+    def _advise(self, pod: Pod, requester: Requester, *, is_dry_run: bool) -> Decision:
+        if self._clock is None:
+            return admit(pod, requester, self.world)
+        fleet, advice, now = self.world.fleet, self.world.advice, self._clock()
+        advice.lapse(fleet, now=now)
+        decision = admit(pod, requester, self.world)
+        if _lacks_room(decision) and advice.withdraw(fleet):
+            decision = admit(pod, requester, self.world)
+        if isinstance(decision, Admit) and decision.steering.nodes and not is_dry_run:
+            advice.give(fleet, decision.steering.nodes[0], decision.demand, now=now)
+        return decision
+
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool] = _never) -> Answer:
-        """Commit a pod that is being created; where no watch would tell, hear of one that is gone."""
+        """Commit a pod that is being created, or guard our keys on one that is changed.
+
+        Where no watch would tell, it hears here of one that is gone.
+        """
         review = decode(body)
         match review.operation:
             case Operation.CREATE if review.pod is not None:
                 return await self._commit(review, review.pod, deadline, is_gone)
+            case Operation.UPDATE if review.pod is not None and review.old_pod is not None:
+                if not self.world.policy.is_enforced:
+                    return self._answer(review, None, NOT_ENFORCED)
+                return self._answer(review, None, guard(_keys(review.old_pod.metadata), _keys(review.pod.metadata)))
             case Operation.DELETE if not review.dry_run:
                 self._ledger.release(review)
         return self._answer(review, None, _NOT_A_CREATE)
@@ -182,8 +213,7 @@ class Gate:
         told: Sequence[str] = [warning.text for warning in warnings] if warnings else ()
         would, longest = "", LONGEST_WARNING
         if mode is not _ENFORCE:
-            longest = LONGEST_REFUSAL
-            refusal, would = None, "" if decision is NOT_ENFORCED else outcome
+            longest, refusal, would = LONGEST_REFUSAL, None, "" if decision is NOT_ENFORCED else outcome
             told = warnings_of(decision) if mode is _WARN else ()
             outcome = "warn" if told else "skip"
         body = encode_response(
@@ -219,8 +249,19 @@ _ENFORCE, _WARN, _OFF = Enforcement.ENFORCE, Enforcement.WARN, Enforcement.OFF
 _NOT_A_CREATE = NotApplicable(Reason(Code.NOT_A_CREATE, "only creations are decided on"))
 
 
+def _lacks_room(decision: Decision) -> bool:
+    reasons = decision.reasons if isinstance(decision, Deny) else ()
+    warnings = decision.warnings if isinstance(decision, Admit) else ()
+    return any(reason.code in (Code.NO_ROOM_NOW, Code.POOL_FULL) for reason in (*reasons, *warnings))
+
+
 def _judgement(pod: Pod, decision: Decision) -> Judgement:
     if not isinstance(decision, Admit | NotApplicable) or (charge := decision.charge) is None:
         return Judgement(decision, None)
     nodes = decision.steering.nodes if isinstance(decision, Admit) else ()
     return Judgement(decision, flight_of(pod, charge, nodes=nodes))
+
+
+def _keys(metadata: objects.ObjectMeta) -> ProtectedKeys:
+    labels, annotations = metadata.labels or {}, metadata.annotations or {}
+    return ProtectedKeys(labels.get(keys.TEAM), labels.get(keys.TIER), annotations.get(keys.DECISION))

@@ -12,7 +12,7 @@ from webhook.core.amount import ONE_GPU
 from webhook.core.demand import PerDevice, demand_of
 from webhook.core.names import PODS, ResourceName
 from webhook.core.node import Devices
-from webhook.core.policy import BUILT_IN_RESOURCES
+from webhook.core.policy import BUILT_IN_RESOURCES, ReclaimRules
 from webhook.core.tier import Tier
 
 MEMORY = ResourceName("aliyun.com/gpu-mem")
@@ -53,6 +53,24 @@ def test_shares_of_memory_are_on_the_devices_that_they_have():
     board = board_of(place)
     assert sizes(bank(board, resource=MEMORY)) == [(40, 10), (40, 30)]
     assert (board.free[0].free, board.free[0].largest, board.free[0].at_once) == (40, 30, 1)
+
+
+def test_what_reclaim_could_seat_is_what_borrowers_would_leave():
+    rules = policy(team(), team("team-b"), reclaim=ReclaimRules(protected_namespaces=("team-b",)))
+    place = world(
+        rules,
+        [node("n0", gpus=8), node("n1", gpus=8), node("n2", gpus=8, is_cordoned=True)],
+        [
+            resident(3, node="n0", tier="preemptible"),
+            resident(2, node="n0"),
+            resident(4, node="n1", tier="preemptible"),
+            resident(3, namespace="team-b", node="n1", tier="preemptible"),
+            resident(1, node="n1"),
+        ],
+    )
+    [row] = board_of(place).free
+    assert (row.largest, row.at_once) == (3, 1)
+    assert (row.seat, row.seats) == (6, 1), "who is guaranteed, or protected, stays; closed nodes seat nobody"
 
 
 @pytest.mark.parametrize(

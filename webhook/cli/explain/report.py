@@ -47,6 +47,9 @@ class NodeReport(msgspec.Struct, rename="camel"):
     useless: Annotated[
         float | None, msgspec.Meta(description="GPUs that pods to come lose, those that it takes included")
     ]
+    mixing: Annotated[
+        float | None, msgspec.Meta(description="for sharing a node with the other tier: more than all else together")
+    ]
     left_over: Annotated[float | None, msgspec.Meta(description="for what would be left over: a tie-breaker")]
 
 
@@ -142,10 +145,11 @@ def _nodes(found: Candidates) -> list[NodeReport]:
     reports = []
     for name, cost in found.best:
         if cost is None:
-            reports.append(NodeReport(name, None, None, None))
+            reports.append(NodeReport(name, None, None, None, None))
         else:
             left = cost.gpus_left + cost.cpu_left
-            reports.append(NodeReport(name, in_gpus(cost.useless + left), in_gpus(cost.useless), in_gpus(left)))
+            parts = (in_gpus(sum(cost)), in_gpus(cost.useless), in_gpus(cost.mixing), in_gpus(left))
+            reports.append(NodeReport(name, *parts))
     return reports
 
 

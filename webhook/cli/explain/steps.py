@@ -113,11 +113,11 @@ def _pool(step: PoolStep) -> RenderableType:
     if found.best:
         table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
         table.add_column("best", overflow="fold")
-        for name in ("cost", "lost to pods to come", "left over"):
+        for name in ("cost", "lost to pods to come", "tiers mixed", "left over"):
             table.add_column(name, justify="right")
         for name, cost in found.best:
             left = None if cost is None else cost.gpus_left + cost.cpu_left
-            costs = () if cost is None or left is None else (cost.useless + left, cost.useless, left)
+            costs = () if cost is None or left is None else (sum(cost), cost.useless, cost.mixing, left)
             table.add_row(Text(name), *[f"{in_gpus(each):.3f}" for each in costs])
         parts.append(table)
     parts += [Text(f"{nodes}: {cause}") for cause, nodes in found.filtered]

@@ -3,7 +3,8 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Final
 
 from webhook.core.amount import ONE_GPU, Limit
@@ -11,7 +12,7 @@ from webhook.core.ledger import Book
 from webhook.core.names import PODS, GpuModel, NodeName, ResourceName, TeamName
 from webhook.core.node import Node
 from webhook.core.pod import Resident
-from webhook.core.policy import Team
+from webhook.core.policy import ReclaimRules, Team
 from webhook.core.tier import TIERS, Tier
 from webhook.core.world import World
 
@@ -110,8 +111,9 @@ class NodeRow:
 class FreeRow:
     """What is free of one resource and model, in its own pieces.
 
-    `largest` is the largest pod that a node could take now and `at_once` how many of them; `closed` is free on nodes
-    that take no pods. By GPUs alone: cpu and memory are not looked at.
+    `largest` is the largest pod that a node could take now and `at_once` how many of them; `seat` and `seats` are the
+    same for a guaranteed pod, once reclaim had sent away all who borrow there. `closed` is free on nodes that take no
+    pods. By GPUs alone: cpu and memory are not looked at.
     """
 
     resource: ResourceName
@@ -120,6 +122,8 @@ class FreeRow:
     free: int
     largest: int
     at_once: int
+    seat: int
+    seats: int
     closed: int
     whole_nodes: int
 
@@ -255,18 +259,21 @@ def _free(nodes: list[NodeRow], world: World) -> Iterator[FreeRow]:
         for bank in row.banks:
             found[row.model, bank.resource].append((row, bank))
     for (model, resource), banks in sorted(found.items()):
-        pods_left = [(row, bank, world.fleet.free(row.name, PODS)) for row, bank in banks]
-        sizes = [_largest(bank) for row, bank, left in pods_left if not row.state and left > 0]
-        largest = max(sizes, default=0)
+        usable = [(row, bank) for row, bank in banks if not row.state]
+        sizes = [_largest(bank) for row, bank in usable if world.fleet.free(row.name, PODS) > 0]
+        seats = [_largest(_reclaimed(bank, world.policy.reclaim)) for _, bank in usable]
+        largest, seat = max(sizes, default=0), max(seats, default=0)
         yield FreeRow(
             resource,
             model,
             sum(bank.pieces for _, bank in banks),
-            sum(_left(bank) for row, bank in banks if not row.state),
+            sum(_left(bank) for _, bank in usable),
             largest,
             sizes.count(largest) if largest else 0,
+            seat,
+            seats.count(seat) if seat else 0,
             sum(_left(bank) for row, bank in banks if row.state),
-            sum(1 for row, bank in banks if not row.state and not bank.used),
+            sum(1 for _, bank in usable if not bank.used),
         )
 
 
@@ -279,6 +286,17 @@ def _largest(bank: Bank) -> int:
     if bank.is_packed:
         return max((device.pieces - device.used for device in bank.devices), default=0)
     return _left(bank)
+
+
+def _reclaimed(bank: Bank, rules: ReclaimRules) -> Bank:
+    """Leave out what borrowing pods hold, but for those whose namespace is protected."""
+
+    def stays(hold: Hold) -> bool:
+        namespace = hold.pod.partition("/")[0]
+        return hold.tier is Tier.GUARANTEED or any(fnmatchcase(namespace, glob) for glob in rules.protected_namespaces)
+
+    devices = tuple(replace(device, holds=tuple(filter(stays, device.holds))) for device in bank.devices)
+    return replace(bank, devices=devices)
 
 
 def _natural(row: NodeRow) -> list[tuple[int, str]]:

@@ -85,6 +85,10 @@ class FreeReport(msgspec.Struct, rename="camel"):
     free: Annotated[int, msgspec.Meta(description="on nodes that take pods")]
     largest_pod: Annotated[int, msgspec.Meta(description="the largest pod that a node could take now")]
     at_once: Annotated[int, msgspec.Meta(description="how many of these the nodes could take now")]
+    largest_guaranteed_pod: Annotated[
+        int, msgspec.Meta(description="the largest guaranteed pod that reclaim could seat, on one node")
+    ]
+    guaranteed_at_once: Annotated[int, msgspec.Meta(description="how many of these it could seat")]
     whole_nodes: Annotated[int, msgspec.Meta(description="nodes that take pods and have none")]
     closed: Annotated[int, msgspec.Meta(description="free on nodes that take no pods")]
 
@@ -140,5 +144,14 @@ def _bank(bank: Bank) -> BankReport:
 
 def _free(row: FreeRow) -> FreeReport:
     return FreeReport(
-        row.resource, row.model, row.pieces, row.free, row.largest, row.at_once, row.whole_nodes, row.closed
+        row.resource,
+        row.model,
+        row.pieces,
+        row.free,
+        row.largest,
+        row.at_once,
+        row.seat,
+        row.seats,
+        row.whole_nodes,
+        row.closed,
     )

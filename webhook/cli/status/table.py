@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from webhook.cli.status.board import Board, FreeRow, ModelRow, NodeRow, TeamRow
+from webhook.cli.status.board import Board, ModelRow, NodeRow, TeamRow
 from webhook.cli.status.picture import Pen
 from webhook.cli.words import plural
 from webhook.core.amount import ONE_GPU, format_gpus, format_limit
@@ -109,22 +109,23 @@ def _add_holders(table: Table, node: NodeRow, number: int) -> None:
 def _free(board: Board, *, is_wide: bool) -> Table:
     has_closed = is_wide or any(row.closed for row in board.free)
     more = (*([">closed"] if has_closed else []), *([">whole nodes"] if is_wide else []))
-    table = _grid("model", "resource", ">of", ">free", "largest job now", *more)
+    table = _grid("model", "resource", ">of", ">free", "largest job now", "by reclaim", *more)
     for row in board.free:
         table.add_row(
             Text(_short(row.model) or "-"),
             Text(_tail(row.resource)),
             Text(str(row.pieces)),
             Text(str(row.free)),
-            Text(_job(row)),
+            Text(_job(row.at_once, row.largest)),
+            Text(_job(row.seats, row.seat)),
             *([Text(str(row.closed))] if has_closed else []),
             *([Text(str(row.whole_nodes))] if is_wide else []),
         )
     return table
 
 
-def _job(row: FreeRow) -> str:
-    return f"{plural(row.at_once, 'pod')} of {row.largest}" if row.largest else "none"
+def _job(at_once: int, largest: int) -> str:
+    return f"{plural(at_once, 'pod')} of {largest}" if largest else "none"
 
 
 def _short(model: GpuModel) -> str:

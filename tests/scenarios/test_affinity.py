@@ -1,0 +1,48 @@
+"""Where kube-scheduler, with its default scores, binds pods that Fairgate chose nodes for."""
+
+import json
+
+import pytest
+
+from tests.control_plane.objects import pod, pod_spec
+from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_bound, wait_for
+from tests.scenarios.gate import DECISION, gate
+
+pytestmark = pytest.mark.cluster
+SIZE = {"cpu": "6", "memory": "48Gi"}
+
+
+def deployment(name, *, replicas, **spec):
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": pod_spec(**SIZE, **spec)}
+    made = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": made}
+
+
+def goes_where_it_was_sent(cluster, namespace, *, pods):
+    """Tell whether each of so many pods is bound to the first node of its decision."""
+    found = list_pods(cluster, namespace, labelSelector="app")
+    bound = [(p["spec"].get("nodeName"), p["metadata"]["annotations"][DECISION]) for p in found]
+    assert len(bound) == pods
+    assert all(node for node, _ in bound)
+    return all(json.loads(decided)["nodes"][0] == node for node, decided in bound)
+
+
+def test_the_replicas_of_a_deployment_are_bound_where_they_were_sent_though_the_default_is_to_spread_them(cluster):
+    nodes = make_nodes(cluster, 4)
+    with gate(cluster) as fairgate:
+        ours = fairgate.team_a
+        for name in nodes:
+            create_pod(cluster, ours, pod(f"on-{name}", gpus=1, nodeName=name, **SIZE))
+            wait_bound(cluster, ours, f"on-{name}")
+        cluster.api.create(f"/apis/apps/v1/namespaces/{ours}/deployments", deployment("web", replicas=9, gpus=1))
+        assert wait_for(cluster, lambda: goes_where_it_was_sent(cluster, ours, pods=9), what="nine replicas bound")
+
+
+def test_pods_of_whole_nodes_that_come_together_are_sent_to_one_each(cluster):
+    make_nodes(cluster, 12, gpus=8)
+    with gate(cluster, limit_a="unlimited") as fairgate:
+        ours = fairgate.team_a
+        made = deployment("large", replicas=12, gpus=8)
+        cluster.api.create(f"/apis/apps/v1/namespaces/{ours}/deployments", made)
+        assert wait_for(cluster, lambda: goes_where_it_was_sent(cluster, ours, pods=12), what="twelve replicas bound")

@@ -1,0 +1,51 @@
+"""Pods that are asked for at the same time: the gate sends them to different room, and turns nobody away for it."""
+
+import asyncio
+import json
+from base64 import b64decode
+
+import pytest
+
+from tests.cases.test_cases import open_gate, pod, review
+
+CASE = {
+    "policy": {
+        "teams": [{"name": "a", "namespaces": ["team-a"], "gpus": {"guaranteed": 20, "limit": 20}}],
+        "pools": [{"name": "all", "nodeSelector": {"pool": "all"}}],
+    },
+    "nodes": {name: {"allocatable": {"nvidia.com/gpu": "8"}, "labels": {"pool": "all"}} for name in ("n0", "n1")},
+}
+
+
+@pytest.fixture
+def gate(tmp_path):
+    return open_gate(CASE, tmp_path, clock=lambda: 100.0)
+
+
+def advised(gate, name, *, dry_run=False, **metadata):
+    """The nodes that a pod of eight GPUs is sent to."""
+    step = {"gpus": 8, "metadata": {"name": name, "namespace": "team-a", **metadata}}
+    asked = json.loads(review(pod(step), uid=f"uid-{name}", requester="alice"))
+    asked["request"]["dryRun"] = dry_run
+    answer = asyncio.run(gate.mutate(json.dumps(asked).encode(), deadline=1.0))
+    response = json.loads(answer.body)["response"]
+    assert response["allowed"], response
+    changes = {change["path"]: change["value"] for change in json.loads(b64decode(response["patch"]))}
+    annotations = changes.get("/metadata/annotations") or {"d": changes["/metadata/annotations/fairgate.dev~1decision"]}
+    return json.loads(next(iter(annotations.values())))["nodes"]
+
+
+def test_the_next_pod_is_sent_elsewhere_before_the_first_is_committed(gate):
+    assert advised(gate, "first")[0] == "n0"
+    assert advised(gate, "second") == ["n1"]
+
+
+def test_a_dry_run_keeps_no_room(gate):
+    assert advised(gate, "first", dry_run=True)[0] == "n0"
+    assert advised(gate, "second")[0] == "n0"
+
+
+def test_advice_to_others_turns_nobody_away(gate):
+    advised(gate, "first")
+    advised(gate, "second")
+    assert advised(gate, "third", annotations={"fairgate.dev/pool": "all"})[0] == "n0"
