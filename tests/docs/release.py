@@ -43,7 +43,8 @@ class Release(Installed):
         logs = {name: self.kubelet.logs(name) for name in (SERVER, EVICTOR)}
         return (
             "#!/bin/sh\n"
-            f'case "$*" in logs*{EVICTOR}*) cat {logs[EVICTOR]}; exit;; logs*) cat {logs[SERVER]}; exit;; esac\n'
+            f'case "$*" in logs*{EVICTOR}*) logs="{logs[EVICTOR]}";; logs*) logs="{logs[SERVER]}";; esac\n'
+            'if [ "$logs" ]; then cat $logs 2>/dev/null; exit 0; fi\n'
             f'exec {real} "$@"\n'
         )
 
