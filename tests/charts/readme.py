@@ -24,7 +24,8 @@ when something fails are in [operations](../../docs/operations.md).
 - **The policy** goes into a ConfigMap. Pods read an edit of it within a minute or so, without a restart; the leader
   then brings the conditions of the webhooks in line ([ADR 16](../../docs/adr/0016-registration-follows-policy.md)).
 - **Uninstalling** takes the webhooks away first. What stays is the definition of TeamLedgers with the ledgers
-  (`crds.keep`), and, without cert-manager, the Secret with the certificates: `kubectl delete` them.
+  (`crds.keep`), the Leases and, without cert-manager, the Secret with the certificates: `kubectl delete` them. A node
+  whose room the evictor kept stays closed until `kubectl taint nodes --all fairgate.dev/held-`.
 - **From `kubectl apply` to Helm**: objects of `fairgate manifests` have the same names. Add `--take-ownership` to the
   first `helm install`.
 

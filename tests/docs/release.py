@@ -43,7 +43,7 @@ class Release(Installed):
         logs = {name: self.kubelet.logs(name) for name in (SERVER, EVICTOR)}
         return (
             "#!/bin/sh\n"
-            f'case "$*" in logs*{EVICTOR}*) exec cat {logs[EVICTOR]};; logs*) exec cat {logs[SERVER]};; esac\n'
+            f'case "$*" in logs*{EVICTOR}*) cat {logs[EVICTOR]}; exit;; logs*) cat {logs[SERVER]}; exit;; esac\n'
             f'exec {real} "$@"\n'
         )
 

@@ -135,6 +135,9 @@ def _everything(reader: Reader) -> None:
     reader.write("k8s/job.yaml", TRAIN.format(pods=1, gpus=4))
     reader.write("train.yaml", TRAIN.format(pods=1, gpus=4))
     reader.write("kustomization.yaml", KUSTOMIZATION.format("train.yaml"))
+    refused = {"event": "decision", "time": "2026-11-21T14:07:35.523Z", "outcome": "deny", "code": "TeamLimitExceeded"}
+    reader.write("server-1.log", json.dumps(refused))
+    reader.write("server-2.log", "")
     reader.write("review.json", builders.review(builders.pod(gpus=1)).decode())
     listed = reader.cluster.kubectl.json("get", "nodes,pods,namespaces,priorityclasses", "-A")
     reader.write("world.yaml", json.dumps(listed))
@@ -174,7 +177,7 @@ def _lead(reader: Reader) -> None:
 def _installed(reader: Reader) -> None:
     """Fairgate in the cluster, as far as the quickstart has installed it."""
     _bare_node(reader)
-    reader.follow(QUICKSTART, until="## 5. Be labelled, placed and refused")
+    reader.follow(QUICKSTART, until="Three pods of two GPUs are all that the team may have. `train.yaml`:")
 
 
 def _quotas(reader: Reader) -> None:

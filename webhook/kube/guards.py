@@ -108,6 +108,28 @@ def _devices(policy: Policy) -> _Json:
         f"(has(object.spec.{field}) ? object.spec.{field} : [])"
         for field in ("containers", "initContainers", "ephemeralContainers")
     )
+    made = _policy(
+        DEVICES,
+        rules=[_rule(["pods"], "CREATE"), _rule(["pods/ephemeralcontainers"], "UPDATE")],
+        conditions={"is-not-exempt": _is_not_exempt(policy)},
+    )
+    spec = made["spec"]
+    spec["matchConstraints"]["namespaceSelector"] = namespace_selector(policy)
+    spec["variables"] = [{"name": "containers", "expression": everywhere}]
+    spec["validations"] = [
+        {
+            "expression": f"{_EXEMPT_LABEL} || !({broken})",
+            "message": f"{told}: it may reach GPUs that the pod does not ask for; "
+            f"ask for GPUs by resources ({Code.UNCOUNTED_DEVICE})",
+            "reason": "Forbidden",
+        }
+        for told, broken in _ways_to_devices()
+    ]
+    return made
+
+
+def _ways_to_devices() -> list[tuple[str, str]]:
+    """List in words and in CEL how a pod reaches devices past its resources."""
     names, nothing = json.dumps(_DEVICE_VARIABLES), '["", "none", "void"]'
     variable = f"e.name in {names} && (has(e.valueFrom) || (has(e.value) && !(e.value in {nothing})))"
     privileged = "has(c.securityContext) && has(c.securityContext.privileged) && c.securityContext.privileged"
@@ -120,32 +142,14 @@ def _devices(policy: Policy) -> _Json:
     found = [(f"a container {told}", f"variables.containers.exists(c, {broken})") for told, broken in ways.items()]
     paths = f"has(v.hostPath) && v.hostPath.path.matches({quoted(_DEVICE_FILES)})"
     annotations = "object.metadata.annotations"
-    found += [
+    return [
+        *found,
         ("a volume is a device of the node's", f"has(object.spec.volumes) && object.spec.volumes.exists(v, {paths})"),
         (
             f"an annotation {_DEVICE_ANNOTATIONS} names devices",
             f"has({annotations}) && {annotations}.exists(k, k.startsWith({quoted(_DEVICE_ANNOTATIONS)}))",
         ),
     ]
-    made = _policy(
-        DEVICES,
-        rules=[_rule(["pods"], "CREATE"), _rule(["pods/ephemeralcontainers"], "UPDATE")],
-        conditions={"is-not-exempt": _is_not_exempt(policy)},
-    )
-    spec = made["spec"]
-    spec["matchConstraints"]["namespaceSelector"] = namespace_selector(policy)
-    spec["variables"] = [{"name": "containers", "expression": everywhere}]
-    marked = _EXEMPT_LABEL
-    spec["validations"] = [
-        {
-            "expression": f"{marked} || !({broken})",
-            "message": f"{told}: it may reach GPUs that the pod does not ask for; "
-            f"ask for GPUs by resources ({Code.UNCOUNTED_DEVICE})",
-            "reason": "Forbidden",
-        }
-        for told, broken in found
-    ]
-    return made
 
 
 def changed_keys_expression(guarded: Iterable[tuple[str, Iterable[str]]]) -> str:

@@ -213,8 +213,7 @@ class Gate:
         told: Sequence[str] = [warning.text for warning in warnings] if warnings else ()
         would, longest = "", LONGEST_WARNING
         if mode is not _ENFORCE:
-            longest = LONGEST_REFUSAL
-            refusal, would = None, "" if decision is NOT_ENFORCED else outcome
+            longest, refusal, would = LONGEST_REFUSAL, None, "" if decision is NOT_ENFORCED else outcome
             told = warnings_of(decision) if mode is _WARN else ()
             outcome = "warn" if told else "skip"
         body = encode_response(

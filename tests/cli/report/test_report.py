@@ -54,6 +54,10 @@ def test_pods_of_a_workload_are_one_row_from_first_to_last():
     assert (row.message, found.decisions) == ("last", 3)
 
 
+def test_other_events_are_json_whatever_their_fields_hold():
+    assert tally([b'{"event":"world loaded","nodes":4,"pods":2}\n', b"not json\n"]).unread == 1
+
+
 @pytest.mark.parametrize(
     "passed_over",
     [

@@ -73,6 +73,8 @@ def tally(lines: Iterable[bytes]) -> Report:
             continue
         try:
             line = decoder.decode(raw)
+        except msgspec.ValidationError:
+            continue  # another event: in `world loaded`, `nodes` is a number
         except (msgspec.MsgspecError, UnicodeDecodeError):
             report.unread += 1
             continue
