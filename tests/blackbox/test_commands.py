@@ -154,15 +154,16 @@ def test_the_schema_is_the_one_in_the_repository(results):
 def test_manifests_for_a_url(results):
     result = results["url"]
     assert (result.returncode, result.stderr) == (0, "")
-    definition, mutating, validating = yaml.safe_load_all(result.stdout)
+    definition, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
     assert [made["kind"] for made in (definition, mutating, validating)] == [
         "CustomResourceDefinition",
         "MutatingWebhookConfiguration",
         "ValidatingWebhookConfiguration",
     ]
+    assert {made["kind"] for made in guards} == {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
     hooks = mutating["webhooks"] + validating["webhooks"]
     bundle = base64.b64encode(CA.encode()).decode()
-    paths = ["mutate", "validate", "validate", "workloads"]
+    paths = ["mutate", "validate", "workloads"]
     for hook, path in zip(hooks, paths, strict=True):
         assert hook["clientConfig"] == {"url": f"https://127.0.0.1:8443/{path}", "caBundle": bundle}
         assert hook["admissionReviewVersions"] == ["v1"]
