@@ -74,7 +74,7 @@ def comparable(manifests) -> dict[tuple[str, str], dict]:
 
 @pytest.mark.parametrize("file", [file.relative_to(ROOT) for file in POLICIES], ids=str)
 def test_the_registration_is_the_one_of_fairgate_manifests(file):
-    want = kinds(printed(file), *REGISTRATION)
+    want = kinds(printed(file, "--enforce", "enforce"), *REGISTRATION)  # the chart's value goes before the policy's
     assert comparable(kinds(render("--set-file", f"policy={file}"), *REGISTRATION)) == comparable(want)
 
 

@@ -131,9 +131,8 @@ def test_when_the_supervisor_is_killed_its_children_die():
 
 
 OWNER = """
-import signal, sys, time
+import sys, time
 from tests.control_plane.processes import Processes
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
 processes = Processes()
 print(processes.folder, processes.start("a", ["sleep", "600"]), flush=True)
 while True:  # a signal that comes just before one long sleep would be noticed after it

@@ -129,8 +129,9 @@ def test_the_rights_in_the_docs_are_enough_and_its_own_service_account_needs_no_
     cluster.kubectl("apply", "-f", "-", stdin="---\n".join(rules))
     cluster.kubectl("create", "serviceaccount", "fairgate", "-n", "fairgate-system")
     account = "--serviceaccount=fairgate-system:fairgate"
-    cluster.kubectl("create", "clusterrolebinding", "fairgate", "--clusterrole=fairgate", account)
-    cluster.kubectl("create", "rolebinding", "fairgate", "--role=fairgate", account, "-n", "fairgate-system")
+    for name in ("fairgate-server", "fairgate-registration"):
+        cluster.kubectl("create", "clusterrolebinding", name, f"--clusterrole={name}", account)
+    cluster.kubectl("create", "rolebinding", "fairgate", "--role=fairgate-server", account, "-n", "fairgate-system")
     credentials = cluster.service_account_kubeconfig("fairgate-system", "fairgate")
     with gate(cluster, limit_a=40, kubeconfig=credentials) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("k", gpus=10, **SIZE))

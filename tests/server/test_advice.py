@@ -24,6 +24,10 @@ def gate(tmp_path):
 
 def advised(gate, name, *, dry_run=False, **metadata):
     """The nodes that a pod of eight GPUs is sent to."""
+    return decided(gate, name, dry_run=dry_run, **metadata)["nodes"]
+
+
+def decided(gate, name, *, dry_run=False, **metadata):
     step = {"gpus": 8, "metadata": {"name": name, "namespace": "team-a", **metadata}}
     asked = json.loads(review(pod(step), uid=f"uid-{name}", requester="alice"))
     asked["request"]["dryRun"] = dry_run
@@ -32,7 +36,7 @@ def advised(gate, name, *, dry_run=False, **metadata):
     assert response["allowed"], response
     changes = {change["path"]: change["value"] for change in json.loads(b64decode(response["patch"]))}
     annotations = changes.get("/metadata/annotations") or {"d": changes["/metadata/annotations/fairgate.dev~1decision"]}
-    return json.loads(next(iter(annotations.values())))["nodes"]
+    return json.loads(next(iter(annotations.values())))
 
 
 def test_the_next_pod_is_sent_elsewhere_before_the_first_is_committed(gate):
@@ -49,3 +53,13 @@ def test_advice_to_others_turns_nobody_away(gate):
     advised(gate, "first")
     advised(gate, "second")
     assert advised(gate, "third", annotations={"fairgate.dev/pool": "all"})[0] == "n0"
+
+
+def test_a_pod_that_is_turned_away_at_the_commit_keeps_no_room(gate):
+    decision = decided(gate, "first") | {"policy": "another"}
+    labels = {"fairgate.dev/team": "a", "fairgate.dev/tier": "guaranteed"}
+    marked = {"annotations": {"fairgate.dev/decision": json.dumps(decision)}, "labels": labels}
+    step = {"gpus": 8, "metadata": {"name": "first", "namespace": "team-a", **marked}}
+    answer = asyncio.run(gate.validate(review(pod(step), uid="uid-first", requester="alice"), deadline=1e9))
+    assert json.loads(answer.body)["response"]["status"]["code"] == 429
+    assert advised(gate, "second")[0] == "n0"

@@ -7,6 +7,7 @@ request in: on one event loop that is the lock, so concurrent requests never pas
 from collections.abc import Callable, Sequence
 from typing import Protocol, assert_never
 
+from webhook.core import mark as marks
 from webhook.core.admission import admit
 from webhook.core.amount import format_gpus
 from webhook.core.counting import count
@@ -152,7 +153,15 @@ class Gate:
         decision = await self._ledger.commit(
             lambda: _judgement(pod, verify(pod, requester, self.world)), deadline=deadline, is_gone=is_gone
         )
+        self._let_go_of_advice(pod, decision)
         return self._answer(review, pod, decision)
+
+    def _let_go_of_advice(self, pod: Pod, decision: Decision) -> None:
+        """Keep no room for a pod that was refused, is asked for again with new advice, or went elsewhere."""
+        mark = marks.read(pod.mark or "")
+        taken = decision.steering.nodes[:1] if isinstance(decision, Admit) else ()
+        if mark is not None and mark.nodes and mark.nodes[:1] != taken:
+            self.world.advice.redeem(self.world.fleet, mark.nodes[0], pod.demand)
 
     def _read(self, review: Review, found: objects.Pod, *, name: str = "", uid: Uid = NO_UID) -> Pod | Deny | Retry:
         weights = self.world.policy.resources
