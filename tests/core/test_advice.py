@@ -51,6 +51,12 @@ def test_pods_that_come_together_are_sent_to_different_room_and_each_gets_its_ow
     assert [place.fleet.free(name, GPU) for name in firsts] == [0, 0, 0]
 
 
+def test_small_pods_that_come_together_fill_a_node_before_they_open_the_next():
+    place = world(policy(team(guaranteed=20)), nodes=[node(f"n{i}", gpus=10) for i in range(4)])
+    firsts = [advised(place, pod(3)).steering.nodes[0] for _ in range(6)]
+    assert firsts == ["n0"] * 3 + ["n1"] * 3
+
+
 def test_a_pod_that_is_advised_twice_stays_where_it_was_sent():
     place = world(nodes=[node("n0", gpus=8), node("n1", gpus=8)])
     first = advised(place, pod(8))

@@ -1,7 +1,8 @@
 """Room that was advised to pods on their way to the commit, so that those who come meanwhile are sent elsewhere.
 
 A pod has no name yet when it is advised, so a piece of advice is known by what it takes and where: whoever takes just
-that there redeems the oldest. It only ranks nodes, nobody is turned away for it, and it lapses soon.
+that there redeems the oldest. Nobody is turned away for it, and it lapses soon. Nodes are ranked as if it were not
+there: pods of a burst fill a node together, as they would have one by one on a node that is in use.
 """
 
 import math
@@ -43,7 +44,7 @@ class Advice:
         lapses = now + ADVICE_SECONDS
         self._pieces.setdefault((node, demand), deque()).append(_Piece(lapses, holder))
         self._order.append((lapses, (node, demand)))
-        fleet.take(node, demand, holder=holder)
+        fleet.promise(node, demand, holder=holder)
 
     def redeem(self, fleet: Fleet, node: NodeName | None, demand: Demand) -> None:
         """Let go of the oldest piece that is just this: its pod takes the room now."""
@@ -51,7 +52,8 @@ class Advice:
             return
         pieces = self._pieces.get((node, demand))
         if pieces is not None:
-            fleet.take(node, demand, sign=-1, holder=pieces.popleft().holder)
+            fleet.promise(node, demand, sign=-1, holder=pieces.popleft().holder)
+            fleet.settle(node)
             if not pieces:
                 del self._pieces[node, demand]
 

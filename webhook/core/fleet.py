@@ -118,6 +118,13 @@ class Fleet:
         Where it takes parts of devices `holder` says whose they are, and `devices` which, if that is known.
         """
         self._company.change(name, demand, holder, sign)
+        self.promise(name, demand, sign=sign, holder=holder, devices=devices)
+        self.settle(name)
+
+    def promise(
+        self, name: NodeName, demand: Demand, *, sign: int = 1, holder: Uid = NO_UID, devices: tuple[int, ...] = ()
+    ) -> None:
+        """Take room as `take` does, but rank the node as it was, until `settle` or something else happens there."""
         taken = self._taken.get(name)
         if taken is None:
             taken = self._taken[name] = {}
@@ -129,17 +136,19 @@ class Fleet:
             self._settle_requests(slot, node, taken, demand)
         if demand.per_device is not None:
             self._take_devices(name, demand.per_device, sign=sign, holder=holder, devices=devices)
-        if slot is not None:
-            self.gpus.settle(slot)
         if sign < 0 and not any(taken.values()):
             del self._taken[name]
+
+    def settle(self, name: NodeName) -> None:
+        """Rank a node by what is on it now."""
+        slot = self._slots.get(name)
+        if slot is not None:
+            self.gpus.settle(slot)
 
     def lend(self, holder: Uid, demand: Demand, *, is_lent: bool, on: NodeName | None = None) -> None:
         """Say whether a pod borrows from now on; `on` is the node whose room it holds already."""
         if self._company.lend(holder, demand, is_lent=is_lent, on=on) and on is not None:
-            slot = self._slots.get(on)
-            if slot is not None:
-                self.gpus.settle(slot)
+            self.settle(on)
 
     def free(self, name: NodeName, resource: ResourceName) -> int:
         """Tell how much of a resource a node has left; negative where more is used than it now offers."""
