@@ -121,11 +121,11 @@ def edited(cluster, release):
     """The policy is edited in its ConfigMap: broken edits are left out, a good one changes the registration, too."""
     for text in (BROKEN, POLICY, BROKEN):
         edit(cluster, release, text)
-        in_force = text is POLICY
+        want = [text is BROKEN] * 2
         wait_for(
             cluster,
-            lambda in_force=in_force: all("broken" not in release.get("/readyz", pod=n) for n in range(2)) == in_force,
-            what="the edit read",
+            lambda want=want: ["broken" in release.get("/readyz", pod=n) for n in range(2)] == want,
+            what="the edit read by all",
         )
     edit(cluster, release, EDITED)
     for plural, name, want in (
