@@ -144,10 +144,13 @@ class Reader:
         return None
 
     def _stop(self, name: str, *, is_checked: bool = True) -> None:
-        """Ctrl-C."""
+        """Ctrl-C, and once more: a server would drain for a quarter of a minute."""
         processes = self.cluster.processes
         if is_checked:
             processes.check_running(name)
+        if processes.is_running(name):
+            processes.send_signal(name, signal.SIGINT)
+            time.sleep(0.5)
         if processes.is_running(name):
             processes.stop(name, signal.SIGINT, timeout=30)
 
