@@ -39,7 +39,7 @@ demo: setup ## three scenarios on a real control plane, without and with Fairgat
 test: lint ## everything CI runs: lint, types, layers, unit, HTTP, real control plane
 	$(BIN)/pytest
 
-test-fast: setup ## the tests that need no control plane: about a minute
+test-fast: setup ## the tests that need no control plane: a few minutes
 	$(BIN)/pytest -m 'not cluster'
 
 chaos: setup ## minutes of trouble for three replicas: kills, pauses, cuts; CHAOS_SECONDS=600 for ten
