@@ -52,7 +52,7 @@ class BackgroundBuild:
             time.sleep(POLL_SECONDS)
         else:
             return None
-        return self._log.read_text(errors="replace").rpartition("error: ")[2].strip()
+        return self._log.read_text(errors="replace").rpartition("error: ")[2].strip() or "the build ended without them"
 
     def close(self) -> None:
         """End the build and everything that it started."""

@@ -24,7 +24,7 @@ from tests.control_plane.assets import GOMOD, cache_root, find_binary, missing_b
 from tests.control_plane.toolchain import ToolchainError, find_go, go_environment
 from tests.control_plane.versions import CONTROL_PLANE, OPERATORS, TOOLS, Program, Recipe, Upstream
 
-RECIPES = {recipe.name: recipe for recipe in vars(versions).values() if isinstance(recipe, Recipe)}
+RECIPES = {recipe.name: recipe for recipe in vars(versions).values() if isinstance(recipe, Recipe) and recipe.programs}
 PROGRESS_SECONDS = 20
 LOG_TAIL_LINES = 25
 

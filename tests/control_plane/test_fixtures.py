@@ -5,6 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.control_plane.build import RECIPES
+from tests.control_plane.fixtures import RECIPES_BY_FIXTURE
+
 REPOSITORY = Path(__file__).parents[2]
 
 # It ends only when the test that needs nothing of it has run.
@@ -18,6 +21,9 @@ def test_cluster(cluster): pass
 """
 PLAIN = """
 from pathlib import Path
+
+from tests.control_plane.build import RECIPES
+from tests.control_plane.fixtures import RECIPES_BY_FIXTURE
 def test_plain(): Path(__file__).with_name("plain").touch()
 """
 
@@ -42,3 +48,8 @@ def test_tests_that_need_it_fail_and_the_others_run_meanwhile(tmp_path):
     assert "the control plane could not be built" in done.stdout
     assert "no space left on device" in done.stdout
     assert "once, about" in done.stderr  # whoever waits for the first build sees that it runs
+
+
+def test_what_a_fixture_needs_is_built_by_its_name():
+    wanted = [recipe for group in RECIPES_BY_FIXTURE.values() for recipe in group]
+    assert [RECIPES[recipe.name] for recipe in wanted] == wanted
