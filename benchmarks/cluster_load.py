@@ -99,22 +99,34 @@ async def _create(api: aiohttp.ClientSession, namespace: str, name: str) -> Crea
 
 
 def wait_bound(cluster: ControlPlane, namespaces: Sequence[str], count: int, *, timeout: float = 600) -> float:
-    """Wait until so many pods have a node; give the time of the last look."""
-
-    def bound() -> int:
-        listed = (cluster.api.list(f"/api/v1/namespaces/{name}/pods", resourceVersion="0") for name in namespaces)
-        return sum(bool(found["spec"].get("nodeName")) for pods in listed for found in pods)
-
-    wait_for(cluster, lambda: bound() >= count, what=f"{count} pods bound", timeout=timeout)
+    """Wait until there are so many pods, and each has a node; give the time of the last look."""
+    wait_none_left(cluster, namespaces, count, but="spec.nodeName=", timeout=timeout)
     return time.perf_counter()
 
 
+def wait_running(cluster: ControlPlane, namespaces: Sequence[str], count: int, *, timeout: float = 600) -> None:
+    """Wait until there are so many pods, and each of them runs."""
+    wait_none_left(cluster, namespaces, count, but="status.phase!=Running", timeout=timeout)
+
+
+def wait_none_left(cluster: ControlPlane, namespaces: Sequence[str], count: int, *, but: str, timeout: float) -> None:
+    """Wait until there are so many pods and none that a field selector finds; a look costs next to nothing."""
+    paths = [f"/api/v1/namespaces/{name}/pods" for name in namespaces]
+
+    def are_there() -> bool:
+        first = [cluster.api.get(path, limit="1") for path in paths]
+        found = sum(len(page["items"]) + page["metadata"].get("remainingItemCount", 0) for page in first)
+        return found >= count and not any(cluster.api.list(path, fieldSelector=but, limit="1") for path in paths)
+
+    wait_for(cluster, are_there, what=f"{count} pods, none of them {but}", timeout=timeout)
+
+
 def clear(cluster: ControlPlane, namespaces: Sequence[str]) -> None:
-    """Delete the pods and wait until they are gone."""
+    """Delete the pods, so many at once as the API server manages within its time for a request, and wait for that."""
     for name in namespaces:
-        cluster.api.delete(f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0})
-    left = lambda: any(cluster.api.list(f"/api/v1/namespaces/{n}/pods", limit="1") for n in namespaces)  # noqa: E731
-    wait_for(cluster, lambda: not left(), what="no pods left", timeout=600)
+        pods = f"/api/v1/namespaces/{name}/pods"
+        while cluster.api.list(pods, limit="1"):
+            cluster.api.delete(pods, {"gracePeriodSeconds": 0}, limit="250")
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from cluster_load import clear, cpu_of, create, wait_bound
+from cluster_load import clear, cpu_of, create, wait_bound, wait_running
 
 from tests.chaos.client import ask, session
 from tests.control_plane import build
@@ -61,7 +61,7 @@ def town(cluster: ControlPlane, *, lent: int, each: int = 1) -> Iterator[Town]:
         else:
             for number in range(lent):
                 create_pod(cluster, fairgate.team_a, pod(f"lent-{number}", gpus=each, **SMALL))
-        wait_bound(cluster, [fairgate.team_a], lent)
+        wait_running(cluster, [fairgate.team_a], lent, timeout=900)
         with evictor(fairgate) as running:
             time.sleep(2)
             yield Town(cluster, fairgate, running, lent)

@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 from tests.core import make
 from tests.core.make import gpus
 from tests.core.tenants import NOW, asker, borrower, take, tenant, town
-from webhook.core.policy import ReclaimRules
-from webhook.core.reclaim import plan
+from webhook.core.policy import LabelSelector, ReclaimRules
+from webhook.core.reclaim import Hold, plan
 from webhook.core.survey import entitled, largest_seat, over_share, rising, scene
+from webhook.core.tenant import Disruption
 
 
 def planned(roll, world, **more):
@@ -95,6 +96,42 @@ def test_churn_without_demand_evicts_nobody(taken):
                 world.set_pod(there[name].pod)
                 roll.set(there[name])
                 assert planned(roll, world).moves == ()
+
+
+waves = st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=6), min_size=2, max_size=6)
+
+
+@given(waves, st.randoms(use_true_random=False))
+def test_pods_that_come_in_waves_cost_no_more_than_pods_that_come_together(waves, dice):
+    """Whether the victims of earlier plans were sent away yet or not: nobody goes twice, or for nobody."""
+    lent = [borrower(f"a{n:02}", on=f"n{n // 10}", created=n) for n in range(40)]
+    policy = make.policy(make.team(guaranteed=0), make.team("team-b", guaranteed=40))
+    roll, world = town(*lent, policy=policy)
+    holds, chosen, seated = [], set(), 0
+    for number, wave in enumerate(waves):
+        for each, size in enumerate(wave):
+            take(asker(f"b{number}-{each}", size, created=number), roll, world)
+        for move in planned(roll, world, holds=holds, chosen=chosen).moves:
+            assert chosen.isdisjoint(victim.uid for victim in move.victims)
+            chosen |= {victim.uid for victim in move.victims}
+            holds.append(Hold(move.waiting.uid, move.node, move.waiting.demand))
+            seated += move.waiting.demand.gpus
+        assert gpus(len(chosen)) == seated
+        for uid in sorted(chosen):
+            if dice.random() < 0.3:
+                roll.send_away(uid)
+
+
+def test_victims_that_are_chosen_are_taken_out_of_disruption_budgets():
+    budget = Disruption("team-a", "pdb", LabelSelector(()), 3)
+    policy = make.policy(make.team(guaranteed=0), make.team("team-b", guaranteed=40))
+    roll, world = town(*(borrower(f"a{n}", on="n0") for n in range(10)), policy=policy, nodes=1)
+    roll.set_disruption(budget)
+    roll.send_away("a0")
+    assert roll.allowances({"a0", "a1", "gone"}) == {budget.guard: 1}
+    take(asker("b", 2), roll, world)
+    hold = Hold("b'", "n0", make.demand(2))
+    assert planned(roll, world, holds=[hold], chosen={"a1"}).moves == (), "two are leaving for b', and one more may go"
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=8), st.integers(0, 20))

@@ -73,11 +73,11 @@ class Roll:
         """Tell whether a pod is on its way out, or gone already."""
         return uid not in self._tenants or uid in self._going or uid in self._terminating
 
-    def allowances(self) -> dict[GuardId, int]:
-        """Tell how many victims each disruption budget still lets go; those that go unseen count already."""
+    def allowances(self, chosen: Iterable[Uid] = ()) -> dict[GuardId, int]:
+        """Tell how many victims each disruption budget lets go once `chosen` and those that go unseen are gone."""
         found = {each.guard: each.allowed for several in self._disruptions.values() for each in several.values()}
-        for tenant in self._going.values():
-            for guard in self._guards(tenant):
+        for uid in {*self._going, *(uid for uid in chosen if not self.is_going(uid))}:
+            for guard in self._guards(self._tenants[uid]):
                 found[guard] -= 1
         return found
 

@@ -1,11 +1,11 @@
 """The step before a plan: who is entitled to room now, and all that the plan is made from."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import chain
 
 from webhook.core.amount import Unlimited
 from webhook.core.names import TeamName, Uid
-from webhook.core.reclaim import Hold, Scene
+from webhook.core.reclaim import Hold, Leaving, Scene
 from webhook.core.retier import retier
 from webhook.core.roll import Roll
 from webhook.core.tenant import Tenant, team_guard
@@ -40,22 +40,24 @@ def scene(
     *,
     now: int,
     holds: Iterable[Hold] = (),
+    chosen: Set[Uid] = frozenset(),
     spared: Set[Uid] = frozenset(),
     evicted: Mapping[TeamName, int] | None = None,
 ) -> Scene:
     """Put together what a plan is made from.
 
-    `spared` are victims that must not go now, besides those that are about to be promoted; `evicted` is how many each
-    team lost within the last minute.
+    `chosen` are the victims of earlier plans, which go whether they were sent away yet or not; `spared` are those that
+    must not go now, besides those that are about to be promoted; `evicted` is how many each team lost within the last
+    minute.
     """
     return Scene(
         fleet=world.fleet,
         yards=roll.yards,
         now=now,
         over_share=over_share(world),
-        left=_left(roll, world, evicted or {}),
+        left=_left(roll, world, chosen, evicted or {}),
         holds=tuple(holds),
-        leaving=tuple(chain.from_iterable(roll.leaving(now=now).values())),
+        leaving=(*chain.from_iterable(roll.leaving(now=now).values()), *_about_to_leave(roll, chosen)),
         order=world.policy.reclaim.order,
         spared=spared | rising(world),
     )
@@ -93,8 +95,15 @@ def rising(world: World) -> set[Uid]:
     }
 
 
-def _left(roll: Roll, world: World, evicted: Mapping[TeamName, int]) -> dict[GuardId, int]:
-    left = roll.allowances()
+def _about_to_leave(roll: Roll, chosen: Iterable[Uid]) -> Iterator[Leaving]:
+    for uid in chosen:
+        pod = None if roll.is_going(uid) or (tenant := roll.get(uid)) is None else tenant.pod
+        if pod is not None and pod.node is not None:
+            yield Leaving(uid, pod.node, pod.demand)
+
+
+def _left(roll: Roll, world: World, chosen: Iterable[Uid], evicted: Mapping[TeamName, int]) -> dict[GuardId, int]:
+    left = roll.allowances(chosen)
     bound = world.policy.reclaim.evictions_per_minute
     if not isinstance(bound, Unlimited):
         for team in world.books():

@@ -112,9 +112,16 @@ class Reclaimer:
         if not (waiting and world.policy.is_enforced):
             return Round((), ())
         began = time.perf_counter()
-        spared = keeper.victims.resting() | keeper.under_way()
-        now = int(self._clock())
-        found = plan(waiting, scene(roll, world, now=now, holds=held, spared=spared, evicted=keeper.evicted()))
+        there = scene(
+            roll,
+            world,
+            now=int(self._clock()),
+            holds=held,
+            chosen=keeper.under_way(),
+            spared=keeper.victims.resting(),
+            evicted=keeper.evicted(),
+        )
+        found = plan(waiting, there)
         took = time.perf_counter() - began
         self._metrics.planning(took)
         if not found.moves:
