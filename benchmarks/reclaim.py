@@ -3,6 +3,7 @@
 Nodes of 8 GPUs, all of them borrowed by one team; then another team, inside its guaranteed share, asks:
 `one`     one pod of one GPU;
 `jobs`    many Jobs of one such pod at once;
+`free`    the same where nothing is borrowed: what all but the reclaim takes;
 `gang`    one Job of as many pods, which are a gang;
 `seed`    8 GPUs on one node of 10, where all 40 GPUs of four nodes are borrowed by pods of one GPU, or of five.
 Fake pods end at once, so no grace period is in any of these times. Run it from the repository's root:
@@ -94,10 +95,10 @@ def one(there: Town, work: str, *, gpus: int = 1) -> dict[str, Any]:
         return report(there, work, pods=1, seconds=time.perf_counter() - began, cpu=used())
 
 
-def jobs(there: Town, count: int) -> dict[str, Any]:
+def jobs(there: Town, count: int, *, name: str = "jobs") -> dict[str, Any]:
     """Ask for many Jobs of one pod at once."""
     bodies = [job(f"asks-{number}", gpus=1, **SMALL) for number in range(count)]
-    return _submit(there, "jobs", bodies, count)
+    return _submit(there, name, bodies, count)
 
 
 def gang(there: Town, count: int) -> dict[str, Any]:
@@ -140,12 +141,13 @@ def measure(cluster: ControlPlane, options: argparse.Namespace) -> Iterator[dict
     works = {
         "one": lambda there: [rest(there, 5), one(there, "one")],
         "jobs": lambda there: [jobs(there, options.pods)],
+        "free": lambda there: [jobs(there, options.pods, name="free")],
         "gang": lambda there: [gang(there, options.gang or options.pods)],
     }
     if set(works) & set(options.works):
         nodes = make_nodes(cluster, options.nodes, gpus=8, timeout=900)
         for name in (work for work in options.works if work in works):
-            with town(cluster, lent=full) as there:
+            with town(cluster, lent=0 if name == "free" else full) as there:
                 yield from works[name](there)
         for name in nodes:
             cluster.api.delete(f"/api/v1/nodes/{name}")

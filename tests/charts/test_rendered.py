@@ -10,6 +10,7 @@ import yaml
 
 from tests.charts.helm import CHART, CI_VALUES, NAMESPACE, RELEASE, HelmError, helm, kinds, render
 from tests.scenarios.serving import FAIRGATE, ROOT
+from webhook import __version__
 from webhook.kube.team_ledger_crd import team_ledger_crd
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary")]
@@ -113,6 +114,7 @@ def test_without_a_policy_the_one_that_refuses_nobody_is_rendered():
         ({"policy": "teams: ["}, "policy"),
         ({"certs": {"lifetime": "90 days"}}, "lifetime"),
         ({"image": {"registry": "example.org"}}, "registry"),
+        ({"image": {"digest": "0123"}}, "digest"),
         ({"service": {"port": 70000}}, "port"),
         ({"evictor": {"enabled": "yes"}}, "enabled"),
     ],
@@ -142,6 +144,19 @@ def test_every_mode_is_the_one_of_fairgate_manifests_and_of_the_commands(mode):
     [deployment] = kinds(rendered, "Deployment")
     for container in deployment["spec"]["template"]["spec"]["containers"]:
         assert f"--enforce={mode}" in container["args"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "want"),
+    [
+        ([], f"fairgate/fairgate:{__version__}"),
+        (["image.repository=example.org/f", "image.tag=v1"], "example.org/f:v1"),
+        (["image.tag=v1", f"image.digest=sha256:{'0' * 64}"], f"fairgate/fairgate@sha256:{'0' * 64}"),
+    ],
+)
+def test_the_image_is_named_by_its_tag_or_its_digest(flags, want):
+    [deployment] = kinds(render(*(part for flag in flags for part in ("--set", flag))), "Deployment")
+    assert {each["image"] for each in deployment["spec"]["template"]["spec"]["containers"]} == {want}
 
 
 def test_trusted_users_are_those_of_fairgate_manifests():

@@ -80,7 +80,7 @@ def component_commands(
             kubeconfig,
             f"--config={STAGES}",
             "--manage-all-nodes=true",
-            "--node-lease-duration-seconds=40",
+            "--node-lease-duration-seconds=400",  # real kubelets do not share the API server's cores to renew them
             "--cidr=10.0.0.1/12",  # addresses for a million pods
         ),
     }

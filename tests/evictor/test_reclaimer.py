@@ -1,13 +1,14 @@
 """The evictor against an API server that refuses, forgets and breaks: nobody goes in vain, nobody goes twice."""
 
 import asyncio
+import itertools
 import json
 import time
 from dataclasses import replace
 
 from tests.cluster.fake_api import Answer, Slow
 from tests.core import make
-from tests.evictor.stage import NODES, PODS
+from tests.evictor.stage import NAMESPACES, NODES, PODS
 from tests.scenarios import serving
 from webhook.core.policy import Enforcement, ReclaimRules
 from webhook.evictor import keeper as keepers
@@ -206,6 +207,31 @@ async def test_room_is_kept_no_longer_than_promised(stage, monkeypatch):
         await stage.until(lambda: stage.real_evictions() == 1)
         await stage.until(lambda: not stage.taints("n0"))
         assert stage.real_evictions() == 1
+
+
+async def test_room_is_kept_longer_while_pods_are_seated_on_its_node(stage):
+    seconds = itertools.count()
+    now = [100_000.0]
+    stage.now = lambda: now[0]
+    fill(stage, "n0")
+
+    async def pass_time(more):
+        now[0] += more
+        stage.api.put(NAMESPACES, f"news-{next(seconds)}")
+        await asyncio.sleep(0.2)
+
+    async with stage.leader():
+        stage.asker("b")
+        stage.asker("c")
+        await stage.until(lambda: len(stage.tolerations("b")) == len(stage.tolerations("c")) == 1)
+        await stage.until(lambda: stage.real_evictions() == 2)
+        await pass_time(80)  # grace periods of 30 s, and 60 s
+        stage.bind("b", "n0")
+        await pass_time(0)
+        await pass_time(50)
+        assert stage.taints("n0"), "b was seated 50 s ago"
+        await pass_time(20)
+        await stage.until(lambda: not stage.taints("n0"))
 
 
 async def test_while_nothing_is_enforced_nobody_goes_and_room_is_given_back(stage):

@@ -50,6 +50,10 @@ class EventWriter:
         self._waiting: dict[Event, Told] = {}
         self._has_work = asyncio.Event()
 
+    def counts(self) -> dict[str, int]:
+        """Give these counts by name, as metrics show them."""
+        return {"written": self.written, "held_back": self.held_back, "dropped": self.dropped}
+
     def tell(self, event: Event) -> None:
         """Have an event written soon, or counted if it was told before; returns at once, whatever happens."""
         told = self._correlator.take(event, now=asyncio.get_running_loop().time(), wall=self._clock())

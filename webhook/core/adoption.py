@@ -11,7 +11,7 @@ from webhook.core.decision import Charge
 from webhook.core.ledger import Entry
 from webhook.core.pod import Resident
 from webhook.core.policy import Team
-from webhook.core.retier import Room, rank
+from webhook.core.retier import Room, in_order
 from webhook.core.tier import Tier
 from webhook.core.world import World
 
@@ -33,7 +33,7 @@ def adoptions(team: Team, world: World) -> tuple[Adoption, ...]:
         elif entry.charge.tier is Tier.GUARANTEED or entry.is_unlabelled:
             room.take(entry.charge)
     made = []
-    for pod, entry in sorted(found, key=lambda each: rank(each[0])):
+    for pod, entry in in_order(found):
         tier = Tier.PREEMPTIBLE
         if pod.tier_label != Tier.PREEMPTIBLE and room.fits(entry.charge):
             tier = Tier.GUARANTEED

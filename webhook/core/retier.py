@@ -151,7 +151,7 @@ def _demotions(team: Team, book: Book, world: World) -> list[Retier]:
         elif not pod.is_terminating:
             movable.append((pod, entry))
     found = []
-    for pod, entry in _in_order(movable):
+    for pod, entry in in_order(movable):
         if kept.fits(entry.charge):
             kept.take(entry.charge)
         else:
@@ -168,7 +168,7 @@ def _promotions(room: Room, book: Book, world: World) -> list[Retier]:
         if pod is not None and _may_rise(pod):
             movable.append((pod, entry))
     found = []
-    for pod, entry in _in_order(movable):
+    for pod, entry in in_order(movable):
         if room.fits(entry.charge):
             found.append(Retier(pod, entry.charge._replace(tier=Tier.GUARANTEED), room.sums(entry.charge)))
             room.take(entry.charge)
@@ -179,10 +179,10 @@ def _may_rise(pod: Resident) -> bool:
     return pod.tier is _PREEMPTIBLE and pod.asked_tier is not _PREEMPTIBLE and not pod.is_terminating
 
 
-def _in_order(pods: Iterable[tuple[Resident, Entry]]) -> list[tuple[Resident, Entry]]:
-    return sorted(pods, key=lambda held: rank(held[0]))
-
-
-def rank(pod: Resident) -> tuple[bool, int, str, str, str]:
+def in_order(pods: Iterable[tuple[Resident, Entry]]) -> list[tuple[Resident, Entry]]:
     """Put pods in order: those that asked never to borrow first, then by age."""
+    return sorted(pods, key=lambda held: _rank(held[0]))
+
+
+def _rank(pod: Resident) -> tuple[bool, int, str, str, str]:
     return (pod.asked_tier is not _GUARANTEED, pod.created, pod.namespace, pod.name, pod.uid)

@@ -19,7 +19,8 @@ from webhook.evictor.lookout import Lookout
 from webhook.evictor.patience import Patience
 
 HOLD_SECONDS: Final = 60
-"""How long a node keeps room after its last victim must be gone: time to be scheduled, many times over."""
+"""How long a node keeps room after the last step forward, such as a victim that is gone: time to be scheduled, many
+times over. In a crowd pods wait for their turn, and room that is given up is made in vain."""
 
 UNSEEN_SECONDS: Final = 30.0
 """How long an eviction that was accepted may stay unseen by the watch before it counts as not done."""
@@ -123,7 +124,7 @@ class Keeper:
             self._roll.take_back(uid)
         leaving = self._roll.leaving(now=now)
         for node, holding in list(self.holdings.items()):
-            kept = holding.trimmed(self._roll)
+            kept = self._prolonged(holding, holding.trimmed(self._roll))
             self._tell_who_is_seated(holding, kept)
             if kept is not None and kept.claims:
                 is_late = kept.until < now
@@ -214,6 +215,16 @@ class Keeper:
                 if since is not None and tenant is not None and tenant.pod.node is not None:
                     self._account.seated(claim, node=tenant.pod.node, seconds=self._clock() - since)
 
+    def _prolonged(self, before: Holding, kept: Holding | None) -> Holding | None:
+        """Give a holding more time where victims went or waiting pods were seated since the last look."""
+        if kept is None or (kept.claims == before.claims and kept.targets == before.targets):
+            return kept
+        went = [
+            tenant for target in set(before.targets).difference(kept.targets) if (tenant := self._roll.get(target.uid))
+        ]
+        grace_seconds = max((tenant.grace_seconds for tenant in went), default=0)
+        return replace(kept, until=max(kept.until, int(self._clock()) + grace_seconds + HOLD_SECONDS))
+
     def _give_up(self, holding: Holding, *, why: str) -> None:
         self._account.broken(holding.claims, node=holding.node, why=why)
         for claim in holding.claims:
@@ -233,4 +244,9 @@ def _says(written: Holding | None, holding: Holding) -> bool:
     if written is None or written.id != holding.id:
         return False
     targets = set(written.targets)
-    return set(holding.claims) <= set(written.claims) and all(target in targets for target in holding.targets)
+    is_late = written.until + HOLD_SECONDS // 2 < holding.until
+    return (
+        not is_late
+        and set(holding.claims) <= set(written.claims)
+        and all(target in targets for target in holding.targets)
+    )

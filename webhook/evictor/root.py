@@ -146,9 +146,8 @@ class _Office:
             logs.event.info("no longer leading", identity=self.lease.identity)
 
     def _candidacy(self) -> Candidacy:
-        lease, events = self.lease, self.events
-        told = {"written": events.written, "held_back": events.held_back, "dropped": events.dropped}
-        return Candidacy(LEASE_NAME, is_leading=lease.is_leading, terms=lease.terms, events=told)
+        lease = self.lease
+        return Candidacy(LEASE_NAME, is_leading=lease.is_leading, terms=lease.terms, events=self.events.counts())
 
 
 async def _until(stop: asyncio.Event, chores: Sequence[Coroutine[Any, Any, None]]) -> None:
@@ -169,7 +168,8 @@ def _follow(lookout: Lookout, metrics: ReclaimMetrics, logs: Logs) -> Callable[[
     def follow(policy: Policy) -> None:
         metrics.policy_reload(is_success=True)
         lookout.set_policy(policy)
-        logs.event.info("policy loaded", policy=policy.hash, teams=len(policy.teams), pools=len(policy.pools))
+        sizes = {"teams": len(policy.teams), "pools": len(policy.pools)}
+        logs.event.info("policy loaded", policy=policy.hash, enforce=policy.enforce.value, **sizes)
 
     return follow
 

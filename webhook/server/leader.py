@@ -85,13 +85,8 @@ class Leader:
 
     def candidacy(self) -> Candidacy:
         """Tell how it stands, for the metrics."""
-        lease, events = self.lease, self.events
-        return Candidacy(
-            lease=LEASE_NAME,
-            is_leading=lease.is_leading,
-            terms=lease.terms,
-            events={"written": events.written, "held_back": events.held_back, "dropped": events.dropped},
-        )
+        lease = self.lease
+        return Candidacy(LEASE_NAME, is_leading=lease.is_leading, terms=lease.terms, events=self.events.counts())
 
     def is_registration_in_step(self) -> bool:
         """Tell whether the webhook configurations follow the policy, as far as this replica has to see to it."""
