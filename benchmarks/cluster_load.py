@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -122,11 +123,19 @@ def wait_none_left(cluster: ControlPlane, namespaces: Sequence[str], count: int,
 
 
 def clear(cluster: ControlPlane, namespaces: Sequence[str]) -> None:
-    """Delete the pods, so many at once as the API server manages within its time for a request, and wait for that."""
+    """Delete the pods and wait until they are gone."""
     for name in namespaces:
-        pods = f"/api/v1/namespaces/{name}/pods"
-        while cluster.api.list(pods, limit="1"):
-            cluster.api.delete(pods, {"gracePeriodSeconds": 0}, limit="250")
+        delete_all(cluster, f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0})
+
+
+def delete_all(cluster: ControlPlane, path: str, how: dict[str, Any]) -> None:
+    """Delete all of a collection, however many requests that takes: the API server gives each of them a minute."""
+
+    def is_empty() -> bool:
+        cluster.api.delete(path, how, limit="250")
+        return not cluster.api.list(path, limit="1")
+
+    wait_for(cluster, is_empty, what=f"nothing is left of {path}", timeout=900)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from cluster_load import clear, cpu_of, create, wait_bound, wait_running
+from cluster_load import clear, cpu_of, create, delete_all, wait_bound, wait_running
 
 from tests.chaos.client import ask, session
 from tests.control_plane import build
@@ -114,7 +114,7 @@ def _submit(there: Town, work: str, bodies: list[dict[str, Any]], count: int) ->
         asyncio.run(_create(there.cluster, f"/apis/batch/v1/namespaces/{space}/jobs", bodies))
         ended = wait_bound(there.cluster, [space], count, timeout=900)
         found = report(there, work, pods=count, seconds=ended - began, cpu=used())
-    there.cluster.api.delete(f"/apis/batch/v1/namespaces/{space}/jobs", {"propagationPolicy": "Background"})
+    delete_all(there.cluster, f"/apis/batch/v1/namespaces/{space}/jobs", {"propagationPolicy": "Background"})
     return found
 
 

@@ -2,7 +2,7 @@
 
 from tests.core import make
 from tests.core.tenants import NOW, asker, borrower, take, tenant, town
-from webhook.core.holding import Holding, holds, is_short, targets_of
+from webhook.core.holding import Holding, holds, inherited, is_short, targets_of
 from webhook.core.names import NodeName, Uid
 from webhook.core.reclaim import plan
 from webhook.core.survey import entitled, scene
@@ -50,6 +50,45 @@ def test_a_claim_that_was_seated_takes_its_targets_with_it():
     roll, world, holding = kept(*full(), asker("b", 2))
     take(tenant("b", 2, on="n1", team="team-b", tier="guaranteed"), roll, world)
     assert holding.trimmed(roll) is None
+
+
+def gone(uid, roll, world):
+    roll.remove(Uid(uid))
+    world.remove_pod(Uid(uid))
+
+
+def heirs(roll, world, before):
+    left = before.trimmed(roll)
+    assert short(roll, world, left)
+    found = inherited(before, left, roll, world.fleet, leaving=roll.leaving(now=NOW).get(NODE, ()))
+    return [(target.uid, target.claim) for target in found.targets]
+
+
+def test_who_is_seated_on_the_room_of_anothers_victims_leaves_him_its_own():
+    roll, world, holding = kept(*full(), asker("b1"), asker("b2"))
+    gone("a9", roll, world)
+    take(tenant("b2", on="n0", team="team-b", tier="guaranteed"), roll, world)
+    assert heirs(roll, world, holding) == [("a8", "b1")]
+
+
+def test_no_more_victims_are_left_to_others_than_they_need():
+    roll, world, holding = kept(*full(), asker("b1"), asker("b2", 3))
+    assert {target.uid for target in holding.targets} == {"a9", "a8", "a7", "a6"}
+    gone("a9", roll, world)
+    take(tenant("b2", 3, on="n1", team="team-b", tier="guaranteed"), roll, world)
+    take(borrower("thief", on="n0"), roll, world)
+    assert heirs(roll, world, holding) == [("a8", "b1")]
+
+
+def test_gangs_are_left_to_others_whole():
+    gang = GangId("g")
+    members = [borrower(f"a{n}", on="n0", started_at=n, gang=gang) for n in range(2)]
+    kept_back = [tenant(f"g{n}", on="n0", team="team-b", tier="guaranteed") for n in range(7)]
+    roll, world, holding = kept(*members, borrower("single", on="n0"), *kept_back, asker("b1"), asker("b2", 2))
+    gone("single", roll, world)
+    take(tenant("b2", 2, on="n1", team="team-b", tier="guaranteed"), roll, world)
+    take(tenant("g7", on="n0", team="team-b", tier="guaranteed"), roll, world)
+    assert heirs(roll, world, holding) == [("a0", "b1"), ("a1", "b1")]
 
 
 def test_a_target_that_was_promoted_stays_and_the_room_is_short():

@@ -11,6 +11,7 @@ from tests.core import make
 from tests.evictor.stage import NAMESPACES, NODES, PODS
 from tests.scenarios import serving
 from webhook.core.policy import Enforcement, ReclaimRules
+from webhook.evictor import executor as executors
 from webhook.evictor import keeper as keepers
 from webhook.evictor.lookout import Lookout
 from webhook.evictor.rehearsal import Rehearsal
@@ -105,6 +106,18 @@ async def test_a_victim_that_is_put_off_is_asked_again_and_nobody_else_goes(stag
         stage.asker("b")
         await stage.until(lambda: stage.real_evictions() == 1)
         assert len({sent["metadata"]["name"] for sent in stage.api.evictions}) == 1
+
+
+async def test_victims_that_wait_for_their_turn_stay_when_nobody_waits_any_more(stage, monkeypatch):
+    monkeypatch.setattr(executors, "AT_ONCE", 1)
+    fill(stage, "n0")
+    async with stage.leader():
+        stage.api.faults["post"].extend([Slow(0), Slow(0), Slow(0), Slow(0.3)])
+        stage.asker("b", gpus=3)
+        await stage.until(lambda: stage.api.count("post") == 4)  # three tries, and the first in earnest is on its way
+        stage.api.delete(PODS, "b", namespace="team-b")
+        await stage.until(lambda: not stage.taints("n0"))
+    assert stage.real_evictions() == 1
 
 
 async def test_when_all_are_refused_nothing_is_done_and_it_is_told(stage):

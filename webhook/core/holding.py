@@ -75,16 +75,7 @@ class Holding:
         claims = tuple([c for c in self.claims if (pod := roll.get(c.uid)) is not None and pod.is_waiting])
         went = {target.uid: target for target in self.targets if roll.is_going(target.uid)}
         broken = self.broken.union(target.gang for target in went.values() if target.gang is not None)
-        left = tuple(
-            [
-                target
-                for target in self.targets
-                if target.uid not in went
-                and (victim := roll.get(target.uid)) is not None
-                and victim.pod.tier is Tier.PREEMPTIBLE
-            ]
-        )
-        return self._cut(claims, left, broken)
+        return self._cut(claims, tuple([target for target in self.targets if _may_go(target, roll)]), broken)
 
     def _cut(
         self, claims: tuple[Claim, ...], targets: tuple[Target, ...], broken: frozenset[GangId]
@@ -113,6 +104,34 @@ def holds(holdings: Iterable[Holding], roll: Roll) -> list[Hold]:
     ]
 
 
+def inherited(before: Holding, kept: Holding, roll: Roll, fleet: Fleet, *, leaving: Sequence[Leaving]) -> Holding:
+    """Have victims of claims that were seated go for those that still wait, as many as the room is short of.
+
+    The room of a node is for any of its claims: who is seated may sit where the victims of another were.
+    """
+    units: dict[GangId | Uid, tuple[Target, ...]] = {}
+    for target in before.targets:
+        if target not in kept.targets and _may_go(target, roll):
+            units[target.gang or target.uid] = (*units.get(target.gang or target.uid, ()), target)
+    served = {target.claim for target in kept.targets}
+    heir = next((claim.uid for claim in kept.claims if claim.uid not in served), kept.claims[0].uid)
+    added: list[tuple[Target, ...]] = []
+
+    def with_added(units: Iterable[tuple[Target, ...]]) -> Holding:
+        more = [target._replace(claim=heir) for unit in units for target in unit]
+        return replace(kept, targets=(*kept.targets, *more))
+
+    for unit in units.values():
+        if not is_short(with_added(added), roll, fleet, leaving=leaving):
+            break
+        added.append(unit)
+    for unit in list(added):
+        rest = [each for each in added if each is not unit]
+        if not is_short(with_added(rest), roll, fleet, leaving=leaving):
+            added = rest
+    return with_added(added)
+
+
 def is_short(holding: Holding, roll: Roll, fleet: Fleet, *, leaving: Sequence[Leaving]) -> bool:
     """Tell whether the room it keeps will not be there: the node went or was closed, or somebody took it.
 
@@ -132,6 +151,12 @@ def is_short(holding: Holding, roll: Roll, fleet: Fleet, *, leaving: Sequence[Le
             _add(wanted, victim.pod.demand, -1)
     asked = {name for claim in holding.claims if (pod := roll.get(claim.uid)) for name, _ in pod.pod.demand.requests}
     return any(wanted[name] > fleet.free(holding.node, name) for name in asked)
+
+
+def _may_go(target: Target, roll: Roll) -> bool:
+    """Tell whether a target is there, is not going yet, and borrows."""
+    victim = None if roll.is_going(target.uid) else roll.get(target.uid)
+    return victim is not None and victim.pod.tier is Tier.PREEMPTIBLE
 
 
 def _add(amounts: dict[ResourceName, int], demand: Demand, sign: int) -> None:

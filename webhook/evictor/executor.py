@@ -38,7 +38,10 @@ class Errand:
 
 
 class Log(Protocol):
-    """Takes in what was done, as soon as it is."""
+    """Takes in what was done, as soon as it is, and says what is still to be done."""
+
+    def wants(self, target: Target, node: NodeName) -> bool:
+        """Tell whether a victim is still to go: much may change while it waits for its turn."""
 
     def wrote(self, node: NodeName, holding: Holding | None) -> None:
         """A node says what it keeps."""
@@ -63,7 +66,7 @@ class Executor:
 
     async def try_out(self, targets: Sequence[Target]) -> dict[Uid, Refused | Later]:
         """Ask the API whether victims may go, without sending them; gives those that may not."""
-        outcomes = await asyncio.gather(*(self._evict(target, is_trial=True) for target in targets))
+        outcomes = await asyncio.gather(*(self._try_out(target) for target in targets))
         return {
             target.uid: outcome
             for target, outcome in zip(targets, outcomes, strict=True)
@@ -82,7 +85,7 @@ class Executor:
         done = await asyncio.gather(
             *(self._let_in(claim, holding, log, is_first=claim.uid in errand.first) for claim in errand.let_in),
             *(self._tell(target, team, log) for target, team in errand.notices),
-            *(self._send_away(target, log) for target in errand.evictions),
+            *(self._send_away(target, errand.node, log) for target in errand.evictions),
             return_exceptions=True,  # what fails for one pod must not stop the others
         )
         if failure := next((outcome for outcome in done if isinstance(outcome, BaseException)), None):
@@ -104,10 +107,13 @@ class Executor:
             await holds.give_notice(self._connection, target, team)
         log.noticed(target)
 
-    async def _send_away(self, target: Target, log: Log) -> None:
-        if self._is_leading():
-            log.sent_away(target, await self._evict(target))
-
-    async def _evict(self, target: Target, *, is_trial: bool = False) -> Outcome:
+    async def _send_away(self, target: Target, node: NodeName, log: Log) -> None:
         async with self._slots:
-            return await evictions.evict(self._connection, target, is_trial=is_trial)
+            if not (self._is_leading() and log.wants(target, node)):
+                return
+            outcome = await evictions.evict(self._connection, target)
+        log.sent_away(target, outcome)
+
+    async def _try_out(self, target: Target) -> Outcome:
+        async with self._slots:
+            return await evictions.evict(self._connection, target, is_trial=True)

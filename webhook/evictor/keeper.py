@@ -4,14 +4,14 @@ It holds what is true for this leader; a new one takes over what the nodes thems
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from webhook.cluster.evictions import Evicted, Later, Outcome, Refused
-from webhook.core.holding import Claim, Holding, Target, holds, is_short
+from webhook.core.holding import Claim, Holding, Target, holds, inherited, is_short
 from webhook.core.names import NodeName, TeamName, Uid
-from webhook.core.reclaim import Hold, Move
+from webhook.core.reclaim import Hold, Leaving, Move
 from webhook.core.selector import HELD
 from webhook.evictor.account import Account
 from webhook.evictor.executor import Errand
@@ -124,7 +124,7 @@ class Keeper:
             self._roll.take_back(uid)
         leaving = self._roll.leaving(now=now)
         for node, holding in list(self.holdings.items()):
-            kept = self._prolonged(holding, holding.trimmed(self._roll))
+            kept = self._prolonged(holding, self._trimmed(holding, leaving.get(node, ())))
             self._tell_who_is_seated(holding, kept)
             if kept is not None and kept.claims:
                 is_late = kept.until < now
@@ -163,6 +163,11 @@ class Keeper:
             ),
             evictions=tuple([t for t in holding.targets if t.at <= now and self._later.get(t.uid, 0) <= now]),
         )
+
+    def wants(self, target: Target, node: NodeName) -> bool:
+        """Tell whether a victim is still to go for the room of a node."""
+        holding = self.holdings.get(node)
+        return holding is not None and any(each.uid == target.uid for each in holding.targets)
 
     # -- what was done
 
@@ -214,6 +219,13 @@ class Keeper:
                 tenant = self._roll.get(claim.uid)
                 if since is not None and tenant is not None and tenant.pod.node is not None:
                     self._account.seated(claim, node=tenant.pod.node, seconds=self._clock() - since)
+
+    def _trimmed(self, holding: Holding, leaving: Sequence[Leaving]) -> Holding | None:
+        roll, fleet = self._roll, self._lookout.world.fleet
+        kept = holding.trimmed(roll)
+        if kept is None or not kept.claims or not is_short(kept, roll, fleet, leaving=leaving):
+            return kept
+        return inherited(holding, kept, roll, fleet, leaving=leaving)
 
     def _prolonged(self, before: Holding, kept: Holding | None) -> Holding | None:
         """Give a holding more time where victims went or waiting pods were seated since the last look."""
