@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 
 from tests.chaos.client import ask, session
 from tests.control_plane.cluster import ControlPlane
@@ -100,26 +101,71 @@ async def _create(api: aiohttp.ClientSession, namespace: str, name: str) -> Crea
 
 
 def wait_bound(cluster: ControlPlane, namespaces: Sequence[str], count: int, *, timeout: float = 600) -> float:
-    """Wait until there are so many pods, and each has a node; give the time of the last look."""
-    wait_none_left(cluster, namespaces, count, but="spec.nodeName=", timeout=timeout)
-    return time.perf_counter()
+    """Wait until there are so many pods, and each has a node; give the time when that was seen."""
+    return asyncio.run(_wait_all(cluster, namespaces, count, lambda pod: bool(pod.spec.nodeName), timeout))
 
 
-def wait_running(cluster: ControlPlane, namespaces: Sequence[str], count: int, *, timeout: float = 600) -> None:
-    """Wait until there are so many pods, and each of them runs."""
-    wait_none_left(cluster, namespaces, count, but="status.phase!=Running", timeout=timeout)
+def wait_running(cluster: ControlPlane, namespaces: Sequence[str], count: int, *, timeout: float = 600) -> float:
+    """Wait until there are so many pods, and each of them runs; give the time when that was seen."""
+    return asyncio.run(_wait_all(cluster, namespaces, count, lambda pod: pod.status.phase == "Running", timeout))
 
 
-def wait_none_left(cluster: ControlPlane, namespaces: Sequence[str], count: int, *, but: str, timeout: float) -> None:
-    """Wait until there are so many pods and none that a field selector finds; a look costs next to nothing."""
-    paths = [f"/api/v1/namespaces/{name}/pods" for name in namespaces]
+class _Metadata(msgspec.Struct):
+    uid: str
 
-    def are_there() -> bool:
-        first = [cluster.api.get(path, limit="1") for path in paths]
-        found = sum(len(page["items"]) + page["metadata"].get("remainingItemCount", 0) for page in first)
-        return found >= count and not any(cluster.api.list(path, fieldSelector=but, limit="1") for path in paths)
 
-    wait_for(cluster, are_there, what=f"{count} pods, none of them {but}", timeout=timeout)
+class _Spec(msgspec.Struct):
+    nodeName: str = ""  # noqa: N815 - the API's name
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status
+
+
+class _Change(msgspec.Struct):
+    type: str
+    object: _Pod
+
+
+async def _wait_all(
+    cluster: ControlPlane, namespaces: Sequence[str], count: int, is_so: Callable[[_Pod], bool], seconds: float
+) -> float:
+    """Wait by watches: a list of thousands of pods, again and again, would be much of the API server's work."""
+    pods: dict[str, dict[str, bool]] = {}
+    done = asyncio.Event()
+
+    async def watch(api: aiohttp.ClientSession, name: str) -> None:
+        query = {"watch": "true", "timeoutSeconds": str(int(seconds) + 1)}
+        path = f"/api/v1/namespaces/{name}/pods"
+        while True:  # the API server ends a watch that does not keep up; a new one begins with all there is
+            mine = pods[name] = {}
+            async with api.get(path, params=query, timeout=aiohttp.ClientTimeout()) as answer:
+                answer.raise_for_status()
+                async for line in answer.content:
+                    change = msgspec.json.decode(line, type=_Change)
+                    mine[change.object.metadata.uid] = is_so(change.object)
+                    if change.type == "DELETED":
+                        del mine[change.object.metadata.uid]
+                    if sum(map(len, pods.values())) >= count and all(all(each.values()) for each in pods.values()):
+                        done.set()
+
+    async with (
+        session(cluster, connections=len(namespaces)) as api,
+        asyncio.timeout(seconds),
+        asyncio.TaskGroup() as group,
+    ):
+        watches = [group.create_task(watch(api, name)) for name in namespaces]
+        await done.wait()
+        ended = time.perf_counter()
+        for each in watches:
+            each.cancel()
+    return ended
 
 
 def clear(cluster: ControlPlane, namespaces: Sequence[str]) -> None:
