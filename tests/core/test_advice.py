@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.make import ALICE, GPU, demand, flight, mutated, node, pod, policy, team, world
+from tests.core.make import ALICE, GPU, flight, mutated, node, pod, policy, team, world
 from webhook.core.admission import admit
 from webhook.core.advice import ADVICE_SECONDS
 from webhook.core.decision import Admit
@@ -28,7 +28,7 @@ def advised(place, pod_, *, now=0.0):
     """Admit a pod and keep its room, as the gate does."""
     decision = admit(pod_, ALICE, place)
     chosen(decision)
-    place.advice.give(place.fleet, decision.steering.nodes[0], decision.demand, now=now)
+    place.advice.give(place.fleet, decision.steering.nodes[0], pod_, now=now)
     return decision
 
 
@@ -85,10 +85,10 @@ def test_what_is_free_is_what_is_there_less_what_is_advised(steps):
     open_advice = []
     for now, (what, name, gpus, age) in enumerate(steps):
         if what == "give":
-            place.advice.give(place.fleet, name, demand(gpus), now=now)
+            place.advice.give(place.fleet, name, pod(gpus), now=now)
             open_advice.append((now + ADVICE_SECONDS, name, gpus))
         elif what == "redeem":
-            place.advice.redeem(place.fleet, name, demand(gpus))
+            place.advice.redeem(place.fleet, name, pod(gpus))
             mine = [piece for piece in open_advice if piece[1:] == (name, gpus)]
             open_advice = [piece for piece in open_advice if piece not in mine[:1]]
         else:

@@ -2,13 +2,17 @@
 
 from dataclasses import replace
 
-from tests.core.make import GPU, demand, node
+from tests.core.make import GPU, demand, node, requirement, resident, world
 from webhook.core.candidates import Cause, Filtered, candidates
 from webhook.core.fleet import Fleet
+from webhook.core.labels import pack
 from webhook.core.names import Uid
 from webhook.core.placement import best_nodes
+from webhook.core.policy import LabelSelector
 from webhook.core.selector import Constraints, Effect, Taint
+from webhook.core.spread import Asker, spread_of
 from webhook.core.tier import Tier
+from webhook.core.topology import SpreadRule
 
 ANY = Constraints()
 
@@ -84,3 +88,17 @@ def test_the_other_tiers_node_costs_more_than_a_whole_one():
     opened, lent = candidates(place, demand(4), ANY, tier=Tier.GUARANTEED).best
     assert (opened.node, lent.node) == ("open", "lent")
     assert lent.cost.mixing > sum(opened.cost) > opened.cost.mixing == 0
+
+
+def test_what_a_topology_spread_rules_out_is_told_by_its_key():
+    nodes = [node(name, labels={"zone": name[0]}) for name in ("a0", "a1", "b0")]
+    there = resident(uid="u", node="a0", packed=pack({"app": "web"}))
+    place = world(nodes=[*nodes, node("nowhere")], residents=[there])
+    rule = SpreadRule("zone", 1, True, LabelSelector((requirement("app", "In", "web"),)))
+    spread = spread_of(Asker("team-a", {"app": "web"}, (rule,), ANY), place.fleet, place.siblings)
+    told = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
+    assert [each.node for each in told.best] == ["b0"]
+    assert told.filtered == (
+        Filtered("too many of the pod's like in its zone", 2),
+        Filtered("no label zone, by which the pod must be spread", 1),
+    )

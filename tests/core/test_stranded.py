@@ -4,9 +4,12 @@ import pytest
 
 from tests.core import make
 from tests.core.tenants import NOW, asker, borrower, take, town
+from webhook.core.labels import pack
 from webhook.core.names import NodeName
+from webhook.core.policy import LabelSelector
 from webhook.core.selector import Constraints, NodeTerm, Operator, Requirement
 from webhook.core.stranded import WAIT_SECONDS, is_stranded
+from webhook.core.topology import SpreadRule
 
 OLD = NOW - WAIT_SECONDS
 
@@ -27,7 +30,7 @@ def judged(tenant, *others, nodes=2, **more):
     for name, changes in more.items():
         world.set_node(make.node(name, **changes))
     assert [each.pod.uid for each in roll.pinned()] == ["p"]
-    return is_stranded(tenant, world.fleet, now=NOW)
+    return is_stranded(tenant, world, now=NOW)
 
 
 def test_a_pod_whose_nodes_are_gone_is_stranded():
@@ -63,8 +66,8 @@ def test_nobody_is_replaced_while_there_is_no_room_anywhere():
 def test_room_that_is_held_is_no_room():
     tenant = pinned("lost")
     _, world = town(tenant, nodes=1)
-    assert is_stranded(tenant, world.fleet, now=NOW)
-    assert not is_stranded(tenant, world.fleet, now=NOW, held=world.fleet.bit("n0"))
+    assert is_stranded(tenant, world, now=NOW)
+    assert not is_stranded(tenant, world, now=NOW, held=world.fleet.bit("n0"))
 
 
 def test_a_pod_that_was_bound_after_all_is_nobodys_business():
@@ -72,3 +75,45 @@ def test_a_pod_that_was_bound_after_all_is_nobodys_business():
     roll, world = town(tenant)
     take(borrower("p", 8), roll, world)
     assert list(roll.pinned()) == []
+
+
+# -- by the pod's own topology spread
+
+
+BY_HOST = SpreadRule("host", 1, True, LabelSelector((make.requirement("app", "In", "web"),)))
+
+
+def spread(*nodes, others=(), by=BY_HOST):
+    """A pod of one GPU that may go to these nodes of four, with pods of its like on others."""
+    tenant = asker(
+        "p",
+        1,
+        created=OLD,
+        constraints=only(*nodes),
+        chosen=tuple(map(NodeName, nodes)),
+        labels={"app": "web"},
+        spread=(by,),
+    )
+    _, world = town(tenant, nodes=0)
+    for number in range(4):
+        world.set_node(make.node(f"n{number}", labels={"host": f"n{number}"}))
+    for number, name in enumerate(others):
+        world.set_pod(make.resident(uid=f"o{number}", namespace="team-b", node=name, packed=pack({"app": "web"})))
+    return is_stranded(tenant, world, now=NOW)
+
+
+BEYOND_THE_LIST = BY_HOST._replace(honors_affinity=False)
+
+
+def test_a_pod_whose_nodes_got_too_many_of_its_like_is_stranded():
+    assert spread("n0", others=["n0"], by=BEYOND_THE_LIST)
+
+
+def test_one_that_kube_scheduler_would_let_in_is_not():
+    assert not spread("n0", others=["n0"]), "it counts in the list, where no node has fewer"
+    assert not spread("n0", "n1", others=["n0"], by=BEYOND_THE_LIST)
+
+
+def test_nobody_is_replaced_where_no_node_would_keep_the_skew():
+    nowhere = BEYOND_THE_LIST._replace(min_domains=5)
+    assert not spread("n0", others=["n0", "n1", "n2", "n3"], by=nowhere)

@@ -200,6 +200,10 @@ def test_null_parts_are_absent_parts():
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 SPREAD = {"maxSkew": 1, "topologyKey": "zone"}
+FROM_THE_FUTURE = {
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Resembles"}]},
+}
 
 
 @pytest.mark.parametrize(
@@ -209,7 +213,8 @@ SPREAD = {"maxSkew": 1, "topologyKey": "zone"}
         ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, True),
         ({"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, True),
         ({"affinity": {"podAntiAffinity": {REQUIRED: [], PREFERRED: [{"weight": 1}]}}}, False),
-        ({"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "DoNotSchedule"}]}, True),
+        ({"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "DoNotSchedule"}]}, False),
+        ({"topologySpreadConstraints": [SPREAD | FROM_THE_FUTURE]}, True),
         ({"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}]}, False),
         ({"containers": [b.container(ports=[{"containerPort": 80, "hostPort": 80}])]}, True),
         ({"containers": [b.container(ports=[{"containerPort": 80}])]}, False),
@@ -225,6 +230,7 @@ SPREAD = {"maxSkew": 1, "topologyKey": "zone"}
         "pod anti-affinity",
         "preferred only",
         "hard spread",
+        "hard spread by what came after us",
         "soft spread",
         "host port",
         "port",

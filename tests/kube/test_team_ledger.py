@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.core.make import gpus, policy, resident, team, world
 from webhook.core.decision import Charge
 from webhook.core.demand import Demand
+from webhook.core.labels import pack
 from webhook.core.names import CPU, GpuModel, NodeName, TeamName, User
 from webhook.core.page import Flight, Page
 from webhook.core.pod import Owner
@@ -20,6 +21,7 @@ from webhook.kube.team_ledger_crd import team_ledger_crd
 
 A = TeamName("team-a")
 words = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1, max_size=12)
+label_words = st.text("abc./-09", min_size=1, max_size=8)
 
 
 def stored(body, version="7"):
@@ -30,7 +32,7 @@ def stored(body, version="7"):
 
 def flights():
     return st.builds(
-        lambda number, units, tier, model, user, node, owner, label: Flight(
+        lambda number, units, tier, model, user, node, owner, label, labels: Flight(
             resident(
                 1,
                 uid=f"uid-{number}",
@@ -38,6 +40,7 @@ def flights():
                 demand=Demand(units, (), ((CPU, 6000),)),
                 owner=owner,
                 user=user,
+                packed=pack(labels),
             ),
             Charge(A, tier, units, model, user),
             node,
@@ -50,6 +53,7 @@ def flights():
         st.none() | words.map(NodeName),
         st.none() | st.builds(Owner, words, words),
         st.none() | st.sampled_from(["guaranteed", "preemptible"]),
+        st.dictionaries(label_words, label_words, max_size=2),
     )
 
 
@@ -100,7 +104,9 @@ def test_the_definition_knows_every_field_that_is_written():
     (version,) = team_ledger_crd()["spec"]["versions"]
     assert f"{keys.OWN_GROUP}/{version['name']}" == keys.OWN_API
     parts = version["schema"]["openAPIV3Schema"]["properties"]
-    pod = resident(1, uid="u", owner=Owner("Job", "train"), user=User("ada"), node=NodeName("n0"))
+    pod = resident(
+        1, uid="u", owner=Owner("Job", "train"), user=User("ada"), node=NodeName("n0"), packed=pack({"app": "train"})
+    )
     charge = Charge(A, Tier.GUARANTEED, gpus(1), GpuModel("A100"), User("ada"))
     sent = json.loads(encode(Page({pod.uid: Flight(pod, charge, NodeName("n0"))}), summary_of(A, world()), version=0))
     assert sent["status"].keys() <= parts["status"]["properties"].keys()

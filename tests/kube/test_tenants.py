@@ -66,6 +66,12 @@ def test_the_promised_node_takes_no_room():
     assert (tenant.pod.promised, tenant.pod.node, tenant.is_waiting) == (None, None, True)
 
 
+def test_how_it_is_to_be_spread_is_read_while_it_waits():
+    spread = [{"topologyKey": "zone", "maxSkew": 1, "labelSelector": {}, "whenUnsatisfiable": "DoNotSchedule"}]
+    assert [rule.key for rule in read(builders.pod(topologySpreadConstraints=spread)).spread] == ["zone"]
+    assert read(builders.pod(node="n1", topologySpreadConstraints=spread)).spread == ()
+
+
 def test_a_finished_pod_is_nobody():
     assert read(builders.pod(phase="Succeeded")) is None
 

@@ -1,6 +1,7 @@
 """Where kube-scheduler, with its default scores, binds pods that Fairgate chose nodes for."""
 
 import json
+from collections import Counter
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.scenarios.gate import DECISION, gate
 
 pytestmark = pytest.mark.cluster
 SIZE = {"cpu": "6", "memory": "48Gi"}
+ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 
 
 def deployment(name, *, replicas, **spec):
@@ -46,3 +48,25 @@ def test_pods_of_whole_nodes_that_come_together_are_sent_to_one_each(cluster):
         made = deployment("large", replicas=12, gpus=8)
         cluster.api.create(f"/apis/apps/v1/namespaces/{ours}/deployments", made)
         assert wait_for(cluster, lambda: goes_where_it_was_sent(cluster, ours, pods=12), what="twelve replicas bound")
+
+
+def spread_by(app, key, *, how):
+    selector = {"matchLabels": {"app": app}}
+    return {"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": how, "labelSelector": selector}
+
+
+def test_replicas_with_topology_spreads_of_their_own_are_bound_where_they_were_sent_and_are_spread(cluster):
+    for zone in ("za", "zb", "zc"):
+        make_nodes(cluster, 4, prefix=zone, gpus=8, labels={ZONE: zone})
+    apps = [f"app-{number}" for number in range(4)]
+    with gate(cluster, limit_a="unlimited") as fairgate:
+        ours = fairgate.team_a
+        for app in apps:
+            spread = [spread_by(app, ZONE, how="DoNotSchedule"), spread_by(app, HOSTNAME, how="ScheduleAnyway")]
+            made = deployment(app, replicas=10, gpus=1, topologySpreadConstraints=spread)
+            cluster.api.create(f"/apis/apps/v1/namespaces/{ours}/deployments", made)
+        assert wait_for(cluster, lambda: goes_where_it_was_sent(cluster, ours, pods=40), what="forty replicas bound")
+        for app in apps:
+            nodes = [p["spec"]["nodeName"] for p in list_pods(cluster, ours, labelSelector=f"app={app}")]
+            assert sorted(Counter(node[:2] for node in nodes).values()) == [3, 3, 4]
+            assert len(set(nodes)) == 10

@@ -1,17 +1,21 @@
 """Room that was advised to pods on their way to the commit, so that those who come meanwhile are sent elsewhere.
 
 A pod has no name yet when it is advised, so a piece of advice is known by what it takes and where: whoever takes just
-that there redeems the oldest. Nobody is turned away for it, and it lapses soon. Nodes are ranked as if it were not
-there: pods of a burst fill a node together, as they would have one by one on a node that is in use.
+that there redeems the oldest of its own controller, or the oldest. Nobody is turned away for it, and it lapses soon.
+Nodes are ranked as if it were not there: pods of a burst fill a node together, as they would have one by one on a node
+that is in use. Where its like are counted, an advised pod counts.
 """
 
 import math
 from collections import deque
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from webhook.core.demand import Demand
 from webhook.core.fleet import Fleet
-from webhook.core.names import NodeName, Uid
+from webhook.core.names import Namespace, NodeName, Uid
+from webhook.core.pod import Pod, Resident
+from webhook.core.siblings import Seated, Siblings
 
 ADVICE_SECONDS: Final = 10.0
 """How long advice holds its room: the commit follows in milliseconds, but in a burst requests queue up before it."""
@@ -23,12 +27,19 @@ _What = tuple[NodeName, Demand]
 class _Piece(NamedTuple):
     lapses: float
     holder: Uid
+    pod: Pod
+
+    def is_like(self, pod: Pod | Resident) -> bool:
+        """Tell whether a pod comes from where the advised one did."""
+        return self.pod.owner == pod.owner and self.pod.namespace == pod.namespace
 
 
 class Advice:
     """What is advised and not taken yet; its room is off the fleet that it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, siblings: Siblings | None = None) -> None:
+        self._siblings = siblings or Siblings()
+        self._siblings.sources.append(self.seated)
         self._pieces: dict[_What, deque[_Piece]] = {}
         self._order: deque[tuple[float, _What]] = deque()  # all that was given, redeemed or not, the oldest first
         self._given = 0
@@ -37,35 +48,50 @@ class Advice:
         """Tell whether just this was advised to somebody."""
         return (node, demand) in self._pieces
 
-    def give(self, fleet: Fleet, node: NodeName, demand: Demand, *, now: float) -> None:
+    def give(self, fleet: Fleet, node: NodeName, pod: Pod, *, now: float) -> None:
         """Keep room for the pod that was just advised."""
+        demand = pod.demand
         self._given += 1
         holder = Uid(f"advised-{self._given}")
         lapses = now + ADVICE_SECONDS
-        self._pieces.setdefault((node, demand), deque()).append(_Piece(lapses, holder))
+        self._pieces.setdefault((node, demand), deque()).append(_Piece(lapses, holder, pod))
         self._order.append((lapses, (node, demand)))
+        self._siblings.change(pod, node, 1)
         fleet.promise(node, demand, holder=holder)
 
-    def redeem(self, fleet: Fleet, node: NodeName | None, demand: Demand) -> None:
-        """Let go of the oldest piece that is just this: its pod takes the room now."""
+    def redeem(self, fleet: Fleet, node: NodeName | None, pod: Pod | Resident) -> None:
+        """Let go of a piece that is just this: its pod takes the room now."""
         if node is None or not self._pieces:
             return
-        pieces = self._pieces.get((node, demand))
+        pieces = self._pieces.get((node, pod.demand))
         if pieces is not None:
-            fleet.promise(node, demand, sign=-1, holder=pieces.popleft().holder)
-            fleet.settle(node)
-            if not pieces:
-                del self._pieces[node, demand]
+            self._let_go(fleet, node, pod.demand, next((piece for piece in pieces if piece.is_like(pod)), pieces[0]))
 
     def lapse(self, fleet: Fleet, *, now: float) -> None:
         """Let go of what nobody came for."""
         while self._order and self._order[0][0] <= now:
             _, what = self._order.popleft()
             if what in self._pieces and self._pieces[what][0].lapses <= now:
-                self.redeem(fleet, *what)
+                self._let_go(fleet, *what, self._pieces[what][0])
 
     def withdraw(self, fleet: Fleet) -> bool:
         """Let go of all of it; tells whether there was any."""
         had_any = bool(self._pieces)
         self.lapse(fleet, now=math.inf)
         return had_any
+
+    def seated(self, namespace: Namespace) -> Iterator[Seated]:
+        """List the advised pods of a namespace."""
+        for (node, _), pieces in self._pieces.items():
+            for piece in pieces:
+                if piece.pod.namespace == namespace:
+                    yield Seated(piece.pod, node)
+
+    def _let_go(self, fleet: Fleet, node: NodeName, demand: Demand, piece: _Piece) -> None:
+        pieces = self._pieces[node, demand]
+        pieces.remove(piece)
+        if not pieces:
+            del self._pieces[node, demand]
+        fleet.promise(node, demand, sign=-1, holder=piece.holder)
+        fleet.settle(node)
+        self._siblings.change(piece.pod, node, -1)

@@ -13,6 +13,7 @@ from webhook.core.names import NodeName
 from webhook.core.placement import best_nodes
 from webhook.core.ranking import Cost
 from webhook.core.selector import Constraints
+from webhook.core.spread import NO_SPREAD, Spread
 from webhook.core.tier import Tier
 
 
@@ -34,7 +35,7 @@ class Candidate(NamedTuple):
 
 
 class Filtered(NamedTuple):
-    """A cause, or the resource that a node has too little of, and how many nodes it keeps the pod off."""
+    """A cause, or the label or resource that is to blame, and how many nodes it keeps the pod off."""
 
     cause: str
     nodes: int
@@ -49,15 +50,23 @@ class Candidates(NamedTuple):
 
 
 def candidates(
-    fleet: Fleet, demand: Demand, constraints: Constraints, *, tier: Tier, count: int = 5, keep_whole: int = 0
+    fleet: Fleet,
+    demand: Demand,
+    constraints: Constraints,
+    *,
+    tier: Tier,
+    count: int = 5,
+    keep_whole: int = 0,
+    spread: Spread = NO_SPREAD,
 ) -> Candidates:
     """Compare all nodes for a pod whose own conditions and those of its pool are in `constraints`."""
     matching = fleet.matching(constraints)
-    best = best_nodes(fleet, demand, matching, count=count, tier=tier, keep_whole=keep_whole)
-    room = fleet.with_room(demand, matching & fleet.open_bits)
+    even = spread.narrowed(matching & fleet.open_bits, lambda among: fleet.with_room(demand, among))
+    best = best_nodes(fleet, demand, even, count=count, tier=tier, keep_whole=keep_whole)
+    room = fleet.with_room(demand, matching & fleet.open_bits & spread.allowed)
     able = fleet.with_capacity(demand, matching)
     causes = Counter(
-        _cause(fleet, node.name, demand, matching=matching, able=able)
+        _cause(fleet, node.name, demand, matching=matching, able=able, spread=spread)
         for node in fleet.nodes()
         if not room & fleet.bit(node.name)
     )
@@ -78,7 +87,7 @@ def _cost(fleet: Fleet, name: NodeName, demand: Demand, tier: Tier) -> Cost | No
     return ranking.cost(view.classes.all[number]) if number >= 0 else None
 
 
-def _cause(fleet: Fleet, name: NodeName, demand: Demand, *, matching: int, able: int) -> str:
+def _cause(fleet: Fleet, name: NodeName, demand: Demand, *, matching: int, able: int, spread: Spread) -> str:
     node, bit = fleet.get(name), fleet.bit(name)
     if node is not None and not node.is_ready:
         return Cause.NOT_READY
@@ -88,5 +97,10 @@ def _cause(fleet: Fleet, name: NodeName, demand: Demand, *, matching: int, able:
         return Cause.CONSTRAINTS
     if not able & bit:
         return Cause.NEVER
+    for each in spread.hard:
+        if not each.domains.bits & bit:
+            return f"no label {each.rule.key}, by which the pod must be spread"
+        if not each.allowed & bit:
+            return f"too many of the pod's like in its {each.rule.key}"
     short = next((resource for resource, amount in demand.requests if fleet.free(name, resource) < amount), None)
     return Cause.DEVICES if short is None else f"too little {short} free"

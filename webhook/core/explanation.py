@@ -18,6 +18,7 @@ from webhook.core.pod import Pod, Requester
 from webhook.core.policy import Policy, Pool, Team
 from webhook.core.pools import WHOLE_CLUSTER, allowed_pools
 from webhook.core.reason import Code
+from webhook.core.spread import Asker, spread_of
 from webhook.core.standing import Standing, standing
 from webhook.core.world import World
 
@@ -98,7 +99,8 @@ def _pools(pod: Pod, found: Standing, world: World) -> Iterator[PoolStep]:
         if pool in allowed:
             constraints = world.joined(pod.constraints, pool)
             keep_whole = world.policy.placement.keep_whole
-            nodes = candidates(world.fleet, pod.demand, constraints, tier=tier, keep_whole=keep_whole)
+            spread = spread_of(Asker(pod.namespace, pod.labels, pod.spread, constraints), world.fleet, world.siblings)
+            nodes = candidates(world.fleet, pod.demand, constraints, tier=tier, keep_whole=keep_whole, spread=spread)
             yield PoolStep(pool, None, nodes)
         else:
             yield PoolStep(pool, _why_closed(pod, pool, team), None)

@@ -18,6 +18,10 @@ from webhook.core.names import GpuModel, NodeName, ResourceName, Uid
 from webhook.core.node import NO_DEVICES, Devices, Node
 from webhook.core.pod import NO_UID
 from webhook.core.selector import Constraints
+from webhook.core.topology import Domains
+
+_KEPT_DOMAINS: Final = 64
+"""Topology keys remembered."""
 
 _KEPT_MASKS: Final = 512
 """Constraint sets remembered: one per pod template and pool in use; an unused one costs nothing but memory."""
@@ -51,6 +55,7 @@ class Fleet:
         self.gpus = Gpus(mix or Mix(), self._free, self._bays, self._company)
         self._by_model: dict[tuple[GpuModel, str], int] = {}
         self._masks: dict[Constraints, _Mask] = {}
+        self._domains: dict[str, Domains] = {}
         self._changed: list[int] = []  # slots whose name, labels or taints changed, in order
         self.open_bits = 0
 
@@ -228,6 +233,22 @@ class Fleet:
             mask.position = len(self._changed)
         return mask.bits
 
+    def domains(self, key: str) -> Domains:
+        """Sort the nodes by the value of a label."""
+        found = self._domains.get(key)
+        if found is None:
+            if len(self._domains) >= _KEPT_DOMAINS:
+                del self._domains[next(iter(self._domains))]
+            found, slots = Domains(), set(self._slots.values())
+            self._domains[key] = found
+        else:
+            slots = set(self._changed[found.position :])
+        for slot in slots:
+            node = self._nodes[slot]
+            found.set(slot, None if node is None else node.labels.get(key))
+        found.position = len(self._changed)
+        return found
+
     def track(self, resource: ResourceName) -> None:
         """Rank nodes by a GPU resource from now on."""
         self.gpus.track(resource)
@@ -285,6 +306,7 @@ class Fleet:
         if len(self._changed) >= _KEPT_CHANGES:
             self._changed.clear()
             self._masks.clear()
+            self._domains.clear()
         self._changed.append(slot)
 
     def _meets(self, slot: int, constraints: Constraints) -> bool:

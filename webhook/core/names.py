@@ -10,6 +10,7 @@ Uid = NewType("Uid", str)
 User = NewType("User", str)
 ResourceName = NewType("ResourceName", str)
 GpuModel = NewType("GpuModel", str)
+Labels = NewType("Labels", str)  # packed, see labels.py
 
 CPU = ResourceName("cpu")
 MEMORY = ResourceName("memory")

@@ -8,12 +8,15 @@ from typing import Final, NamedTuple
 
 from webhook.core.claims import ClaimRef
 from webhook.core.demand import Demand
-from webhook.core.names import Namespace, NodeName, Uid, User
+from webhook.core.labels import unpack
+from webhook.core.names import Labels, Namespace, NodeName, Uid, User
 from webhook.core.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.tier import TIERS, Tier
+from webhook.core.topology import SpreadRule
 
 NO_UID = Uid("")
 NO_KEYS: Final[Mapping[str, str]] = MappingProxyType({})
+NO_LABELS: Final = Labels("")
 
 
 class Handling(StrEnum):
@@ -47,9 +50,9 @@ class Pod(NamedTuple):
     """What a decision reads of a pod; a named tuple for speed, as in decision.py.
 
     `name` and `uid` are empty while mutating. `has_open_constraints` says that it carries conditions we do not
-    evaluate (inter-pod affinity, topology spread, bound volumes, host ports, claims), so its nodes can only be advice;
-    `is_spread_by_default` that kube-scheduler would rather have it far from its like than follow a preference.
-    `mark` is the decision annotation as found, `team_label` and `tier_label` the labels as found.
+    evaluate (inter-pod affinity, bound volumes, host ports, claims), so its nodes can only be advice; `spread` is how
+    it wants its like to be spread, `is_spread_by_default` that kube-scheduler would rather have it far from its like
+    than follow a preference. `mark` is the decision annotation as found, `team_label` and `tier_label` the labels.
     """
 
     namespace: Namespace
@@ -61,6 +64,7 @@ class Pod(NamedTuple):
     owner: Owner | None = None
     constraints: Constraints = NO_CONSTRAINTS
     has_open_constraints: bool = False
+    spread: tuple[SpreadRule, ...] = ()
     is_spread_by_default: bool = False
     handling: Handling = Handling.MANAGED
     node_name: NodeName | None = None
@@ -71,6 +75,11 @@ class Pod(NamedTuple):
     mark: str | None = None
     priority_class: str = ""
     claims: tuple[ClaimRef, ...] = ()
+
+    @property
+    def is_spread_firmly(self) -> bool:
+        """Tell whether it would rather wait than be where too many of its like are."""
+        return any(rule.is_hard for rule in self.spread)
 
     @property
     def asked_tier(self) -> Tier | None:
@@ -116,7 +125,7 @@ class Resident:
     while it waits. `version` is the resourceVersion that it was read at. `asked_tier` is what its user's own label
     asked for. `created` is in seconds of Unix time, by the API server's clock; 0 where nobody says. `devices` are the
     indices of the GPUs it holds, where the cluster says so. `is_managed`: it is ours to place, as far as that can still
-    be told.
+    be told. `packed` are its labels, kept small.
     """
 
     uid: Uid
@@ -136,6 +145,12 @@ class Resident:
     devices: tuple[int, ...] = ()
     claims: tuple[ClaimRef, ...] = ()
     is_managed: bool = True
+    packed: Labels = NO_LABELS
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Read its labels."""
+        return unpack(self.packed)
 
     @property
     def tier(self) -> Tier | None:

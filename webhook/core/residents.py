@@ -1,6 +1,6 @@
 """Which pods hold something, and where: found by UID, by namespace and by node. What they hold is counted elsewhere."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -8,6 +8,7 @@ from webhook.core.decision import Charge
 from webhook.core.ledger import Entry
 from webhook.core.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.pod import Owner, Resident
+from webhook.core.siblings import Seated, Siblings
 from webhook.core.tier import TIERS
 
 _Place = TypeVar("_Place", Namespace, NodeName)
@@ -42,7 +43,9 @@ def holder_of(namespace: Namespace, name: str, owner: Owner | None) -> str:
 class Residents:
     """The pods that hold something, assumed ones included."""
 
-    def __init__(self) -> None:
+    def __init__(self, siblings: Siblings | None = None) -> None:
+        self._siblings = siblings or Siblings()
+        self._siblings.sources.append(self._seated)
         self._held: dict[Uid, Held] = {}
         self._undecided: dict[Uid, None] = {}
         self._by_namespace: dict[Namespace, dict[Uid, None]] = {}
@@ -87,6 +90,8 @@ class Residents:
         self._by_namespace.setdefault(held.pod.namespace, {})[uid] = None
         if held.node is not None:
             self._by_node.setdefault(held.node, {})[uid] = None
+            if not held.pod.is_terminating:
+                self._siblings.change(held.pod, held.node, 1)
 
     def pop(self, uid: Uid) -> Held | None:
         """Forget a pod; give what it held."""
@@ -96,7 +101,15 @@ class Residents:
             _unlist(self._by_namespace, held.pod.namespace, uid)
             if held.node is not None:
                 _unlist(self._by_node, held.node, uid)
+                if not held.pod.is_terminating:
+                    self._siblings.change(held.pod, held.node, -1)
         return held
+
+    def _seated(self, namespace: Namespace) -> Iterator[Seated]:
+        for uid in self.in_namespace(namespace):
+            held = self._held[uid]
+            if held.node is not None and not held.pod.is_terminating:
+                yield Seated(held.pod, held.node)
 
 
 def _unlist(places: dict[_Place, dict[Uid, None]], place: _Place, uid: Uid) -> None:

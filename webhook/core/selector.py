@@ -1,7 +1,7 @@
 """Which nodes a pod or a pool may use: selectors, terms, taints and tolerations, with kube-scheduler's meaning."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -74,6 +74,11 @@ class NodeTerm:
             r.matches({"metadata.name": name}) for r in self.fields
         )
 
+    def without_choice(self, chosen: Collection[str]) -> "NodeTerm":
+        """Leave out the fields that name none but chosen nodes."""
+        kept = [each for each in self.fields if each.operator is not Operator.IN or not set(chosen) >= set(each.values)]
+        return NodeTerm(self.labels, tuple(kept))
+
 
 @dataclass(frozen=True, slots=True)
 class Taint:
@@ -143,6 +148,13 @@ class Constraints:
             if self.terms is None:
                 terms = (NodeTerm(requirements),)
         return Constraints(selector, terms, tuple(dict.fromkeys(self.tolerations + tolerations)))
+
+    def without_choice(self, chosen: Collection[str]) -> "Constraints":
+        """Take the gate's choice of nodes out again; what the pod's user wrote stays."""
+        if self.terms is None:
+            return self
+        terms = tuple(dict.fromkeys(term.without_choice(chosen) for term in self.terms))
+        return replace(self, terms=None if NodeTerm() in terms else terms)
 
     def admits(self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> bool:
         """Tell whether a node meets selector, required affinity and taints."""

@@ -12,6 +12,7 @@ from webhook.core.pod import Pod
 from webhook.core.policy import Mode, Pool
 from webhook.core.reason import Code, Reason
 from webhook.core.selector import Operator, Requirement
+from webhook.core.spread import Asker, spread_of
 from webhook.core.standing import Standing
 from webhook.core.tier import Tier
 from webhook.core.world import World
@@ -44,7 +45,17 @@ class _Site(NamedTuple):
 
 
 def choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> Choice | tuple[Reason, ...]:
-    """Find the best nodes for a pod in these pools; the reasons where no pool or model may take it at all."""
+    """Find the best nodes for a pod in these pools; the reasons where no pool or model may take it at all.
+
+    Where no node with room keeps its like spread as it must be, it gets a wish, as with all that is not judged here.
+    """
+    choice = _choose(pod, pools, found, world)
+    if pod.spread and pod.is_spread_firmly and isinstance(choice, Choice) and not choice.steering.nodes:
+        return _choose(pod._replace(spread=(), has_open_constraints=True), pools, found, world)
+    return choice
+
+
+def _choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> Choice | tuple[Reason, ...]:
     team = found.team
     sites = _sites(pod, pools, found, world)
     if not sites:
@@ -86,11 +97,30 @@ def _sites(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> 
 
 
 def _place(pod: Pod, site: _Site, world: World) -> tuple[NodeName, ...]:
+    count = _length(pod, site, world)
+    return _place_apart(pod, site, count, world) if pod.spread else _best_of(site.slots, pod, site, count, world)
+
+
+def _place_apart(pod: Pod, site: _Site, count: int, world: World) -> tuple[NodeName, ...]:
+    """Place a pod that wants its like spread: on the best node that keeps them so, or another that is no worse."""
+    fleet, constraints = world.fleet, world.joined(pod.constraints, site.pool)
+    if site.requirements:
+        constraints = constraints.joined(requirements=site.requirements)
+    spread = spread_of(Asker(pod.namespace, pod.labels, pod.spread, constraints), fleet, world.siblings)
+    slots = spread.narrowed(site.slots & fleet.open_bits, lambda among: fleet.with_room(pod.demand, among))
+    first = _best_of(slots, pod, site, 1, world)
+    if not first or count == 1:
+        return first
+    bit = fleet.bit(first[0])
+    return first + _best_of(slots & spread.beside(bit.bit_length() - 1) & ~bit, pod, site, count - 1, world)
+
+
+def _best_of(slots: int, pod: Pod, site: _Site, count: int, world: World) -> tuple[NodeName, ...]:
     return best_nodes(
         world.fleet,
         pod.demand,
-        site.slots,
-        count=_length(pod, site, world),
+        slots,
+        count=count,
         tier=site.tier,
         keep_whole=world.policy.placement.keep_whole,
     )
@@ -144,11 +174,13 @@ def towards(pod: Pod, pools: tuple[Pool, ...], world: World) -> Steering:
 def _mode(pod: Pod, pools: tuple[Pool, ...], world: World) -> Mode:
     """Soften the mode where a firm list could leave a pod no node at all.
 
-    That is for pods with conditions that we do not evaluate, and where an autoscaler takes nodes away and looks for
-    pods that a new node would help: one that may only go to nodes by name is none of them.
+    That is for pods with conditions that we do not evaluate or that a list would change, and where an autoscaler takes
+    nodes away and looks for pods that a new node would help: one that may only go to nodes by name is none of them.
     """
     mode = world.policy.placement.mode
     is_firm = mode is _AUTO or mode is _REQUIRE
+    if is_firm and pod.spread and any(rule.outgrows_lists for rule in pod.spread):
+        return _PREFER
     return _PREFER if is_firm and (pod.has_open_constraints or any(p.is_autoscaled for p in pools)) else mode
 
 

@@ -18,6 +18,7 @@ from webhook.core.policy import Mode, Pool
 from webhook.core.pools import WHOLE_CLUSTER, allowed_pools
 from webhook.core.reason import Code, Reason
 from webhook.core.selector import NodeTerm, Operator, Requirement
+from webhook.core.spread import Asker, spread_of
 from webhook.core.standing import Standing, standing
 from webhook.core.tier import TIERS, Tier
 from webhook.core.world import World
@@ -61,12 +62,11 @@ def _judged(pod: Pod, requester: Requester, world: World) -> Decision:
 
 
 def _commit(pod: Pod, mark: Mark, found: Standing, world: World) -> Admit | Deny | Retry:
-    fits, promises = world.fleet.fits, world.advice.promises
-    node = next((name for name in mark.nodes if fits(name, pod.demand) or promises(name, pod.demand)), None)
+    fits, promises, nodes = world.fleet.fits, world.advice.promises, _even(pod, mark, world)
+    node = next((name for name in nodes if fits(name, pod.demand) or promises(name, pod.demand)), None)
     if node is None and _is_firm(mark):
-        return Retry(
-            Reason(Code.RACE_LOST, f"the chosen nodes filled up meanwhile ({', '.join(mark.nodes)}): try again")
-        )
+        why = "filled up" if nodes else "got too many of its like"
+        return Retry(Reason(Code.RACE_LOST, f"the chosen nodes {why} meanwhile ({', '.join(mark.nodes)}): try again"))
     model = _model(mark, node, found, world)
     if model is not None and (refusal := model_violation(pod.demand.gpus, found.team, found.book, model)):
         return Deny((refusal,))
@@ -82,6 +82,20 @@ def _commit(pod: Pod, mark: Mark, found: Standing, world: World) -> Admit | Deny
         policy_hash=mark.policy,
         warnings=found.warnings,
     )
+
+
+def _even(pod: Pod, mark: Mark, world: World) -> tuple[NodeName, ...]:
+    """Leave out the nodes where the pod would break its own hard topology spread.
+
+    Only what is committed counts: what was advised may never come. A wish is not judged, kube-scheduler is not bound
+    to it.
+    """
+    if not (pod.spread and pod.is_spread_firmly and _is_firm(mark)):
+        return mark.nodes
+    constraints, advised = pod.constraints.without_choice(mark.nodes), tuple(world.advice.seated(pod.namespace))
+    asker = Asker(pod.namespace, pod.labels, pod.spread, constraints, advised)
+    allowed = spread_of(asker, world.fleet, world.siblings).allowed
+    return tuple([name for name in mark.nodes if world.fleet.bit(name) & allowed])
 
 
 def _model(mark: Mark, node: NodeName | None, found: Standing, world: World) -> GpuModel | None:
@@ -119,8 +133,10 @@ def _alterations(pod: Pod, mark: Mark, found: Standing, world: World) -> Iterato
 
 def _is_softened(pod: Pod, mark: Mark, world: World) -> bool:
     """Tell whether a firm choice would have been softened for this pod (see steer.py)."""
-    return pod.has_open_constraints or any(
-        pool.is_autoscaled and mark.pool in (None, pool.name) for pool in world.policy.pools
+    return (
+        pod.has_open_constraints
+        or pod.is_spread_firmly
+        or any(pool.is_autoscaled and mark.pool in (None, pool.name) for pool in world.policy.pools)
     )
 
 

@@ -24,6 +24,7 @@ from webhook.core.pod import NamespaceFacts, PriorityTriple, Resident
 from webhook.core.policy import Policy, Pool, Team
 from webhook.core.residents import Held, Residents
 from webhook.core.selector import Constraints
+from webhook.core.siblings import Siblings
 from webhook.core.tenancy import Tenancies, Tenancy
 from webhook.core.tier import TIERS, Tier
 
@@ -40,13 +41,14 @@ class World:
         self.is_live = is_live
         self.on_books_changed: Callable[[], None] = _nobody_listens
         self.fleet = Fleet()
-        self.advice = Advice()
+        self.siblings = Siblings()
+        self.advice = Advice(self.siblings)
         self._claims = Claims()
         self._equipment = Equipment()
         self.priority_classes: dict[str, PriorityTriple] = {}
         self._tenancies = Tenancies(policy)
         self._entrances = Entrances(policy)
-        self._residents = Residents()
+        self._residents = Residents(self.siblings)
         self._flights: dict[Uid, Evidence] = {}
         self._rising: dict[Uid, Evidence] = {}
         self._books: dict[TeamName, Book] = {}
@@ -168,7 +170,7 @@ class World:
         node, since, devices = pod.node or pod.promised, pod.version, pod.devices
         if before is None:
             self.fleet.gpus.mix.note(pod.demand)
-            self.advice.redeem(self.fleet, node, pod.demand)
+            self.advice.redeem(self.fleet, node, pod)
         else:
             if pod.user is None and before.pod.user is not None:
                 pod = replace(pod, user=before.pod.user)
@@ -248,7 +250,7 @@ class World:
             self._promote(uid)
         elif isinstance(self._flights.setdefault(uid, UNSEEN), Unseen) and uid not in self._residents:
             self.fleet.gpus.mix.note(flight.pod.demand)
-            self.advice.redeem(self.fleet, flight.node, flight.pod.demand)
+            self.advice.redeem(self.fleet, flight.node, flight.pod)
             self._hold(Held(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
 
     def settle(self, uid: Uid) -> None:
@@ -264,7 +266,7 @@ class World:
         if flight.pod.uid not in self._residents:
             self.fleet.gpus.mix.note(flight.pod.demand)
             pod = replace(flight.pod, node=flight.node)
-            self.advice.redeem(self.fleet, flight.node, pod.demand)
+            self.advice.redeem(self.fleet, flight.node, pod)
             self._hold(Held(pod, flight.charge.team, flight.node), flight.charge)
 
     def take_back_promotion(self, uid: Uid) -> None:

@@ -67,11 +67,11 @@ class Repair:
                 self._tell(tenant, EventType.WARNING, EventReason.STRANDED, "delete it and create it anew")
 
     def _stranded(self) -> list[Tenant]:
-        fleet, now = self._lookout.world.fleet, int(self._clock())
+        world, now = self._lookout.world, int(self._clock())
         held = 0
         for node in self._lookout.marked:
-            held |= fleet.bit(node)
-        return [tenant for tenant in self._lookout.roll.pinned() if is_stranded(tenant, fleet, now=now, held=held)]
+            held |= world.fleet.bit(node)
+        return [tenant for tenant in self._lookout.roll.pinned() if is_stranded(tenant, world, now=now, held=held)]
 
     async def _replace(self, tenant: Tenant) -> None:
         pod = tenant.pod
@@ -85,7 +85,8 @@ class Repair:
     def _tell(self, tenant: Tenant, kind: EventType, reason: EventReason, what: str) -> None:
         pod = tenant.pod
         nodes = ", ".join(tenant.chosen)
-        text = f"the nodes that were chosen for it ({nodes}) are gone, closed or full, and others have room: {what}"
+        why = "are gone, closed, full or have too many of its like, and others would take it"
+        text = f"the nodes that were chosen for it ({nodes}) {why}: {what}"
         self._logs.event.info("stranded", **_subject(tenant), reason=str(reason))
         about = ObjectRef("Pod", pod.namespace, pod.name, pod.uid)
         self._teller.tell(Event(about, kind, reason, "Repair", text))

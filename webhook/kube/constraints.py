@@ -11,6 +11,7 @@ import msgspec
 
 from webhook.core.selector import NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
 from webhook.kube import objects
+from webhook.kube.spreading import NOTHING, Spreading, read_spreading
 
 _T = TypeVar("_T")
 
@@ -22,13 +23,12 @@ _CACHED_BYTES: Final = 16_384  # longer readings are made again each time: no ca
 class Placement:
     """A pod's own conditions.
 
-    `is_open` says that it has some between pods, which only kube-scheduler judges; `has_spread` that it says itself how
-    its like are to be spread.
+    `is_open` says that it has some between pods that only kube-scheduler judges.
     """
 
     constraints: Constraints = NO_CONSTRAINTS
     is_open: bool = False
-    has_spread: bool = False
+    spreading: Spreading = NOTHING
     problems: tuple[str, ...] = ()
 
 
@@ -76,14 +76,9 @@ class _Toleration(msgspec.Struct, frozen=True, gc=False):
     effect: str | None = None
 
 
-class _Spread(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    when_unsatisfiable: str = "DoNotSchedule"
-
-
 _selector_decoder: Final = msgspec.json.Decoder(dict[str, str])
 _affinity_decoder: Final = msgspec.json.Decoder(_Affinity)
 _tolerations_decoder: Final = msgspec.json.Decoder(list[_Toleration])
-_spread_decoder: Final = msgspec.json.Decoder(list[_Spread])
 
 _EFFECTS: Final = {effect.value: effect for effect in Effect}
 
@@ -111,7 +106,11 @@ def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -
         problems.append(str(error))
     labels = _part(_selector_decoder, selector, "spec.nodeSelector", problems)
     wanted = _part(_affinity_decoder, affinity, "spec.affinity", problems)
-    spreads = _part(_spread_decoder, spread, "spec.topologySpreadConstraints", problems)
+    spreading = NOTHING
+    try:
+        spreading = read_spreading(spread)
+    except ValueError as error:
+        problems.append(str(error))
     if problems:
         return Placement(problems=tuple(problems))
     constraints = Constraints(
@@ -120,8 +119,8 @@ def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -
         tolerations=tolerated,
     )
     between = [] if wanted is None else [a for a in (wanted.pod_affinity, wanted.pod_anti_affinity) if a is not None]
-    is_open = any(s.when_unsatisfiable == "DoNotSchedule" for s in spreads or ()) or any(a.required for a in between)
-    return Placement(NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else constraints, is_open, bool(spreads))
+    is_open = spreading.is_open or any(a.required for a in between)
+    return Placement(NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else constraints, is_open, spreading)
 
 
 def _tolerations(raw: bytes) -> tuple[Toleration, ...]:

@@ -11,12 +11,14 @@ import msgspec
 
 from webhook.core.claims import ClaimRef
 from webhook.core.demand import Weights
+from webhook.core.labels import pack
 from webhook.core.names import Namespace, NodeName, Uid, User
-from webhook.core.pod import NO_UID, Handling, Owner, Pod, Resident
+from webhook.core.pod import NO_LABELS, NO_UID, Handling, Owner, Pod, Resident
 from webhook.core.tier import TIERS
 from webhook.kube import keys, objects
 from webhook.kube.constraints import read_placement
 from webhook.kube.demands import read_demand
+from webhook.kube.spreading import rules_for
 
 _NO_KEYS: Final[Mapping[str, str]] = {}
 _LONGEST_INDEX: Final = 3
@@ -103,7 +105,8 @@ def to_pod(
         owner=None if controller is None else _owner(controller.kind, controller.name),
         constraints=placement.constraints,
         has_open_constraints=placement.is_open or _ties_itself(spec),
-        is_spread_by_default=not placement.has_spread and controller is not None and controller.kind in _SPREAD,
+        spread=rules_for(placement.spreading, labels),
+        is_spread_by_default=not placement.spreading.rules and controller is not None and controller.kind in _SPREAD,
         handling=_handling(spec, annotations, controller),
         node_name=spec.node_name or None,
         requires=_listed(requires) if requires else _NO_CAPABILITIES,
@@ -153,6 +156,7 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         devices=_held_devices(metadata.annotations or _NO_KEYS),
         claims=_claims(spec, pod.status) if spec.resource_claims else (),
         is_managed=_handling(spec, metadata.annotations or _NO_KEYS, controller) in _MAYBE_MANAGED,
+        packed=pack(labels) if labels else NO_LABELS,
     )
 
 

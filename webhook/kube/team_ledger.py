@@ -13,9 +13,10 @@ import msgspec
 from webhook.core.amount import format_gpus, format_limit
 from webhook.core.decision import Charge
 from webhook.core.demand import Demand
+from webhook.core.labels import pack
 from webhook.core.names import GpuModel, Namespace, NodeName, ResourceName, TeamName, Uid, User
 from webhook.core.page import Flight, Page
-from webhook.core.pod import Owner, Resident
+from webhook.core.pod import NO_LABELS, Owner, Resident
 from webhook.core.summary import Summary
 from webhook.core.tier import Tier
 from webhook.kube import keys, objects
@@ -26,7 +27,10 @@ _UNSTORED: Final[tuple[dict[str, str], ...]] = ({},)
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One charge in flight. `gpus` in GPU units, `requests` as the core counts them, `label` the pod's tier label."""
+    """One charge in flight. `gpus` in GPU units, `requests` as the core counts them, `label` the pod's tier label.
+
+    `labels` are all of its labels, where its like are to be spread: it counts before it is seen.
+    """
 
     uid: Uid
     ns: Namespace
@@ -40,6 +44,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     node: NodeName | None = None
     bound: NodeName | None = None
     owner: str | None = None
+    labels: dict[str, str] = {}
 
 
 class Ledger(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -160,6 +165,7 @@ def _entry(flight: Flight) -> Entry:
         node=flight.node,
         bound=pod.node,
         owner=f"{pod.owner.kind}/{pod.owner.name}" if pod.owner is not None else None,
+        labels=dict(pod.labels),
     )
 
 
@@ -175,5 +181,6 @@ def _flight(entry: Entry, team: TeamName) -> Flight:
         team_label=team if entry.label is not None else None,
         tier_label=entry.label,
         user=entry.user,
+        packed=pack(entry.labels) if entry.labels else NO_LABELS,
     )
     return Flight(pod, Charge(team, entry.tier, entry.gpus, entry.model, entry.user), entry.node)

@@ -67,6 +67,7 @@ def _schema() -> _Json:
             **dict.fromkeys(("uid", "ns", "name", "tier", "label", "model", "user", "node", "bound", "owner"), text),
             "gpus": {**whole, "description": "In units of 1/840,000 of a GPU."},
             "requests": {"type": "object", "additionalProperties": whole, "x-kubernetes-map-type": "atomic"},
+            "labels": {"type": "object", "additionalProperties": text, "x-kubernetes-map-type": "atomic"},
         },
     }
     status = {

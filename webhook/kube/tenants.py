@@ -7,15 +7,17 @@ from typing import Final
 
 from webhook.core.demand import Weights
 from webhook.core.pod import NO_KEYS
-from webhook.core.selector import NO_CONSTRAINTS
 from webhook.core.tenant import Tenant
 from webhook.core.victim import GangId
 from webhook.kube import keys, objects
-from webhook.kube.constraints import read_placement
+from webhook.kube.constraints import Placement, read_placement
 from webhook.kube.pods import chosen_nodes, to_resident, unix_seconds
+from webhook.kube.spreading import rules_for
 
 GRACE_SECONDS: Final = 30
 """What Kubernetes gives a pod that says nothing."""
+
+_PLACED: Final = Placement()
 
 _GANG_ANNOTATIONS: Final = (
     "scheduling.k8s.io/group-name",  # Volcano
@@ -64,10 +66,13 @@ def to_tenant(pod: TenantPod, weights: Weights) -> Tenant | None:
     annotations = metadata.annotations or NO_KEYS
     grace = spec.termination_grace_period_seconds
     is_ours = resident.team_label is not None
+    placement = read_placement(spec) if resident.node is None else _PLACED
+    labels = metadata.labels or NO_KEYS
     return Tenant(
         pod=replace(resident, promised=None),
-        labels=metadata.labels or NO_KEYS,
-        constraints=read_placement(spec).constraints if resident.node is None else NO_CONSTRAINTS,
+        labels=labels,
+        constraints=placement.constraints,
+        spread=rules_for(placement.spreading, labels),
         gang=_gang(metadata, spec) if resident.demand.gpus else None,
         started_at=unix_seconds(pod.status.start_time or "") if pod.status is not None else 0,
         saved_at=_time(annotations, keys.CHECKPOINTED) or 0,

@@ -12,6 +12,7 @@ import msgspec
 
 from webhook.core.admission import admit
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
+from webhook.core.labels import pack
 from webhook.core.names import Namespace, NodeName, Uid
 from webhook.core.page import Flight
 from webhook.core.pod import Pod, Requester, Resident
@@ -131,6 +132,7 @@ class Foreteller:
             tier_label=charge.tier,
             user=charge.user,
             claims=pod.claims,
+            packed=pack(pod.labels),
         )
         charged = charge._replace(gpus=charge.gpus * times)
         self.world.assume(Flight(resident, charged, node))

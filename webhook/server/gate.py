@@ -112,7 +112,7 @@ class Gate:
         if _lacks_room(decision) and advice.withdraw(fleet):
             decision = admit(pod, requester, self.world)
         if isinstance(decision, Admit) and decision.steering.nodes and not is_dry_run:
-            advice.give(fleet, decision.steering.nodes[0], decision.demand, now=now)
+            advice.give(fleet, decision.steering.nodes[0], pod, now=now)
         return decision
 
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool] = _never) -> Answer:
@@ -161,7 +161,7 @@ class Gate:
         mark = marks.read(pod.mark or "")
         taken = decision.steering.nodes[:1] if isinstance(decision, Admit) else ()
         if mark is not None and mark.nodes and mark.nodes[:1] != taken:
-            self.world.advice.redeem(self.world.fleet, mark.nodes[0], pod.demand)
+            self.world.advice.redeem(self.world.fleet, mark.nodes[0], pod)
 
     def _read(self, review: Review, found: objects.Pod, *, name: str = "", uid: Uid = NO_UID) -> Pod | Deny | Retry:
         weights = self.world.policy.resources

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from webhook.core.admission import admit
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable
+from webhook.core.labels import pack
 from webhook.core.names import NodeName
 from webhook.core.onlooker import Onlooker
 from webhook.core.page import Flight, Judgement
-from webhook.core.pod import Pod, Requester, Resident
+from webhook.core.pod import NO_LABELS, Pod, Requester, Resident
 from webhook.core.reason import Code, Reason
 from webhook.core.tier import Tier
 from webhook.core.world import World
@@ -70,7 +71,10 @@ class Shadow:
 
 
 def flight_of(pod: Pod, charge: Charge, *, nodes: tuple[NodeName, ...] = ()) -> Flight:
-    """Describe a pod that is allowed, with what it is charged; it takes its room on the first of the nodes."""
+    """Describe a pod that is allowed, with what it is charged; it takes its room on the first of the nodes.
+
+    Its labels are told where its like are to be spread: they come in bursts, and count before they are seen.
+    """
     resident = Resident(
         uid=pod.uid,
         namespace=pod.namespace,
@@ -82,6 +86,7 @@ def flight_of(pod: Pod, charge: Charge, *, nodes: tuple[NodeName, ...] = ()) -> 
         tier_label=pod.tier_label,
         user=charge.user,
         claims=pod.claims,
+        packed=pack(pod.labels) if pod.spread else NO_LABELS,
     )
     return Flight(resident, charge, pod.node_name or (nodes[0] if nodes else None))
 

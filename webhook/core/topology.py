@@ -1,0 +1,69 @@
+"""Topology domains: the nodes that carry one value of a label, and how a pod wants its like spread over them."""
+
+from typing import NamedTuple
+
+from webhook.core.policy import LabelSelector
+
+
+class SpreadRule(NamedTuple):
+    """One topology spread constraint of a pod; what it does not say is as Kubernetes has it.
+
+    `selector` is None where it selects no pod at all. The policies say which nodes are counted: those that the pod's
+    selector and affinity admit, those whose taints it tolerates.
+    """
+
+    key: str
+    max_skew: int
+    is_hard: bool
+    selector: LabelSelector | None
+    min_domains: int = 1
+    honors_affinity: bool = True
+    honors_taints: bool = False
+
+    @property
+    def outgrows_lists(self) -> bool:
+        """Tell whether a list of nodes by name would break it: kube-scheduler looks for its domains in the list."""
+        return self.is_hard and self.honors_affinity and self.min_domains > 1
+
+
+class Domains:
+    """The nodes of each value of one label, as slots; true up to a position in the fleet's log of changed nodes."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, int] = {}
+        self.bits = 0  # all that carry the label
+        self.position = 0
+        self._values: dict[int, str] = {}
+
+    @property
+    def are_single(self) -> bool:
+        """Tell whether each domain is one node, as with hostnames."""
+        return len(self.members) == len(self._values)
+
+    def value(self, slot: int) -> str | None:
+        """Tell which domain a node is in."""
+        return self._values.get(slot)
+
+    def number(self, among: int) -> int:
+        """Count the domains that have a node in a set of slots."""
+        if self.are_single:
+            return (self.bits & among).bit_count()
+        return sum(1 for members in self.members.values() if members & among)
+
+    def set(self, slot: int, value: str | None) -> None:
+        """Take in what a node says; None: it has no such label, or is gone."""
+        before, bit = self._values.get(slot), 1 << slot
+        if before == value:
+            return
+        if before is not None:
+            del self._values[slot]
+            self.bits ^= bit
+            left = self.members[before] ^ bit
+            if left:
+                self.members[before] = left
+            else:
+                del self.members[before]
+        if value is not None:
+            self._values[slot] = value
+            self.bits |= bit
+            self.members[value] = self.members.get(value, 0) | bit
