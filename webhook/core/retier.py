@@ -6,7 +6,7 @@ all the same. What was changed once fits, and what was not does not: a second lo
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from webhook.core.amount import format_gpus
@@ -15,7 +15,7 @@ from webhook.core.ledger import Book, Entry
 from webhook.core.limits import has_guaranteed_room
 from webhook.core.names import GpuModel, Uid
 from webhook.core.page import Flight, Judgement
-from webhook.core.pod import Resident
+from webhook.core.pod import NO_LABELS, Resident
 from webhook.core.policy import Team
 from webhook.core.reason import Code, Reason
 from webhook.core.tier import Tier
@@ -119,7 +119,8 @@ def promotion(change: Retier, world: World) -> Judgement:
     if not is_same or not has_guaranteed_room(charge.gpus, team, world.book(team.name), charge.model):
         return _NO_LONGER
     why = Reason(Code.WITHIN_SHARE, f"promoted in team {team.name}")
-    return Judgement(NotApplicable(why, change.charge), Flight(pod, change.charge, None))
+    told = replace(pod, packed=NO_LABELS)  # it is seen, and counts among its like by that
+    return Judgement(NotApplicable(why, change.charge), Flight(told, change.charge, None))
 
 
 def under_way(uid: Uid, world: World) -> Retier | None:
