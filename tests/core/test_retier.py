@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.core.make import gpus, node, policy, resident, team, world
 from webhook.core.decision import Charge
-from webhook.core.names import GpuModel, TeamName, Uid
+from webhook.core.names import GpuModel, Labels, TeamName, Uid
 from webhook.core.page import Alive, Ended, Flight, Unseen
 from webhook.core.policy import Share
 from webhook.core.retier import promotion, retier, under_way
@@ -40,7 +40,7 @@ def apply(place):
 
 
 def borrower(uid, count=1, *, created=0, **more):
-    return resident(count, uid=uid, tier="preemptible", created=created, **more)
+    return resident(count, uid=uid, tier="preemptible", created=created, packed=Labels("app\0web"), **more)
 
 
 def keeper(uid, count=1, *, created=0, **more):
@@ -140,6 +140,7 @@ def charged(place):
     """Charge the one promotion that is due, as the ledger does."""
     (change,) = changes(place)
     flight = promotion(change, place).flight
+    assert not flight.pod.packed, "it is seen: the ledger need not carry its labels"
     place.assume(flight)
     return change, flight
 

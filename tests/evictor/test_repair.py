@@ -52,6 +52,19 @@ async def test_a_bare_pod_is_told_of_once_and_left_alone(stage):
     assert stage.reasons() == ["Stranded"]
 
 
+async def test_a_pod_whose_node_got_too_many_of_its_like_is_replaced(stage):
+    like = {"fairgate.dev/team": "team-b"}
+    for name in ("n0", "n1"):
+        stage.node(name, labels={"host": name})
+    stage.bare("there", team="team-b", node="n0", labels=like)
+    spread = {"topologyKey": "host", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    beyond_the_list = {"nodeAffinityPolicy": "Ignore", "labelSelector": {"matchLabels": like}}
+    stage.pinned("web", to="n0", controller=("ReplicaSet", "web"), topologySpreadConstraints=[spread | beyond_the_list])
+    await looked(stage)
+    assert stage.names() == {"there"}
+    assert stage.reasons() == ["Replaced"]
+
+
 async def test_a_pod_whose_node_has_room_is_left_to_the_scheduler(stage):
     stage.node("n0")
     stage.pinned("web", to="n0", controller=("ReplicaSet", "web"))
