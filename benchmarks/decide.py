@@ -62,7 +62,7 @@ def policy() -> Policy:
     teams = tuple(
         Team(TeamName(name), (name,), gpus=Share(200_000 * ONE_GPU, 400_000 * ONE_GPU)) for name in ("vision", "nlp")
     )
-    return Policy(teams, pools=(Pool(PoolName("gpu")),), placement=PlacementRules(keep_whole=1), hash="benchmark")
+    return Policy(teams=teams, pools=(Pool(PoolName("gpu")),), placement=PlacementRules(keep_whole=1), hash="benchmark")
 
 
 def crowded_world(nodes: int, rng: random.Random) -> World:

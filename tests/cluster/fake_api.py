@@ -107,6 +107,7 @@ class Asked:
 class FakeApi:
     """The server and its truth. Requests of a verb meet its `faults` once each, in order, and `always` every time.
 
+    Where others ask as well, a fault is for one path alone: under `get /api/v1/…`.
     Verbs: list, page (a further one of a list), watch, stream (a watch that begins with all there is; refused unless it
     `streams_lists`), and the HTTP methods in lower case for single objects.
     """
@@ -200,7 +201,8 @@ class FakeApi:
             return _refusal(Answer(401))
         if request.path in self.missing:
             return _refusal(Answer(404))
-        fault = self.faults[verb].popleft() if self.faults[verb] else self.always.get(verb)
+        faults = self.faults.get(f"{verb} {request.path}") or self.faults[verb]
+        fault = faults.popleft() if faults else self.always.get(verb)
         match fault:
             case Answer():
                 return _refusal(fault)

@@ -33,6 +33,8 @@ from webhook.server import leader as leaders
 from webhook.server.leader import Leader
 
 PODS, EVENTS, NAMESPACES = "/api/v1/pods", "/api/v1/events", "/api/v1/namespaces"
+GET_POD = "get /api/v1/namespaces/team-a/pods/p"
+GET_WEBHOOKS = "get /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-fairgate"
 TEAM_LEDGERS = "/apis/fairgate.dev/v1alpha1/teamledgers"
 A = TeamName("team-a")
 QUICK = Timing(lease=1, renew_deadline=0.5, retry=0.05, jitter=0.1, release=0.2)
@@ -210,7 +212,7 @@ async def test_a_promotion_that_got_no_answer_keeps_its_room_until_it_is_known(t
         stage.why_untrusted = "not yet"
         uid = Uid(stage.put("p", "preemptible", 2))
         await until(lambda: stage.world.pod(uid))
-        stage.api.faults["get"].append(Body(b"not a pod"))
+        stage.api.faults[GET_POD].append(Body(b"not a pod"))
         stage.why_untrusted = None
         await until(lambda: lines(tmp_path, "tier not changed"))
         assert in_flight(stage) == {uid: "guaranteed"}
@@ -351,6 +353,6 @@ async def test_a_leader_that_may_not_touch_the_webhook_configurations_says_so_un
     async with staged(tmp_path) as stage:
         await until(lambda: stage.leader.lease.is_leading)
         assert stage.leader.is_registration_in_step()
-        stage.api.faults["get"].extend([Answer(403)] * 5)
+        stage.api.faults[GET_WEBHOOKS].extend([Answer(403)] * 5)
         await until(lambda: not stage.leader.is_registration_in_step())
         await until(stage.leader.is_registration_in_step)
