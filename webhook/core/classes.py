@@ -6,8 +6,10 @@ All nodes of a class cost a pod the same, so classes are scored, not nodes. Memb
 from typing import NamedTuple
 
 from webhook.core.company import Tiers
-from webhook.core.forecast import Forecast, State, useful
+from webhook.core.forecast import Forecast, State
+from webhook.core.index import AmountIndex
 from webhook.core.scarcity import Able, Scarcity
+from webhook.core.states import States, free_of
 
 
 class Kind(NamedTuple):
@@ -26,13 +28,15 @@ class Kind(NamedTuple):
 class NodeClass:
     """A class: how useful its free devices are, which groups of scarce sizes fit, and its members."""
 
-    __slots__ = ("kind", "members", "scarce", "useful")
+    __slots__ = ("free", "kind", "members", "scarce", "state", "useful")
 
-    def __init__(self, kind: Kind, forecast: Forecast, scarcity: Scarcity) -> None:
+    def __init__(self, kind: Kind, forecast: Forecast, states: States, scarcity: Scarcity) -> None:
         cpu = forecast.cpu.fitting(forecast.cpu.marks[kind.cpu])
         memory = forecast.memory.fitting(forecast.memory.marks[kind.memory])
         self.kind = kind
-        self.useful = useful(kind.devices, forecast.profile(kind.devices.size, cpu, memory))
+        self.free = free_of(kind.devices)
+        self.state = states.number(kind.devices)
+        self.useful = states.worth(self.state, cpu, memory)
         self.scarce = scarcity.fitting(Able(kind.devices, cpu, memory)) if scarcity.groups else 0
         self.members = 0
 
@@ -40,14 +44,30 @@ class NodeClass:
 class Classes:
     """The classes of one GPU resource under one forecast, numbered as they come up, and who is in which."""
 
-    __slots__ = ("_forecast", "_numbers", "_of_slot", "_scarcity", "able", "all", "emptied", "log", "whole")
+    __slots__ = (
+        "_forecast",
+        "_numbers",
+        "_of_slot",
+        "_scarcity",
+        "able",
+        "all",
+        "came_up",
+        "cpu",
+        "emptied",
+        "live",
+        "states",
+        "whole",
+    )
 
-    def __init__(self, forecast: Forecast, scarcity: Scarcity) -> None:
+    def __init__(self, forecast: Forecast, states: States, scarcity: Scarcity) -> None:
         self.all: list[NodeClass] = []
-        self.log: list[int] = []  # numbers, each time that a class gets its first member
+        self.live = 0  # numbers of the classes that have members, as a bitmap
+        self.cpu = AmountIndex()  # classes by the mark that the cpu of their nodes reaches
+        self.came_up = 0  # times that a class got its first member
         self.emptied = 0  # times that a class lost its last member
         self.whole = 0  # slots with all of their devices free
         self.able = [0] * len(scarcity.groups)  # slots where the scarce sizes of each group fit
+        self.states = states
         self._forecast, self._scarcity = forecast, scarcity
         self._numbers: dict[Kind, int] = {}
         self._of_slot: dict[int, int] = {}
@@ -66,7 +86,8 @@ class Classes:
         number = self._numbers.get(kind)
         if number is None:
             number = self._numbers[kind] = len(self.all)
-            self.all.append(NodeClass(kind, self._forecast, self._scarcity))
+            self.cpu.change(number, 1 << number, kind.cpu)
+            self.all.append(NodeClass(kind, self._forecast, self.states, self._scarcity))
         before = self._of_slot.get(slot)
         if before == number:
             return
@@ -75,7 +96,8 @@ class Classes:
         self._of_slot[slot] = number
         joined = self.all[number]
         if not joined.members:
-            self.log.append(number)
+            self.live |= 1 << number
+            self.came_up += 1
         joined.members |= bit
         if joined.scarce:
             self._change_able(joined.scarce, bit)
@@ -92,6 +114,7 @@ class Classes:
         left = self.all[number]
         left.members ^= bit
         if not left.members:
+            self.live ^= 1 << number
             self.emptied += 1
         if left.scarce:
             self._change_able(left.scarce, bit)

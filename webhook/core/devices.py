@@ -87,10 +87,15 @@ class Bays:
 
 def tightest(free: list[int], capacities: tuple[int, ...], ask: PerDevice) -> tuple[int, ...]:
     """Choose devices as device plugins do, the fullest that fit; where too few fit, the emptiest of the others."""
-    left = [(free[index] - ask.on(capacity), index) for index, capacity in enumerate(capacities)]
-    fitting = sorted(each for each in left if each[0] >= 0)
-    others = sorted((each for each in left if each[0] < 0), reverse=True)
-    return tuple([index for _, index in (fitting + others)[: ask.number]])
+    asked = [ask.on(capacity) for capacity in capacities] if ask.parts else [ask.amount] * len(capacities)
+    left = [(amount - each, index) for index, (amount, each) in enumerate(zip(free, asked, strict=True))]
+    fitting = [each for each in left if each[0] >= 0]
+    if ask.number == 1 and fitting:
+        return (min(fitting)[1],)
+    fitting.sort()
+    if len(fitting) < ask.number:
+        fitting += sorted((each for each in left if each[0] < 0), reverse=True)
+    return tuple([index for _, index in fitting[: ask.number]])
 
 
 def largest(amounts: list[int], capacities: tuple[int, ...], kind: "AskKind") -> int:
@@ -130,8 +135,12 @@ class DeviceIndex:
             return
         self._devices[slot] = (devices, free)
         bit = 1 << slot
+        ordered = sorted(free, reverse=True)  # once, for all asks that differ in number alone
         for kind, index in self._free.items():
-            index.change(slot, bit, _room(devices, free, kind))
+            if kind.parts or kind.resource != devices.resource:
+                index.change(slot, bit, _room(devices, free, kind))
+            else:
+                index.change(slot, bit, ordered[kind.number - 1] if kind.number <= len(ordered) else 0)
         if before is None or before[0] != devices:
             for kind, index in self._capacity.items():
                 index.change(slot, bit, _room(devices, list(devices.capacities), kind))
@@ -154,8 +163,7 @@ class DeviceIndex:
             for slot, (devices, free) in self._devices.items():
                 amounts = free if indexes is self._free else list(devices.capacities)
                 index.change(slot, 1 << slot, _room(devices, amounts, kind))
-        bits = index.known.get(ask.amount)
-        return index.learn(ask.amount) if bits is None else bits
+        return index.at_least(ask.amount)
 
 
 def _room(devices: Devices, amounts: list[int], kind: AskKind) -> int:

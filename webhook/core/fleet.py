@@ -129,16 +129,21 @@ class Fleet:
     def promise(
         self, name: NodeName, demand: Demand, *, sign: int = 1, holder: Uid = NO_UID, devices: tuple[int, ...] = ()
     ) -> None:
-        """Take room as `take` does, but rank the node as it was, until `settle` or something else happens there."""
+        """Take room as `take` does, but rank the node as it was, until `settle` or something else happens there.
+
+        Who gives room back settles at once: a ranking leaves out nodes that seem to have too little cpu.
+        """
         taken = self._taken.get(name)
         if taken is None:
             taken = self._taken[name] = {}
-        for resource, amount in demand.requests:
-            taken[resource] = taken.get(resource, 0) + sign * amount
         slot = self._slots.get(name)
         node = None if slot is None else self._nodes[slot]
-        if node is not None and slot is not None:
-            self._settle_requests(slot, node, taken, demand)
+        bit, offered = (0, {}) if slot is None or node is None else (1 << slot, node.allocatable)
+        for resource, amount in demand.requests:
+            total = taken[resource] = taken.get(resource, 0) + sign * amount
+            capacity = offered.get(resource)
+            if capacity and slot is not None:
+                self._free[resource].change(slot, bit, capacity - total)
         if demand.per_device is not None:
             self._take_devices(name, demand.per_device, sign=sign, holder=holder, devices=devices)
         if sign < 0 and not any(taken.values()):
@@ -312,14 +317,6 @@ class Fleet:
     def _meets(self, slot: int, constraints: Constraints) -> bool:
         node = self._nodes[slot]
         return node is not None and constraints.admits(node.name, node.labels, node.taints)
-
-    def _settle_requests(self, slot: int, node: Node, taken: dict[ResourceName, int], demand: Demand) -> None:
-        """Bring up to date what a pod's coming or going changes, and nothing else: this is on every decision's path."""
-        bit = 1 << slot
-        for resource, _ in demand.requests:
-            capacity = node.allocatable.get(resource, 0)
-            if capacity:
-                self._free[resource].change(slot, bit, capacity - taken[resource])
 
     def _settle(self, slot: int, node: Node, resource: ResourceName) -> None:
         """Bring the indexes of one resource of one slot up to date."""

@@ -63,7 +63,7 @@ class Steps:
 
     def mark(self, free: int) -> int:
         """Round what is free down; tells the position of the mark."""
-        return max(0, bisect_right(self.marks, free) - 1)
+        return bisect_right(self.marks, free, 1) - 1  # from the second: the first is nothing, and less counts as that
 
 
 class Forecast:

@@ -1,6 +1,6 @@
 """The fleet's GPUs by resource: classes of nodes and rankings by shape of pod, under the demand mix of the moment.
 
-When the mix has moved, or the log of classes has grown long, a resource is looked at anew: one pass over its nodes.
+When the mix has moved, or many classes have come up, a resource is looked at anew: one pass over its nodes.
 """
 
 from collections import Counter
@@ -15,21 +15,23 @@ from webhook.core.forecast import WHOLE, Forecast, State
 from webhook.core.index import AmountIndex
 from webhook.core.mix import Mix, Shape, resource_of, shape_of
 from webhook.core.names import CPU, MEMORY, GpuModel, NodeName, ResourceName
-from webhook.core.node import Node
+from webhook.core.node import Devices, Node
 from webhook.core.ranking import Ranking, Scale
 from webhook.core.scarcity import Able, Scarcity
+from webhook.core.states import States
 from webhook.core.tier import Tier
 
 _KEPT_ASKED: Final = 1024
 """Requests with a ranking: a fleet's templates have a few dozen, and those of a size share one."""
 
-_KEPT_LOG: Final = 50_000
+_KEPT_CLASSES: Final = 50_000
 
 _TURNOVER: Final = 16
 """A resource is looked at anew when one in so many nodes came, went or changed in size."""
 
 
-_Asked = tuple[tuple[tuple[ResourceName, int], ...], PerDevice | None, Tier]
+_Asked = tuple[tuple[tuple[ResourceName, int], ...], PerDevice | None, bool]
+_GUARANTEED: Final = Tier.GUARANTEED
 
 
 class GpuView:
@@ -39,7 +41,7 @@ class GpuView:
 
     def __init__(self, forecast: Forecast, scale: Scale, scarcity: Scarcity, version: int) -> None:
         self.forecast, self.version = forecast, version
-        self.classes = Classes(forecast, scarcity)
+        self.classes = Classes(forecast, States(forecast), scarcity)
         self.scale = scale
         self.changed = 0  # nodes that came, went or changed in size since this was made
         self.scarcity = scarcity
@@ -48,7 +50,7 @@ class GpuView:
 
     def ranking(self, demand: Demand, resource: ResourceName, tier: Tier) -> Ranking:
         """Rank the classes for a pod."""
-        asked = demand.requests, demand.per_device, tier
+        asked = demand.requests, demand.per_device, tier is _GUARANTEED  # a member of an enum is slow to hash
         ranking = self._by_asked.get(asked)
         if ranking is None:
             if len(self._by_asked) >= _KEPT_ASKED:
@@ -56,11 +58,12 @@ class GpuView:
                 self._rankings.clear()
             shape = self.forecast.rounded(shape_of(demand.requests, resource, demand.per_device))
             if (shape, tier) not in self._rankings:
-                entitled = self.scarcity.entitled(shape)
-                self._rankings[shape, tier] = Ranking(shape, tier, self.forecast, self.scale, entitled)
+                self._rankings[shape, tier] = Ranking(
+                    shape, tier, self.forecast, self.classes, self.scale, entitled=self.scarcity.entitled(shape)
+                )
             ranking = self._by_asked[asked] = self._rankings[shape, tier]
-        if ranking.seen < len(self.classes.log):
-            ranking.take_in(self.classes)
+            ranking.widen(dict(demand.requests).get(CPU, 0))
+        ranking.take_in()
         return ranking
 
     def kept(self, ranking: Ranking, pods: int, among: int) -> int:
@@ -170,7 +173,7 @@ class Gpus:
     def _is_old(self, view: GpuView) -> bool:
         return (
             view.version != self.mix.version
-            or len(view.classes.log) > _KEPT_LOG + 8 * len(self._nodes)
+            or view.classes.came_up > _KEPT_CLASSES + 8 * len(self._nodes)
             or view.changed * _TURNOVER > len(self._nodes)
         )
 
@@ -179,7 +182,7 @@ class Gpus:
         node = self._nodes[slot]
         cpu = forecast.cpu.fitting(node.allocatable.get(CPU, 0))
         memory = forecast.memory.fitting(node.allocatable.get(MEMORY, 0))
-        size = max(1, *node.devices.capacities) if resource == node.devices.resource else 1
+        size = _layout(node.devices).size if resource == node.devices.resource else 1
         return Able(State(_devices(node, resource), size=size), cpu, memory)
 
     def latest(self, resource: ResourceName) -> GpuView:
@@ -212,10 +215,11 @@ class Gpus:
         else:
             state = _plain(free[resource].held(slot))
         capacity = _devices(node, resource)
+        cpu, memory = free.get(CPU), free.get(MEMORY)
         return Kind(
             state,
-            forecast.cpu.mark(free[CPU].held(slot)) if CPU in free else 0,
-            forecast.memory.mark(free[MEMORY].held(slot)) if MEMORY in free else 0,
+            0 if cpu is None else forecast.cpu.mark(cpu.held(slot)),
+            0 if memory is None else forecast.memory.mark(memory.held(slot)),
             capacity if state.whole == capacity else 0,  # 0 as well where all devices are gone
             self._company.on(node.name, resource),
         )
@@ -227,19 +231,27 @@ def _plain(free: int) -> State:
 
 
 def _devices(node: Node, resource: ResourceName) -> int:
-    return (
-        sum(size > 0 for size in node.devices.capacities)
-        if resource == node.devices.resource
-        else node.allocatable[resource]
-    )
+    return _layout(node.devices).number if resource == node.devices.resource else node.allocatable[resource]
+
+
+class _Layout(NamedTuple):
+    """How many devices a node has that hand out parts, and how many pieces the largest has."""
+
+    number: int
+    size: int
+
+
+@lru_cache(maxsize=1024)  # asked for at every change of a node, and a fleet has a few dozen
+def _layout(devices: Devices) -> _Layout:
+    return _Layout(sum(capacity > 0 for capacity in devices.capacities), max(1, *devices.capacities))
 
 
 def _packed(bays: Bays) -> State:
     whole, partly = 0, []
     for left, capacity in zip(bays.free, bays.devices.capacities, strict=True):
-        if capacity and left == capacity:
-            whole += 1
+        if left == capacity:
+            whole += capacity > 0
         elif left > 0:
             partly.append(left * WHOLE // capacity)
     partly.sort()
-    return State(whole, tuple(partly), max(1, *bays.devices.capacities))
+    return State(whole, tuple(partly), _layout(bays.devices).size)

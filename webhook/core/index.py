@@ -6,6 +6,7 @@ have this much cpu, memory and pods free, and, class by class, that have so many
 """
 
 from bisect import bisect_left, bisect_right, insort
+from functools import cache
 from typing import Final
 
 _CHUNK_BITS: Final = 512
@@ -18,12 +19,24 @@ _KEPT_AMOUNTS: Final = 64
 def lowest_slots(bits: int, count: int, slots: list[int]) -> None:
     """Add the lowest slots of a bitmap to a list until it has `count` of them.
 
-    Works through chunks: picking bits off a short integer does not copy the whole bitmap each time.
+    Works through chunks: picking bits off a short integer does not copy the whole bitmap each time. Empty chunks are
+    skipped in doubling strides: to look at the low end of a bitmap is cheap, to shift the rest of it down is not.
     """
     missing = count - len(slots)
     base = 0
     while bits and missing:
         chunk = bits & _CHUNK
+        if not chunk:
+            highest = bits.bit_length() - 1
+            if bits == 1 << highest:  # one node, as most classes have on fleets of many kinds
+                slots.append(base + highest)
+                return
+            stride = _CHUNK_BITS
+            while not bits & _ones(2 * stride):
+                stride *= 2
+            bits >>= stride
+            base += stride
+            continue
         while chunk:
             low = chunk & -chunk
             slots.append(base + low.bit_length() - 1)
@@ -33,6 +46,11 @@ def lowest_slots(bits: int, count: int, slots: list[int]) -> None:
             chunk ^= low
         bits >>= _CHUNK_BITS
         base += _CHUNK_BITS
+
+
+@cache
+def _ones(width: int) -> int:
+    return (1 << width) - 1
 
 
 class AmountIndex:
@@ -52,17 +70,26 @@ class AmountIndex:
     def change(self, slot: int, bit: int, amount: int) -> None:
         """Set what a slot (and its bit) holds; only remembered sizes between the old and the new amount are touched."""
         held = self._held
-        if slot >= len(held):
+        try:
+            before = held[slot]
+        except IndexError:
+            before = 0
             held.extend([0] * (slot + 1 - len(held)))
-        before = held[slot]
         if before == amount:
             return
         held[slot] = amount
         amounts = self._amounts
         first, last = (before, amount) if before < amount else (amount, before)
         start = bisect_right(amounts, first)
-        for crossed in amounts[start : bisect_right(amounts, last, start)]:
-            self.known[crossed] ^= bit
+        if start < len(amounts) and amounts[start] <= last:
+            known = self.known
+            for crossed in amounts[start : bisect_right(amounts, last, start)]:
+                known[crossed] ^= bit
+
+    def at_least(self, amount: int) -> int:
+        """List the slots that hold at least an amount (more than nothing)."""
+        bits = self.known.get(amount)
+        return self.learn(amount) if bits is None else bits
 
     def learn(self, amount: int) -> int:
         """List the slots that hold at least an amount (more than nothing) not in `known`, and remember it there."""

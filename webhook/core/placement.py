@@ -7,15 +7,16 @@ are left. A further term of the score belongs into `Cost`, and what it depends o
 
 from typing import Final
 
+from webhook.core.classes import NodeClass
 from webhook.core.demand import Demand
 from webhook.core.fleet import Fleet
 from webhook.core.index import lowest_slots
-from webhook.core.names import NodeName
-from webhook.core.ranking import NUMBER, NUMBER_BITS
+from webhook.core.names import NodeName, ResourceName
+from webhook.core.ranking import NUMBER, NUMBER_BITS, Ranking
 from webhook.core.tier import Tier
 
 _FEW: Final = 16
-"""Where so few nodes have room their classes are looked up, instead of met on the way through all."""
+"""Where so few nodes have room, and there are more classes, those of the nodes are looked up."""
 
 
 def best_nodes(
@@ -39,10 +40,10 @@ def best_nodes(
     if demand.devices or demand.per_device is not None:
         _fill(slots, fleet, demand, usable, room, count=count, tier=tier, keep_whole=keep_whole)
         return fleet.names(slots)
-    beside = room & ~fleet.gpus.bits
-    lowest_slots(beside, count, slots)
-    if room != beside:
-        _fill(slots, fleet, demand, usable, room ^ beside, count=count, tier=tier, keep_whole=keep_whole)
+    with_gpus = room & fleet.gpus.bits
+    lowest_slots(room ^ with_gpus, count, slots)
+    if with_gpus:
+        _fill(slots, fleet, demand, usable, with_gpus, count=count, tier=tier, keep_whole=keep_whole)
     return fleet.names(slots)
 
 
@@ -63,25 +64,56 @@ def _fill(
         return
     view = fleet.gpus.view(resource)
     ranking = view.ranking(demand, resource, tier)
-    keeps = keep_whole and (view.classes.whole & usable).bit_count() <= keep_whole
-    scarce = fleet.gpus.kept(ranking, resource, fleet.open_bits) if view.scarcity.groups else 0
+    spared: _Spared | None = None
+    number = ranking.shape.number
     kept: dict[int, int] = {}
     bits = rank = 0  # nodes of one rank are gathered first, from all of its classes: ties go by slot
-    few = room.bit_count() <= _FEW
-    for entry in ranking.entries(view.classes.numbers(room)) if few else ranking.order:
-        node_class = view.classes.all[entry & NUMBER]
+    classes = view.classes
+    few = len(ranking) > _FEW and room.bit_count() <= _FEW
+    for entry in ranking.entries_of(classes.numbers(room)) if few else ranking.entries():
+        node_class = classes.all[entry & NUMBER]
         members = node_class.members & room
         if not members:
             continue
         if entry >> NUMBER_BITS != rank:
-            lowest_slots(bits, count, slots)
-            if len(slots) == count:
-                return
+            if bits:
+                lowest_slots(bits, count, slots)
+                if len(slots) == count:
+                    return
             bits, rank = 0, entry >> NUMBER_BITS
-        if node_class.scarce & scarce or (keeps and ranking.shape.number < node_class.kind.capacity):
-            kept[rank] = kept.get(rank, 0) | members
-        else:
-            bits |= members
+        if node_class.scarce or node_class.kind.capacity > number:
+            spared = spared or _Spared(fleet, resource, ranking, usable, keep_whole)
+            if spared.has(node_class):
+                kept[rank] = kept.get(rank, 0) | members
+                continue
+        bits |= members
     lowest_slots(bits, count, slots)
     for members in kept.values():
         lowest_slots(members, count, slots)
+
+
+class _Spared:
+    """The classes that a pod takes last. Asked when one is met: to count nodes costs more than to meet a class."""
+
+    __slots__ = ("_fleet", "_keep_whole", "_keeps", "_ranking", "_resource", "_scarce", "_usable")
+
+    def __init__(self, fleet: Fleet, resource: ResourceName, ranking: Ranking, usable: int, keep_whole: int) -> None:
+        self._fleet, self._resource, self._ranking, self._usable = fleet, resource, ranking, usable
+        self._keep_whole = keep_whole
+        self._keeps: bool | None = None
+        self._scarce: int | None = None
+
+    def has(self, node_class: NodeClass) -> bool:
+        """Tell whether a class is wholly free while few are, or kept for scarce sizes."""
+        gpus = self._fleet.gpus
+        if node_class.scarce:
+            if self._scarce is None:
+                self._scarce = gpus.kept(self._ranking, self._resource, self._fleet.open_bits)
+            if node_class.scarce & self._scarce:
+                return True
+        if not self._keep_whole or node_class.kind.capacity <= self._ranking.shape.number:
+            return False
+        if self._keeps is None:
+            whole = gpus.view(self._resource).classes.whole & self._usable
+            self._keeps = whole.bit_count() <= self._keep_whole
+        return self._keeps
