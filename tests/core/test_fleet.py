@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.core.make import GPU, demand, node, requirement
 from webhook.core.fleet import Fleet
+from webhook.core.names import NodeName, ResourceName
 from webhook.core.node import Node
 from webhook.core.placement import best_nodes
 from webhook.core.selector import NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Taint, Toleration
@@ -89,6 +90,17 @@ class FleetMachine(RuleBasedStateMachine):
 
 TestFleet = FleetMachine.TestCase
 TestFleet.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+def test_a_pod_without_gpus_goes_to_nodes_of_any_gpus_if_need_be():
+    fleet, other = Fleet(), ResourceName("amd.com/gpu")
+    fleet.track(GPU)
+    fleet.track(other)
+    for made in (node("n0", gpus=4), node("n1", gpus=0), node("n2", gpus=4)):
+        fleet.set(made)
+    fleet.set(Node(NodeName("n3"), {**node("n3", gpus=0).allocatable, other: 4}))
+    assert best_nodes(fleet, demand(0), -1, count=8) == ("n1", "n0", "n2", "n3")
+    assert best_nodes(fleet, demand(0), fleet.bit(NodeName("n3")), count=8) == ("n3",)
 
 
 def test_six_pods_of_three_fill_two_nodes_and_leave_two_whole():

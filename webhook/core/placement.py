@@ -30,7 +30,7 @@ def best_nodes(
 ) -> tuple[NodeName, ...]:
     """List up to `count` nodes of a set of slots that have room, the best first; ties by slot, so by name.
 
-    A pod without GPUs goes where there are none first.
+    A pod without GPUs goes where there are none first, then by the classes of one GPU resource, then where others are.
     """
     usable = among & fleet.open_bits
     room = fleet.with_room(demand, usable)
@@ -44,7 +44,18 @@ def best_nodes(
     lowest_slots(room ^ with_gpus, count, slots)
     if with_gpus:
         _fill(slots, fleet, demand, usable, with_gpus, count=count, tier=tier, keep_whole=keep_whole)
+        if len(slots) < count:
+            lowest_slots(_unranked(fleet, demand, with_gpus), count, slots)
     return fleet.names(slots)
+
+
+def _unranked(fleet: Fleet, demand: Demand, room: int) -> int:
+    """Keep the nodes of which no class was ranked: their GPUs are of other resources than the one looked at."""
+    resource = fleet.gpus.resource_for(demand)
+    if resource is not None:
+        for node_class in fleet.gpus.view(resource).classes.all:
+            room &= ~node_class.members
+    return room
 
 
 def _fill(
