@@ -9,6 +9,7 @@ import http.client
 import json
 import ssl
 import threading
+import time
 from typing import Any
 from urllib.parse import urlencode
 
@@ -27,6 +28,10 @@ class ApiError(Exception):
         self.body = body or {}
 
 
+IDLE_SECONDS = 30
+"""A connection that was idle for longer is not used again: the API server may be closing it just then."""
+
+
 class Api:
     """One user's view of the API server; safe to use from several threads, one request at a time."""
 
@@ -35,6 +40,7 @@ class Api:
         self._context = ssl.create_default_context(cadata=ca_pem.decode())
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
         self._connection: http.client.HTTPSConnection | None = None
+        self._used = 0.0
         self._lock = threading.Lock()
 
     def get(self, path: str, **query: str) -> Any:
@@ -97,6 +103,9 @@ class Api:
     def _exchange(
         self, method: str, target: str, payload: bytes | None, headers: dict[str, str]
     ) -> tuple[int, bytes, str]:
+        if time.monotonic() > self._used + IDLE_SECONDS:
+            self.close()
+        self._used = time.monotonic()
         fresh = self._connection is None
         if self._connection is None:
             self._connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=60, context=self._context)
