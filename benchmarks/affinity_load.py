@@ -15,11 +15,12 @@ from http import HTTPStatus
 from typing import Any
 
 import aiohttp
+from cluster_load import delete_all
 
 from tests.chaos.client import ask, session
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import job, pod, pod_spec
-from tests.control_plane.workbench import make_namespace, make_nodes, wait_for
+from tests.control_plane.workbench import make_namespace, make_nodes
 
 GPUS_PER_NODE = 8
 CPU_PER_GPU, MEMORY_GIB_PER_GPU = 4, 32
@@ -163,11 +164,5 @@ def clear(cluster: ControlPlane, namespace: str) -> None:
     at_once = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
     for group, kinds in (("/apis/apps/v1", ("deployments", "statefulsets")), ("/apis/batch/v1", ("jobs",))):
         for kind in kinds:
-            cluster.api.delete(f"{group}/namespaces/{namespace}/{kind}", at_once)
-    pods = f"/api/v1/namespaces/{namespace}/pods"
-
-    def is_empty() -> bool:
-        cluster.api.delete(pods, {"gracePeriodSeconds": 0})
-        return not cluster.api.list(pods, limit="1")
-
-    wait_for(cluster, is_empty, what="no pods left", timeout=600)
+            delete_all(cluster, f"{group}/namespaces/{namespace}/{kind}", at_once)
+    delete_all(cluster, f"/api/v1/namespaces/{namespace}/pods", {"gracePeriodSeconds": 0})

@@ -21,9 +21,6 @@ def test_cluster(cluster): pass
 """
 PLAIN = """
 from pathlib import Path
-
-from tests.control_plane.build import RECIPES
-from tests.control_plane.fixtures import RECIPES_BY_FIXTURE
 def test_plain(): Path(__file__).with_name("plain").touch()
 """
 

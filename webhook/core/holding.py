@@ -146,8 +146,8 @@ def is_short(holding: Holding, roll: Roll, fleet: Fleet, *, leaving: Sequence[Le
     for each in leaving:
         _add(wanted, each.demand, -1)
     for target in holding.targets:
-        victim = roll.get(target.uid)
-        if victim is not None and victim.pod.node == holding.node and not roll.is_going(target.uid):
+        victim = roll.staying(target.uid)
+        if victim is not None and victim.pod.node == holding.node:
             _add(wanted, victim.pod.demand, -1)
     asked = {name for claim in holding.claims if (pod := roll.get(claim.uid)) for name, _ in pod.pod.demand.requests}
     return any(wanted[name] > fleet.free(holding.node, name) for name in asked)
@@ -155,7 +155,7 @@ def is_short(holding: Holding, roll: Roll, fleet: Fleet, *, leaving: Sequence[Le
 
 def _may_go(target: Target, roll: Roll) -> bool:
     """Tell whether a target is there, is not going yet, and borrows."""
-    victim = None if roll.is_going(target.uid) else roll.get(target.uid)
+    victim = roll.staying(target.uid)
     return victim is not None and victim.pod.tier is Tier.PREEMPTIBLE
 
 

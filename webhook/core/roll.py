@@ -73,6 +73,10 @@ class Roll:
         """Tell whether a pod is on its way out, or gone already."""
         return uid not in self._tenants or uid in self._going or uid in self._terminating
 
+    def staying(self, uid: Uid) -> Tenant | None:
+        """Find a pod that is there and not on its way out."""
+        return None if self.is_going(uid) else self._tenants[uid]
+
     def allowances(self, chosen: Iterable[Uid] = ()) -> dict[GuardId, int]:
         """Tell how many victims each disruption budget lets go once `chosen` and those that go unseen are gone."""
         found = {each.guard: each.allowed for several in self._disruptions.values() for each in several.values()}

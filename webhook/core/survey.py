@@ -97,9 +97,9 @@ def rising(world: World) -> set[Uid]:
 
 def _about_to_leave(roll: Roll, chosen: Iterable[Uid]) -> Iterator[Leaving]:
     for uid in chosen:
-        pod = None if roll.is_going(uid) or (tenant := roll.get(uid)) is None else tenant.pod
-        if pod is not None and pod.node is not None:
-            yield Leaving(uid, pod.node, pod.demand)
+        tenant = roll.staying(uid)
+        if tenant is not None and tenant.pod.node is not None:
+            yield Leaving(uid, tenant.pod.node, tenant.pod.demand)
 
 
 def _left(roll: Roll, world: World, chosen: Iterable[Uid], evicted: Mapping[TeamName, int]) -> dict[GuardId, int]:

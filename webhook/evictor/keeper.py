@@ -124,11 +124,12 @@ class Keeper:
             self._roll.take_back(uid)
         leaving = self._roll.leaving(now=now)
         for node, holding in list(self.holdings.items()):
-            kept = self._prolonged(holding, self._trimmed(holding, leaving.get(node, ())))
+            kept, has_room = self._trimmed(holding, leaving.get(node, ()))
+            kept = self._prolonged(holding, kept)
             self._tell_who_is_seated(holding, kept)
             if kept is not None and kept.claims:
                 is_late = kept.until < now
-                if is_late or is_short(kept, self._roll, self._lookout.world.fleet, leaving=leaving.get(node, ())):
+                if is_late or not has_room:
                     self._give_up(kept, why="its time is over" if is_late else "the room is gone")
                     kept = kept.given_up()
             if kept is None:
@@ -220,12 +221,14 @@ class Keeper:
                 if since is not None and tenant is not None and tenant.pod.node is not None:
                     self._account.seated(claim, node=tenant.pod.node, seconds=self._clock() - since)
 
-    def _trimmed(self, holding: Holding, leaving: Sequence[Leaving]) -> Holding | None:
+    def _trimmed(self, holding: Holding, leaving: Sequence[Leaving]) -> tuple[Holding | None, bool]:
+        """Drop what is over; tells whether all that is left gets its room, be it by victims of those that went."""
         roll, fleet = self._roll, self._lookout.world.fleet
         kept = holding.trimmed(roll)
         if kept is None or not kept.claims or not is_short(kept, roll, fleet, leaving=leaving):
-            return kept
-        return inherited(holding, kept, roll, fleet, leaving=leaving)
+            return kept, True
+        kept = inherited(holding, kept, roll, fleet, leaving=leaving)
+        return kept, not is_short(kept, roll, fleet, leaving=leaving)
 
     def _prolonged(self, before: Holding, kept: Holding | None) -> Holding | None:
         """Give a holding more time where victims went or waiting pods were seated since the last look."""
