@@ -17,8 +17,8 @@ from webhook.cluster.watch import Watch
 PODS = "/api/v1/pods"
 FAST = Pace(
     page=3,
-    list_read=0.3,
-    watch_read=0.15,
+    list_read=1.0,
+    watch_read=1.0,
     first_rest=0.002,
     longest_rest=0.01,
     settled=0.05,
@@ -88,7 +88,7 @@ def truth(api: FakeApi, path: str = PODS) -> dict[str, int]:
     }
 
 
-async def until(is_so: Callable[[], object], *, seconds: float = 5.0) -> None:
+async def until(is_so: Callable[[], object], *, seconds: float = 30.0) -> None:
     """Wait until it is so; pytest shows the line of the call when it never is."""
     async with asyncio.timeout(seconds):
         while not is_so():  # noqa: ASYNC110  # what is waited for is not ours to signal

@@ -43,6 +43,13 @@ class Slow:
 
 
 @dataclass(frozen=True)
+class Held:
+    """Wait until `go` is set before answering properly."""
+
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True)
 class Cut:
     """Drop the connection instead of answering: after carrying the request out, or without."""
 
@@ -83,7 +90,7 @@ class Tell:
     data: bytes
 
 
-Fault = Tell | Answer | Body | Slow | Cut | ErrorEvent | CutMidLine | Silent | End | Brief
+Fault = Tell | Answer | Body | Slow | Held | Cut | ErrorEvent | CutMidLine | Silent | End | Brief
 
 
 @dataclass(frozen=True)
@@ -210,6 +217,8 @@ class FakeApi:
                 return web.Response(body=fault.data)
             case Slow():
                 await asyncio.sleep(fault.seconds)
+            case Held():
+                await fault.go.wait()
         if verb == "stream" and not self.streams_lists:
             return _refusal(Answer(422))
         if verb in ("watch", "stream"):

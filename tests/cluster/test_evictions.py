@@ -69,19 +69,19 @@ async def test_a_no_is_told_apart_from_a_not_now(api, connection, answer, want):
 
 
 async def test_an_answer_that_does_not_come_is_asked_for_again(api, connection, monkeypatch):
-    monkeypatch.setattr(evictions, "SECONDS", 0.05)
+    monkeypatch.setattr(evictions, "SECONDS", 0.5)
     monkeypatch.setattr(evictions, "LATER_SECONDS", 0.01)
     uid = put(api)
-    api.faults["post"].append(Slow(0.5))
+    api.faults["post"].append(Slow(30))
     assert await evict(connection, target(uid)) is Evicted.ACCEPTED
     assert api.count("post") == 2
 
 
 async def test_a_server_that_never_answers_is_left_alone_for_a_while(api, connection, monkeypatch):
-    monkeypatch.setattr(evictions, "SECONDS", 0.05)
+    monkeypatch.setattr(evictions, "SECONDS", 0.5)
     monkeypatch.setattr(evictions, "LATER_SECONDS", 0.01)
     uid = put(api)
-    api.always["post"] = Slow(0.5)
+    api.always["post"] = Slow(30)
     outcome = await evict(connection, target(uid))
     assert isinstance(outcome, Later)
     assert api.count("post") == evictions.TRIES

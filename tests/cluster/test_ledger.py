@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from tests.cluster.book import FAST, until
-from tests.cluster.fake_api import Answer, Cut, Slow
+from tests.cluster.fake_api import Answer, Cut, Held
 from tests.core.make import gpus, policy, resident, team, world
 from webhook.cluster.feed import Feed
 from webhook.cluster.ledger import ApiLedger
@@ -58,7 +58,7 @@ class Replica:
 
         return decide
 
-    async def ask(self, uid, *, team_name=A, seconds=3.0):
+    async def ask(self, uid, *, team_name=A, seconds=30.0):
         return await self.ledger.commit(
             self.judge(uid, team_name),
             deadline=asyncio.get_running_loop().time() + seconds,
@@ -184,8 +184,9 @@ async def test_a_first_write_without_an_answer_is_looked_up(api, one, is_carried
 
 async def test_a_caller_whose_time_is_up_pays_nothing(api, one):
     await one.ask("u0")
-    api.faults["put"].append(Slow(0.15))
+    api.faults["put"].append(held := Held())
     answer = await one.ask("u1", seconds=0.05)
+    held.go.set()
     assert isinstance(answer, Retry)
     assert answer.reason.code is Code.RACE_LOST
     await until(lambda: in_flight(api) == ["u0"] and api.count("put") == 2)
@@ -203,8 +204,9 @@ async def test_a_caller_that_left_pays_nothing(api, one):
 async def test_a_caller_that_left_while_the_write_was_in_doubt_pays_nothing(api, one):
     await one.ask("u0")
     api.faults["put"].extend([Cut(is_carried_out=True)] * 2)
-    api.faults["get"].append(Slow(0.1))
-    assert isinstance(await one.ask("u1", seconds=0.05), Retry)
+    api.faults["get"].append(held := Held())
+    assert isinstance(await one.ask("u1", seconds=0.2), Retry)
+    held.go.set()
     await until(lambda: in_flight(api) == ["u0"])
 
 
@@ -227,11 +229,12 @@ async def test_while_nothing_can_be_written_callers_are_told_why_and_other_teams
 
 
 async def test_a_slow_team_holds_up_no_other(api, one):
-    api.faults["post"].append(Slow(0.5))
+    api.faults["post"].append(held := Held())
     slow = asyncio.create_task(one.ask("u0"))
     await until(lambda: api.count("post") == 1)
-    assert await asyncio.wait_for(one.ask("b0", team_name=TeamName("team-b")), 0.4) is YES
+    assert await one.ask("b0", team_name=TeamName("team-b")) is YES
     assert not slow.done()
+    held.go.set()
     assert await slow is YES
 
 
@@ -282,9 +285,9 @@ async def test_at_rest_the_objects_tell_the_truth_and_those_of_lost_teams_go(api
     one.see("b0", version=8, team_name=TeamName("team-b"))
     one.world.set_policy(policy(team(guaranteed=4, limit_=9), team("team-c")))
     async with beside(one.ledger.reconcile(is_leader=lambda: True)):
-        await until(lambda: "/team-c" in api.objects[PATH], seconds=10)
-        await until(lambda: not in_flight(api), seconds=10)
-        await until(lambda: "/team-b" not in api.objects[PATH], seconds=15)
+        await until(lambda: "/team-c" in api.objects[PATH], seconds=30)
+        await until(lambda: not in_flight(api), seconds=30)
+        await until(lambda: "/team-b" not in api.objects[PATH], seconds=30)
         status = api.objects[PATH]["/team-a"]["status"]
         assert (status["used"], status["limit"], status["inFlight"]) == ("1", "9", 0)
         writes = len(one.counts.results)
@@ -315,10 +318,11 @@ async def test_a_pod_of_an_exempt_namespace_waits_for_no_write(api, one):
 
 async def test_one_of_two_that_ask_for_the_same_pod_leaves_and_the_other_keeps_its_charge(api, one):
     await one.ask("u0")
-    api.faults["put"].append(Slow(0.15))
-    leaves, stays = await asyncio.gather(one.ask("u1", seconds=0.05), one.ask("u1"))
-    assert isinstance(leaves, Retry)
-    assert stays is YES
+    api.faults["put"].append(held := Held())
+    stays = asyncio.create_task(one.ask("u1"))
+    assert isinstance(await one.ask("u1", seconds=0.05), Retry)
+    held.go.set()
+    assert await stays is YES
     await asyncio.sleep(0.05)
     assert in_flight(api) == ["u0", "u1"]
 

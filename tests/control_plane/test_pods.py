@@ -97,7 +97,7 @@ def test_a_deleted_pod_is_gone_at_once(cluster, namespace):
     create_pod(cluster, namespace, pod("polite"))
     wait_phase(cluster, namespace, "polite", "Running")
     cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods/polite")
-    wait_for(cluster, lambda: not list_pods(cluster, namespace), what="the pod gone", timeout=10)
+    wait_for(cluster, lambda: not list_pods(cluster, namespace), what="the pod gone", timeout=60)
 
 
 def test_a_pod_that_ignores_sigterm_stays_for_its_grace_period(cluster, namespace):
@@ -108,7 +108,7 @@ def test_a_pod_that_ignores_sigterm_stays_for_its_grace_period(cluster, namespac
     deleted = time.monotonic()
     cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods/stubborn")
     assert get_pod(cluster, namespace, "stubborn")["metadata"]["deletionTimestamp"]
-    wait_for(cluster, lambda: not list_pods(cluster, namespace), what="the pod gone", timeout=30)
+    wait_for(cluster, lambda: not list_pods(cluster, namespace), what="the pod gone", timeout=60)
     assert time.monotonic() - deleted > 2.5  # deletionTimestamp has whole seconds
 
 

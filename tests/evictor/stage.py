@@ -116,7 +116,7 @@ class Stage:
             os.close(nowhere)
             assert all(isinstance(each, asyncio.CancelledError) for each in ended), ended
 
-    async def until(self, holds: Callable[[], bool], *, seconds: float = 5) -> None:
+    async def until(self, holds: Callable[[], bool], *, seconds: float = 30) -> None:
         """Wait until something holds."""
         deadline = time.monotonic() + seconds
         while not holds():

@@ -6,7 +6,7 @@ import json
 import time
 from dataclasses import replace
 
-from tests.cluster.fake_api import Answer, Slow
+from tests.cluster.fake_api import Answer, Held, Slow
 from tests.core import make
 from tests.evictor.stage import NAMESPACES, NODES, PODS
 from tests.scenarios import serving
@@ -112,10 +112,12 @@ async def test_victims_that_wait_for_their_turn_stay_when_nobody_waits_any_more(
     monkeypatch.setattr(executors, "AT_ONCE", 1)
     fill(stage, "n0")
     async with stage.leader():
-        stage.api.faults["post"].extend([Slow(0), Slow(0), Slow(0), Slow(0.3)])
+        stage.api.faults["post"].extend([Slow(0), Slow(0), Slow(0), held := Held()])
         stage.asker("b", gpus=3)
         await stage.until(lambda: stage.api.count("post") == 4)  # three tries, and the first in earnest is on its way
         stage.api.delete(PODS, "b", namespace="team-b")
+        await asyncio.sleep(0.3)  # the news gets through
+        held.go.set()
         await stage.until(lambda: not stage.taints("n0"))
     assert stage.real_evictions() == 1
 

@@ -86,12 +86,12 @@ def test_a_ca_bundle_that_is_deleted_comes_back_and_a_foreign_ca_in_it_stays(clu
         foreign = cluster.authority.pem.decode()
         cluster.kubectl("delete", "validatingwebhookconfiguration", "fairgate")
         cluster.kubectl("apply", "-f", "-", stdin=running.manifests())
-        wait_for(cluster, lambda: running.trusted() == ours, what="the caBundle filled in again", timeout=10)
+        wait_for(cluster, lambda: running.trusted() == ours, what="the caBundle filled in again", timeout=60)
         webhooks = cluster.api.get(path)["webhooks"]
         for webhook in webhooks:
             webhook["clientConfig"]["caBundle"] = base64.b64encode(foreign.encode()).decode()
         cluster.api.patch(path, {"webhooks": webhooks})
-        wait_for(cluster, lambda: ours in running.trusted(), what="our CA added", timeout=10)
+        wait_for(cluster, lambda: ours in running.trusted(), what="our CA added", timeout=60)
         assert foreign in running.trusted()
 
 
@@ -128,7 +128,7 @@ def test_with_a_client_ca_the_api_server_is_let_in_by_its_certificate_and_nobody
         context = ssl.create_default_context(cadata=running.trusted())
         request = urllib.request.Request(f"{running.url}/validate", data=b"{}", method="POST")
         with pytest.raises(urllib.error.HTTPError, match="403") as refused:
-            urllib.request.urlopen(request, context=context, timeout=10)
+            urllib.request.urlopen(request, context=context, timeout=60)
         assert json.loads(refused.value.read())["code"] == "CertificateRequired"
-        with urllib.request.urlopen(f"{running.url}/readyz", context=context, timeout=10) as answer:
+        with urllib.request.urlopen(f"{running.url}/readyz", context=context, timeout=60) as answer:
             assert answer.status == 200

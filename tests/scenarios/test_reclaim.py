@@ -24,7 +24,7 @@ def test_the_third_scenario_a_share_comes_back_and_not_one_gpu_more(cluster):
         }
         assert len(borrowed) == 20
         ask(cluster, theirs, "b0", gpus=8)
-        wait_bound(cluster, theirs, "b0", timeout=5)
+        wait_bound(cluster, theirs, "b0", timeout=60)
         gone = evicted(cluster, mine, names)
         assert len(gone) == 8
         assert set(gone) <= borrowed
@@ -74,7 +74,7 @@ def test_the_room_is_not_taken_by_the_replacement_of_a_victim(cluster):
         cluster.api.create(f"/apis/apps/v1/namespaces/{mine}/replicasets", body)
         wait_for(cluster, lambda: sum(_runs(each) for each in list_pods(cluster, mine)) == 11, what="all is lent")
         ask(cluster, fairgate.team_b, "b", gpus=4)
-        wait_bound(cluster, fairgate.team_b, "b", timeout=10)
+        wait_bound(cluster, fairgate.team_b, "b", timeout=60)
         assert len(running.said("evicted")) == 4
         wait_for(cluster, lambda: len(_unbound(cluster, mine)) == 4, what="the replacements wait")
 

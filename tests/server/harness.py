@@ -174,7 +174,7 @@ async def _listening(folder: Path, serving: "asyncio.Task[None]") -> str:
 
 async def until(holds: Callable[[], object]) -> None:
     """Wait for what another task or process does; a log file has no event to wait on."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 

@@ -22,7 +22,7 @@ async def main(folder: Path, drain_seconds: float) -> None:
 
     async def work() -> None:
         logs.event.info("reviewing")
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1)
 
     reviewer.work = work
     with stop_signals(logs) as stop:

@@ -157,9 +157,9 @@ async def test_a_body_that_trickles_in_is_a_408(server):
         b"POST /mutate?timeout=250ms HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         b"Content-Length: 9\r\n\r\n{"
     )
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), timeout=5)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), timeout=30)
     assert head.startswith(b"HTTP/1.1 408 ")
-    body = await asyncio.wait_for(reader.read(), timeout=5)  # to its end: the connection is closed, too
+    body = await asyncio.wait_for(reader.read(), timeout=30)  # to its end: the connection is closed, too
     assert b"the body did not come within 0.2 s" in body
     assert server.reviewer.calls == []
 

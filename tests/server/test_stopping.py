@@ -19,7 +19,7 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 async def test_draining_is_unready_at_once_goes_on_answering_and_closes_connections(tmp_path):
-    async with running(tmp_path, drain_seconds=0.3) as server:
+    async with running(tmp_path, drain_seconds=2) as server:
         idle_reader, idle_writer = await server.connect()
         assert (await server.review()).headers.get("Connection") is None
         server.stop.set()
@@ -32,7 +32,7 @@ async def test_draining_is_unready_at_once_goes_on_answering_and_closes_connecti
         assert b"connection: close" in (await idle_reader.read()).lower()
         assert not server.serving.done()
         await server.serving
-        assert [line["seconds"] for line in server.lines("draining")] == [0.3]
+        assert [line["seconds"] for line in server.lines("draining")] == [2]
 
 
 async def test_a_request_in_flight_finishes(tmp_path):
@@ -59,7 +59,7 @@ async def test_connections_that_idle_do_not_hold_up_the_stop(tmp_path):
         writer.write(HEALTH)
         assert await reader.readuntil(b"ok\n")
         server.stop.set()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(20):
             await server.serving
             assert await reader.read() == b""
 
