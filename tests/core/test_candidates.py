@@ -12,7 +12,7 @@ from webhook.core.policy import LabelSelector
 from webhook.core.selector import Constraints, Effect, Taint
 from webhook.core.spread import Asker, spread_of
 from webhook.core.tier import Tier
-from webhook.core.topology import SpreadRule
+from webhook.core.topology import AffinityRule, SpreadRule
 
 ANY = Constraints()
 
@@ -101,4 +101,19 @@ def test_what_a_topology_spread_rules_out_is_told_by_its_key():
     assert told.filtered == (
         Filtered("too many of the pod's like in its zone", 2),
         Filtered("no label zone, by which the pod must be spread", 1),
+    )
+
+
+def test_what_inter_pod_affinity_rules_out_is_told_by_its_key():
+    nodes = [node(name, labels={"zone": name[0], "host": name}) for name in ("a0", "a1", "b0")]
+    there = resident(uid="u", node="a0", packed=pack({"app": "web"}))
+    place = world(nodes=nodes, residents=[there])
+    of_web = LabelSelector((requirement("app", "In", "web"),))
+    rules = (AffinityRule(("zone",), False, of_web), AffinityRule(("host",), True, of_web))
+    spread = spread_of(Asker("team-a", {}, rules, ANY), place.fleet, place.siblings)
+    told = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
+    assert [each.node for each in told.best] == ["a1"]
+    assert told.filtered == (
+        Filtered("none of the pods that the pod wants beside it in its zone", 1),
+        Filtered("pods that the pod keeps away from in its host", 1),
     )

@@ -7,14 +7,17 @@ from itertools import chain, combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.make import GPU, demand, gpus, node, requirement
+from tests.core.make import GPU, demand, gpus, node, requirement, resident
 from webhook.core.amount import ONE_GPU
 from webhook.core.clearing import Cost
 from webhook.core.fleet import Fleet
+from webhook.core.labels import pack
 from webhook.core.names import Namespace, NodeName, TeamName, Uid
-from webhook.core.policy import ReclaimCost
+from webhook.core.policy import LabelSelector, ReclaimCost
 from webhook.core.reclaim import Cause, Hold, Leaving, Scene, Waiting, plan
 from webhook.core.selector import NO_CONSTRAINTS, Constraints, NodeTerm
+from webhook.core.siblings import Seated, Siblings
+from webhook.core.topology import AffinityRule
 from webhook.core.victim import GangId, GuardId, Victim, Yards
 
 NOW = 100_000
@@ -47,6 +50,7 @@ def waiting(name="b", count=1, *, since=0, gang=None, constraints=NO_CONSTRAINTS
         since,
         None if gang is None else GangId(gang),
         more.pop("chosen", ()),
+        **more,
     )
 
 
@@ -54,7 +58,7 @@ def scene(victims, *, nodes=1, size=8, others=(), **more):
     fleet = Fleet()
     fleet.track(GPU)
     for number in range(nodes):
-        fleet.set(node(f"n{number}", gpus=size))
+        fleet.set(node(f"n{number}", gpus=size, labels={"host": f"n{number}"}))
     for each in (*victims, *others):
         fleet.take(each.node, each.demand, holder=each.uid)
     return Scene(fleet=fleet, yards=Yards(victims), now=NOW, **more)
@@ -66,6 +70,23 @@ def gone(round_):
 
 def causes(round_):
     return {each.waiting.name: each.cause for each in round_.refused}
+
+
+APP = {"app": "web"}
+APART = AffinityRule(("host",), True, LabelSelector((requirement("app", "In", "web"),)))
+"""A pod of the app keeps away from nodes with another."""
+
+
+def alone(name="b", count=1, **more):
+    return waiting(name, count, labels=APP, topology=(APART,), **more)
+
+
+def like(*nodes):
+    """Pods of the app on these nodes."""
+    found = Siblings()
+    there = [resident(uid=f"s-{name}", namespace="team-b", packed=pack(APP), node=name) for name in nodes]
+    found.sources.append(lambda namespace: [Seated(pod, pod.node) for pod in there if pod.namespace == namespace])
+    return found
 
 
 # -- what the words mean
@@ -213,6 +234,36 @@ def scenes(draw, *, nodes=3, size=6):
     return scene(victims, nodes=nodes, size=size, others=others, over_share=over, left={GuardId("one"): 1}, order=order)
 
 
+# -- pods that heed the pods around them
+
+
+def test_nobody_goes_on_a_node_with_pods_that_the_waiting_one_keeps_away_from():
+    borrowed = [victim("cheap", saved=NOW), victim("x", 7), victim("dear", on="n1", saved=0), victim("y", 7, on="n1")]
+    assert gone(plan([waiting()], scene(borrowed, nodes=2))) == ["cheap"]
+    assert gone(plan([alone()], scene(borrowed, nodes=2, siblings=like("n0")))) == ["dear"]
+    found = plan([alone()], scene(borrowed, nodes=2, siblings=like("n0", "n1")))
+    assert (found.moves, causes(found)) == ((), {"b": Cause.TOPOLOGY_UNMET})
+
+
+def test_free_room_beside_them_is_no_room():
+    assert gone(plan([alone()], scene([victim("a", 8, on="n1")], nodes=2, siblings=like("n0")))) == ["a"]
+
+
+def test_those_that_keep_apart_get_room_on_nodes_of_their_own():
+    borrowed = [victim(f"a{n}{on}", 4, on=on) for n in range(2) for on in ("n0", "n1")]
+    members = [alone(f"b{number}", gang="serving") for number in range(3)]
+    found = plan(members[:2], scene(borrowed, nodes=2))
+    assert {move.node for move in found.moves} == {"n0", "n1"}
+    assert plan(members, scene(borrowed, nodes=2)).moves == (), "a third has no node of its own"
+
+
+def test_one_for_which_room_is_kept_is_there_already():
+    borrowed = [victim("a", 8), victim("b", 8, on="n1")]
+    kept = Hold(Uid("b0"), NodeName("n0"), demand(1, **SMALL), Namespace("team-b"), APP)
+    (move,) = plan([alone("b1")], scene(borrowed, nodes=2, holds=[kept])).moves
+    assert move.node == "n1"
+
+
 def units(scene_):
     """Everything that can go: singles, and gangs whole."""
     made = {}
@@ -264,6 +315,23 @@ def test_a_plan_costs_as_little_as_any(scene_, count):
         fits = any(scene_.fleet.fits(each.name, asked.demand) for each in scene_.fleet.nodes())
         assert [each.cause for each in found.refused] == [Cause.FITS if fits else Cause.NOT_ENOUGH_VICTIMS]
         assert fits or want is None
+
+
+@given(scenes(), st.integers(1, 6), st.sets(st.sampled_from(["n0", "n1", "n2"])))
+def test_keeping_away_from_pods_is_keeping_away_from_their_nodes(scene_, count, taken):
+    others = Constraints(terms=(NodeTerm((requirement("host", "NotIn", *sorted(taken)),), ()),))
+    told = plan([alone(count=count)], replace(scene_, siblings=like(*taken)))
+    want = plan([waiting(count=count, constraints=others)], scene_)
+    assert [(move.node, move.victims) for move in told.moves] == [(move.node, move.victims) for move in want.moves]
+    assert bool(told.moves) or (Cause.FITS in causes(told).values()) == (Cause.FITS in causes(want).values())
+
+
+@given(scenes(), st.lists(counts, min_size=1, max_size=5), st.sets(st.sampled_from(["n0", "n1", "n2"])))
+def test_no_round_puts_two_that_keep_apart_together(scene_, sizes, taken):
+    found = plan([alone(f"b{n}", size) for n, size in enumerate(sizes)], replace(scene_, siblings=like(*taken)))
+    nodes = [move.node for move in found.moves]
+    assert len(set(nodes)) == len(nodes)
+    assert not taken & set(nodes)
 
 
 @given(scenes(), st.integers(1, 6))

@@ -36,7 +36,7 @@ def zoned(*zones, per_zone=2, **more):
 
 
 def web(*rules, **more):
-    return pod(more.pop("count", 1), labels=APP, owner=WEB, spread=rules, **more)
+    return pod(more.pop("count", 1), labels=APP, owner=WEB, topology=rules, **more)
 
 
 def on(name, **more):
@@ -180,7 +180,7 @@ def test_on_the_list_that_is_made_kube_scheduler_allows_the_first(nodes, placed,
         if not p.is_terminating
     ]
     found = world(policy(team(guaranteed=100)), list(nodes), there)
-    asked = pod(1, labels=labels, spread=tuple(rules))
+    asked = pod(1, labels=labels, topology=tuple(rules))
     steering = steered(found, asked)
     if steering.mode is not Mode.AUTO or not steering.nodes:
         return
@@ -318,7 +318,7 @@ def test_a_pods_own_advice_is_not_held_against_it():
 def test_a_pod_is_asked_for_again_where_others_came_before_it():
     decision = committed(place(), web(rule()), uid="u1", others=[on("a1")])
     assert isinstance(decision, Retry)
-    assert "too many of its like" in decision.reason.text
+    assert "other pods than it wants around it" in decision.reason.text
 
 
 def test_what_another_replica_committed_counts_before_it_is_seen():

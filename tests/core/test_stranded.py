@@ -92,7 +92,7 @@ def spread(*nodes, others=(), by=BY_HOST):
         constraints=only(*nodes),
         chosen=tuple(map(NodeName, nodes)),
         labels={"app": "web"},
-        spread=(by,),
+        topology=(by,),
     )
     _, world = town(tenant, nodes=0)
     for number in range(4):

@@ -210,8 +210,8 @@ FROM_THE_FUTURE = {
     ("spec", "want"),
     [
         ({}, False),
-        ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, True),
-        ({"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, True),
+        ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, False),
+        ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone", "namespaceSelector": {}}]}}}, True),
         ({"affinity": {"podAntiAffinity": {REQUIRED: [], PREFERRED: [{"weight": 1}]}}}, False),
         ({"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "DoNotSchedule"}]}, False),
         ({"topologySpreadConstraints": [SPREAD | FROM_THE_FUTURE]}, True),
@@ -227,7 +227,7 @@ FROM_THE_FUTURE = {
     ids=[
         "none",
         "pod affinity",
-        "pod anti-affinity",
+        "pod affinity in namespaces by their labels",
         "preferred only",
         "hard spread",
         "hard spread by what came after us",

@@ -80,6 +80,6 @@ def test_the_door_refuses_what_is_no_list_of_constraints():
 
 def test_a_pod_at_the_door_and_one_in_the_cluster_say_their_labels():
     manifest = b.pod(node="n1", labels={"app": "web"}, topologySpreadConstraints=[ZONE | OF_WEB])
-    assert [rule.key for rule in at_the_door(manifest).spread] == ["zone"]
+    assert [rule.key for rule in at_the_door(manifest).topology] == ["zone"]
     assert resident(manifest).labels == {"app": "web"}
     assert resident(b.pod(node="n1")).labels == {}

@@ -68,8 +68,8 @@ def test_the_promised_node_takes_no_room():
 
 def test_how_it_is_to_be_spread_is_read_while_it_waits():
     spread = [{"topologyKey": "zone", "maxSkew": 1, "labelSelector": {}, "whenUnsatisfiable": "DoNotSchedule"}]
-    assert [rule.key for rule in read(builders.pod(topologySpreadConstraints=spread)).spread] == ["zone"]
-    assert read(builders.pod(node="n1", topologySpreadConstraints=spread)).spread == ()
+    assert [rule.key for rule in read(builders.pod(topologySpreadConstraints=spread)).topology] == ["zone"]
+    assert read(builders.pod(node="n1", topologySpreadConstraints=spread)).topology == ()
 
 
 def test_a_finished_pod_is_nobody():

@@ -70,3 +70,29 @@ def test_replicas_with_topology_spreads_of_their_own_are_bound_where_they_were_s
             nodes = [p["spec"]["nodeName"] for p in list_pods(cluster, ours, labelSelector=f"app={app}")]
             assert sorted(Counter(node[:2] for node in nodes).values()) == [3, 3, 4]
             assert len(set(nodes)) == 10
+
+
+def beside(app, key):
+    """The required term that is about the pods of an app."""
+    term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+
+
+def test_pods_that_demand_to_be_apart_or_together_are_bound_where_they_were_sent(cluster):
+    for zone in ("za", "zb"):
+        make_nodes(cluster, 4, prefix=zone, gpus=8, labels={ZONE: zone})
+    apart = {"podAntiAffinity": beside("apart", HOSTNAME)}
+    near = {"podAffinity": beside("near", ZONE), "podAntiAffinity": beside("near", HOSTNAME)}
+    with gate(cluster, limit_a="unlimited") as fairgate:
+        ours = fairgate.team_a
+        for app, affinity, replicas in (("apart", apart, 8), ("near", near, 4)):
+            made = deployment(app, replicas=replicas, gpus=1, affinity=affinity)
+            cluster.api.create(f"/apis/apps/v1/namespaces/{ours}/deployments", made)
+        assert wait_for(cluster, lambda: goes_where_it_was_sent(cluster, ours, pods=12), what="twelve replicas bound")
+
+        def nodes(app):
+            return {p["spec"]["nodeName"] for p in list_pods(cluster, ours, labelSelector=f"app={app}")}
+
+        assert len(nodes("apart")) == 8
+        assert len(nodes("near")) == 4
+        assert len({name[:2] for name in nodes("near")}) == 1

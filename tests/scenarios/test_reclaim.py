@@ -10,6 +10,7 @@ from tests.scenarios.evictor import alive, ask, evicted, evictor, fill, held_nod
 from tests.scenarios.gate import TIER, gate
 
 pytestmark = pytest.mark.cluster
+HOSTNAME = "kubernetes.io/hostname"
 
 
 def test_the_third_scenario_a_share_comes_back_and_not_one_gpu_more(cluster):
@@ -59,6 +60,29 @@ def test_nothing_goes_while_there_is_room_or_where_nothing_would_help(cluster):
         wait_for(cluster, lambda: len(running.said("no plan")) == 2, what="it says that it can do nothing")
         assert not running.said("plan")
         assert len(alive(cluster, fairgate.team_a)) == 19
+
+
+def test_nobody_goes_on_a_node_where_the_pods_there_keep_the_waiting_one_away(cluster):
+    """On node w0's the borrowers are younger and would be the cheaper victims."""
+    make_nodes(cluster, 2)
+    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": "web"}}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    serving = {"labels": {"app": "web"}, "affinity": apart}
+    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+        mine, theirs = fairgate.team_a, fairgate.team_b
+        lent = [{"labels": {TIER: "preemptible"}, "nodeSelector": {HOSTNAME: f"node-{n}"}} for n in range(2)]
+        names = fill(cluster, mine, 10, prefix="old", **lent[0])
+        ask(cluster, theirs, "w0", **serving)
+        wait_bound(cluster, theirs, "w0")
+        time.sleep(1.1)  # start times are in whole seconds
+        names += fill(cluster, mine, 9, prefix="young", **lent[1])
+        ask(cluster, theirs, "w1", **serving)
+        wait_bound(cluster, theirs, "w1", timeout=60)
+        ask(cluster, theirs, "w2", **serving)
+        wait_for(cluster, lambda: running.said("no plan"), what="it says why w2 waits")
+        assert [line["cause"] for line in running.said("no plan")] == ["TopologyUnmet"]
+        (gone,) = evicted(cluster, mine, names)
+        assert gone.startswith("old")
 
 
 def test_the_room_is_not_taken_by_the_replacement_of_a_victim(cluster):

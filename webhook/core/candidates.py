@@ -102,5 +102,13 @@ def _cause(fleet: Fleet, name: NodeName, demand: Demand, *, matching: int, able:
             return f"no label {each.rule.key}, by which the pod must be spread"
         if not each.allowed & bit:
             return f"too many of the pod's like in its {each.rule.key}"
+    for kept in spread.affine:
+        if not kept.allowed & bit:
+            where = ", ".join(kept.rule.keys)
+            return (
+                f"pods that the pod keeps away from in its {where}"
+                if kept.rule.is_anti
+                else (f"none of the pods that the pod wants beside it in its {where}")
+            )
     short = next((resource for resource, amount in demand.requests if fleet.free(name, resource) < amount), None)
     return Cause.DEVICES if short is None else f"too little {short} free"

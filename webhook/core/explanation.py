@@ -99,7 +99,7 @@ def _pools(pod: Pod, found: Standing, world: World) -> Iterator[PoolStep]:
         if pool in allowed:
             constraints = world.joined(pod.constraints, pool)
             keep_whole = world.policy.placement.keep_whole
-            spread = spread_of(Asker(pod.namespace, pod.labels, pod.spread, constraints), world.fleet, world.siblings)
+            spread = spread_of(Asker(pod.namespace, pod.labels, pod.topology, constraints), world.fleet, world.siblings)
             nodes = candidates(world.fleet, pod.demand, constraints, tier=tier, keep_whole=keep_whole, spread=spread)
             yield PoolStep(pool, None, nodes)
         else:

@@ -97,7 +97,7 @@ def targets_of(moves: Iterable[Move], *, at: int) -> tuple[Target, ...]:
 def holds(holdings: Iterable[Holding], roll: Roll) -> list[Hold]:
     """List all room that is kept, as plans take it."""
     return [
-        Hold(claim.uid, holding.node, tenant.pod.demand)
+        Hold(claim.uid, holding.node, tenant.pod.demand, tenant.pod.namespace, tenant.labels)
         for holding in holdings
         for claim in holding.claims
         if (tenant := roll.get(claim.uid)) is not None

@@ -12,7 +12,7 @@ from webhook.core.labels import unpack
 from webhook.core.names import Labels, Namespace, NodeName, Uid, User
 from webhook.core.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.tier import TIERS, Tier
-from webhook.core.topology import SpreadRule
+from webhook.core.topology import TopologyRule
 
 NO_UID = Uid("")
 NO_KEYS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -50,8 +50,8 @@ class Pod(NamedTuple):
     """What a decision reads of a pod; a named tuple for speed, as in decision.py.
 
     `name` and `uid` are empty while mutating. `has_open_constraints` says that it carries conditions we do not
-    evaluate (inter-pod affinity, bound volumes, host ports, claims), so its nodes can only be advice; `spread` is how
-    it wants its like to be spread, `is_spread_by_default` that kube-scheduler would rather have it far from its like
+    evaluate (bound volumes, host ports, claims), so its nodes can only be advice; `topology` is what it demands of the
+    pods in its topology domains, `is_spread_by_default` that kube-scheduler would rather have it far from its like
     than follow a preference. `mark` is the decision annotation as found, `team_label` and `tier_label` the labels.
     """
 
@@ -64,7 +64,7 @@ class Pod(NamedTuple):
     owner: Owner | None = None
     constraints: Constraints = NO_CONSTRAINTS
     has_open_constraints: bool = False
-    spread: tuple[SpreadRule, ...] = ()
+    topology: tuple[TopologyRule, ...] = ()
     is_spread_by_default: bool = False
     handling: Handling = Handling.MANAGED
     node_name: NodeName | None = None
@@ -77,9 +77,9 @@ class Pod(NamedTuple):
     claims: tuple[ClaimRef, ...] = ()
 
     @property
-    def is_spread_firmly(self) -> bool:
-        """Tell whether it would rather wait than be where too many of its like are."""
-        return any(rule.is_hard for rule in self.spread)
+    def is_choosy(self) -> bool:
+        """Tell whether it would rather wait than be beside pods that it does not want."""
+        return any(rule.is_hard for rule in self.topology)
 
     @property
     def asked_tier(self) -> Tier | None:

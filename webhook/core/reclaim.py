@@ -18,15 +18,20 @@ from webhook.core.demand import Demand, PerDevice
 from webhook.core.devices import Bays
 from webhook.core.fleet import Fleet
 from webhook.core.names import Namespace, NodeName, TeamName, Uid
+from webhook.core.pod import NO_KEYS
 from webhook.core.policy import ReclaimCost
 from webhook.core.selector import Constraints
+from webhook.core.siblings import Seated, Siblings
+from webhook.core.spread import Asker, spread_of
+from webhook.core.topology import TopologyRule
 from webhook.core.victim import GangId, GuardId, Victim, Yards
 
 
 class Waiting(NamedTuple):
     """A guaranteed pod without a node. `since` is when it was created, in seconds of Unix time.
 
-    `chosen` are the nodes that the gate chose for it, the best first: where it will go if there is room.
+    `chosen` are the nodes that the gate chose for it, the best first: where it will go if there is room. `topology` is
+    what it demands of the pods around it.
     """
 
     uid: Uid
@@ -38,6 +43,8 @@ class Waiting(NamedTuple):
     since: int
     gang: GangId | None = None
     chosen: tuple[NodeName, ...] = ()
+    labels: Mapping[str, str] = NO_KEYS
+    topology: tuple[TopologyRule, ...] = ()
 
 
 class Cause(StrEnum):
@@ -45,6 +52,7 @@ class Cause(StrEnum):
 
     FITS = "Fits"
     NO_NODE = "NoNode"
+    TOPOLOGY_UNMET = "TopologyUnmet"
     NOT_ENOUGH_VICTIMS = "NotEnoughVictims"
     GANG_INCOMPLETE = "GangIncomplete"
 
@@ -78,6 +86,8 @@ class Hold(NamedTuple):
     waiting: Uid
     node: NodeName
     demand: Demand
+    namespace: Namespace = Namespace("")
+    labels: Mapping[str, str] = NO_KEYS
 
 
 class Leaving(NamedTuple):
@@ -95,6 +105,7 @@ class Scene:
     `over_share` says how many GPU units each team holds beyond its guaranteed share; `left` how many victims each
     guard still lets go: one that is not named lets nobody go. `spared` are victims that must not go now. On nodes with
     `holds` no room counts as free for the others: a taint keeps it, and whoever gets some of it must be told so.
+    `siblings` are the pods that are on nodes: those that leave still count among them, since they may stay for a while.
     """
 
     fleet: Fleet
@@ -106,6 +117,7 @@ class Scene:
     leaving: Sequence[Leaving] = ()
     order: tuple[ReclaimCost, ...] = tuple(ReclaimCost)
     spared: Set[Uid] = frozenset()
+    siblings: Siblings = field(default_factory=Siblings)
 
 
 def plan(waiting: Iterable[Waiting], scene: Scene) -> Round:
@@ -149,6 +161,7 @@ class _Step(NamedTuple):
     devices: tuple[int, ...]
     guards: tuple[GuardId, ...]
     coming: int
+    seated: Seated | None = None
 
 
 class _Trial:
@@ -169,7 +182,7 @@ class _Trial:
         for leaving in scene.leaving:
             self._give(leaving.node, leaving.uid, leaving.demand)
         for hold in scene.holds:
-            self._take(hold.node, hold.waiting, hold.demand)
+            self._take(hold.node, hold.waiting, hold)
 
     def savepoint(self) -> int:
         """Name the present state, to come back to."""
@@ -193,31 +206,44 @@ class _Trial:
         able = fleet.with_capacity(demand, fleet.matching(waiting.constraints) & fleet.open_bits)
         if not able:
             return Refused(waiting, Cause.NO_NODE)
+        allowed = self._allowed(waiting)
+        able &= allowed
+        if not able:
+            return Refused(waiting, Cause.TOPOLOGY_UNMET)
         if room := fleet.with_room(demand, able):
             free = room & ~self._coming
             node = self._where(waiting, free or room)
-            self._take(node, waiting.uid, demand)
+            self._take(node, waiting.uid, waiting)
             return Refused(waiting, Cause.FITS) if free else Move(waiting, node, (), Cost())
-        best = self._best(waiting, able)
+        best = self._best(waiting, allowed)
         if best is None:
             return Refused(waiting, Cause.NOT_ENOUGH_VICTIMS)
         node, clearing = best
         for victim in clearing.victims:
             self._give(victim.node, victim.uid, victim.demand, victim.guards)
-        self._take(node, waiting.uid, demand)
+        self._take(node, waiting.uid, waiting)
         return Move(waiting, node, clearing.victims, clearing.cost)
+
+    def _allowed(self, waiting: Waiting) -> int:
+        """List the slots with the pods around them that a pod demands, those planned so far in their seats."""
+        if not waiting.topology:
+            return -1
+        joined = tuple([step.seated for step in self._steps if step.seated is not None])
+        asker = Asker(waiting.namespace, waiting.labels, waiting.topology, waiting.constraints, joined=joined)
+        return spread_of(asker, self._fleet, self._scene.siblings).allowed
 
     def _where(self, waiting: Waiting, among: int) -> NodeName:
         """Find the node that it will go to: on another it would take, in the plan, the room of somebody else."""
         first = next((name for name in waiting.chosen if self._fleet.bit(name) & among), None)
         return self._fleet.names_of(among & -among)[0] if first is None else first
 
-    def _best(self, waiting: Waiting, able: int) -> tuple[NodeName, Clearing] | None:
-        key = (waiting.demand, waiting.constraints)
+    def _best(self, waiting: Waiting, allowed: int) -> tuple[NodeName, Clearing] | None:
+        fleet, key = self._fleet, (waiting.demand, waiting.constraints)
         offers = self._offers.get(key)
         if offers is None:
-            offers = self._offers[key] = _Offers(self, self._fleet, waiting.demand, able)
-        return offers.best()
+            able = fleet.with_capacity(waiting.demand, fleet.matching(waiting.constraints) & fleet.open_bits)
+            offers = self._offers[key] = _Offers(self, fleet, waiting.demand, able)
+        return offers.best(allowed)
 
     def bounds(self, among: int, demand: Demand) -> Iterator[tuple[tuple[int, ...], NodeName]]:
         """Tell what clearing room costs at least on each node that has anybody to send away.
@@ -287,8 +313,8 @@ class _Trial:
         self._coming |= self._fleet.bit(node)
         self._change(step)
 
-    def _take(self, node: NodeName, uid: Uid, demand: Demand) -> None:
-        self._change(_Step(node, uid, demand, 1, (), (), self._coming))
+    def _take(self, node: NodeName, uid: Uid, pod: Waiting | Hold) -> None:
+        self._change(_Step(node, uid, pod.demand, 1, (), (), self._coming, Seated(pod, node)))
 
     def _change(self, step: _Step) -> None:
         self._fleet.take(step.node, step.demand, sign=step.sign, holder=step.uid)
@@ -338,10 +364,20 @@ class _Offers:
             if (rank := self._trial.bound(node, self._demand)) is not None:
                 heappush(self._heap, _Entry(rank, node, version, None))
 
-    def best(self) -> tuple[NodeName, Clearing] | None:
-        """Give the cheapest clearing; it stays on offer until its node changes."""
+    def best(self, allowed: int) -> tuple[NodeName, Clearing] | None:
+        """Give the cheapest clearing on an allowed node; it stays on offer until its node changes."""
+        aside: list[_Entry] = []
+        found = self._cheapest(allowed, aside)
+        for entry in aside:
+            heappush(self._heap, entry)
+        return found
+
+    def _cheapest(self, allowed: int, aside: list["_Entry"]) -> tuple[NodeName, Clearing] | None:
         while self._heap:
             _, node, version, clearing = self._heap[0]
+            if allowed != -1 and not self._fleet.bit(node) & allowed:
+                aside.append(heappop(self._heap))
+                continue
             if version == self._versions.get(node, 0):
                 if clearing is not None and self._trial.allows(clearing):
                     return node, clearing

@@ -1,41 +1,45 @@
-"""Where a pod keeps its like spread as it asks: kube-scheduler's own rule, over all that Fairgate knows of.
+"""Where a pod may go by what it demands of other pods: kube-scheduler's own rules, over all that Fairgate knows of.
 
-The rule is that of kube-scheduler 1.37, pkg/scheduler/framework/plugins/podtopologyspread, filtering.go: on a node that
+They are those of kube-scheduler 1.37, pkg/scheduler/framework/plugins. podtopologyspread, filtering.go: on a node that
 carries the key, the pods that match in the node's domain, and the new pod if it matches, may outnumber those of the
 emptiest domain by `maxSkew`. Counted are pods of the same namespace that do not terminate; domains are those of nodes
-that carry the keys of all such constraints and that the two inclusion policies let in.
+that carry the keys of all such constraints and that the two inclusion policies let in. interpodaffinity, filtering.go:
+a pod goes to domains with pods that match all its terms, or anywhere if there are none and it matches them itself; and
+to no domain with pods that it keeps away from. Pods that terminate do not count here: they are gone before long.
 
 A list of nodes by name changes what kube-scheduler counts: by default it honors the pod's own affinity, and then knows
 no domain outside of the list. So the skew is kept here, and a list is made such that what is left to judge there holds.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from webhook.core.fleet import Fleet
-from webhook.core.names import Namespace
+from webhook.core.names import Namespace, NodeName
+from webhook.core.policy import LabelSelector
 from webhook.core.selector import HELD, Constraints, Toleration
 from webhook.core.siblings import Seated, Siblings
-from webhook.core.topology import Domains, SpreadRule
+from webhook.core.topology import AffinityRule, Domains, SpreadRule, TopologyRule
 
 _ANY_TAINT = (Toleration(exists=True), Toleration(key=HELD, exists=True))
 
 
 class Asker(NamedTuple):
-    """A pod that wants its like spread.
+    """A pod that demands something of the pods around it.
 
     `constraints` are all that it demands of a node, its pool's among them; `left_out` are pods that shall not
-    count this time.
+    count this time, `joined` are some that shall count besides.
     """
 
     namespace: Namespace
     labels: Mapping[str, str]
-    rules: tuple[SpreadRule, ...]
+    rules: tuple[TopologyRule, ...]
     constraints: Constraints
     left_out: tuple[Seated, ...] = ()
+    joined: tuple[Seated, ...] = ()
 
 
 class Judged(NamedTuple):
@@ -70,18 +74,28 @@ class Judged(NamedTuple):
         return found
 
 
+class Kept(NamedTuple):
+    """One rule of inter-pod affinity for one pod: the slots where it is kept."""
+
+    rule: AffinityRule
+    allowed: int
+
+
 class Spread(NamedTuple):
     """What a pod's rules say of all nodes."""
 
-    hard: tuple[Judged, ...]
-    soft: tuple[Judged, ...]
+    hard: tuple[Judged, ...] = ()
+    soft: tuple[Judged, ...] = ()
+    affine: tuple[Kept, ...] = ()
 
     @property
     def allowed(self) -> int:
         """List the slots that keep every hard rule."""
         found = -1
-        for each in self.hard:
-            found &= each.allowed
+        for judged in self.hard:
+            found &= judged.allowed
+        for kept in self.affine:
+            found &= kept.allowed
         return found
 
     def narrowed(self, among: int, has_room: Callable[[int], int]) -> int:
@@ -100,14 +114,16 @@ class Spread(NamedTuple):
         return found
 
 
-NO_SPREAD = Spread((), ())
+NO_SPREAD = Spread()
 
 
 def spread_of(asker: Asker, fleet: Fleet, siblings: Siblings) -> Spread:
     """Hold a pod's rules against the pods that there are."""
+    spreading = [rule for rule in asker.rules if isinstance(rule, SpreadRule)]
     return Spread(
-        _judged(asker, [rule for rule in asker.rules if rule.is_hard], fleet, siblings),
-        _judged(asker, [rule for rule in asker.rules if not rule.is_hard], fleet, siblings),
+        _judged(asker, [rule for rule in spreading if rule.is_hard], fleet, siblings),
+        _judged(asker, [rule for rule in spreading if not rule.is_hard], fleet, siblings),
+        tuple([_keep(asker, rule, fleet, siblings) for rule in asker.rules if isinstance(rule, AffinityRule)]),
     )
 
 
@@ -138,15 +154,55 @@ def _counts(asker: Asker, rule: SpreadRule, among: int, fleet: Fleet, siblings: 
     selector = rule.selector
     if selector is None or not selector.requirements:
         return counts  # selects no pod, or all of them, which kube-scheduler does not count
-    left_out = Counter(node for pod, node in asker.left_out if selector.matches(pod.labels))
-    for name, number in siblings.on_nodes(asker.namespace, selector).items():
+    for name, number in _on_nodes(asker, selector, (asker.namespace,), siblings):
         node = fleet.get(name)
-        if node is None or not among & fleet.bit(name):
-            continue
-        if counted := number - left_out[name]:
+        if node is not None and among & fleet.bit(name):
             value = node.labels[rule.key]
-            counts[value] = counts.get(value, 0) + counted
+            counts[value] = counts.get(value, 0) + number
     return counts
+
+
+def _keep(asker: Asker, rule: AffinityRule, fleet: Fleet, siblings: Siblings) -> Kept:
+    namespaces = rule.namespaces or (asker.namespace,)
+    selector = rule.selector
+    found = () if selector is None else [name for name, _ in _on_nodes(asker, selector, namespaces, siblings)]
+    domains = [fleet.domains(key) for key in rule.keys]
+    beside = [_domains_of(found, each, fleet) for each in domains]
+    allowed = -1
+    if rule.is_anti:
+        for near in beside:
+            allowed &= ~near
+        return Kept(rule, allowed)
+    is_first = selector is not None and asker.namespace in namespaces and selector.matches(asker.labels)
+    for each, near in zip(domains, beside, strict=True):
+        allowed &= each.bits if is_first and not any(beside) else near
+    return Kept(rule, allowed)
+
+
+def _domains_of(nodes: Iterable[NodeName], domains: Domains, fleet: Fleet) -> int:
+    """List the slots in the domains of these nodes."""
+    found = 0
+    for name in nodes:
+        if bit := fleet.bit(name):
+            value = domains.value(bit.bit_length() - 1)
+            found |= 0 if value is None else domains.members[value]
+    return found
+
+
+def _on_nodes(
+    asker: Asker, selector: LabelSelector, namespaces: tuple[Namespace, ...], siblings: Siblings
+) -> Iterable[tuple[NodeName, int]]:
+    """Count the pods that are selected, by node."""
+    if len(namespaces) == 1 and not asker.left_out and not asker.joined:
+        return siblings.on_nodes(namespaces[0], selector).items()
+    counts: Counter[NodeName] = Counter()
+    for namespace in namespaces:
+        counts.update(siblings.on_nodes(namespace, selector))
+    for seated, step in ((asker.left_out, -1), (asker.joined, 1)):
+        for pod, node in seated:
+            if pod.namespace in namespaces and selector.matches(pod.labels):
+                counts[node] += step
+    return [(node, count) for node, count in counts.items() if count > 0]
 
 
 @lru_cache(maxsize=1024)

@@ -47,11 +47,11 @@ class _Site(NamedTuple):
 def choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> Choice | tuple[Reason, ...]:
     """Find the best nodes for a pod in these pools; the reasons where no pool or model may take it at all.
 
-    Where no node with room keeps its like spread as it must be, it gets a wish, as with all that is not judged here.
+    Where no node with room has the pods around it that it demands, it gets a wish, as with all that is not judged.
     """
     choice = _choose(pod, pools, found, world)
-    if pod.spread and pod.is_spread_firmly and isinstance(choice, Choice) and not choice.steering.nodes:
-        return _choose(pod._replace(spread=(), has_open_constraints=True), pools, found, world)
+    if pod.topology and pod.is_choosy and isinstance(choice, Choice) and not choice.steering.nodes:
+        return _choose(pod._replace(topology=(), has_open_constraints=True), pools, found, world)
     return choice
 
 
@@ -98,15 +98,15 @@ def _sites(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> 
 
 def _place(pod: Pod, site: _Site, world: World) -> tuple[NodeName, ...]:
     count = _length(pod, site, world)
-    return _place_apart(pod, site, count, world) if pod.spread else _best_of(site.slots, pod, site, count, world)
+    return _place_apart(pod, site, count, world) if pod.topology else _best_of(site.slots, pod, site, count, world)
 
 
 def _place_apart(pod: Pod, site: _Site, count: int, world: World) -> tuple[NodeName, ...]:
-    """Place a pod that wants its like spread: on the best node that keeps them so, or another that is no worse."""
+    """Place a pod that heeds the pods around it: on the best node that has it so, or another that is no worse."""
     fleet, constraints = world.fleet, world.joined(pod.constraints, site.pool)
     if site.requirements:
         constraints = constraints.joined(requirements=site.requirements)
-    spread = spread_of(Asker(pod.namespace, pod.labels, pod.spread, constraints), fleet, world.siblings)
+    spread = spread_of(Asker(pod.namespace, pod.labels, pod.topology, constraints), fleet, world.siblings)
     slots = spread.narrowed(site.slots & fleet.open_bits, lambda among: fleet.with_room(pod.demand, among))
     first = _best_of(slots, pod, site, 1, world)
     if not first or count == 1:
@@ -179,7 +179,7 @@ def _mode(pod: Pod, pools: tuple[Pool, ...], world: World) -> Mode:
     """
     mode = world.policy.placement.mode
     is_firm = mode is _AUTO or mode is _REQUIRE
-    if is_firm and pod.spread and any(rule.outgrows_lists for rule in pod.spread):
+    if is_firm and pod.topology and any(rule.outgrows_lists for rule in pod.topology):
         return _PREFER
     return _PREFER if is_firm and (pod.has_open_constraints or any(p.is_autoscaled for p in pools)) else mode
 

@@ -60,6 +60,7 @@ def scene(
         leaving=(*chain.from_iterable(roll.leaving(now=now).values()), *_about_to_leave(roll, chosen)),
         order=world.policy.reclaim.order,
         spared=spared | rising(world),
+        siblings=world.siblings,
     )
 
 

@@ -11,7 +11,7 @@ from webhook.core.policy import LabelSelector, ReclaimRules
 from webhook.core.reclaim import Waiting
 from webhook.core.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.tier import Tier
-from webhook.core.topology import SpreadRule
+from webhook.core.topology import TopologyRule
 from webhook.core.victim import GangId, GuardId, Victim
 
 
@@ -22,13 +22,13 @@ class Tenant:
     `saved_at` is its last checkpoint as it says itself, 0 where it says none. `leaves_at` is when its grace period is
     over, None while nobody deleted it. `notice_at` is when its eviction was announced for. `is_gated`: a scheduling
     gate holds it back. `started_at` is 0 before it started. `chosen` are the nodes that the gate chose for it.
-    Where it may go (`constraints`, `spread`, `chosen`) is known only while it waits.
+    Where it may go (`constraints`, `topology`, `chosen`) is known only while it waits.
     """
 
     pod: Resident
     labels: Mapping[str, str] = field(default_factory=lambda: NO_KEYS)
     constraints: Constraints = NO_CONSTRAINTS
-    spread: tuple[SpreadRule, ...] = ()
+    topology: tuple[TopologyRule, ...] = ()
     gang: GangId | None = None
     started_at: int = 0
     saved_at: int = 0
@@ -62,6 +62,8 @@ class Tenant:
             pod.created,
             self.gang,
             self.chosen,
+            self.labels,
+            self.topology,
         )
 
 

@@ -1,7 +1,8 @@
-"""Topology domains: the nodes that carry one value of a label, and how a pod wants its like spread over them."""
+"""Topology domains, the nodes that carry one value of a label, and what pods demand of the other pods in them."""
 
 from typing import NamedTuple
 
+from webhook.core.names import Namespace
 from webhook.core.policy import LabelSelector
 
 
@@ -24,6 +25,31 @@ class SpreadRule(NamedTuple):
     def outgrows_lists(self) -> bool:
         """Tell whether a list of nodes by name would break it: kube-scheduler looks for its domains in the list."""
         return self.is_hard and self.honors_affinity and self.min_domains > 1
+
+
+class AffinityRule(NamedTuple):
+    """Required inter-pod affinity, all of a pod's terms together, or one term of required inter-pod anti-affinity.
+
+    The pods that it is about are in `namespaces`, () for the pod's own; `selector` is None where it selects none.
+    """
+
+    keys: tuple[str, ...]
+    is_anti: bool
+    selector: LabelSelector | None
+    namespaces: tuple[Namespace, ...] = ()
+
+    @property
+    def is_hard(self) -> bool:
+        """Tell whether a pod rather waits than breaks it."""
+        return True
+
+    @property
+    def outgrows_lists(self) -> bool:
+        """Tell whether a list of nodes by name would break it: kube-scheduler looks at all nodes."""
+        return False
+
+
+TopologyRule = SpreadRule | AffinityRule
 
 
 class Domains:

@@ -65,7 +65,7 @@ def _commit(pod: Pod, mark: Mark, found: Standing, world: World) -> Admit | Deny
     fits, promises, nodes = world.fleet.fits, world.advice.promises, _even(pod, mark, world)
     node = next((name for name in nodes if fits(name, pod.demand) or promises(name, pod.demand)), None)
     if node is None and _is_firm(mark):
-        why = "filled up" if nodes else "got too many of its like"
+        why = "filled up" if nodes else "got other pods than it wants around it"
         return Retry(Reason(Code.RACE_LOST, f"the chosen nodes {why} meanwhile ({', '.join(mark.nodes)}): try again"))
     model = _model(mark, node, found, world)
     if model is not None and (refusal := model_violation(pod.demand.gpus, found.team, found.book, model)):
@@ -85,15 +85,15 @@ def _commit(pod: Pod, mark: Mark, found: Standing, world: World) -> Admit | Deny
 
 
 def _even(pod: Pod, mark: Mark, world: World) -> tuple[NodeName, ...]:
-    """Leave out the nodes where the pod would break its own hard topology spread.
+    """Leave out the nodes where the pod would break its own hard rules about the pods around it.
 
     Only what is committed counts: what was advised may never come. A wish is not judged, kube-scheduler is not bound
     to it.
     """
-    if not (pod.spread and pod.is_spread_firmly and _is_firm(mark)):
+    if not (pod.topology and pod.is_choosy and _is_firm(mark)):
         return mark.nodes
     constraints, advised = pod.constraints.without_choice(mark.nodes), tuple(world.advice.seated(pod.namespace))
-    asker = Asker(pod.namespace, pod.labels, pod.spread, constraints, advised)
+    asker = Asker(pod.namespace, pod.labels, pod.topology, constraints, advised)
     allowed = spread_of(asker, world.fleet, world.siblings).allowed
     return tuple([name for name in mark.nodes if world.fleet.bit(name) & allowed])
 
@@ -135,7 +135,7 @@ def _is_softened(pod: Pod, mark: Mark, world: World) -> bool:
     """Tell whether a firm choice would have been softened for this pod (see steer.py)."""
     return (
         pod.has_open_constraints
-        or pod.is_spread_firmly
+        or pod.is_choosy
         or any(pool.is_autoscaled and mark.pool in (None, pool.name) for pool in world.policy.pools)
     )
 

@@ -21,6 +21,7 @@ from webhook.observe.reclaim import ReclaimMetrics
 
 _WHY_NOT = {
     Cause.NO_NODE: "no open node that it may use could hold it, even without borrowers",
+    Cause.TOPOLOGY_UNMET: "the nodes that could hold it have other pods around them than it demands",
     Cause.NOT_ENOUGH_VICTIMS: "the borrowing pods that may be evicted now do not make enough room on any one node",
     Cause.GANG_INCOMPLETE: "there is no room for all pods of its gang, and for a part of them nobody is evicted",
 }

@@ -3,6 +3,7 @@
 Pods of one template carry these parts byte for byte alike, so the reading is cached by those bytes.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeVar
@@ -10,8 +11,11 @@ from typing import Final, TypeVar
 import msgspec
 
 from webhook.core.selector import NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
+from webhook.core.topology import AffinityRule, TopologyRule
 from webhook.kube import objects
-from webhook.kube.spreading import NOTHING, Spreading, read_spreading
+from webhook.kube.interpod import NOTHING as NO_TERMS
+from webhook.kube.interpod import Term, read_terms
+from webhook.kube.spreading import NOTHING, Spreading, read_spreading, rules_for
 
 _T = TypeVar("_T")
 
@@ -23,13 +27,19 @@ _CACHED_BYTES: Final = 16_384  # longer readings are made again each time: no ca
 class Placement:
     """A pod's own conditions.
 
-    `is_open` says that it has some between pods that only kube-scheduler judges.
+    `is_open` says that it has some between pods that only kube-scheduler judges; `affine` are those that we judge.
     """
 
     constraints: Constraints = NO_CONSTRAINTS
     is_open: bool = False
     spreading: Spreading = NOTHING
+    affine: tuple[AffinityRule, ...] = ()
     problems: tuple[str, ...] = ()
+
+    def topology(self, labels: Mapping[str, str]) -> tuple[TopologyRule, ...]:
+        """List what a pod with these labels demands of other pods."""
+        spreading = rules_for(self.spreading, labels)
+        return (*self.affine, *spreading) if self.affine else spreading
 
 
 class _Requirement(msgspec.Struct, frozen=True, gc=False):
@@ -55,7 +65,7 @@ class _NodeAffinity(msgspec.Struct, frozen=True, gc=False):
 
 
 class _PodAffinity(msgspec.Struct, frozen=True, gc=False):
-    required: list[msgspec.Raw] | None = msgspec.field(
+    required: tuple[Term, ...] | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
     preferred: list[msgspec.Raw] | None = msgspec.field(
@@ -118,9 +128,16 @@ def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -
         terms=None if wanted is None else _terms(wanted.node_affinity),
         tolerations=tolerated,
     )
-    between = [] if wanted is None else [a for a in (wanted.pod_affinity, wanted.pod_anti_affinity) if a is not None]
-    is_open = spreading.is_open or any(a.required for a in between)
-    return Placement(NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else constraints, is_open, spreading)
+    interpod = NO_TERMS
+    if wanted is not None:
+        interpod = read_terms(_required(wanted.pod_affinity), _required(wanted.pod_anti_affinity))
+    is_open = spreading.is_open or interpod.is_open
+    own = NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else constraints
+    return Placement(own, is_open, spreading, interpod.rules)
+
+
+def _required(affinity: _PodAffinity | None) -> tuple[Term, ...]:
+    return () if affinity is None else affinity.required or ()
 
 
 def _tolerations(raw: bytes) -> tuple[Toleration, ...]:

@@ -18,7 +18,6 @@ from webhook.core.tier import TIERS
 from webhook.kube import keys, objects
 from webhook.kube.constraints import read_placement
 from webhook.kube.demands import read_demand
-from webhook.kube.spreading import rules_for
 
 _NO_KEYS: Final[Mapping[str, str]] = {}
 _LONGEST_INDEX: Final = 3
@@ -105,7 +104,7 @@ def to_pod(
         owner=None if controller is None else _owner(controller.kind, controller.name),
         constraints=placement.constraints,
         has_open_constraints=placement.is_open or _ties_itself(spec),
-        spread=rules_for(placement.spreading, labels),
+        topology=placement.topology(labels),
         is_spread_by_default=not placement.spreading.rules and controller is not None and controller.kind in _SPREAD,
         handling=_handling(spec, annotations, controller),
         node_name=spec.node_name or None,

@@ -6,15 +6,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from webhook.core.policy import LabelSelector
 from webhook.core.selector import Operator, Requirement
 from webhook.core.topology import SpreadRule
 from webhook.kube import objects
+from webhook.kube.label_selectors import Selector, selector_of, to_selector
 
 _HONOR, _IGNORE = "Honor", "Ignore"
-_OPERATORS: Final = {
-    each.value: each for each in (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
-}
 
 
 class Spreading(NamedTuple):
@@ -31,22 +28,11 @@ class Spreading(NamedTuple):
 NOTHING: Final = Spreading()
 
 
-class _Expression(msgspec.Struct, frozen=True, gc=False):
-    key: str
-    operator: str
-    values: tuple[str, ...] | None = None
-
-
-class _Selector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    match_labels: dict[str, str] | None = None
-    match_expressions: tuple[_Expression, ...] | None = None
-
-
 class _Constraint(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     topology_key: str = ""
     max_skew: int = 1
     when_unsatisfiable: str = "DoNotSchedule"
-    label_selector: _Selector | None = None
+    label_selector: Selector | None = None
     min_domains: int | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
@@ -88,16 +74,13 @@ def _narrowed(rule: SpreadRule, own: tuple[tuple[str, str], ...]) -> SpreadRule:
     if rule.selector is None or not own:
         return rule
     more = [Requirement(key, Operator.IN, (value,)) for key, value in own]
-    return rule._replace(selector=_selector((*rule.selector.requirements, *more)))
+    return rule._replace(selector=selector_of((*rule.selector.requirements, *more)))
 
 
 def _rule(found: _Constraint) -> SpreadRule | None:
-    selector = None
-    if found.label_selector is not None:
-        requirements = _requirements(found.label_selector)
-        if requirements is None:
-            return None
-        selector = _selector(requirements)
+    selector = None if found.label_selector is None else to_selector(found.label_selector)
+    if selector is None and found.label_selector is not None:
+        return None
     return SpreadRule(
         found.topology_key,
         found.max_skew,
@@ -107,16 +90,3 @@ def _rule(found: _Constraint) -> SpreadRule | None:
         honors_affinity=(found.node_affinity_policy or _HONOR) == _HONOR,
         honors_taints=(found.node_taints_policy or _IGNORE) == _HONOR,
     )
-
-
-def _requirements(selector: _Selector) -> tuple[Requirement, ...] | None:
-    expressions = selector.match_expressions or ()
-    if any(each.operator not in _OPERATORS for each in expressions):
-        return None
-    labels = [Requirement(key, Operator.IN, (value,)) for key, value in (selector.match_labels or {}).items()]
-    return (*labels, *(Requirement(e.key, _OPERATORS[e.operator], e.values or ()) for e in expressions))
-
-
-def _selector(requirements: tuple[Requirement, ...]) -> LabelSelector:
-    """Write a selector in one way, however it was written: pods are counted once for each."""
-    return LabelSelector(tuple(sorted(set(requirements), key=repr)))

@@ -12,7 +12,6 @@ from webhook.core.victim import GangId
 from webhook.kube import keys, objects
 from webhook.kube.constraints import Placement, read_placement
 from webhook.kube.pods import chosen_nodes, to_resident, unix_seconds
-from webhook.kube.spreading import rules_for
 
 GRACE_SECONDS: Final = 30
 """What Kubernetes gives a pod that says nothing."""
@@ -72,7 +71,7 @@ def to_tenant(pod: TenantPod, weights: Weights) -> Tenant | None:
         pod=replace(resident, promised=None),
         labels=labels,
         constraints=placement.constraints,
-        spread=rules_for(placement.spreading, labels),
+        topology=placement.topology(labels),
         gang=_gang(metadata, spec) if resident.demand.gpus else None,
         started_at=unix_seconds(pod.status.start_time or "") if pod.status is not None else 0,
         saved_at=_time(annotations, keys.CHECKPOINTED) or 0,

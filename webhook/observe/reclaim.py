@@ -40,8 +40,8 @@ class ReclaimMetrics(ProcessMetrics):
         )
         self._refused = Gauge(
             "fairgate_reclaim_waiting_pods",
-            "Guaranteed pods that wait and for which nothing can be done. `cause`: Fits, NoNode, NotEnoughVictims, "
-            "GangIncomplete.",
+            "Guaranteed pods that wait and for which nothing can be done. `cause`: Fits, NoNode, TopologyUnmet, "
+            "NotEnoughVictims, GangIncomplete.",
             ["cause"],
             registry=self.registry,
         )

@@ -86,7 +86,7 @@ def flight_of(pod: Pod, charge: Charge, *, nodes: tuple[NodeName, ...] = ()) -> 
         tier_label=pod.tier_label,
         user=charge.user,
         claims=pod.claims,
-        packed=pack(pod.labels) if pod.spread else NO_LABELS,
+        packed=pack(pod.labels) if pod.topology else NO_LABELS,
     )
     return Flight(resident, charge, pod.node_name or (nodes[0] if nodes else None))
 

@@ -1,0 +1,69 @@
+"""Inter-pod affinity as manifests write it, to core rules."""
+
+import pytest
+
+from tests import builders as b
+from tests.kube.test_pods import at_the_door
+from webhook.core.policy import LabelSelector
+from webhook.core.selector import Operator, Requirement
+from webhook.core.topology import AffinityRule
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+OF_WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
+HOST = {"topologyKey": "kubernetes.io/hostname"} | OF_WEB
+WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
+
+
+def read(*, near=(), away=()):
+    manifest = b.pod()
+    manifest["spec"]["affinity"] = {"podAffinity": {REQUIRED: list(near)}, "podAntiAffinity": {REQUIRED: list(away)}}
+    return at_the_door(manifest)
+
+
+def test_each_term_of_an_anti_affinity_is_a_rule():
+    zone = {"topologyKey": "zone", "labelSelector": {}, "namespaces": ["x", "y"]}
+    found = read(away=[HOST, zone])
+    assert found.topology == (
+        AffinityRule(("kubernetes.io/hostname",), True, WEB),
+        AffinityRule(("zone",), True, LabelSelector(()), ("x", "y")),
+    )
+    assert not found.has_open_constraints
+
+
+def test_all_terms_of_an_affinity_are_one_rule():
+    tier = {"topologyKey": "zone", "labelSelector": {"matchExpressions": [{"key": "tier", "operator": "Exists"}]}}
+    (rule,) = read(near=[HOST, tier]).topology
+    assert (rule.keys, rule.is_anti) == (("kubernetes.io/hostname", "zone"), False)
+    assert set(rule.selector.requirements) == {*WEB.requirements, Requirement("tier", Operator.EXISTS, ())}
+
+
+def test_a_term_without_a_selector_selects_nobody():
+    assert read(near=[HOST, {"topologyKey": "zone"}]).topology[0].selector is None
+    assert read(away=[{"topologyKey": "zone"}]).topology[0].selector is None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"namespaceSelector": {}},
+        {"matchLabelKeys": ["pod-template-hash"]},
+        {"mismatchLabelKeys": ["tenant"]},
+        {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Resembles"}]}},
+    ],
+    ids=["namespaces by labels", "labels in common", "labels that differ", "what came after us"],
+)
+def test_what_is_not_judged_here_is_left_to_the_scheduler_and_the_rest_is_kept(more):
+    found = read(away=[HOST | more, HOST])
+    assert found.has_open_constraints
+    assert len(found.topology) == 1
+    assert read(near=[HOST | more]).has_open_constraints
+
+
+def test_terms_of_an_affinity_that_speak_of_different_namespaces_are_left_to_the_scheduler():
+    found = read(near=[HOST, HOST | {"namespaces": ["other"]}])
+    assert (found.topology, found.has_open_constraints) == ((), True)
+
+
+def test_the_door_refuses_what_is_no_affinity():
+    found = read(away=[{"topologyKey": 7}])
+    assert found.problems[0].startswith("spec.affinity.podAntiAffinity")
