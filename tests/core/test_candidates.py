@@ -117,3 +117,12 @@ def test_what_inter_pod_affinity_rules_out_is_told_by_its_key():
         Filtered("none of the pods that the pod wants beside it in its zone", 1),
         Filtered("pods that the pod keeps away from in its host", 1),
     )
+
+
+def test_what_keeps_the_pod_off_is_told_by_its_key():
+    of_web = LabelSelector((requirement("app", "In", "web"),))
+    keeper = resident(uid="u", node="a0", keeps_off=(AffinityRule(("host",), True, of_web),))
+    place = world(nodes=[node(name, labels={"host": name}) for name in ("a0", "b0")], residents=[keeper])
+    spread = spread_of(Asker("team-a", {"app": "web"}, (), ANY), place.fleet, place.siblings)
+    told = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
+    assert told.filtered == (Filtered("pods that keep away from the pod in its host", 1),)

@@ -74,11 +74,20 @@ class Placed:
     namespace: str
     labels: dict
     node: str
+    unwanted: tuple[Term, ...] = ()
 
 
 def plugin_admits(me, wanted, unwanted, nodes, placed):
     """filtering.go of kube-scheduler 1.37 line by line: which nodes pass, by name."""
     affinity_counts, anti_affinity_counts = {}, {}
+    existing_anti_affinity_counts = {
+        (term.key, n.labels[term.key])
+        for n in nodes
+        for existing in placed
+        if existing.node == n.name
+        for term in existing.unwanted
+        if term.matches(me) and term.key in n.labels
+    }
     for n in nodes:
         for existing in placed:
             if existing.node != n.name:
@@ -101,6 +110,7 @@ def plugin_admits(me, wanted, unwanted, nodes, placed):
             for term in unwanted
             if term.key in n.labels
         )
+        and not any(pair in existing_anti_affinity_counts for pair in n.labels.items())
     }
 
 
@@ -140,8 +150,15 @@ NODES = st.tuples(
     )
 )
 PLACED = st.lists(
-    st.builds(Placed, st.sampled_from(["team-a", "team-b"]), LABELS, st.sampled_from([*NAMES, "gone"])), max_size=10
+    st.builds(
+        Placed, st.sampled_from(["team-a", "team-b"]), LABELS, st.sampled_from([*NAMES, "gone"]), TERMS.map(tuple)
+    ),
+    max_size=10,
 )
+
+
+def anti(term):
+    return AffinityRule((term.key,), True, term.selector, term.namespaces)
 
 
 def joint(terms):
@@ -158,10 +175,16 @@ def test_rules_allow_what_kube_scheduler_allows(nodes, placed, terms, labels, jo
     wanted, unwanted = terms
     if wanted:
         wanted = [Term(term.key, term.selector, wanted[0].namespaces) for term in wanted]
-    rules = [AffinityRule((term.key,), True, term.selector, term.namespaces) for term in unwanted]
-    rules += [joint(wanted)] if wanted else []
+    rules = [*map(anti, unwanted), *([joint(wanted)] if wanted else [])]
     there = [
-        resident(uid=f"u{i}", namespace=p.namespace, node=p.node, packed=pack(p.labels)) for i, p in enumerate(placed)
+        resident(
+            uid=f"u{i}",
+            namespace=p.namespace,
+            node=p.node,
+            packed=pack(p.labels),
+            keeps_off=tuple(map(anti, p.unwanted)),
+        )
+        for i, p in enumerate(placed)
     ]
     found = world(nodes=list(nodes), residents=there[joining:])
     joined = tuple(Seated(each, each.node) for each in there[:joining])
@@ -212,6 +235,29 @@ def test_pods_of_other_namespaces_that_are_named():
     elsewhere = APART._replace(namespaces=("team-b", "team-c"))
     found = place(on("a0", namespace="team-b"), on("a1", uid="u1", namespace="team-c"), on("b0", uid="u2"))
     assert set(steered(found, web(elsewhere)).nodes) == {"b0", "b1"}
+
+
+def test_pods_on_nodes_keep_others_off_that_say_nothing():
+    keeper = on("a0", labels={}, keeps_off=(APART,))
+    assert steered(place(keeper), web()).nodes == ("a1", "b0", "b1")
+    assert steered(place(keeper), web(labels={"app": "db"})).nodes[0] == "a0"
+    wide = on("a0", labels={}, keeps_off=(APART._replace(keys=("zone",)),))
+    assert steered(place(wide), web()).nodes == ("b0", "b1")
+
+
+def test_pods_on_their_way_keep_others_off():
+    found = place()
+    found.advice.give(found.fleet, "a0", web(APART, labels={}), now=0.0)
+    assert "a0" not in steered(found, web()).nodes
+    found.advice.withdraw(found.fleet)
+    assert "a0" in steered(found, web()).nodes
+
+
+def test_a_pod_that_another_keeps_off_meanwhile_is_asked_for_again():
+    found = place(nodes=zoned("a", per_zone=1))
+    decision = admit(web(), ALICE, found)
+    found.set_pod(on("a0", labels={}, keeps_off=(APART,)))
+    assert isinstance(verify(mutated(web(), decision, uid="u1"), ALICE, found), Retry)
 
 
 def test_a_pod_is_asked_for_again_where_one_that_it_keeps_away_from_came_first():

@@ -257,6 +257,17 @@ def test_those_that_keep_apart_get_room_on_nodes_of_their_own():
     assert plan(members, scene(borrowed, nodes=2)).moves == (), "a third has no node of its own"
 
 
+def test_pods_that_keep_off_the_waiting_one_count_as_well():
+    borrowed = [victim("a", 8, saved=NOW), victim("b", 8, on="n1", saved=0)]
+    keeper = resident(uid="k", namespace="team-b", node="n0", keeps_off=(APART,))
+    found = Siblings()
+    found.change(keeper, "n0", 1)
+    assert gone(plan([waiting(labels=APP)], scene(borrowed, nodes=2, siblings=found))) == ["b"]
+    assert gone(plan([waiting()], scene(borrowed, nodes=2, siblings=found))) == ["a"]
+    first = waiting("b0", 8, topology=(APART,))
+    assert plan([first, waiting("b1", labels=APP)], scene(borrowed, nodes=2)).moves[1].node == "n1"
+
+
 def test_one_for_which_room_is_kept_is_there_already():
     borrowed = [victim("a", 8), victim("b", 8, on="n1")]
     kept = Hold(Uid("b0"), NodeName("n0"), demand(1, **SMALL), Namespace("team-b"), APP)

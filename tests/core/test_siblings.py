@@ -1,5 +1,7 @@
 """Counters of pods by node: kept by events, they say what a count of all pods says."""
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +11,7 @@ from webhook.core.decision import Charge
 from webhook.core.labels import pack
 from webhook.core.policy import LabelSelector
 from webhook.core.tier import Tier
+from webhook.core.topology import AffinityRule
 
 NODES = ["n0", "n1"]
 STEPS = st.lists(
@@ -29,12 +32,15 @@ def of(app):
 def apply(place, now, step):
     what, number, name, app = step
     uid, labels = f"u{number}", {"app": app}
+    keeps_off = (AffinityRule(("host",), True, of(app)),) if number % 2 else ()
     if what in ("set", "terminate"):
-        place.set_pod(resident(uid=uid, node=name, packed=pack(labels), is_terminating=what == "terminate"))
+        is_terminating = what == "terminate"
+        seen = resident(uid=uid, node=name, packed=pack(labels), keeps_off=keeps_off, is_terminating=is_terminating)
+        place.set_pod(seen)
     elif what == "remove":
         place.remove_pod(uid)
     elif what == "advise" and name is not None:
-        place.advice.give(place.fleet, name, pod(labels=labels), now=now)
+        place.advice.give(place.fleet, name, pod(labels=labels, topology=keeps_off), now=now)
     elif what == "assume":
         made = flight(pod(uid=uid, name=uid), Charge("team-a", Tier.GUARANTEED, 1), name)
         place.assume(made)
@@ -57,6 +63,10 @@ def test_counters_that_were_kept_say_what_a_new_count_says(steps):
         anew = siblings.Siblings()
         anew.sources.extend(place.siblings.sources)
         assert kept == anew.on_nodes("team-a", of(app))
+        seated = [(pod, node) for source in place.siblings.sources for pod, node in source("team-a")]
+        keeping = Counter(node for pod, node in seated for rule in pod.keeps_off if rule.selector == of(app))
+        found = place.siblings.against("team-b", {"app": app}) | place.siblings.against("team-a", {"app": app})
+        assert sum(map(Counter, found.values()), Counter()) == keeping
 
 
 def test_so_many_counters_are_kept_and_the_oldest_is_made_anew(monkeypatch):

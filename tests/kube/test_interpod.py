@@ -3,7 +3,7 @@
 import pytest
 
 from tests import builders as b
-from tests.kube.test_pods import at_the_door
+from tests.kube.test_pods import at_the_door, resident
 from webhook.core.policy import LabelSelector
 from webhook.core.selector import Operator, Requirement
 from webhook.core.topology import AffinityRule
@@ -67,3 +67,12 @@ def test_terms_of_an_affinity_that_speak_of_different_namespaces_are_left_to_the
 def test_the_door_refuses_what_is_no_affinity():
     found = read(away=[{"topologyKey": 7}])
     assert found.problems[0].startswith("spec.affinity.podAntiAffinity")
+
+
+def test_a_pod_on_a_node_says_whom_it_keeps_off():
+    manifest = b.pod(node="n1", affinity={"podAntiAffinity": {REQUIRED: [HOST]}, "podAffinity": {REQUIRED: [HOST]}})
+    want = AffinityRule(("kubernetes.io/hostname",), True, WEB)
+    assert resident(manifest).keeps_off == (want,)
+    assert resident(b.pod(node="n1")).keeps_off == ()
+    assert resident(b.pod(node="n1", affinity={"podAntiAffinity": None})).keeps_off == ()
+    assert resident(b.pod(node="n1", affinity={"podAntiAffinity": 7})).keeps_off == (), "it is there all the same"

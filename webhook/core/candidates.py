@@ -97,18 +97,22 @@ def _cause(fleet: Fleet, name: NodeName, demand: Demand, *, matching: int, able:
         return Cause.CONSTRAINTS
     if not able & bit:
         return Cause.NEVER
+    if (why := _why_not_beside(spread, bit)) is not None:
+        return why
+    short = next((resource for resource, amount in demand.requests if fleet.free(name, resource) < amount), None)
+    return Cause.DEVICES if short is None else f"too little {short} free"
+
+
+def _why_not_beside(spread: Spread, bit: int) -> str | None:
     for each in spread.hard:
         if not each.domains.bits & bit:
             return f"no label {each.rule.key}, by which the pod must be spread"
         if not each.allowed & bit:
             return f"too many of the pod's like in its {each.rule.key}"
-    for kept in spread.affine:
-        if not kept.allowed & bit:
-            where = ", ".join(kept.rule.keys)
-            return (
-                f"pods that the pod keeps away from in its {where}"
-                if kept.rule.is_anti
-                else (f"none of the pods that the pod wants beside it in its {where}")
-            )
-    short = next((resource for resource, amount in demand.requests if fleet.free(name, resource) < amount), None)
-    return Cause.DEVICES if short is None else f"too little {short} free"
+    broken = next((kept for kept in spread.affine if not kept.allowed & bit), None)
+    if broken is None:
+        return None
+    where = ", ".join(broken.rule.keys)
+    if not broken.rule.is_anti:
+        return f"none of the pods that the pod wants beside it in its {where}"
+    return f"pods that {'the pod keeps away from' if broken.is_own else 'keep away from the pod'} in its {where}"

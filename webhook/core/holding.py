@@ -13,6 +13,7 @@ from webhook.core.names import Namespace, NodeName, ResourceName, Uid
 from webhook.core.reclaim import Hold, Leaving, Move
 from webhook.core.roll import Roll
 from webhook.core.tier import Tier
+from webhook.core.topology import anti_affinity
 from webhook.core.victim import GangId
 
 
@@ -97,7 +98,14 @@ def targets_of(moves: Iterable[Move], *, at: int) -> tuple[Target, ...]:
 def holds(holdings: Iterable[Holding], roll: Roll) -> list[Hold]:
     """List all room that is kept, as plans take it."""
     return [
-        Hold(claim.uid, holding.node, tenant.pod.demand, tenant.pod.namespace, tenant.labels)
+        Hold(
+            claim.uid,
+            holding.node,
+            tenant.pod.demand,
+            tenant.pod.namespace,
+            tenant.labels,
+            anti_affinity(tenant.topology),
+        )
         for holding in holdings
         for claim in holding.claims
         if (tenant := roll.get(claim.uid)) is not None

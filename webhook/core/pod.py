@@ -12,7 +12,7 @@ from webhook.core.labels import unpack
 from webhook.core.names import Labels, Namespace, NodeName, Uid, User
 from webhook.core.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.tier import TIERS, Tier
-from webhook.core.topology import TopologyRule
+from webhook.core.topology import AffinityRule, TopologyRule, anti_affinity
 
 NO_UID = Uid("")
 NO_KEYS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -82,6 +82,11 @@ class Pod(NamedTuple):
         return any(rule.is_hard for rule in self.topology)
 
     @property
+    def keeps_off(self) -> tuple[AffinityRule, ...]:
+        """Say which other pods it does not bear near it."""
+        return anti_affinity(self.topology)
+
+    @property
     def asked_tier(self) -> Tier | None:
         """Read the tier the user asked for; None where the label is absent or unknown."""
         return TIERS.get(self.tier_label or "")
@@ -125,7 +130,7 @@ class Resident:
     while it waits. `version` is the resourceVersion that it was read at. `asked_tier` is what its user's own label
     asked for. `created` is in seconds of Unix time, by the API server's clock; 0 where nobody says. `devices` are the
     indices of the GPUs it holds, where the cluster says so. `is_managed`: it is ours to place, as far as that can still
-    be told. `packed` are its labels, kept small.
+    be told. `packed` are its labels, kept small. `keeps_off` says which other pods it does not bear near it.
     """
 
     uid: Uid
@@ -146,6 +151,7 @@ class Resident:
     claims: tuple[ClaimRef, ...] = ()
     is_managed: bool = True
     packed: Labels = NO_LABELS
+    keeps_off: tuple[AffinityRule, ...] = ()
 
     @property
     def labels(self) -> Mapping[str, str]:

@@ -23,7 +23,7 @@ from webhook.core.policy import ReclaimCost
 from webhook.core.selector import Constraints
 from webhook.core.siblings import Seated, Siblings
 from webhook.core.spread import Asker, spread_of
-from webhook.core.topology import TopologyRule
+from webhook.core.topology import AffinityRule, TopologyRule, anti_affinity
 from webhook.core.victim import GangId, GuardId, Victim, Yards
 
 
@@ -45,6 +45,11 @@ class Waiting(NamedTuple):
     chosen: tuple[NodeName, ...] = ()
     labels: Mapping[str, str] = NO_KEYS
     topology: tuple[TopologyRule, ...] = ()
+
+    @property
+    def keeps_off(self) -> tuple[AffinityRule, ...]:
+        """Say which other pods it does not bear near it."""
+        return anti_affinity(self.topology)
 
 
 class Cause(StrEnum):
@@ -88,6 +93,7 @@ class Hold(NamedTuple):
     demand: Demand
     namespace: Namespace = Namespace("")
     labels: Mapping[str, str] = NO_KEYS
+    keeps_off: tuple[AffinityRule, ...] = ()
 
 
 class Leaving(NamedTuple):
@@ -172,6 +178,7 @@ class _Trial:
         self._fleet = scene.fleet
         self._steps: list[_Step] = []
         self._gone: set[Uid] = set()
+        self._have_rules = False  # some that are seated here keep others off
         self._coming = 0  # nodes whose room is not free yet, or not for everybody
         for hold in scene.holds:
             self._coming |= scene.fleet.bit(hold.node)
@@ -226,11 +233,12 @@ class _Trial:
 
     def _allowed(self, waiting: Waiting) -> int:
         """List the slots with the pods around them that a pod demands, those planned so far in their seats."""
-        if not waiting.topology:
+        siblings = self._scene.siblings
+        if not (waiting.topology or self._have_rules or siblings.against(waiting.namespace, waiting.labels)):
             return -1
         joined = tuple([step.seated for step in self._steps if step.seated is not None])
         asker = Asker(waiting.namespace, waiting.labels, waiting.topology, waiting.constraints, joined=joined)
-        return spread_of(asker, self._fleet, self._scene.siblings).allowed
+        return spread_of(asker, self._fleet, siblings).allowed
 
     def _where(self, waiting: Waiting, among: int) -> NodeName:
         """Find the node that it will go to: on another it would take, in the plan, the room of somebody else."""
@@ -314,6 +322,7 @@ class _Trial:
         self._change(step)
 
     def _take(self, node: NodeName, uid: Uid, pod: Waiting | Hold) -> None:
+        self._have_rules |= bool(pod.keeps_off)
         self._change(_Step(node, uid, pod.demand, 1, (), (), self._coming, Seated(pod, node)))
 
     def _change(self, step: _Step) -> None:

@@ -1,5 +1,7 @@
 """How many pods that a selector selects sit on each node: counted when somebody asks first, and kept from then on.
 
+And which nodes have pods that keep others off by required inter-pod anti-affinity: few do, so all are kept.
+
 Pods that nobody asks about cost one look at their namespace. Counted are pods on a node and those that were sent to
 one, on the node that they were sent to.
 """
@@ -9,6 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from webhook.core.names import Namespace, NodeName
 from webhook.core.policy import LabelSelector
+from webhook.core.topology import AffinityRule
 
 KEPT: Final = 512
 """Counters kept at a time, one per workload that spreads its pods; the oldest is counted anew when it is asked for."""
@@ -25,6 +28,10 @@ class Labelled(Protocol):
     def labels(self) -> Mapping[str, str]:
         """What selectors are about."""
 
+    @property
+    def keeps_off(self) -> tuple[AffinityRule, ...]:
+        """Which other pods it does not bear near it."""
+
 
 class Seated(NamedTuple):
     """A pod that counts, and where."""
@@ -34,6 +41,9 @@ class Seated(NamedTuple):
 
 
 Source = Callable[[Namespace], Iterable[Seated]]
+
+Keepers = tuple[Namespace, AffinityRule]
+"""Pods of a namespace that all have this rule."""
 
 _Counter = dict[NodeName, int]
 
@@ -45,24 +55,34 @@ class Siblings:
         self.sources: list[Source] = []
         self._asked: dict[Namespace, dict[LabelSelector, _Counter]] = {}
         self._order: dict[tuple[Namespace, LabelSelector], None] = {}
+        self._keepers: dict[Keepers, _Counter] = {}
 
     def on_nodes(self, namespace: Namespace, selector: LabelSelector) -> Mapping[NodeName, int]:
         """Tell how many of the selected pods are on each node; nodes without any are left out."""
         counter = self._asked.get(namespace, {}).get(selector)
         return self._count(namespace, selector) if counter is None else counter
 
+    def against(self, namespace: Namespace, labels: Mapping[str, str]) -> dict[Keepers, Mapping[NodeName, int]]:
+        """List the pods that keep such a pod off, with how many of them are on each node."""
+        return {
+            (home, rule): nodes
+            for (home, rule), nodes in self._keepers.items()
+            if rule.is_about(namespace, labels, home=home)
+        }
+
     def change(self, pod: Labelled, node: NodeName, step: int) -> None:
         """Take in a pod that sits there from now on (1), or no longer (-1)."""
+        for rule in pod.keeps_off:
+            keepers = self._keepers.setdefault((pod.namespace, rule), {})
+            _add(keepers, node, step)
+            if not keepers:
+                del self._keepers[pod.namespace, rule]
         counters = self._asked.get(pod.namespace)
         if counters is None:
             return
         for selector, counter in counters.items():
             if selector.matches(pod.labels):
-                left = counter.get(node, 0) + step
-                if left:
-                    counter[node] = left
-                else:
-                    del counter[node]
+                _add(counter, node, step)
 
     def _count(self, namespace: Namespace, selector: LabelSelector) -> _Counter:
         if len(self._order) >= KEPT:
@@ -82,3 +102,11 @@ class Siblings:
         del counters[selector]
         if not counters:
             del self._asked[namespace]
+
+
+def _add(counter: _Counter, node: NodeName, step: int) -> None:
+    left = counter.get(node, 0) + step
+    if left:
+        counter[node] = left
+    else:
+        del counter[node]

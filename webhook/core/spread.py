@@ -5,14 +5,15 @@ carries the key, the pods that match in the node's domain, and the new pod if it
 emptiest domain by `maxSkew`. Counted are pods of the same namespace that do not terminate; domains are those of nodes
 that carry the keys of all such constraints and that the two inclusion policies let in. interpodaffinity, filtering.go:
 a pod goes to domains with pods that match all its terms, or anywhere if there are none and it matches them itself; and
-to no domain with pods that it keeps away from. Pods that terminate do not count here: they are gone before long.
+to no domain with pods that it keeps away from, or that keep away from it. Pods that terminate do not count here: they
+are gone before long.
 
 A list of nodes by name changes what kube-scheduler counts: by default it honors the pod's own affinity, and then knows
 no domain outside of the list. So the skew is kept here, and a list is made such that what is left to judge there holds.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from webhook.core.fleet import Fleet
 from webhook.core.names import Namespace, NodeName
 from webhook.core.policy import LabelSelector
 from webhook.core.selector import HELD, Constraints, Toleration
-from webhook.core.siblings import Seated, Siblings
+from webhook.core.siblings import Keepers, Seated, Siblings
 from webhook.core.topology import AffinityRule, Domains, SpreadRule, TopologyRule
 
 _ANY_TAINT = (Toleration(exists=True), Toleration(key=HELD, exists=True))
@@ -75,10 +76,11 @@ class Judged(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """One rule of inter-pod affinity for one pod: the slots where it is kept."""
+    """One rule of inter-pod affinity for one pod, its own or that of others: the slots where it is kept."""
 
     rule: AffinityRule
     allowed: int
+    is_own: bool = True
 
 
 class Spread(NamedTuple):
@@ -123,7 +125,10 @@ def spread_of(asker: Asker, fleet: Fleet, siblings: Siblings) -> Spread:
     return Spread(
         _judged(asker, [rule for rule in spreading if rule.is_hard], fleet, siblings),
         _judged(asker, [rule for rule in spreading if not rule.is_hard], fleet, siblings),
-        tuple([_keep(asker, rule, fleet, siblings) for rule in asker.rules if isinstance(rule, AffinityRule)]),
+        (
+            *(_keep(asker, rule, fleet, siblings) for rule in asker.rules if isinstance(rule, AffinityRule)),
+            *_keep_of_others(asker, fleet, siblings),
+        ),
     )
 
 
@@ -177,6 +182,20 @@ def _keep(asker: Asker, rule: AffinityRule, fleet: Fleet, siblings: Siblings) ->
     for each, near in zip(domains, beside, strict=True):
         allowed &= each.bits if is_first and not any(beside) else near
     return Kept(rule, allowed)
+
+
+def _keep_of_others(asker: Asker, fleet: Fleet, siblings: Siblings) -> Iterator[Kept]:
+    """Hold the pod against the rules of those that it would be beside."""
+    found: dict[Keepers, Mapping[NodeName, int]] = siblings.against(asker.namespace, asker.labels)
+    for seated, step in ((asker.left_out, -1), (asker.joined, 1)):
+        for pod, node in seated:
+            for rule in pod.keeps_off:
+                if rule.is_about(asker.namespace, asker.labels, home=pod.namespace):
+                    counts = found[pod.namespace, rule] = Counter(found.get((pod.namespace, rule), {}))
+                    counts[node] += step
+    for (_, rule), nodes in found.items():
+        near = _domains_of([name for name, count in nodes.items() if count > 0], fleet.domains(rule.keys[0]), fleet)
+        yield Kept(rule, ~near, is_own=False)
 
 
 def _domains_of(nodes: Iterable[NodeName], domains: Domains, fleet: Fleet) -> int:

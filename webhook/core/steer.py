@@ -98,11 +98,13 @@ def _sites(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> 
 
 def _place(pod: Pod, site: _Site, world: World) -> tuple[NodeName, ...]:
     count = _length(pod, site, world)
-    return _place_apart(pod, site, count, world) if pod.topology else _best_of(site.slots, pod, site, count, world)
+    if pod.topology or world.siblings.against(pod.namespace, pod.labels):
+        return _place_apart(pod, site, count, world)
+    return _best_of(site.slots, pod, site, count, world)
 
 
 def _place_apart(pod: Pod, site: _Site, count: int, world: World) -> tuple[NodeName, ...]:
-    """Place a pod that heeds the pods around it: on the best node that has it so, or another that is no worse."""
+    """Place a pod to which the pods around it matter: on the best node that has it so, or another that is no worse."""
     fleet, constraints = world.fleet, world.joined(pod.constraints, site.pool)
     if site.requirements:
         constraints = constraints.joined(requirements=site.requirements)

@@ -1,7 +1,7 @@
 """Pods that wait for nodes that will not have them, while others would.
 
-The gate binds a pod to the best few nodes by name. If all of those went, were closed, filled up or got pods that it
-keeps away from before it was scheduled, it waits for ever beside free GPUs: only a new pod gets a new choice.
+The gate binds a pod to the best few nodes by name. If all of those went, were closed, filled up or got pods that bar
+it before it was scheduled, it waits for ever beside free GPUs: only a new pod gets a new choice.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ def _taking(tenant: Tenant, constraints: Constraints, world: World) -> int:
     """List the slots that would take a pod now, if it demanded this of a node."""
     fleet, pod = world.fleet, tenant.pod
     slots = fleet.with_room(pod.demand, fleet.matching(constraints) & fleet.open_bits)
-    if tenant.topology and slots:
+    if slots and (tenant.topology or world.siblings.against(pod.namespace, tenant.labels)):
         asker = Asker(pod.namespace, tenant.labels, tenant.topology, constraints)
         slots &= spread_of(asker, fleet, world.siblings).allowed
     return slots

@@ -1,5 +1,6 @@
 """Topology domains, the nodes that carry one value of a label, and what pods demand of the other pods in them."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from webhook.core.names import Namespace
@@ -38,6 +39,10 @@ class AffinityRule(NamedTuple):
     selector: LabelSelector | None
     namespaces: tuple[Namespace, ...] = ()
 
+    def is_about(self, namespace: Namespace, labels: Mapping[str, str], *, home: Namespace) -> bool:
+        """Tell whether it is about a pod; `home` is the namespace of the pod whose rule it is."""
+        return namespace in (self.namespaces or (home,)) and self.selector is not None and self.selector.matches(labels)
+
     @property
     def is_hard(self) -> bool:
         """Tell whether a pod rather waits than breaks it."""
@@ -50,6 +55,11 @@ class AffinityRule(NamedTuple):
 
 
 TopologyRule = SpreadRule | AffinityRule
+
+
+def anti_affinity(rules: tuple[TopologyRule, ...]) -> tuple[AffinityRule, ...]:
+    """Pick the rules by which a pod keeps others off."""
+    return tuple([rule for rule in rules if isinstance(rule, AffinityRule) and rule.is_anti])
 
 
 class Domains:

@@ -85,12 +85,12 @@ def _commit(pod: Pod, mark: Mark, found: Standing, world: World) -> Admit | Deny
 
 
 def _even(pod: Pod, mark: Mark, world: World) -> tuple[NodeName, ...]:
-    """Leave out the nodes where the pod would break its own hard rules about the pods around it.
+    """Leave out the nodes where the pod would break its own hard rules, or those of others, about the pods around.
 
     Only what is committed counts: what was advised may never come. A wish is not judged, kube-scheduler is not bound
     to it.
     """
-    if not (pod.topology and pod.is_choosy and _is_firm(mark)):
+    if not (_is_firm(mark) and (pod.is_choosy or world.siblings.against(pod.namespace, pod.labels))):
         return mark.nodes
     constraints, advised = pod.constraints.without_choice(mark.nodes), tuple(world.advice.seated(pod.namespace))
     asker = Asker(pod.namespace, pod.labels, pod.topology, constraints, advised)

@@ -4,6 +4,7 @@ Pods of one template carry these parts byte for byte alike, so the reading is ca
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeVar
@@ -79,6 +80,10 @@ class _Affinity(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     pod_anti_affinity: _PodAffinity | None = None
 
 
+class _Apart(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    pod_anti_affinity: msgspec.Raw = objects.NOTHING
+
+
 class _Toleration(msgspec.Struct, frozen=True, gc=False):
     key: str | None = None
     operator: str | None = None
@@ -88,6 +93,8 @@ class _Toleration(msgspec.Struct, frozen=True, gc=False):
 
 _selector_decoder: Final = msgspec.json.Decoder(dict[str, str])
 _affinity_decoder: Final = msgspec.json.Decoder(_Affinity)
+_apart_decoder: Final = msgspec.json.Decoder(_Apart)
+_anti_decoder: Final = msgspec.json.Decoder(_PodAffinity)
 _tolerations_decoder: Final = msgspec.json.Decoder(list[_Toleration])
 
 _EFFECTS: Final = {effect.value: effect for effect in Effect}
@@ -105,6 +112,22 @@ def read_placement(spec: objects.PodSpec) -> Placement:
 def read_tolerations(raw: bytes) -> tuple[Toleration, ...]:
     """Read tolerations alone. Raises ValueError where they are none."""
     return _cached_tolerations(raw) if len(raw) <= _CACHED_BYTES else _tolerations(raw)
+
+
+def read_keeps_off(spec: objects.PodSpec) -> tuple[AffinityRule, ...]:
+    """Read which other pods a pod on a node does not bear near it; nothing where that cannot be read."""
+    affinity = bytes(spec.affinity)
+    if b"podAntiAffinity" not in affinity:
+        return ()
+    with suppress(ValueError):
+        found = objects.read_part(_apart_decoder, affinity, where="spec.affinity")
+        return () if found is None else _cached_keeps_off(bytes(found.pod_anti_affinity))
+    return ()
+
+
+def _keeps_off(anti_affinity: bytes) -> tuple[AffinityRule, ...]:
+    found = objects.read_part(_anti_decoder, anti_affinity, where="spec.affinity.podAntiAffinity")
+    return read_terms((), _required(found)).rules
 
 
 def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -> Placement:
@@ -146,6 +169,7 @@ def _tolerations(raw: bytes) -> tuple[Toleration, ...]:
 
 
 _cached = lru_cache(maxsize=_CACHED)(_read)
+_cached_keeps_off = lru_cache(maxsize=_CACHED)(_keeps_off)
 _cached_tolerations = lru_cache(maxsize=_CACHED)(_tolerations)
 
 

@@ -16,7 +16,7 @@ from webhook.core.names import Namespace, NodeName, Uid, User
 from webhook.core.pod import NO_LABELS, NO_UID, Handling, Owner, Pod, Resident
 from webhook.core.tier import TIERS
 from webhook.kube import keys, objects
-from webhook.kube.constraints import read_placement
+from webhook.kube.constraints import read_keeps_off, read_placement
 from webhook.kube.demands import read_demand
 
 _NO_KEYS: Final[Mapping[str, str]] = {}
@@ -156,6 +156,7 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         claims=_claims(spec, pod.status) if spec.resource_claims else (),
         is_managed=_handling(spec, metadata.annotations or _NO_KEYS, controller) in _MAYBE_MANAGED,
         packed=pack(labels) if labels else NO_LABELS,
+        keeps_off=read_keeps_off(spec),
     )
 
 

@@ -87,6 +87,7 @@ def flight_of(pod: Pod, charge: Charge, *, nodes: tuple[NodeName, ...] = ()) -> 
         user=charge.user,
         claims=pod.claims,
         packed=pack(pod.labels) if pod.topology else NO_LABELS,
+        keeps_off=pod.keeps_off if pod.topology else (),
     )
     return Flight(resident, charge, pod.node_name or (nodes[0] if nodes else None))
 
