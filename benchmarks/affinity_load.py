@@ -36,7 +36,7 @@ GPUS_BY_TURN = (1, 1, 2, 1, 4, 1, 2, 8)
 
 REPLICAS = 10
 
-SHAPES = ("Job", "Deployment", "bare", "StatefulSet", "soft-spread", "hard-spread")
+SHAPES = ("Job", "Deployment", "bare", "StatefulSet", "soft-spread", "hard-spread", "apart", "together")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +110,25 @@ def _ordered(shape: str, namespace: str, name: str, size: dict[str, Any], *, few
         return [
             Order(f"/apis/batch/v1/namespaces/{namespace}/jobs", job(name, pods=count, labels=labels, **size), count)
         ]
-    spread = {
-        "soft-spread": {"topologyKey": HOSTNAME, "whenUnsatisfiable": "ScheduleAnyway"},
-        "hard-spread": {"topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"},
-    }.get(shape)
-    own = {} if spread is None else {"topologySpreadConstraints": [_spread(labels, spread)]}
+    own = {
+        "soft-spread": _spread(labels, HOSTNAME, "ScheduleAnyway"),
+        "hard-spread": _spread(labels, ZONE, "DoNotSchedule"),
+        "apart": {"affinity": {"podAntiAffinity": _required(labels, HOSTNAME)}},
+        "together": {"affinity": {"podAffinity": _required(labels, ZONE)}},
+    }.get(shape, {})
     kind = "StatefulSet" if shape == "StatefulSet" else "Deployment"
     path = f"/apis/apps/v1/namespaces/{namespace}/{kind.lower()}s"
     return [Order(path, _replicated(kind, name, count, labels, {**size, **own}), count)]
 
 
-def _spread(labels: dict[str, str], how: dict[str, str]) -> dict[str, Any]:
-    return {"maxSkew": 1, "labelSelector": {"matchLabels": labels}, **how}
+def _spread(labels: dict[str, str], key: str, how: str) -> dict[str, Any]:
+    rule = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": how, "labelSelector": {"matchLabels": labels}}
+    return {"topologySpreadConstraints": [rule]}
+
+
+def _required(labels: dict[str, str], key: str) -> dict[str, Any]:
+    term = {"topologyKey": key, "labelSelector": {"matchLabels": labels}}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
 
 
 def _replicated(kind: str, name: str, count: int, labels: dict[str, str], spec: dict[str, Any]) -> dict[str, Any]:
