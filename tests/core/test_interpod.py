@@ -140,6 +140,9 @@ SELECTORS = st.one_of(
 )
 NAMESPACES = st.sampled_from([("team-a",), ("team-b",), ("team-a", "team-b")])
 KEYS = st.sampled_from(["zone", "rack", "host"])
+WEIGHED_TERMS = st.lists(
+    st.tuples(st.builds(Term, KEYS, SELECTORS, NAMESPACES), st.integers(1, 100)), min_size=1, max_size=2
+)
 TERMS = st.lists(st.builds(Term, KEYS, SELECTORS, NAMESPACES), max_size=2)
 NODES = st.tuples(
     *(
@@ -235,6 +238,47 @@ def test_pods_of_other_namespaces_that_are_named():
     elsewhere = APART._replace(namespaces=("team-b", "team-c"))
     found = place(on("a0", namespace="team-b"), on("a1", uid="u1", namespace="team-c"), on("b0", uid="u2"))
     assert set(steered(found, web(elsewhere)).nodes) == {"b0", "b1"}
+
+
+AWAY, NEAR = APART._replace(weight=10), TOGETHER._replace(weight=5)
+
+
+def test_a_preference_is_kept_while_there_is_room_and_the_weightiest_first():
+    assert steered(place(on("a0")), web(AWAY)).nodes[0] != "a0"
+    assert steered(place(on("b0")), web(NEAR)).nodes[0][0] == "b"
+    assert steered(place(on("b0")), web(NEAR, AWAY)).nodes == ("b1",)
+    crowded = place(on("a0"), on("a1", uid="u1"), on("b1", uid="u2"), nodes=[*zoned("a"), *zoned("b", gpus=0)])
+    assert steered(crowded, web(AWAY)).nodes[0] in ("a0", "a1"), "and is let go where there is none"
+    near_first = steered(place(on("b0"), on("b1", uid="u1")), web(NEAR._replace(weight=20), AWAY))
+    assert near_first.nodes[0][0] == "b"
+    assert steered(place(on("b0"), on("b1", uid="u1")), web(NEAR, AWAY)).nodes[0][0] == "a"
+
+
+@given(NODES, PLACED, WEIGHED_TERMS, LABELS)
+def test_on_a_list_kube_scheduler_prefers_none_to_the_first(nodes, placed, weighed, labels):
+    """scoring.go of kube-scheduler 1.37: for each pod and term that meet, the weight for every node of the domain."""
+    there = [
+        resident(0, uid=f"u{i}", namespace=p.namespace, node=p.node, packed=pack(p.labels))
+        for i, p in enumerate(placed)
+    ]
+    found = world(policy(team(guaranteed=100)), list(nodes), there)
+    rules = [
+        AffinityRule((term.key,), weight % 2 == 0, term.selector, term.namespaces, weight) for term, weight in weighed
+    ]
+    by_name = {n.name: n.labels for n in nodes}
+
+    def score(name):
+        return sum(
+            (-1 if rule.is_anti else 1) * rule.weight
+            for rule, (term, _) in zip(rules, weighed, strict=True)
+            for p in placed
+            if p.node in by_name and term.matches(p) and rule.keys[0] in by_name[name]
+            if by_name[p.node].get(rule.keys[0]) == by_name[name][rule.keys[0]]
+        )
+
+    steering = steered(found, pod(1, labels=labels, owner=Owner("Job", "x"), topology=tuple(rules)))
+    assert steering.mode is Mode.AUTO
+    assert all(score(name) <= score(steering.nodes[0]) for name in steering.nodes)
 
 
 def test_pods_on_nodes_keep_others_off_that_say_nothing():

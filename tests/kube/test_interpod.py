@@ -69,6 +69,23 @@ def test_the_door_refuses_what_is_no_affinity():
     assert found.problems[0].startswith("spec.affinity.podAntiAffinity")
 
 
+def test_preferred_terms_have_a_weight_and_those_that_cannot_be_read_are_left_out():
+    manifest = b.pod()
+    preferred = {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 7, "podAffinityTerm": HOST},
+            {"weight": 100, "podAffinityTerm": HOST | {"namespaceSelector": {}}},
+        ]
+    }
+    manifest["spec"]["affinity"] = {"podAffinity": preferred, "podAntiAffinity": preferred}
+    found = at_the_door(manifest)
+    rule = AffinityRule(("kubernetes.io/hostname",), False, WEB, weight=7)
+    assert found.topology == (rule, rule._replace(is_anti=True))
+    assert not found.has_open_constraints
+    assert not found.is_choosy
+    assert resident(b.pod(node="n1", affinity=manifest["spec"]["affinity"])).keeps_off == ()
+
+
 def test_a_pod_on_a_node_says_whom_it_keeps_off():
     manifest = b.pod(node="n1", affinity={"podAntiAffinity": {REQUIRED: [HOST]}, "podAffinity": {REQUIRED: [HOST]}})
     want = AffinityRule(("kubernetes.io/hostname",), True, WEB)

@@ -78,21 +78,29 @@ def beside(app, key):
     return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
 
 
+def weighed(app, key):
+    """The same as a preference."""
+    (term,) = beside(app, key)["requiredDuringSchedulingIgnoredDuringExecution"]
+    return {"weight": 100, "podAffinityTerm": term}
+
+
 def test_pods_that_demand_to_be_apart_or_together_are_bound_where_they_were_sent(cluster):
     for zone in ("za", "zb"):
         make_nodes(cluster, 4, prefix=zone, gpus=8, labels={ZONE: zone})
     apart = {"podAntiAffinity": beside("apart", HOSTNAME)}
     near = {"podAffinity": beside("near", ZONE), "podAntiAffinity": beside("near", HOSTNAME)}
+    wished = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [weighed("loose", HOSTNAME)]}}
     with gate(cluster, limit_a="unlimited") as fairgate:
         ours = fairgate.team_a
-        for app, affinity, replicas in (("apart", apart, 8), ("near", near, 4)):
+        for app, affinity, replicas in (("apart", apart, 8), ("near", near, 4), ("loose", wished, 6)):
             made = deployment(app, replicas=replicas, gpus=1, affinity=affinity)
             cluster.api.create(f"/apis/apps/v1/namespaces/{ours}/deployments", made)
-        assert wait_for(cluster, lambda: goes_where_it_was_sent(cluster, ours, pods=12), what="twelve replicas bound")
+        assert wait_for(cluster, lambda: goes_where_it_was_sent(cluster, ours, pods=18), what="all replicas bound")
 
         def nodes(app):
             return {p["spec"]["nodeName"] for p in list_pods(cluster, ours, labelSelector=f"app={app}")}
 
         assert len(nodes("apart")) == 8
         assert len(nodes("near")) == 4
+        assert len(nodes("loose")) == 6
         assert len({name[:2] for name in nodes("near")}) == 1

@@ -83,12 +83,39 @@ class Kept(NamedTuple):
     is_own: bool = True
 
 
+class Wished(NamedTuple):
+    """One preferred term of inter-pod affinity for one pod: the pods that it is about, by domain (none: left out)."""
+
+    rule: AffinityRule
+    domains: Domains
+    counts: Mapping[str, int]
+
+    @property
+    def allowed(self) -> int:
+        """List the slots where it is kept."""
+        near = self._with_more_than(0)
+        return ~near if self.rule.is_anti else near
+
+    def beside(self, slot: int) -> int:
+        """List the slots that kube-scheduler would not prefer to this one: it adds up the pods."""
+        here = self.counts.get(self.domains.value(slot) or "", 0)
+        return (self._with_more_than(here - 1) if here else -1) if self.rule.is_anti else ~self._with_more_than(here)
+
+    def _with_more_than(self, number: int) -> int:
+        found = 0
+        for value, count in self.counts.items():
+            if count > number:
+                found |= self.domains.members[value]
+        return found
+
+
 class Spread(NamedTuple):
-    """What a pod's rules say of all nodes."""
+    """What a pod's rules say of all nodes; `wished` has what weighs most first."""
 
     hard: tuple[Judged, ...] = ()
     soft: tuple[Judged, ...] = ()
     affine: tuple[Kept, ...] = ()
+    wished: tuple[Wished, ...] = ()
 
     @property
     def allowed(self) -> int:
@@ -103,7 +130,8 @@ class Spread(NamedTuple):
     def narrowed(self, among: int, has_room: Callable[[int], int]) -> int:
         """Narrow slots to those that keep the hard rules, and each soft one for which some with room are left."""
         among &= self.allowed
-        for each in self.soft:
+        softly: tuple[Judged | Wished, ...] = (*self.soft, *self.wished)
+        for each in softly:
             if has_room(kept := among & each.allowed):
                 among = kept
         return among
@@ -111,7 +139,8 @@ class Spread(NamedTuple):
     def beside(self, slot: int) -> int:
         """List the slots that may stand on a list behind this one."""
         found = -1
-        for each in (*self.hard, *self.soft):
+        rules: tuple[Judged | Wished, ...] = (*self.hard, *self.soft, *self.wished)
+        for each in rules:
             found &= each.beside(slot)
         return found
 
@@ -122,13 +151,16 @@ NO_SPREAD = Spread()
 def spread_of(asker: Asker, fleet: Fleet, siblings: Siblings) -> Spread:
     """Hold a pod's rules against the pods that there are."""
     spreading = [rule for rule in asker.rules if isinstance(rule, SpreadRule)]
+    affine = [rule for rule in asker.rules if isinstance(rule, AffinityRule)]
+    wished = sorted([rule for rule in affine if not rule.is_hard], key=lambda rule: -rule.weight)
     return Spread(
         _judged(asker, [rule for rule in spreading if rule.is_hard], fleet, siblings),
         _judged(asker, [rule for rule in spreading if not rule.is_hard], fleet, siblings),
         (
-            *(_keep(asker, rule, fleet, siblings) for rule in asker.rules if isinstance(rule, AffinityRule)),
+            *(_keep(asker, rule, fleet, siblings) for rule in affine if rule.is_hard),
             *_keep_of_others(asker, fleet, siblings),
         ),
+        tuple([_wish(asker, rule, fleet, siblings) for rule in wished]),
     )
 
 
@@ -182,6 +214,17 @@ def _keep(asker: Asker, rule: AffinityRule, fleet: Fleet, siblings: Siblings) ->
     for each, near in zip(domains, beside, strict=True):
         allowed &= each.bits if is_first and not any(beside) else near
     return Kept(rule, allowed)
+
+
+def _wish(asker: Asker, rule: AffinityRule, fleet: Fleet, siblings: Siblings) -> Wished:
+    domains, selector, counts = fleet.domains(rule.keys[0]), rule.selector, dict[str, int]()
+    namespaces = rule.namespaces or (asker.namespace,)
+    for name, number in () if selector is None else _on_nodes(asker, selector, namespaces, siblings):
+        bit = fleet.bit(name)
+        value = domains.value(bit.bit_length() - 1) if bit else None
+        if value is not None:
+            counts[value] = counts.get(value, 0) + number
+    return Wished(rule, domains, counts)
 
 
 def _keep_of_others(asker: Asker, fleet: Fleet, siblings: Siblings) -> Iterator[Kept]:

@@ -29,15 +29,17 @@ class SpreadRule(NamedTuple):
 
 
 class AffinityRule(NamedTuple):
-    """Required inter-pod affinity, all of a pod's terms together, or one term of required inter-pod anti-affinity.
+    """Inter-pod affinity: all required terms of a pod together, or one term that is preferred or of anti-affinity.
 
     The pods that it is about are in `namespaces`, () for the pod's own; `selector` is None where it selects none.
+    `weight` is 0 where it is required.
     """
 
     keys: tuple[str, ...]
     is_anti: bool
     selector: LabelSelector | None
     namespaces: tuple[Namespace, ...] = ()
+    weight: int = 0
 
     def is_about(self, namespace: Namespace, labels: Mapping[str, str], *, home: Namespace) -> bool:
         """Tell whether it is about a pod; `home` is the namespace of the pod whose rule it is."""
@@ -46,7 +48,7 @@ class AffinityRule(NamedTuple):
     @property
     def is_hard(self) -> bool:
         """Tell whether a pod rather waits than breaks it."""
-        return True
+        return not self.weight
 
     @property
     def outgrows_lists(self) -> bool:
@@ -59,7 +61,7 @@ TopologyRule = SpreadRule | AffinityRule
 
 def anti_affinity(rules: tuple[TopologyRule, ...]) -> tuple[AffinityRule, ...]:
     """Pick the rules by which a pod keeps others off."""
-    return tuple([rule for rule in rules if isinstance(rule, AffinityRule) and rule.is_anti])
+    return tuple([rule for rule in rules if isinstance(rule, AffinityRule) and rule.is_anti and rule.is_hard])
 
 
 class Domains:

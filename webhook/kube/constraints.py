@@ -12,10 +12,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from webhook.core.selector import NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
-from webhook.core.topology import AffinityRule, TopologyRule
+from webhook.core.topology import AffinityRule, TopologyRule, anti_affinity
 from webhook.kube import objects
-from webhook.kube.interpod import NOTHING as NO_TERMS
-from webhook.kube.interpod import Term, read_terms
+from webhook.kube.interpod import NO_RULES, NO_TERMS, Terms, read_terms
 from webhook.kube.spreading import NOTHING, Spreading, read_spreading, rules_for
 
 _T = TypeVar("_T")
@@ -65,19 +64,10 @@ class _NodeAffinity(msgspec.Struct, frozen=True, gc=False):
     )
 
 
-class _PodAffinity(msgspec.Struct, frozen=True, gc=False):
-    required: tuple[Term, ...] | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    preferred: list[msgspec.Raw] | None = msgspec.field(
-        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
-
-
 class _Affinity(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     node_affinity: _NodeAffinity | None = None
-    pod_affinity: _PodAffinity | None = None
-    pod_anti_affinity: _PodAffinity | None = None
+    pod_affinity: Terms | None = None
+    pod_anti_affinity: Terms | None = None
 
 
 class _Apart(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -94,7 +84,7 @@ class _Toleration(msgspec.Struct, frozen=True, gc=False):
 _selector_decoder: Final = msgspec.json.Decoder(dict[str, str])
 _affinity_decoder: Final = msgspec.json.Decoder(_Affinity)
 _apart_decoder: Final = msgspec.json.Decoder(_Apart)
-_anti_decoder: Final = msgspec.json.Decoder(_PodAffinity)
+_anti_decoder: Final = msgspec.json.Decoder(Terms)
 _tolerations_decoder: Final = msgspec.json.Decoder(list[_Toleration])
 
 _EFFECTS: Final = {effect.value: effect for effect in Effect}
@@ -125,9 +115,9 @@ def read_keeps_off(spec: objects.PodSpec) -> tuple[AffinityRule, ...]:
     return ()
 
 
-def _keeps_off(anti_affinity: bytes) -> tuple[AffinityRule, ...]:
-    found = objects.read_part(_anti_decoder, anti_affinity, where="spec.affinity.podAntiAffinity")
-    return read_terms((), _required(found)).rules
+def _keeps_off(raw: bytes) -> tuple[AffinityRule, ...]:
+    found = objects.read_part(_anti_decoder, raw, where="spec.affinity.podAntiAffinity")
+    return anti_affinity(read_terms(NO_TERMS, found or NO_TERMS).rules)
 
 
 def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -> Placement:
@@ -151,16 +141,12 @@ def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -
         terms=None if wanted is None else _terms(wanted.node_affinity),
         tolerations=tolerated,
     )
-    interpod = NO_TERMS
+    interpod = NO_RULES
     if wanted is not None:
-        interpod = read_terms(_required(wanted.pod_affinity), _required(wanted.pod_anti_affinity))
+        interpod = read_terms(wanted.pod_affinity or NO_TERMS, wanted.pod_anti_affinity or NO_TERMS)
     is_open = spreading.is_open or interpod.is_open
     own = NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else constraints
     return Placement(own, is_open, spreading, interpod.rules)
-
-
-def _required(affinity: _PodAffinity | None) -> tuple[Term, ...]:
-    return () if affinity is None else affinity.required or ()
 
 
 def _tolerations(raw: bytes) -> tuple[Toleration, ...]:

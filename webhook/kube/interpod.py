@@ -1,4 +1,4 @@
-"""Required inter-pod affinity and anti-affinity, as a pod writes them, to core rules."""
+"""Inter-pod affinity and anti-affinity, as a pod writes them, to core rules."""
 
 from itertools import chain
 from typing import NamedTuple
@@ -22,25 +22,52 @@ class Term(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     mismatch_label_keys: tuple[str, ...] | None = None
 
 
+class Preference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A preferred term as it is written."""
+
+    weight: int = 1
+    pod_affinity_term: Term = Term()
+
+
+class Terms(msgspec.Struct, frozen=True, gc=False):
+    """The terms of an affinity, or of an anti-affinity."""
+
+    required: tuple[Term, ...] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: tuple[Preference, ...] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
 class InterPod(NamedTuple):
-    """A pod's rules. `is_open`: some depend on more than is read here, and only kube-scheduler judges them."""
+    """A pod's rules.
+
+    `is_open`: some that are required depend on more than is read here, and only kube-scheduler judges them.
+    """
 
     rules: tuple[AffinityRule, ...] = ()
     is_open: bool = False
 
 
-NOTHING = InterPod()
+NO_TERMS = Terms()
+NO_RULES = InterPod()
 
 
-def read_terms(affinity: tuple[Term, ...], anti_affinity: tuple[Term, ...]) -> InterPod:
-    """Translate the required terms of a pod: pods beside it must match all of the one, none of the other."""
-    rules = [_rule((term,), is_anti=True) for term in anti_affinity]
-    if affinity:
-        rules.append(_rule(affinity, is_anti=False))
-    return InterPod(tuple([rule for rule in rules if rule is not None]), None in rules)
+def read_terms(affinity: Terms, anti_affinity: Terms) -> InterPod:
+    """Translate a pod's terms: pods beside it must match all that the one requires, none that the other does."""
+    rules = [_rule((term,), is_anti=True) for term in anti_affinity.required or ()]
+    if affinity.required:
+        rules.append(_rule(affinity.required, is_anti=False))
+    wished = [
+        _rule((each.pod_affinity_term,), is_anti=terms is anti_affinity, weight=each.weight)
+        for terms in (affinity, anti_affinity)
+        for each in terms.preferred or ()
+    ]
+    return InterPod(tuple([rule for rule in (*rules, *wished) if rule is not None]), None in rules)
 
 
-def _rule(terms: tuple[Term, ...], *, is_anti: bool) -> AffinityRule | None:
+def _rule(terms: tuple[Term, ...], *, is_anti: bool, weight: int = 0) -> AffinityRule | None:
     if any(term.namespace_selector is not None or term.match_label_keys or term.mismatch_label_keys for term in terms):
         return None
     namespaces = {tuple(map(Namespace, term.namespaces or ())) for term in terms}
@@ -49,7 +76,7 @@ def _rule(terms: tuple[Term, ...], *, is_anti: bool) -> AffinityRule | None:
         return None
     keys = tuple([term.topology_key for term in terms])
     selector = _all_of(selectors) if len(selectors) == len(terms) else None
-    return AffinityRule(keys, is_anti, selector, namespaces.pop())
+    return AffinityRule(keys, is_anti, selector, namespaces.pop(), weight)
 
 
 def _all_of(selectors: list[LabelSelector | None]) -> LabelSelector:
