@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.make import ALICE, mutated, node, pod, policy, requirement, resident, team, world
+from tests.core.make import ALICE, mutated, node, pod, policy, resident, team, world
+from tests.core.zones import APP, LABELS, OF_APP, SELECTORS, zoned
 from webhook.core.admission import admit
 from webhook.core.decision import Admit, Retry
 from webhook.core.labels import pack
@@ -18,18 +19,8 @@ from webhook.core.spread import Asker, spread_of
 from webhook.core.topology import AffinityRule, SpreadRule
 from webhook.core.verification import verify
 
-APP = {"app": "web"}
-OF_APP = LabelSelector((requirement("app", "In", "web"),))
 APART = AffinityRule(("host",), True, OF_APP)
 TOGETHER = AffinityRule(("zone",), False, OF_APP)
-
-
-def zoned(*zones, per_zone=2, **more):
-    return [
-        node(f"{zone}{i}", labels={"zone": zone, "host": f"{zone}{i}"}, **more)
-        for zone in zones
-        for i in range(per_zone)
-    ]
 
 
 def place(*residents, nodes=None):
@@ -125,19 +116,6 @@ def satisfies_affinity(me, wanted, n, counts):
 
 
 NAMES = [f"n{i}" for i in range(5)]
-LABELS = st.fixed_dictionaries(
-    {}, optional={"app": st.sampled_from(["web", "db"]), "tier": st.sampled_from(["x", "y"])}
-)
-SELECTORS = st.one_of(
-    st.none(),
-    st.just(LabelSelector(())),
-    st.builds(
-        lambda key, operator, value: LabelSelector((requirement(key, operator, value),)),
-        st.sampled_from(["app", "tier"]),
-        st.sampled_from(["In", "NotIn", "Exists"]),
-        st.sampled_from(["web", "x"]),
-    ),
-)
 NAMESPACES = st.sampled_from([("team-a",), ("team-b",), ("team-a", "team-b")])
 KEYS = st.sampled_from(["zone", "rack", "host"])
 WEIGHED_TERMS = st.lists(

@@ -7,32 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.make import ALICE, flight, mutated, node, pod, policy, pool, requirement, resident, team, world
+from tests.core.zones import APP, LABELS, OF_APP, SELECTORS, zoned
 from webhook.core.admission import admit
 from webhook.core.decision import Admit, Retry
 from webhook.core.labels import pack, unpack
 from webhook.core.pod import Owner
-from webhook.core.policy import LabelSelector, Mode, PlacementRules
+from webhook.core.policy import Mode, PlacementRules
 from webhook.core.selector import Constraints, Effect, NodeTerm, Taint, Toleration
 from webhook.core.spread import Asker, spread_of
 from webhook.core.topology import SpreadRule
 from webhook.core.verification import verify
 
-APP = {"app": "web"}
-OF_APP = LabelSelector((requirement("app", "In", "web"),))
 WEB = Owner("ReplicaSet", "web")
 
 
 def rule(key="zone", *, skew=1, is_hard=True, selector=OF_APP, **more):
     return SpreadRule(key, skew, is_hard, selector, **more)
-
-
-def zoned(*zones, per_zone=2, **more):
-    """So many nodes in each zone: a0, a1, b0, …"""
-    return [
-        node(f"{zone}{i}", labels={"zone": zone, "host": f"{zone}{i}"}, **more)
-        for zone in zones
-        for i in range(per_zone)
-    ]
 
 
 def web(*rules, **more):
@@ -106,19 +96,6 @@ def passes(asker, rules, tp_value_to_match_num, n):
 
 TOLERATES_ALL = (Toleration(exists=True),)
 NAMES = [f"n{i}" for i in range(6)]
-LABELS = st.fixed_dictionaries(
-    {}, optional={"app": st.sampled_from(["web", "db"]), "tier": st.sampled_from(["x", "y"])}
-)
-SELECTORS = st.one_of(
-    st.none(),
-    st.just(LabelSelector(())),
-    st.builds(
-        lambda key, operator, value: LabelSelector((requirement(key, operator, value),)),
-        st.sampled_from(["app", "tier"]),
-        st.sampled_from(["In", "NotIn", "Exists"]),
-        st.sampled_from(["web", "x"]),
-    ),
-)
 RULES = st.lists(
     st.builds(
         SpreadRule,
