@@ -254,18 +254,12 @@ class _Trial:
         return offers.best(allowed)
 
     def bounds(self, among: int, demand: Demand) -> Iterator[tuple[tuple[int, ...], NodeName]]:
-        """Tell what clearing room costs at least on each node that has anybody to send away.
-
-        Walked for every waiting pod over every node, so the most common case is spelled out here: the one that was
-        saved last is large enough alone.
-        """
-        now, on, rank = self._scene.now, self._scene.yards.on, self.rank
+        """Tell what clearing room costs at least on each node that has anybody to send away."""
+        now, on, ahead, behind = self._scene.now, self._scene.yards.on, self._ahead, self._behind
         for node, missing in self._missing_on(among, demand):
             yard = on(node)
             if yard is not None:
-                saved_at, held = yard.saves[-1]
-                is_enough = held >= missing and saved_at <= now
-                yield rank(missing * (now - saved_at) if is_enough else yard.least_loss(missing, now)), node
+                yield (*ahead, yard.least_loss(missing, now), *behind), node
 
     def bound(self, node: NodeName, demand: Demand) -> tuple[int, ...] | None:
         """Tell the same of one node; None where there is nobody to send away."""
@@ -350,6 +344,11 @@ class _Room:
         return self.bays.held_by(victim.uid)
 
 
+_Entry = tuple[tuple[int, ...], NodeName, int, Clearing | None]
+"""A node on offer: rank, node, version, clearing. Entries of one node and version replace each other, so no clearing is
+ever compared."""
+
+
 class _Offers:
     """The nodes that could take pods of one kind, the cheapest to clear on top.
 
@@ -363,7 +362,7 @@ class _Offers:
         self._demand = demand
         self._among = among
         self._versions: dict[NodeName, int] = {}
-        self._heap = [_Entry(rank, node, 0, None) for rank, node in trial.bounds(among, demand)]
+        self._heap: list[_Entry] = [(rank, node, 0, None) for rank, node in trial.bounds(among, demand)]
         heapify(self._heap)
 
     def note(self, node: NodeName) -> None:
@@ -371,7 +370,7 @@ class _Offers:
         if self._fleet.bit(node) & self._among:
             version = self._versions[node] = self._versions.get(node, 0) + 1
             if (rank := self._trial.bound(node, self._demand)) is not None:
-                heappush(self._heap, _Entry(rank, node, version, None))
+                heappush(self._heap, (rank, node, version, None))
 
     def best(self, allowed: int) -> tuple[NodeName, Clearing] | None:
         """Give the cheapest clearing on an allowed node; it stays on offer until its node changes."""
@@ -381,7 +380,7 @@ class _Offers:
             heappush(self._heap, entry)
         return found
 
-    def _cheapest(self, allowed: int, aside: list["_Entry"]) -> tuple[NodeName, Clearing] | None:
+    def _cheapest(self, allowed: int, aside: list[_Entry]) -> tuple[NodeName, Clearing] | None:
         while self._heap:
             _, node, version, clearing = self._heap[0]
             if allowed != -1 and not self._fleet.bit(node) & allowed:
@@ -392,16 +391,7 @@ class _Offers:
                     return node, clearing
                 clearing = self._trial.offer(node, self._demand)
                 if clearing is not None:
-                    heapreplace(self._heap, _Entry(self._trial.rank_of(clearing.cost), node, version, clearing))
+                    heapreplace(self._heap, (self._trial.rank_of(clearing.cost), node, version, clearing))
                     continue
             heappop(self._heap)
         return None
-
-
-class _Entry(NamedTuple):
-    """A node on offer. Entries of one node and version replace each other, so the clearing is never compared."""
-
-    rank: tuple[int, ...]
-    node: NodeName
-    version: int
-    clearing: Clearing | None

@@ -55,16 +55,47 @@ class Yard:
     saves: list[tuple[int, int]] = field(
         default_factory=list
     )  # when each was saved, and its GPU units; the newest last
+    _freed: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def least_loss(self, gpus: int, now: int) -> int:
-        """Tell how much work is lost at least to free so many GPU units: those saved last go first, in parts."""
+        """Tell how much work is lost at least to free so many GPU units: those saved last go first, in parts.
+
+        As time passes it grows by the GPUs alone, so what was saved is added up once for each number of them.
+        """
+        freed = self._freed.get(gpus)
+        if freed is None:
+            freed = self._freed[gpus] = self._free(gpus)
+        amount, saved = freed
+        return amount * now - saved if self.saves[-1][0] <= now else self._loss_before_now(gpus, now)
+
+    def save(self, saved_at: int, gpus: int) -> None:
+        """Take in a victim's work."""
+        insort(self.saves, (saved_at, gpus))
+        self._freed.clear()
+
+    def unsave(self, saved_at: int, gpus: int) -> None:
+        """Take it out."""
+        self.saves.remove((saved_at, gpus))
+        self._freed.clear()
+
+    def _free(self, gpus: int) -> tuple[int, int]:
+        """Tell how many GPU units are freed, and the sum of the times at which their work was saved."""
+        left, saved = gpus, 0
+        for saved_at, held in reversed(self.saves):
+            part = min(held, left)
+            left -= part
+            saved += part * saved_at
+            if not left:
+                break
+        return gpus - left, saved
+
+    def _loss_before_now(self, gpus: int, now: int) -> int:
+        """Tell the same where something was saved in the future, by a clock that is wrong: nothing of it is lost."""
         loss = 0
         for saved_at, held in reversed(self.saves):
-            lost_seconds = max(0, now - saved_at)
-            if held >= gpus:
-                return loss + gpus * lost_seconds
-            gpus -= held
-            loss += held * lost_seconds
+            part = min(held, gpus)
+            gpus -= part
+            loss += part * max(0, now - saved_at)
         return loss
 
 
@@ -108,7 +139,7 @@ class Yards:
         yard = self._by_node.get(victim.node)
         if yard is None:
             yard = self._by_node[victim.node] = Yard()
-        insort(yard.saves, (victim.saved_at, victim.demand.gpus))
+        yard.save(victim.saved_at, victim.demand.gpus)
         if victim.gang is None:
             insort(yard.rows.setdefault(_alike(victim), []), (_order(victim), victim))
         else:
@@ -121,7 +152,7 @@ class Yards:
         if victim is None:
             return
         yard = self._by_node[victim.node]
-        yard.saves.remove((victim.saved_at, victim.demand.gpus))
+        yard.unsave(victim.saved_at, victim.demand.gpus)
         if victim.gang is None:
             row = yard.rows[_alike(victim)]
             row.remove((_order(victim), victim))
