@@ -14,8 +14,8 @@ HOST = {"topologyKey": "kubernetes.io/hostname"} | OF_WEB
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 
 
-def read(*, near=(), away=()):
-    manifest = b.pod()
+def read(*, near=(), away=(), labels=None):
+    manifest = b.pod(labels=labels or {})
     manifest["spec"]["affinity"] = {"podAffinity": {REQUIRED: list(near)}, "podAntiAffinity": {REQUIRED: list(away)}}
     return at_the_door(manifest)
 
@@ -46,11 +46,9 @@ def test_a_term_without_a_selector_selects_nobody():
     "more",
     [
         {"namespaceSelector": {}},
-        {"matchLabelKeys": ["pod-template-hash"]},
-        {"mismatchLabelKeys": ["tenant"]},
         {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Resembles"}]}},
     ],
-    ids=["namespaces by labels", "labels in common", "labels that differ", "what came after us"],
+    ids=["namespaces by labels", "what came after us"],
 )
 def test_what_is_not_judged_here_is_left_to_the_scheduler_and_the_rest_is_kept(more):
     found = read(away=[HOST | more, HOST])
@@ -62,6 +60,26 @@ def test_what_is_not_judged_here_is_left_to_the_scheduler_and_the_rest_is_kept(m
 def test_terms_of_an_affinity_that_speak_of_different_namespaces_are_left_to_the_scheduler():
     found = read(near=[HOST, HOST | {"namespaces": ["other"]}])
     assert (found.topology, found.has_open_constraints) == ((), True)
+
+
+def test_labels_in_common_or_that_differ_complete_a_selector_and_twice_is_once():
+    labels = {"app": "web", "pod-template-hash": "5f", "tenant": "blue"}
+    keyed = HOST | {"matchLabelKeys": ["pod-template-hash", "absent"], "mismatchLabelKeys": ["tenant"]}
+    merged = [
+        {"key": "pod-template-hash", "operator": "In", "values": ["5f"]},
+        {"key": "tenant", "operator": "NotIn", "values": ["blue"]},
+    ]
+    by_the_server = keyed | {"labelSelector": OF_WEB["labelSelector"] | {"matchExpressions": merged}}
+    (rule,) = read(away=[keyed], labels=labels).topology
+    assert set(rule.selector.requirements) == {
+        *WEB.requirements,
+        Requirement("pod-template-hash", Operator.IN, ("5f",)),
+        Requirement("tenant", Operator.NOT_IN, ("blue",)),
+    }
+    assert read(away=[by_the_server], labels=labels).topology == (rule,)
+    stored = b.pod(node="n1", labels=labels, affinity={"podAntiAffinity": {REQUIRED: [by_the_server]}})
+    assert resident(stored).keeps_off == (rule,)
+    assert read(away=[{"topologyKey": "zone", "matchLabelKeys": ["app"]}]).topology[0].selector is None
 
 
 def test_the_door_refuses_what_is_no_affinity():

@@ -14,7 +14,7 @@ import msgspec
 from webhook.core.selector import NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
 from webhook.core.topology import AffinityRule, TopologyRule, anti_affinity
 from webhook.kube import objects
-from webhook.kube.interpod import NO_RULES, NO_TERMS, Terms, read_terms
+from webhook.kube.interpod import NO_RULES, NO_TERMS, InterPod, Terms, read_terms, rules_of
 from webhook.kube.spreading import NOTHING, Spreading, read_spreading, rules_for
 
 _T = TypeVar("_T")
@@ -27,19 +27,19 @@ _CACHED_BYTES: Final = 16_384  # longer readings are made again each time: no ca
 class Placement:
     """A pod's own conditions.
 
-    `is_open` says that it has some between pods that only kube-scheduler judges; `affine` are those that we judge.
+    `is_open` says that it has some between pods that only kube-scheduler judges.
     """
 
     constraints: Constraints = NO_CONSTRAINTS
     is_open: bool = False
     spreading: Spreading = NOTHING
-    affine: tuple[AffinityRule, ...] = ()
+    interpod: InterPod = NO_RULES
     problems: tuple[str, ...] = ()
 
     def topology(self, labels: Mapping[str, str]) -> tuple[TopologyRule, ...]:
         """List what a pod with these labels demands of other pods."""
         spreading = rules_for(self.spreading, labels)
-        return (*self.affine, *spreading) if self.affine else spreading
+        return (*rules_of(self.interpod, labels), *spreading) if self.interpod.rules else spreading
 
 
 class _Requirement(msgspec.Struct, frozen=True, gc=False):
@@ -105,19 +105,23 @@ def read_tolerations(raw: bytes) -> tuple[Toleration, ...]:
 
 
 def read_keeps_off(spec: objects.PodSpec) -> tuple[AffinityRule, ...]:
-    """Read which other pods a pod on a node does not bear near it; nothing where that cannot be read."""
+    """Read which other pods a pod on a node does not bear near it; nothing where that cannot be read.
+
+    The API server has completed its selectors by its labels.
+    """
     affinity = bytes(spec.affinity)
     if b"podAntiAffinity" not in affinity:
         return ()
     with suppress(ValueError):
         found = objects.read_part(_apart_decoder, affinity, where="spec.affinity")
-        return () if found is None else _cached_keeps_off(bytes(found.pod_anti_affinity))
+        raw = b"" if found is None else bytes(found.pod_anti_affinity)
+        return _cached_keeps_off(raw) if len(raw) <= _CACHED_BYTES else _keeps_off(raw)
     return ()
 
 
 def _keeps_off(raw: bytes) -> tuple[AffinityRule, ...]:
     found = objects.read_part(_anti_decoder, raw, where="spec.affinity.podAntiAffinity")
-    return anti_affinity(read_terms(NO_TERMS, found or NO_TERMS).rules)
+    return anti_affinity(tuple([rule for rule, _ in read_terms(NO_TERMS, found or NO_TERMS).rules]))
 
 
 def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -> Placement:
@@ -146,7 +150,7 @@ def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -
         interpod = read_terms(wanted.pod_affinity or NO_TERMS, wanted.pod_anti_affinity or NO_TERMS)
     is_open = spreading.is_open or interpod.is_open
     own = NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else constraints
-    return Placement(own, is_open, spreading, interpod.rules)
+    return Placement(own, is_open, spreading, interpod)
 
 
 def _tolerations(raw: bytes) -> tuple[Toleration, ...]:

@@ -1,5 +1,6 @@
 """Inter-pod affinity and anti-affinity, as a pod writes them, to core rules."""
 
+from collections.abc import Mapping
 from itertools import chain
 from typing import NamedTuple
 
@@ -7,6 +8,7 @@ import msgspec
 
 from webhook.core.names import Namespace
 from webhook.core.policy import LabelSelector
+from webhook.core.selector import Operator, Requirement
 from webhook.core.topology import AffinityRule
 from webhook.kube.label_selectors import Selector, selector_of, to_selector
 
@@ -40,13 +42,23 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
     )
 
 
+class Keys(NamedTuple):
+    """The labels whose values are to be had in common with the pod, and those whose values are to differ."""
+
+    alike: tuple[str, ...] = ()
+    unlike: tuple[str, ...] = ()
+
+
+NO_KEYS = Keys()
+
+
 class InterPod(NamedTuple):
-    """A pod's rules.
+    """A pod's rules, each with the keys that complete its selector by the pod's own labels.
 
     `is_open`: some that are required depend on more than is read here, and only kube-scheduler judges them.
     """
 
-    rules: tuple[AffinityRule, ...] = ()
+    rules: tuple[tuple[AffinityRule, Keys], ...] = ()
     is_open: bool = False
 
 
@@ -67,8 +79,25 @@ def read_terms(affinity: Terms, anti_affinity: Terms) -> InterPod:
     return InterPod(tuple([rule for rule in (*rules, *wished) if rule is not None]), None in rules)
 
 
-def _rule(terms: tuple[Term, ...], *, is_anti: bool, weight: int = 0) -> AffinityRule | None:
-    if any(term.namespace_selector is not None or term.match_label_keys or term.mismatch_label_keys for term in terms):
+def rules_of(interpod: InterPod, labels: Mapping[str, str]) -> tuple[AffinityRule, ...]:
+    """Complete a pod's rules by its own labels; where the API server did so, nothing changes."""
+    return tuple([rule if keys is NO_KEYS else _completed(rule, keys, labels) for rule, keys in interpod.rules])
+
+
+def _completed(rule: AffinityRule, keys: Keys, labels: Mapping[str, str]) -> AffinityRule:
+    if rule.selector is None:
+        return rule
+    more = [
+        Requirement(key, operator, (labels[key],))
+        for named, operator in ((keys.alike, Operator.IN), (keys.unlike, Operator.NOT_IN))
+        for key in named
+        if key in labels
+    ]
+    return rule._replace(selector=selector_of((*rule.selector.requirements, *more)))
+
+
+def _rule(terms: tuple[Term, ...], *, is_anti: bool, weight: int = 0) -> tuple[AffinityRule, Keys] | None:
+    if any(term.namespace_selector is not None for term in terms):
         return None
     namespaces = {tuple(map(Namespace, term.namespaces or ())) for term in terms}
     selectors = [to_selector(term.label_selector) for term in terms if term.label_selector is not None]
@@ -76,7 +105,10 @@ def _rule(terms: tuple[Term, ...], *, is_anti: bool, weight: int = 0) -> Affinit
         return None
     keys = tuple([term.topology_key for term in terms])
     selector = _all_of(selectors) if len(selectors) == len(terms) else None
-    return AffinityRule(keys, is_anti, selector, namespaces.pop(), weight)
+    alike = tuple([key for term in terms for key in term.match_label_keys or ()])
+    unlike = tuple([key for term in terms for key in term.mismatch_label_keys or ()])
+    rule = AffinityRule(keys, is_anti, selector, namespaces.pop(), weight)
+    return rule, Keys(alike, unlike) if alike or unlike else NO_KEYS
 
 
 def _all_of(selectors: list[LabelSelector | None]) -> LabelSelector:
