@@ -21,7 +21,7 @@ def read(*, near=(), away=(), labels=None):
 
 
 def test_each_term_of_an_anti_affinity_is_a_rule():
-    zone = {"topologyKey": "zone", "labelSelector": {}, "namespaces": ["x", "y"]}
+    zone = {"topologyKey": "zone", "labelSelector": {}, "namespaces": ["y", "x", "y"]}
     found = read(away=[HOST, zone])
     assert found.topology == (
         AffinityRule(("kubernetes.io/hostname",), True, WEB),

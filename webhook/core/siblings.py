@@ -55,7 +55,7 @@ class Siblings:
         self.sources: list[Source] = []
         self._asked: dict[Namespace, dict[LabelSelector, _Counter]] = {}
         self._order: dict[tuple[Namespace, LabelSelector], None] = {}
-        self._keepers: dict[Keepers, _Counter] = {}
+        self._keepers: dict[Namespace, dict[Keepers, _Counter]] = {}  # by the namespaces that they are about
 
     def on_nodes(self, namespace: Namespace, selector: LabelSelector) -> Mapping[NodeName, int]:
         """Tell how many of the selected pods are on each node; nodes without any are left out."""
@@ -66,17 +66,21 @@ class Siblings:
         """List the pods that keep such a pod off, with how many of them are on each node."""
         return {
             (home, rule): nodes
-            for (home, rule), nodes in self._keepers.items()
+            for (home, rule), nodes in self._keepers.get(namespace, {}).items()
             if rule.is_about(namespace, labels, home=home)
         }
 
     def change(self, pod: Labelled, node: NodeName, step: int) -> None:
         """Take in a pod that sits there from now on (1), or no longer (-1)."""
         for rule in pod.keeps_off:
-            keepers = self._keepers.setdefault((pod.namespace, rule), {})
-            _add(keepers, node, step)
-            if not keepers:
-                del self._keepers[pod.namespace, rule]
+            for about in rule.namespaces or (pod.namespace,):
+                keepers = self._keepers.setdefault(about, {})
+                counter = keepers.setdefault((pod.namespace, rule), {})
+                _add(counter, node, step)
+                if not counter:
+                    del keepers[pod.namespace, rule]
+                if not keepers:
+                    del self._keepers[about]
         counters = self._asked.get(pod.namespace)
         if counters is None:
             return

@@ -99,7 +99,7 @@ def _completed(rule: AffinityRule, keys: Keys, labels: Mapping[str, str]) -> Aff
 def _rule(terms: tuple[Term, ...], *, is_anti: bool, weight: int = 0) -> tuple[AffinityRule, Keys] | None:
     if any(term.namespace_selector is not None for term in terms):
         return None
-    namespaces = {tuple(map(Namespace, term.namespaces or ())) for term in terms}
+    namespaces = {tuple(map(Namespace, sorted(set(term.namespaces or ())))) for term in terms}
     selectors = [to_selector(term.label_selector) for term in terms if term.label_selector is not None]
     if len(namespaces) > 1 or None in selectors:
         return None
