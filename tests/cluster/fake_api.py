@@ -299,6 +299,13 @@ class FakeApi:
                 return _bookmark(self.version)
         return b""
 
+    async def _next(self, queue: "asyncio.Queue[Change | Fault]") -> Change | Fault | None:
+        """Wait for what comes next: None, for a bookmark, only after all that it speaks of was taken."""
+        try:
+            return await asyncio.wait_for(queue.get(), self.bookmark_seconds)
+        except TimeoutError:
+            return None if queue.empty() else queue.get_nowait()
+
     async def _stream(
         self,
         request: web.Request,
@@ -309,12 +316,7 @@ class FakeApi:
         is_cut = False
         sent = 0
         while True:
-            try:
-                thing = await asyncio.wait_for(queue.get(), self.bookmark_seconds)
-            except TimeoutError:
-                if not queue.empty():
-                    continue  # a bookmark must not speak of what was not sent yet
-                thing = None
+            thing = await self._next(queue)
             match thing:
                 case Change():
                     sent = thing.version
