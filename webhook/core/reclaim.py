@@ -214,15 +214,14 @@ class _Trial:
         if not able:
             return Refused(waiting, Cause.NO_NODE)
         allowed = self._allowed(waiting)
-        able &= allowed
-        if not able:
+        if not able & allowed:
             return Refused(waiting, Cause.TOPOLOGY_UNMET)
-        if room := fleet.with_room(demand, able):
+        if room := fleet.with_room(demand, able & allowed):
             free = room & ~self._coming
             node = self._where(waiting, free or room)
             self._take(node, waiting.uid, waiting)
             return Refused(waiting, Cause.FITS) if free else Move(waiting, node, (), Cost())
-        best = self._best(waiting, allowed)
+        best = self._best(waiting, able, allowed)
         if best is None:
             return Refused(waiting, Cause.NOT_ENOUGH_VICTIMS)
         node, clearing = best
@@ -245,12 +244,11 @@ class _Trial:
         first = next((name for name in waiting.chosen if self._fleet.bit(name) & among), None)
         return self._fleet.names_of(among & -among)[0] if first is None else first
 
-    def _best(self, waiting: Waiting, allowed: int) -> tuple[NodeName, Clearing] | None:
-        fleet, key = self._fleet, (waiting.demand, waiting.constraints)
+    def _best(self, waiting: Waiting, able: int, allowed: int) -> tuple[NodeName, Clearing] | None:
+        key = (waiting.demand, waiting.constraints)
         offers = self._offers.get(key)
         if offers is None:
-            able = fleet.with_capacity(waiting.demand, fleet.matching(waiting.constraints) & fleet.open_bits)
-            offers = self._offers[key] = _Offers(self, fleet, waiting.demand, able)
+            offers = self._offers[key] = _Offers(self, self._fleet, waiting.demand, able)
         return offers.best(allowed)
 
     def bounds(self, among: int, demand: Demand) -> Iterator[tuple[tuple[int, ...], NodeName]]:

@@ -187,15 +187,21 @@ def _judge(asker: Asker, rule: SpreadRule, keyed: int, fleet: Fleet, siblings: S
 
 
 def _counts(asker: Asker, rule: SpreadRule, among: int, fleet: Fleet, siblings: Siblings) -> dict[str, int]:
-    counts: dict[str, int] = {}
     selector = rule.selector
     if selector is None or not selector.requirements:
-        return counts  # selects no pod, or all of them, which kube-scheduler does not count
-    for name, number in _on_nodes(asker, selector, (asker.namespace,), siblings):
-        node = fleet.get(name)
-        if node is not None and among & fleet.bit(name):
-            value = node.labels[rule.key]
-            counts[value] = counts.get(value, 0) + number
+        return {}  # selects no pod, or all of them, which kube-scheduler does not count
+    found = _on_nodes(asker, selector, (asker.namespace,), siblings)
+    return _by_domain(found, fleet.domains(rule.key), among, fleet)
+
+
+def _by_domain(found: Iterable[tuple[NodeName, int]], domains: Domains, among: int, fleet: Fleet) -> dict[str, int]:
+    """Add up what was counted on nodes, as far as they are in these slots."""
+    counts: dict[str, int] = {}
+    for name, number in found:
+        if bit := fleet.bit(name) & among:
+            value = domains.value(bit.bit_length() - 1)
+            if value is not None:
+                counts[value] = counts.get(value, 0) + number
     return counts
 
 
@@ -217,14 +223,9 @@ def _keep(asker: Asker, rule: AffinityRule, fleet: Fleet, siblings: Siblings) ->
 
 
 def _wish(asker: Asker, rule: AffinityRule, fleet: Fleet, siblings: Siblings) -> Wished:
-    domains, selector, counts = fleet.domains(rule.keys[0]), rule.selector, dict[str, int]()
-    namespaces = rule.namespaces or (asker.namespace,)
-    for name, number in () if selector is None else _on_nodes(asker, selector, namespaces, siblings):
-        bit = fleet.bit(name)
-        value = domains.value(bit.bit_length() - 1) if bit else None
-        if value is not None:
-            counts[value] = counts.get(value, 0) + number
-    return Wished(rule, domains, counts)
+    domains, selector, namespaces = fleet.domains(rule.keys[0]), rule.selector, rule.namespaces or (asker.namespace,)
+    found = () if selector is None else _on_nodes(asker, selector, namespaces, siblings)
+    return Wished(rule, domains, _by_domain(found, domains, -1, fleet))
 
 
 def _keep_of_others(asker: Asker, fleet: Fleet, siblings: Siblings) -> Iterator[Kept]:
