@@ -5,13 +5,14 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 LOCKED := .ci/requirements.txt
 
+WORKERS   ?= 4
 CONTAINER ?= docker
 VERSION    = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' webhook/__init__.py)
 IMAGE      = fairgate:$(VERSION)
 PIN       := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-fast chaos lint format bench schema docs chart image image-check lock audit release-check clean
+.PHONY: help setup run demo test test-fast test-long chaos chaos-attack lint format bench schema docs chart image image-check lock audit release-check clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,14 +37,21 @@ run: setup ## serve the embedded world over HTTPS and show one decision
 demo: setup ## three scenarios on a real control plane, without and with Fairgate; PACE=seconds a picture, KEEP=0 to end at once
 	@$(if $(PACE),DEMO_PACE=$(PACE)) $(if $(KEEP),DEMO_KEEP=$(KEEP)) $(BIN)/python -m tests.demo
 
-test: lint ## everything CI runs: lint, types, layers, unit, HTTP, real control plane
-	$(BIN)/pytest
+test: lint ## everything CI runs: lint, types, layers, unit, HTTP, real control plane; WORKERS=2 for fewer at a time
+	$(BIN)/pytest -n $(WORKERS) -m 'not long' --limit-minutes 15
 
-test-fast: setup ## the tests that need no control plane: a few minutes
-	$(BIN)/pytest -m 'not cluster'
+test-fast: setup ## the tests that need no control plane: a minute
+	$(BIN)/pytest -n 3 -m 'not cluster and not long'
+
+test-long: setup ## the long forms, on real clocks, and a longer search by properties: before a release
+	$(BIN)/pytest -m long
+	FUZZ_TIMES=20 $(BIN)/pytest -n 2 -m 'hypothesis and not cluster'
 
 chaos: setup ## minutes of trouble for three replicas: kills, pauses, cuts; CHAOS_SECONDS=600 for ten
 	CHAOS_SECONDS=$(or $(CHAOS_SECONDS),180) $(BIN)/pytest tests/chaos
+
+chaos-attack: setup ## a hostile tenant among honest ones, for five minutes; CHAOS_SECONDS=60, CHAOS_SEED=… for the same again
+	CHAOS_SECONDS=$(or $(CHAOS_SECONDS),300) $(BIN)/pytest tests/chaos/test_attacker.py --log-cli-level=INFO
 
 lint: setup ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

@@ -18,8 +18,9 @@ from webhook.core.names import CPU, MEMORY, PODS, Namespace, NodeName, ResourceN
 from webhook.core.node import Node
 from webhook.core.pod import Resident
 from webhook.core.policy import BUILT_IN_RESOURCES, Policy, Share, Team
-from webhook.core.reclaim import Round, plan
+from webhook.core.reclaim import plan
 from webhook.core.roll import Roll
+from webhook.core.scene import Round
 from webhook.core.survey import entitled, scene
 from webhook.core.tenant import Tenant
 from webhook.core.victim import GangId

@@ -22,7 +22,8 @@ from packing_trace import NodeRow, Task, churning, read_nodes, read_tasks
 from webhook.core.demand import Demand
 from webhook.core.names import Namespace, NodeName, Uid
 from webhook.core.placement import best_nodes
-from webhook.core.reclaim import Move, Scene, Waiting, plan
+from webhook.core.reclaim import plan
+from webhook.core.scene import Move, Scene, Waiting
 from webhook.core.selector import NO_CONSTRAINTS
 from webhook.core.tier import Tier
 from webhook.core.victim import Victim, Yards

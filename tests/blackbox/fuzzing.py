@@ -3,10 +3,8 @@
 import base64
 import copy
 import json
-import os
 
 import jsonpatch
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tests.blackbox.objects import GPU, node
@@ -56,15 +54,6 @@ NODES = [
     labelled("n3", T4, gpu="t4", memory="16000", zone="x"),
     labelled("n4", "", gpu="t4", memory="16000"),
 ]
-
-
-def fuzz(examples):
-    """So many examples, or FUZZ_TIMES as many."""
-    return settings(
-        max_examples=examples * int(os.environ.get("FUZZ_TIMES", "1")),
-        deadline=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    )
 
 
 def assert_answer(told, uid):

@@ -8,10 +8,8 @@ import json
 import re
 import signal
 import ssl
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,32 +17,10 @@ from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).parents[2]
-COMMAND = (sys.executable, "-m", "webhook")
+from tests import forks
+
 JSON = {"Content-Type": "application/json"}
 _SAMPLE = re.compile(r"^(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)$")
-
-
-def run(*arguments: object, stdin: str | None = None, timeout: float = 30) -> subprocess.CompletedProcess[str]:
-    """Run a command of Fairgate to its end."""
-    command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
-
-
-def run_many(commands: Mapping[str, Sequence[object]], folder: Path) -> dict[str, subprocess.CompletedProcess[str]]:
-    """Run commands, by name, each to its end, as somebody who is not root."""
-    given = [f"{name}={json.dumps([*map(str, arguments)])}" for name, arguments in commands.items()]
-    many = [sys.executable, "-m", "tests.blackbox.many", str(folder), *given]
-    subprocess.run(many, cwd=ROOT, check=True, timeout=60)
-    return {
-        name: subprocess.CompletedProcess(
-            [*map(str, arguments)],
-            int((folder / f"{name}.status").read_text()),
-            (folder / f"{name}.out").read_text(),
-            (folder / f"{name}.err").read_text(),
-        )
-        for name, arguments in commands.items()
-    }
 
 
 @dataclass(frozen=True)
@@ -67,7 +43,7 @@ class Server:
 
     folder: Path
     url: str
-    process: subprocess.Popen[bytes]
+    process: forks.Fork
     _connection: http.client.HTTPSConnection | None = field(default=None, repr=False)
 
     @property
@@ -160,8 +136,7 @@ def serving(
     (folder / "world.yaml").write_text(as_kubectl_prints(world))
     arguments = ["serve", "--policy", policy, "--world", folder / "world.yaml", "--listen", "127.0.0.1:0"]
     arguments += ["--certs", folder / "certs", "--drain-seconds", "0", *more]
-    with (folder / "out").open("wb") as out, (folder / "log").open("wb") as log:
-        process = subprocess.Popen([*COMMAND, *map(str, arguments)], cwd=ROOT, stdout=out, stderr=log)
+    process = forks.start("webhook", *arguments, out=folder / "out", err=folder / "log")
     try:
         server = Server(folder, _listening(folder, process), process)
         yield server
@@ -170,15 +145,13 @@ def serving(
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 0
     finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+        process.kill()
     assert (folder / "out").read_text() == ""
     assert "Traceback" not in (folder / "log").read_text()
     assert not server.lines("bug")
 
 
-def _listening(folder: Path, process: subprocess.Popen[bytes]) -> str:
+def _listening(folder: Path, process: forks.Fork) -> str:
     end = time.monotonic() + 30
     while time.monotonic() < end and process.poll() is None:
         for line in (folder / "log").read_text().splitlines(keepends=True):

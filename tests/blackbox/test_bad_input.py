@@ -274,7 +274,7 @@ MARKS = [
     "null",
     "[",
     '"text"',
-    "[" * 100_000,
+    "[" * 16_000,
     '{"demand":{"nvidia.com/gpu":Infinity}}',
     '{"demand":{"nvidia.com/gpu":1e999},"gpus":"1","mode":"auto","nodes":[],"code":"WithinShare","policy":"x","at":""}',
     '{"demand":{"nvidia.com/gpu":NaN},"gpus":"1","mode":"auto","nodes":[],"code":"WithinShare","policy":"x","at":""}',
@@ -297,6 +297,15 @@ def test_a_decision_that_somebody_made_up_is_not_believed(server, mark):
     advice = server.post("/mutate", encode(review(manifest, uid="u"))).json["response"]
     assert advice["allowed"]
     assert "patch" in advice
+
+
+def test_a_decision_that_is_larger_than_any_is_refused_unread(server):
+    manifest = pod("p", "team-a", gpus=2)
+    manifest["metadata"]["annotations"] = {"fairgate.dev/decision": "[" * 100_000}
+    for path in ("/mutate", "/validate"):
+        refused = server.post(path, encode(review(manifest, uid="u"))).json["response"]
+        assert (refused["allowed"], refused["status"]["code"]) == (False, 403)
+        assert "(TooLarge)" in refused["status"]["message"]
 
 
 def test_errors_are_counted_and_logged_without_tracebacks(server):

@@ -7,7 +7,8 @@ import re
 import pytest
 import yaml
 
-from tests.blackbox.server import ROOT, policy_text, run, run_many
+from tests import forks
+from tests.blackbox.server import policy_text
 
 GOOD = policy_text(
     {
@@ -68,30 +69,29 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def results(folder):
     manifests = ("manifests", "--policy", folder / "good", "--ca", folder / "ca.crt")
-    return run_many(
-        {
-            "check good": ("policy", "check", folder / "good"),
-            "check one file": ("policy", "check", folder / "good" / "policy.yaml"),
-            "check bad": ("policy", "check", folder / "bad"),
-            "check empty": ("policy", "check", folder / "empty"),
-            "check gone": ("policy", "check", folder / "gone"),
-            "check closed": ("policy", "check", folder / "closed"),
-            "schema": ("policy", "schema"),
-            "url": (*manifests, *TO),
-            "service": (*manifests, "--service", "fairgate-system/fairgate"),
-            "no target": manifests,
-            "two targets": (*manifests, *TO, "--service", "a/b"),
-            "bad policy": ("manifests", "--policy", folder / "bad", "--ca", folder / "ca.crt", *TO),
-            "no policy": ("manifests", "--policy", folder / "gone", "--ca", folder / "ca.crt", *TO),
-            "no ca": ("manifests", "--policy", folder / "good", "--ca", folder / "gone.crt", *TO),
-            "rubbish ca": ("manifests", "--policy", folder / "good", "--ca", folder / "rubbish.crt", *TO),
-            **{f"to {name}": (*manifests, "--url", url) for name, url in ADDRESSES.items()},
-            **{f"help {name}": (*name.split(), "--help") for name in HELPED},
-            "serve bare": ("serve",),
-            "unknown": ("frobnicate",),
-        },
-        folder,
-    )
+    commands = {
+        "check good": ("policy", "check", folder / "good"),
+        "check one file": ("policy", "check", folder / "good" / "policy.yaml"),
+        "check bad": ("policy", "check", folder / "bad"),
+        "check empty": ("policy", "check", folder / "empty"),
+        "check gone": ("policy", "check", folder / "gone"),
+        "check closed": ("policy", "check", folder / "closed"),
+        "schema": ("policy", "schema"),
+        "url": (*manifests, *TO),
+        "service": (*manifests, "--service", "fairgate-system/fairgate"),
+        "no target": manifests,
+        "two targets": (*manifests, *TO, "--service", "a/b"),
+        "bad policy": ("manifests", "--policy", folder / "bad", "--ca", folder / "ca.crt", *TO),
+        "no policy": ("manifests", "--policy", folder / "gone", "--ca", folder / "ca.crt", *TO),
+        "no ca": ("manifests", "--policy", folder / "good", "--ca", folder / "gone.crt", *TO),
+        "rubbish ca": ("manifests", "--policy", folder / "good", "--ca", folder / "rubbish.crt", *TO),
+        **{f"to {name}": (*manifests, "--url", url) for name, url in ADDRESSES.items()},
+        **{f"help {name}": (*name.split(), "--help") for name in HELPED},
+        "serve bare": ("serve",),
+        "unknown": ("frobnicate",),
+        "version": ("--version",),
+    }
+    return {name: forks.run("webhook", *arguments, as_root=False) for name, arguments in commands.items()}
 
 
 def test_a_good_policy(results, folder):
@@ -148,7 +148,7 @@ def test_what_cannot_be_done_is_told_without_a_traceback(results, name, status, 
 def test_the_schema_is_the_one_in_the_repository(results):
     result = results["schema"]
     assert (result.returncode, result.stderr) == (0, "")
-    assert json.loads(result.stdout) == json.loads((ROOT / "policies" / "schema.json").read_text())
+    assert json.loads(result.stdout) == json.loads((forks.ROOT / "policies" / "schema.json").read_text())
 
 
 def test_manifests_for_a_url(results):
@@ -163,7 +163,7 @@ def test_manifests_for_a_url(results):
     assert {made["kind"] for made in guards} == {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
     hooks = mutating["webhooks"] + validating["webhooks"]
     bundle = base64.b64encode(CA.encode()).decode()
-    paths = ["mutate", "validate", "workloads"]
+    paths = ["mutate", "validate", "workloads", "claims"]
     for hook, path in zip(hooks, paths, strict=True):
         assert hook["clientConfig"] == {"url": f"https://127.0.0.1:8443/{path}", "caBundle": bundle}
         assert hook["admissionReviewVersions"] == ["v1"]
@@ -194,7 +194,7 @@ def test_help_explains_every_option(results, name):
         assert re.search("Examples:|First steps:|Show the version", result.stdout)
 
 
-def test_the_version():
-    result = run("--version")
+def test_the_version(results):
+    result = results["version"]
     assert (result.returncode, result.stderr) == (0, "")
     assert re.fullmatch(r"fairgate, version \d+\.\d+\.\d+\S*\n", result.stdout)

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.blackbox.fuzzing import LIMITS, NODES, POLICY, UNIT, assert_answer, fuzz, patched, rarely
+from tests.blackbox.fuzzing import LIMITS, NODES, POLICY, UNIT, assert_answer, patched, rarely
 from tests.blackbox.gate import InProcess
 from tests.blackbox.objects import GPU, TIER, encode, pod, review
 from tests.blackbox.server import serving
+from tests.examples import examples
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def torn(draw):
     return GOOD[:start] + draw(st.binary(max_size=8) | st.just(GOOD[start:end] * 2)) + GOOD[end:]
 
 
-@fuzz(200)
+@examples(60)
 @given(
     content=st.binary(max_size=200) | JSON_VALUES.map(encode) | torn(), path=st.sampled_from(["/mutate", "/validate"])
 )
@@ -149,7 +150,7 @@ def strange_reviews(draw):
     return made
 
 
-@fuzz(500)
+@examples(100)
 @given(asked=strange_reviews())
 def test_something_strange_in_a_review(gate, asked):
     gate.reset()
@@ -188,7 +189,7 @@ TARGETS = st.sampled_from(["/mutate", "/validate", "/validate?timeout=1s"]) | st
 TYPES = rarely("text/plain", "application/json;charset=x", "application/json")
 
 
-@fuzz(100)
+@examples(40)
 @given(content=st.binary(max_size=200) | torn() | strange_reviews(), target=TARGETS, content_type=TYPES)
 def test_over_http(server, content, target, content_type):
     """Dry runs only, so that nothing may ever be charged."""

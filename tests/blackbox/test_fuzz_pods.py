@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.blackbox.fuzzing import LIMITS, NODES, POLICY, UNIT, assert_answer, fuzz, patched, rarely
+from tests.blackbox.fuzzing import LIMITS, NODES, POLICY, UNIT, assert_answer, patched, rarely
 from tests.blackbox.gate import InProcess
 from tests.blackbox.objects import GPU, TIER, pod, review
+from tests.examples import examples
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,7 @@ def creations(draw):
     return manifest, draw(st.sampled_from(["alice", "bob"])), draw(st.integers(0, 4)) == 0
 
 
-@fuzz(120)
+@examples(40)
 @given(st.lists(creations(), min_size=1, max_size=12), st.booleans())
 def test_pods_never_pass_a_limit_or_fill_a_node_beyond_its_gpus(gate, listed, all_at_once):
     """One after another, or all mutated before the first one is validated: the commit must hold either way."""

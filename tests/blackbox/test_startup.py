@@ -6,8 +6,9 @@ from itertools import chain
 
 import pytest
 
+from tests import forks
 from tests.blackbox.objects import FOUR_NODES, node, pod
-from tests.blackbox.server import as_kubectl_prints, policy_text, run_many
+from tests.blackbox.server import as_kubectl_prints, policy_text
 
 GOOD_POLICY = policy_text({"teams": [{"name": "a", "namespaces": ["team-a"], "gpus": {"limit": 20}}]})
 GOOD_WORLD = as_kubectl_prints(FOUR_NODES)
@@ -156,9 +157,10 @@ def tries(tmp_path_factory):
             **{f"certs {name}": (prepared(root / f"c {name}", certs=it), want) for name, (it, want) in CERTS.items()},
             **others(root, f"127.0.0.1:{taken.getsockname()[1]}"),
         }
-        commands = {name: ["serve", *chain.from_iterable(given.items())] for name, (given, _) in listed.items()}
-        results = run_many(commands, root)
-        yield {name: (results[name], want) for name, (_, want) in listed.items()}
+        yield {
+            name: (forks.run("webhook", "serve", *chain.from_iterable(given.items()), as_root=False), want)
+            for name, (given, want) in listed.items()
+        }
 
 
 OTHERS = ("gone", "closed", "closed file", "dangling link", "locked certs", "address in use", "no such address")

@@ -1,11 +1,12 @@
 """Whatever replicas do in whatever order, with clocks that are wrong: callers take what is served."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from certs.keeper import Changed
 from tests.certs.make import SETTLE_SECONDS, Cluster, Replica, bundle_of, is_taken
+from tests.examples import examples
 
 SKEW = st.integers(-600, 600)
 REPLICAS = 3
@@ -85,7 +86,7 @@ OPERATIONS = st.tuples(
 
 
 @given(st.lists(SKEW, min_size=REPLICAS, max_size=REPLICAS), st.lists(OPERATIONS, max_size=30))
-@settings(deadline=None, max_examples=80)
+@examples(25)
 def test_no_caller_meets_a_certificate_that_it_cannot_verify(skews, operations):
     race = Race(skews)
     for what, which, amount in operations:

@@ -20,6 +20,7 @@ def session(cluster: ControlPlane, *, connections: int = 100) -> aiohttp.ClientS
         cluster.server,
         headers={"Authorization": f"Bearer {cluster.token}"},
         connector=aiohttp.TCPConnector(ssl=context, limit=connections),
+        read_bufsize=2**24,  # a line of a watch is an object, and attackers make large ones
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=90),
     )
 

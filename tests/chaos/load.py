@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
+import time
 from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -50,16 +51,23 @@ class Heard:
 
 @dataclass(slots=True)
 class Load:
-    """A number of clients over some teams; each rests for up to `pause_seconds` between two requests."""
+    """A number of clients over some teams; each rests for up to `pause_seconds` between two requests.
+
+    `timed` has when each creation began, and the seconds until its answer;
+    `warmed_up` is set once a third of the clients had theirs.
+    """
 
     cluster: ControlPlane
     teams: list[Team]
     clients: int = 50
     seed: int = 0
     pause_seconds: float = 0.0
+    sizes: tuple[int, ...] = SIZES
+    timed: list[tuple[float, float]] = field(default_factory=list)
     heard: Heard = field(default_factory=Heard)
     alive: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    warmed_up: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, seconds: float | None = None) -> Heard:
         """Ask and ask, for a while or until `stopping` is set, then give back what was heard."""
@@ -91,7 +99,7 @@ class Load:
             return
         name = self._name(dice)
         labels = {REFUSED_LABEL: ""} if wish > 0.98 else {}
-        body = pod(name, labels=labels, gpus=dice.choice(SIZES))
+        body = pod(name, labels=labels, gpus=dice.choice(self.sizes), terminationGracePeriodSeconds=0)
         if wish > 0.8 and not labels:
             self.heard.take("dry run", *await ask(api, "POST", pods, body, dryRun="All"))
         elif wish > 0.7 and not labels:
@@ -102,7 +110,11 @@ class Load:
             await self._create(api, team, pods, body)
 
     async def _create(self, api: aiohttp.ClientSession, team: Team, pods: str, body: dict) -> None:
+        began = time.monotonic()
         status, answer = await ask(api, "POST", pods, body)
+        self.timed.append((began, time.monotonic() - began))
+        if len(self.timed) == self.clients // 3:
+            self.warmed_up.set()
         if self.heard.take("created", status, answer):
             self.alive[team.namespace].append(answer["metadata"]["name"])
 

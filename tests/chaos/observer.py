@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import defaultdict
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import aiohttp
@@ -14,49 +17,69 @@ from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import GPU
 
 ENDED = {"Succeeded", "Failed"}
+CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
+PODS = "/api/v1/pods"
+GHOST_SLACK_SECONDS = 1.0
+
+Listener = Callable[[str, dict[str, Any]], None]
 
 
 class Observer:
-    """The truth about a limit: `breaches` lists every moment at which a namespace held more than its limit."""
+    """The truth about a limit: `breaches` lists every moment at which a namespace held more than its limit.
 
-    def __init__(self, cluster: ControlPlane, limits: dict[str, int]) -> None:
+    `limits` are of namespaces, and of namespaces on nodes (`NAMESPACE on NODE`). A pod that ignores SIGTERM and is
+    deleted by force holds its GPUs on its node until the grace period of its spec is over, as kubelet would have it.
+    """
+
+    def __init__(self, cluster: ControlPlane, limits: dict[str, int], *, listener: Listener | None = None) -> None:
         self.limits = limits
         self.breaches: list[str] = []
         self.peaks: dict[str, int] = defaultdict(int)
         self.events = 0
         self._cluster = cluster
-        self._held: dict[str, tuple[str, int]] = {}
+        self._listener = listener
+        self._held: dict[str, tuple[tuple[str, ...], int]] = {}
+        self._ghosts: dict[str, float] = {}
+        self._last: dict[str, dict[str, Any]] = {}
+        self._claims: dict[tuple[str, str], int] = {}
+        self._claimants: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._sums: dict[str, int] = defaultdict(int)
 
     def held(self) -> dict[str, int]:
         """How many GPUs the pods of each namespace hold now."""
-        return {namespace: self._sums[namespace] for namespace in self.limits}
+        self._bury()
+        return {place: self._sums[place] for place in self.limits}
 
     async def run(self) -> None:
         """Watch until cancelled, through restarts of the API server."""
-        async with session(self._cluster) as api:
-            version = ""
-            while True:
-                try:
-                    version = version or await self._list(api)
-                    version = await self._watch(api, version)
-                except (aiohttp.ClientError, TimeoutError, ValueError):
-                    await asyncio.sleep(0.2)
+        async with session(self._cluster) as api, asyncio.TaskGroup() as group:
+            group.create_task(self._follow(api, PODS, self._take))
+            group.create_task(self._follow(api, CLAIMS, self._take_claim))
 
-    async def _list(self, api: aiohttp.ClientSession) -> str:
-        async with api.get("/api/v1/pods", raise_for_status=True) as answer:
+    async def _follow(self, api: aiohttp.ClientSession, path: str, take: Callable[..., None]) -> None:
+        version = ""
+        while True:
+            try:
+                version = version or await self._list(api, path, take)
+                version = await self._watch(api, path, version, take)
+            except (aiohttp.ClientError, TimeoutError, ValueError):
+                await asyncio.sleep(0.2)
+
+    async def _list(self, api: aiohttp.ClientSession, path: str, take: Callable[..., None]) -> str:
+        async with api.get(path, raise_for_status=True) as answer:
             listed = await answer.json()
-        found = {pod["metadata"]["uid"] for pod in listed["items"]}
-        for uid in set(self._held) - found:
-            self._set(uid, "", 0)
-        for pod in listed["items"]:
-            self._take("LIST", pod, look=False)
+        known = {uid for uid, made in self._last.items() if made["path"] == path}
+        for uid in known - {made["metadata"]["uid"] for made in listed["items"]}:
+            take("DELETED", self._last[uid]["object"], look=False)
+        for made in listed["items"]:
+            self._remember(path, "LIST", made)
+            take("LIST", made, look=False)
         self._look("a list")
         return str(listed["metadata"]["resourceVersion"])
 
-    async def _watch(self, api: aiohttp.ClientSession, version: str) -> str:
+    async def _watch(self, api: aiohttp.ClientSession, path: str, version: str, take: Callable[..., None]) -> str:
         params = {"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true"}
-        async with api.get("/api/v1/pods", params=params, raise_for_status=True) as answer:
+        async with api.get(path, params=params, raise_for_status=True) as answer:
             async for line in answer.content:
                 event = json.loads(line)
                 if event["type"] == "ERROR":
@@ -64,30 +87,105 @@ class Observer:
                 version = event["object"]["metadata"]["resourceVersion"]
                 if event["type"] != "BOOKMARK":
                     self.events += 1
-                    self._take(event["type"], event["object"], look=True)
+                    take(event["type"], event["object"], look=True)
+                    self._remember(path, event["type"], event["object"])
         return version
 
+    def _remember(self, path: str, kind: str, made: dict[str, Any]) -> None:
+        uid = made["metadata"]["uid"]
+        if kind == "DELETED":
+            self._last.pop(uid, None)
+        else:
+            self._last[uid] = {"path": path, "object": made}
+
     def _take(self, kind: str, pod: dict[str, Any], *, look: bool) -> None:
-        meta, status = pod["metadata"], pod.get("status", {})
-        gpus = 0 if kind == "DELETED" or status.get("phase") in ENDED else _gpus(pod)
-        self._set(meta["uid"], meta["namespace"], gpus)
+        meta, node = pod["metadata"], pod["spec"].get("nodeName")
+        until = self._ghost_until(kind, pod)
+        is_over = kind == "DELETED" or pod.get("status", {}).get("phase") in ENDED
+        places = (meta["namespace"], f"{meta['namespace']} on {node}")
+        for claim in _claims_of(pod):
+            (self._claimants[claim].discard if is_over else self._claimants[claim].add)(meta["uid"])
+            self._count_claim(claim)
+        if until is None:
+            self._set(meta["uid"], places, 0 if is_over else gpus_of(pod))
+        else:
+            self._ghosts[meta["uid"]] = until
+        if self._listener is not None:
+            self._listener(kind, pod)
         if look:
             self._look(f"{kind} of {meta['namespace']}/{meta['name']}")
 
-    def _set(self, uid: str, namespace: str, gpus: int) -> None:
-        before, held = self._held.pop(uid, ("", 0))
-        self._sums[before] -= held
+    def _take_claim(self, kind: str, claim: dict[str, Any], *, look: bool) -> None:
+        """Count what a claim has, unless it is what a pod's containers ask for by an extended resource."""
+        meta = claim["metadata"]
+        is_counted = "resource.kubernetes.io/extended-resource-claim" not in (meta.get("annotations") or {})
+        allocated = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results") or ()
+        key = (meta["namespace"], meta["name"])
+        self._claims[key] = len(allocated) if is_counted and kind != "DELETED" else 0
+        self._count_claim(key)
+        if look:
+            self._look(f"{kind} of claim {meta['namespace']}/{meta['name']}")
+
+    def _count_claim(self, key: tuple[str, str]) -> None:
+        """Devices are held while a pod has them: a claim is allocated for some moments after its last pod."""
+        self._set("/".join(key), (key[0],), self._claims.get(key, 0) if self._claimants[key] else 0)
+
+    def _ghost_until(self, kind: str, pod: dict[str, Any]) -> float | None:
+        """Tell until when a pod that is deleted holds its GPUs all the same; None if it does not."""
+        meta = pod["metadata"]
+        before = self._last.get(meta["uid"], {}).get("object")
+        ignores = (meta.get("annotations") or {}).get("fairgate.test/ignores-sigterm") == "true"
+        if kind != "DELETED" or before is None or not ignores or before["status"].get("phase") != "Running":
+            return None
+        if ends := before["metadata"].get("deletionTimestamp"):
+            seconds = datetime.fromisoformat(ends).timestamp() - time.time()
+        else:
+            seconds = pod["spec"]["terminationGracePeriodSeconds"]
+        return time.monotonic() + seconds - GHOST_SLACK_SECONDS
+
+    def _bury(self) -> None:
+        now = time.monotonic()
+        for uid in [uid for uid, until in self._ghosts.items() if until <= now]:
+            del self._ghosts[uid]
+            self._set(uid, (), 0)
+
+    def _set(self, uid: str, places: tuple[str, ...], gpus: int) -> None:
+        before, held = self._held.pop(uid, ((), 0))
+        for place in before:
+            self._sums[place] -= held
         if gpus:
-            self._held[uid] = (namespace, gpus)
-            self._sums[namespace] += gpus
+            self._held[uid] = (places, gpus)
+            for place in places:
+                self._sums[place] += gpus
 
     def _look(self, at: str) -> None:
-        for namespace, limit in self.limits.items():
-            now = self._sums[namespace]
-            self.peaks[namespace] = max(self.peaks[namespace], now)
+        self._bury()
+        for place, limit in self.limits.items():
+            now = self._sums[place]
+            self.peaks[place] = max(self.peaks[place], now)
             if now > limit:
-                self.breaches.append(f"{namespace} holds {now} of {limit} after {at}")
+                self.breaches.append(f"{place} holds {now} of {limit} after {at}, {len(self._ghosts)} by force deleted")
 
 
-def _gpus(pod: dict[str, Any]) -> int:
-    return sum(int(c["resources"].get("limits", {}).get(GPU, 0)) for c in pod["spec"]["containers"])
+def _claims_of(pod: dict[str, Any]) -> list[tuple[str, str]]:
+    claims = pod["spec"].get("resourceClaims") or ()
+    named = [each["resourceClaimName"] for each in claims if "resourceClaimName" in each]
+    made = (pod.get("status", {}).get("resourceClaimStatuses")) or ()
+    named += [each["resourceClaimName"] for each in made if "resourceClaimName" in each]
+    return [(pod["metadata"]["namespace"], name) for name in named]
+
+
+def gpus_of(pod: dict[str, Any]) -> int:
+    """The whole GPUs that a device plugin hands to a pod: containers and sidecars together, or an init container."""
+    spec = pod["spec"]
+    largest = sidecars = 0
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            sidecars += _asked(container)
+        else:
+            largest = max(largest, sidecars + _asked(container))
+    return max(largest, sidecars + sum(map(_asked, spec["containers"])))
+
+
+def _asked(container: dict[str, Any]) -> int:
+    return int(container["resources"].get("limits", {}).get(GPU, 0))

@@ -6,7 +6,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +18,13 @@ from tests.control_plane.workbench import make_namespace, wait_for
 from tests.scenarios import serving
 from tests.scenarios.serving import FAIRGATE, ROOT
 
-SHIFTED_CLOCK = (
-    "import runpy, sys, time_machine, time;"
-    "time_machine.travel(time.time() + float(sys.argv.pop(1)), tick=True).start();"
-    "sys.argv[0] = 'fairgate'; runpy.run_module('webhook', run_name='__main__')"
-)
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How many seconds a Lease and a charge without a pod stand before another replica acts; 0 is production's."""
+
+    lease: int = 0
+    unseen: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ class Replicas:
     teams: list[Team]
     wire_port: int
     drain_seconds: float
-    wrong_clock: Mapping[int, float] = field(default_factory=dict)
+    wrong_clock: Mapping[int, int] = field(default_factory=dict)
+    waits: Waits = Waits()
 
     @property
     def policy(self) -> Path:
@@ -75,8 +78,8 @@ class Replicas:
         self.wait_ready(number)
 
     def launch(self, number: int) -> None:
-        shift = self.wrong_clock.get(number)
-        fairgate = FAIRGATE if shift is None else (sys.executable, "-c", SHIFTED_CLOCK, str(shift))
+        other = (self.wrong_clock.get(number, 0), self.waits.lease, self.waits.unseen)
+        fairgate = (sys.executable, "-m", "tests.chaos.replica", *map(str, other)) if any(other) else FAIRGATE
         listen = f"127.0.0.1:{self.ports[number]}"
         command = [
             *(*fairgate, "serve", "--policy", self.policy, "--kubeconfig", self.kubeconfig),
@@ -143,17 +146,24 @@ def replicas(
     teams: int = 5,
     limit: int = 20,
     drain_seconds: float = 3.0,
-    wrong_clock: Mapping[int, float] | None = None,
+    wrong_clock: Mapping[int, int] | None = None,
+    waits: Waits | None = None,
+    others: Sequence[Mapping[str, object]] = (),
+    policy: str = "",
 ) -> Iterator[Replicas]:
-    """Run replicas that guard teams with a limit and half of it guaranteed, until the end of the block."""
+    """Run replicas that guard teams with a limit and half of it guaranteed, until the end of the block.
+
+    `others` are further teams as in a policy, `policy` adds sections as YAML.
+    """
     suffix = secrets.token_hex(3)
     front, wire_port, *ports = free_ports(count + 2)
     known = [Team(f"t{n}", make_namespace(cluster, f"chaos-{n}-{suffix}"), limit) for n in range(teams)]
     folder = cluster.folder / f"replicas-{suffix}"
     running = Replicas(
-        cluster, folder, f"https://127.0.0.1:{front}", ports, known, wire_port, drain_seconds, dict(wrong_clock or {})
+        *(cluster, folder, f"https://127.0.0.1:{front}", ports, known, wire_port, drain_seconds),
+        *(dict(wrong_clock or {}), waits or Waits()),
     )
-    serving.write_policy(running.policy, [_share(team) for team in known])
+    serving.write_policy(running.policy, serving.policy_of([*map(_share, known), *others], more=policy))
     wired = cluster.kubeconfig.read_text().replace(cluster.server, f"https://127.0.0.1:{wire_port}")
     running.kubeconfig.write_text(wired)
     processes, api_server = cluster.processes, cluster.ports.api_server

@@ -21,7 +21,7 @@ from webhook.kube.team_ledger_crd import team_ledger_crd
 from webhook.kube.workloads.table import BUILT_IN as BUILT_IN_KINDS
 from webhook.policy.builtin import BUILT_IN
 
-COUNTED, IGNORED, KEY, USER = "@counted@", "@ignored-gpu@", "@key@", "@user@"
+COUNTED, IGNORED, KEY, PATH, USER = "@counted@", "@ignored-gpu@", "@key@", "@path@", "@user@"
 
 
 def generated() -> dict[str, str]:
@@ -36,6 +36,7 @@ def generated() -> dict[str, str]:
 def _webhooks() -> dict[str, object]:
     """The webhook configurations with marks where the policy has its say, and what it is without a word of it."""
     lenient = Policy(resources={ResourceName(COUNTED): 1}, ignored_resources=frozenset([ResourceName(IGNORED)]))
+    guarded = replace(lenient, defaults=replace(lenient.defaults, host_paths=(PATH,)))
     service = ServiceReference("@namespace@", "@service@", 0)
     looking_on = replace(lenient, enforce=Enforcement.SHADOW)
     patient = webhook_configurations(looking_on, ca_bundle_pem=None, service=service)[0]["webhooks"][0]
@@ -43,7 +44,7 @@ def _webhooks() -> dict[str, object]:
         "configurations": webhook_configurations(lenient, ca_bundle_pem=None, service=service),
         "notEnforced": {key: patient[key] for key in ("failurePolicy", "timeoutSeconds")},
         "concerns": concerns_expression(lenient),
-        "guards": guards(lenient, trusted_users=[USER]),
+        "guards": guards(guarded, trusted_users=[USER]),
         "tenancyKey": changed_keys_expression([("labels", [KEY])]),
         "lookalike": PATTERN,
         "counted": sorted(name for name, weight in BUILT_IN.items() if weight),

@@ -16,13 +16,13 @@ import ssl
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import zip_longest
 from pathlib import Path
 
 from tests.charts.helm import CHART, NAMESPACE, RELEASE, helm
 from tests.charts.kubelet import Container, Json, Kubelet
 from tests.control_plane import egress
 from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.namespaces import end_namespaces
 from tests.control_plane.workbench import make_namespace, wait_for
 from tests.scenarios import serving
 
@@ -67,15 +67,18 @@ class Installed:
     def roll_out(self) -> None:
         """Run the pods of the Deployment as it is now: a new one starts and gets ready before an old one ends."""
         deployment = self.cluster.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}")["spec"]
+        template = deployment["template"]["spec"]
         old, self.pods = self.pods, []
-        for wanted, leaving in zip_longest(range(deployment["replicas"]), old):
-            if wanted is not None:
-                self.pods.append(self._start(deployment["template"]["spec"]))
-            if leaving is not None:
-                old = old[1:]
-                self._lead_to([*old, *self.pods])
-                self._stop(leaving)
-        self._lead_to(self.pods)
+        while len(self.pods) < deployment["replicas"] or old:
+            missing = deployment["replicas"] - len(self.pods)
+            fresh = [self._start(template) for _ in range(min(missing, 1) if old else missing)]
+            self.pods += fresh
+            for pod in fresh:
+                self._wait_ready(pod)
+            leaving, old = old[:1], old[1:]
+            self._lead_to([*old, *self.pods])
+            for pod in leaving:
+                self._stop(pod)
 
     def stop(self) -> None:
         """Stop all containers; the release stays."""
@@ -108,14 +111,14 @@ class Installed:
         wait_for(self.cluster, lambda: serving.is_asked(self.cluster, namespace), what="the API server asks Fairgate")
 
     def _start(self, template: Json) -> dict[str, Container]:
-        pod = {made["name"]: self.kubelet.start(template, made) for made in template["containers"]}
+        return {made["name"]: self.kubelet.start(template, made) for made in template["containers"]}
 
+    def _wait_ready(self, pod: dict[str, Container]) -> None:
         def is_ready() -> bool:
             self.cluster.processes.check_running(pod[SERVER].process)
             return '"ready":true' in _get(f"https://127.0.0.1:{pod[SERVER].port}/readyz", ca=self.ca())
 
         wait_for(self.cluster, is_ready, what=f"{pod[SERVER].process} ready", timeout=90)
-        return pod
 
     def _stop(self, pod: dict[str, Container]) -> None:
         for container in pod.values():
@@ -158,12 +161,8 @@ def _get(url: str, *, ca: Path) -> str:
 
 
 def forget(cluster: ControlPlane) -> None:
-    """Delete what an uninstalled release leaves, and wait until it is gone."""
-    for path in (CRD, f"/api/v1/namespaces/{NAMESPACE}"):
-        if cluster.api.exists(path):
-            cluster.api.delete(path)
-    wait_for(
-        cluster,
-        lambda: not cluster.api.exists(CRD) and not cluster.api.exists(f"/api/v1/namespaces/{NAMESPACE}"),
-        what="what Fairgate left behind gone",
-    )
+    """Delete what an uninstalled release leaves, and wait until that and every namespace that is leaving is gone."""
+    if cluster.api.exists(CRD):
+        cluster.api.delete(CRD)
+    end_namespaces(cluster, NAMESPACE)
+    wait_for(cluster, lambda: not cluster.api.exists(CRD), what="the definition of TeamLedgers gone")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,9 @@ class Container:
 class Kubelet:
     """Starts and stops the containers of one namespace's pods, and keeps their mounts."""
 
-    def __init__(self, cluster: ControlPlane, namespace: str) -> None:
+    def __init__(self, cluster: ControlPlane, namespace: str, *, command: Sequence[str | Path] = FAIRGATE) -> None:
         self._cluster = cluster
+        self._command = command
         self._namespace = namespace
         self._folder = cluster.folder / f"kubelet-{secrets.token_hex(3)}"
         self._mounted: set[tuple[str, str]] = set()
@@ -54,7 +55,7 @@ class Kubelet:
         started = Container(container["name"], f"{container['name']}-{self._folder.name}-{self._started}", port, token)
         kubeconfig = self._cluster.token_kubeconfig(token, namespace=self._namespace)
         environment = {variable["name"]: variable["value"] for variable in container.get("env", ())}
-        command = [*FAIRGATE, *arguments, f"--kubeconfig={kubeconfig}"]
+        command = [*self._command, *arguments, f"--kubeconfig={kubeconfig}"]
         self._cluster.processes.start(started.process, command, env=environment, cwd=ROOT)
         return started
 

@@ -59,5 +59,11 @@ def _create(cluster: ControlPlane, namespace: str, name: str, stop: threading.Ev
         steady.created += 1
         if TIER not in made["metadata"].get("labels", {}):
             steady.failed.append(f"{name}-{number} slipped by")
-        api.delete(f"{pods}/{name}-{number}", {"gracePeriodSeconds": 0})
+        # One that is deleted while it starts may be gone before its node says that it ended: then it stays charged.
+        path = f"{pods}/{name}-{number}"
+        while not (stop.is_set() or api.get(path)["status"].get("phase") == "Running"):
+            stop.wait(0.02)
+        api.delete(path)
+        while not stop.is_set() and api.exists(path):
+            stop.wait(0.02)
     api.close()

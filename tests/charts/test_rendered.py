@@ -22,7 +22,12 @@ POLICIES = [CHART / "files" / "default-policy.yaml", *sorted((ROOT / "policies")
 SELECTORS = """
 apiVersion: fairgate.dev/v1alpha1
 kind: Policy
-defaults: {unknownTeam: preemptible, unknownGpu: ignore, deviceAccess: reject}
+defaults:
+  unknownTeam: preemptible
+  unknownGpu: ignore
+  deviceAccess: reject
+  hostPaths: [/data, /b, /data]
+  maximumGracePeriod: 1h30m15s
 teams:
   - name: vision
     namespaceSelector:
@@ -188,6 +193,20 @@ def test_the_prometheus_operator_is_told_of_ports_secrets_and_rules_that_are_the
     assert json.loads(dashboard["data"]["fairgate.json"]) == json.loads(
         (CHART / "files" / "dashboard.json").read_text()
     )
+
+
+def test_only_who_is_named_reaches_the_webhooks_and_shows_a_certificate():
+    block = "networkPolicy.webhooksFrom[0].ipBlock.cidr=10.0.0.0/24"
+    rendered = render("--set", block, "--set", "server.clientCA=callers")
+    [policy] = kinds(rendered, "NetworkPolicy")
+    [https] = [each for each in policy["spec"]["ingress"] if each["ports"][0]["port"] == "https"]
+    assert https["from"] == [{"ipBlock": {"cidr": "10.0.0.0/24"}}]
+    [deployment] = kinds(rendered, "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    server = pod["containers"][0]
+    [volume] = [each for each in pod["volumes"] if each.get("configMap", {}).get("name") == "callers"]
+    [mount] = [each for each in server["volumeMounts"] if each["name"] == volume["name"]]
+    assert f"--client-ca={mount['mountPath']}/ca.crt" in server["args"]
 
 
 def test_the_service_leads_to_the_ports_of_the_containers():

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+from pathlib import Path
 
 import pytest
 import yaml
@@ -98,6 +99,27 @@ def test_nothing_of_a_pull_request_is_pasted_into_a_script():
         )
 
 
+def test_the_action_installs_the_checkout_that_it_comes_from_where_its_review_looks_for_it(tmp_path):
+    """What is called is written down; the environment that it makes is one whose Python writes down, too."""
+    python = tmp_path / "bin" / "python3"
+    python.parent.mkdir()
+    python.write_text(
+        '#!/bin/sh\nprintf "%s\\n" "$*" >> "$RUNNER_TEMP/called"\n'
+        'if [ "$2" = venv ]; then mkdir -p "$3/bin" && cp "$0" "$3/bin/python"; fi\n'
+    )
+    python.chmod(0o755)
+    runner = Runner(tmp_path)
+    runner.environment["PATH"] = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+    result = runner.run(ACTION["runs"]["steps"][0])
+    assert (result.returncode, result.stderr) == (0, "")
+    made, installed = (tmp_path / "called").read_text().splitlines()
+    assert made == f"-m venv {tmp_path}/fairgate"
+    assert installed.startswith("-m pip install ")
+    assert Path(installed.split()[-1]).resolve() == ROOT
+    assert '"$RUNNER_TEMP/fairgate/bin/fairgate" review' in ACTION["runs"]["steps"][1]["run"]
+
+
+@pytest.mark.long
 def test_the_action_installs_the_checkout_that_it_comes_from(tmp_path):
     result = Runner(tmp_path).run(ACTION["runs"]["steps"][0])
     assert result.returncode == 0, result.stderr

@@ -15,6 +15,7 @@ teams:
   - {name: vision, namespaces: [vision], gpus: {guaranteed: 20, limit: 32}}
 exempt: {namespaces: [kube-system, monitoring]}
 """
+DEVICES = ("fairgate-devices", "fairgate-devices-env", "fairgate-devices-volumes")
 CA = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
 
@@ -46,7 +47,7 @@ def test_the_definition_and_two_configurations_are_printed_for_a_url(folder, ca)
         "url": "https://127.0.0.1:8443/mutate",
         "caBundle": base64.b64encode(CA).decode(),
     }
-    names = ["validate.fairgate.dev", "workloads.fairgate.dev"]
+    names = ["validate.fairgate.dev", "workloads.fairgate.dev", "claims.fairgate.dev"]
     assert [hook["name"] for hook in validating["webhooks"]] == names
     assert "nvidia.com/gpu" in mutating["webhooks"][0]["matchConditions"][0]["expression"]
     [excluded] = mutating["webhooks"][0]["namespaceSelector"]["matchExpressions"]
@@ -55,7 +56,9 @@ def test_the_definition_and_two_configurations_are_printed_for_a_url(folder, ca)
         "fairgate-labels",
         "fairgate-held-room",
         "fairgate-tenancy",
-        "fairgate-devices",
+        "fairgate-forged",
+        "fairgate-grace",
+        *DEVICES,
     ]
     assert [bound["spec"]["policyName"] for bound in guards[1::2]] == [made["metadata"]["name"] for made in guards[::2]]
     assert "&id" not in result.stdout
@@ -76,8 +79,8 @@ def test_guards_go_as_far_as_policy_does(folder, mode, want, devices):
         for made in yaml.safe_load_all(printed)
         if made["kind"] == "ValidatingAdmissionPolicyBinding"
     }
-    names = ("fairgate-labels", "fairgate-held-room", "fairgate-tenancy")
-    assert bound == dict.fromkeys(names, want) | {"fairgate-devices": devices}
+    names = ("fairgate-labels", "fairgate-held-room", "fairgate-tenancy", "fairgate-forged", "fairgate-grace")
+    assert bound == dict.fromkeys(names, want) | dict.fromkeys(DEVICES, devices)
 
 
 def test_switched_off_only_the_definition_is_left(folder):
@@ -103,7 +106,7 @@ def test_without_a_ca_the_bundle_is_left_to_who_fills_it_in(folder):
     result = run("--policy", folder, "--url", "https://127.0.0.1:8443")
     assert result.exit_code == 0, result.output
     clients = [hook["clientConfig"] for made in yaml.safe_load_all(result.stdout) for hook in made.get("webhooks", ())]
-    assert len(clients) == 3
+    assert len(clients) == 4
     assert all("caBundle" not in client for client in clients)
 
 

@@ -19,10 +19,10 @@ FAST = Pace(
     page=3,
     list_read=1.0,
     watch_read=1.0,
-    first_rest=0.002,
-    longest_rest=0.01,
-    settled=0.05,
-    absent_rest=0.02,
+    first_rest=0.01,
+    longest_rest=0.05,
+    settled=0.25,
+    absent_rest=0.1,
 )
 
 

@@ -4,8 +4,15 @@ import pytest
 
 from tests.cluster.book import FAST, Book, write_kubeconfig
 from tests.cluster.fake_api import FakeApi
+from tests.cluster.replica import Replica
+from tests.virtual_time import VirtualTimeLoop
 from webhook.cluster.client import connect
 from webhook.cluster.watch import Watch
+
+
+def pytest_asyncio_loop_factories():
+    """Wait for no clock: both ends of every connection are in the loop of the test."""
+    return {"virtual": VirtualTimeLoop}
 
 
 @pytest.fixture(autouse=True)
@@ -36,3 +43,26 @@ def book():
 @pytest.fixture
 def watch(connection, book):
     return Watch(connection, book.kind(), pace=FAST)
+
+
+@pytest.fixture
+async def make(connection):
+    made = []
+
+    def replica():
+        made.append(Replica(connection))
+        return made[-1]
+
+    yield replica
+    for each in made:
+        await each.ledger.close()
+
+
+@pytest.fixture
+def one(make):
+    return make()
+
+
+@pytest.fixture
+def other(make):
+    return make()

@@ -5,11 +5,12 @@ import tempfile
 from pathlib import Path
 
 import uvloop
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cluster.book import FAST, PODS, Book, running, truth, until, write_kubeconfig
 from tests.cluster.fake_api import Answer, Body, CutMidLine, End, ErrorEvent, FakeApi, Fault, Silent
+from tests.examples import examples
 from webhook.cluster.client import connect
 from webhook.cluster.watch import Watch
 
@@ -29,7 +30,7 @@ pauses = st.tuples(st.just("pause"), st.integers(min_value=0, max_value=5))
 histories = st.lists(st.one_of(changes, changes, faults, pauses), max_size=30)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(25)
 @given(st.lists(changes, max_size=8), histories, st.booleans())
 def test_the_book_ends_equal_to_the_truth(before, history, streams_lists):
     uvloop.run(live(before, history, streams_lists=streams_lists))

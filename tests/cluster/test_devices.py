@@ -74,7 +74,7 @@ async def test_every_kind_reaches_the_world_and_leaves_it(api, feed, place):
         refs = (ClaimRef(claim="shared"), ClaimRef(template="made"))
 
         def missing():
-            return place.with_claims(make.demand(0), refs, namespace="team-a", uid="a").missing
+            return place.with_claims(make.pod(demand=make.demand(0), claims=refs, uid="a")).missing
 
         await until(lambda: missing() == ("ResourceClaim team-a/shared", "ResourceClaimTemplate team-a/made"))
 

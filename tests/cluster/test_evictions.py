@@ -93,3 +93,19 @@ async def test_what_is_sent_names_the_very_pod(api, connection):
     (sent,) = api.evictions
     assert sent["deleteOptions"] == {"preconditions": {"uid": uid}, "dryRun": ["All"]}
     assert json.dumps(sent).count("resourceVersion") == 0
+
+
+@pytest.mark.parametrize("answer", [Answer(429), Answer(429, retry_after="7"), Answer(500)])
+async def test_budgets_that_count_no_more_are_passed_by_a_deletion(api, connection, answer):
+    uid = put(api)
+    api.faults["post"].append(answer)
+    forced = target(uid)._replace(is_past_budgets=True)
+    assert await evict(connection, forced) is Evicted.DELETED
+    assert not api.objects[PODS]
+
+
+async def test_what_no_budget_forbids_is_no_cause_to_delete(api, connection):
+    uid = put(api)
+    api.faults["post"].append(Answer(403))
+    assert isinstance(await evict(connection, target(uid)._replace(is_past_budgets=True)), Refused)
+    assert api.objects[PODS]

@@ -1,110 +1,19 @@
 """Charges on TeamLedger objects, over real HTTP: batches, lost races, lost answers, callers that leave."""
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
 
 import pytest
 
 from tests.cluster.book import FAST, until
 from tests.cluster.fake_api import Answer, Cut, Held
-from tests.core.make import gpus, policy, resident, team, world
+from tests.cluster.replica import NO, PODS, YES, A, beside, in_flight
+from tests.core.make import gpus, policy, team
 from webhook.cluster.feed import Feed
-from webhook.cluster.ledger import ApiLedger
 from webhook.cluster.team_object import PATH
-from webhook.core.decision import Charge, Deny, NotApplicable, Retry
+from webhook.core.decision import NotApplicable, Retry
 from webhook.core.names import TeamName
-from webhook.core.page import Flight, Judgement
+from webhook.core.page import Judgement
 from webhook.core.reason import Code, Reason
-from webhook.core.tier import Tier
-
-A = TeamName("team-a")
-YES = NotApplicable(Reason(Code.COUNTED_ONLY, "charged"))
-NO = Deny((Reason(Code.TEAM_LIMIT_EXCEEDED, "full"),))
-PODS = "/api/v1/pods"
-
-
-class Counts:
-    def __init__(self):
-        self.results, self.charges, self.withdrawn, self.waits = [], [], 0, 0
-
-    def wrote(self, result, *, charges, seconds):
-        assert seconds >= 0
-        self.results.append(result)
-        self.charges.append(charges)
-
-    def waited(self, seconds):
-        assert seconds > 0
-        self.waits += 1
-
-    def withdrew(self):
-        self.withdrawn += 1
-
-
-class Replica:
-    """One process's ledger for teams with a limit of four GPUs; a pod asks for one."""
-
-    def __init__(self, connection):
-        self.world = world(policy(team(guaranteed=4, limit_=4), team("team-b", limit_=4)), nodes=[])
-        self.counts, self.reached = Counts(), 0
-        self.ledger = ApiLedger(connection, self.world, reached=lambda: self.reached, recorder=self.counts)
-        self.is_gone = False
-
-    def judge(self, uid, team_name=A):
-        def decide():
-            if self.world.book(team_name).total + gpus(1) > gpus(4):
-                return Judgement(NO, None)
-            pod = resident(1, uid=uid, namespace=team_name)
-            return Judgement(YES, Flight(pod, Charge(team_name, Tier.GUARANTEED, gpus(1)), None))
-
-        return decide
-
-    async def ask(self, uid, *, team_name=A, seconds=30.0):
-        return await self.ledger.commit(
-            self.judge(uid, team_name),
-            deadline=asyncio.get_running_loop().time() + seconds,
-            is_gone=lambda: self.is_gone,
-        )
-
-    def see(self, uid, *, version, team_name=A):
-        self.world.set_pod(resident(1, uid=uid, namespace=team_name, version=version))
-        self.reached = max(self.reached, version)
-
-
-@pytest.fixture
-async def make(connection):
-    made = []
-
-    def replica():
-        made.append(Replica(connection))
-        return made[-1]
-
-    yield replica
-    for each in made:
-        await each.ledger.close()
-
-
-@pytest.fixture
-def one(make):
-    return make()
-
-
-@pytest.fixture
-def other(make):
-    return make()
-
-
-@asynccontextmanager
-async def beside(work):
-    """Run a duty until the block ends; one that fails ends the block."""
-    with suppress(asyncio.CancelledError):
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(work)
-            yield
-            task.cancel()
-
-
-def in_flight(api, team_name="team-a"):
-    return sorted(entry["uid"] for entry in api.objects[PATH][f"/{team_name}"]["ledger"]["inFlight"])
 
 
 async def test_the_first_charge_makes_the_object_and_what_is_refused_needs_no_write(api, one):

@@ -9,7 +9,7 @@ from tests.core import make
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.registered import keep_in_step
 from webhook.core.names import ResourceName
-from webhook.core.policy import LabelSelector, Policy
+from webhook.core.policy import Defaults, LabelSelector, Policy
 from webhook.core.selector import Operator, Requirement
 from webhook.kube.guards import guards
 from webhook.kube.in_step import GUARD, wanted_by
@@ -90,15 +90,20 @@ async def test_what_cannot_be_read_is_told(api, connection, fault, want):
 
 async def test_guards_learn_which_labels_and_namespaces_the_policy_names_and_keep_whom_they_trust(api, connection):
     made = {each["metadata"]["name"]: each for each in guards(BEFORE, trusted_users=["carol"]) if each["kind"] == GUARD}
-    tenancy, devices = copy.deepcopy(made["fairgate-tenancy"]), copy.deepcopy(made["fairgate-devices"])
-    for each in (tenancy, devices):
+    for name in ("fairgate-tenancy", "fairgate-devices", "fairgate-devices-env"):
+        each = copy.deepcopy(made[name])
         each["spec"]["matchConstraints"]["objectSelector"] = {}
         api.put(GUARDS, each["metadata"]["name"], spec=each["spec"])
     policy = make.policy(
         make.team(namespace_selector=LabelSelector((Requirement("owner", Operator.EXISTS),))),
         exempt_namespaces=("ci-*", "ops"),
+        defaults=Defaults(host_paths=("/data",)),
     )
-    assert await keep_in_step(connection, wanted_by(policy)) == ("fairgate-tenancy", "fairgate-devices")
+    assert await keep_in_step(connection, wanted_by(policy)) == (
+        "fairgate-tenancy",
+        "fairgate-devices",
+        "fairgate-devices-env",
+    )
     tenancy = api.objects[GUARDS]["/fairgate-tenancy"]["spec"]
     devices = api.objects[GUARDS]["/fairgate-devices"]["spec"]
     assert '"owner"' in tenancy["matchConditions"][0]["expression"]
@@ -107,5 +112,6 @@ async def test_guards_learn_which_labels_and_namespaces_the_policy_names_and_kee
     assert "^ci-.*$" in devices["matchConditions"][0]["expression"]
     assert "ops" in devices["matchConstraints"]["namespaceSelector"]["matchExpressions"][0]["values"]
     assert devices["matchConstraints"]["objectSelector"] == {}
+    assert {"name": "hostPaths", "expression": '["/data"]'} in devices["variables"]
     assert devices["validations"] == made["fairgate-devices"]["spec"]["validations"]
     assert await keep_in_step(connection, wanted_by(policy)) == ()

@@ -17,7 +17,7 @@ RISEN = Charge(TeamName("a"), Tier.GUARANTEED, 1)
 
 
 def put(api, **more):
-    made = builders.pod("p", namespace="team-a", labels={keys.TIER: "preemptible"}, **more)
+    made = builders.pod("p", namespace="team-a", labels={keys.TEAM: "a", keys.TIER: "preemptible"}, **more)
     uid = api.put(PODS, "p", namespace="team-a", **made)["metadata"]["uid"]
     return make.resident(1, uid=uid, name="p", tier="preemptible")
 
@@ -66,6 +66,13 @@ async def test_a_pod_that_is_gone_is_not_touched(api, connection, change):
     change(api)
     assert await raised(connection, pod) is Relabelled.GONE
     assert api.count("patch") == 0
+
+
+async def test_a_pod_without_a_team_gets_one_for_as_long_as_it_takes_to_end(api, connection):
+    pod = put(api)
+    del api.objects[PODS]["team-a/p"]["metadata"]["labels"][keys.TEAM]
+    api.objects[PODS]["team-a/p"]["metadata"]["deletionTimestamp"] = "2036-01-01T00:00:00Z"
+    assert await raised(connection, pod) is Relabelled.DONE
 
 
 async def test_who_leads_no_longer_writes_nothing(api, connection):

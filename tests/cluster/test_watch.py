@@ -316,3 +316,19 @@ async def test_asks_for_bookmarks_a_random_end_and_its_selector(api, connection,
     assert all(300 <= end <= 600 for end in ends)
     assert {query["allowWatchBookmarks"] for query in queries} == {"true"}
     assert {a.query["fieldSelector"] for a in api.asked} == {"status.phase!=Succeeded"}
+
+
+async def test_large_objects_are_trimmed_before_they_are_decoded(api, connection, book):
+    def halved(raw):
+        thing = json.loads(raw)
+        return json.dumps(thing | {"spec": {"gpus": thing["spec"]["gpus"] // 2}}).encode()
+
+    fill(api, 2)
+    api.put(PODS, "listed", namespace="vision", spec={"gpus": 8}, status={"text": "x" * 300_000})
+    watch = Watch(connection, replace(book.kind(), trim=halved), pace=FAST)
+    async with running(watch):
+        await until(lambda: watch.synced)
+        assert sorted(book.held.values()) == [1, 2, 4]
+        api.put(PODS, "seen", namespace="vision", spec={"gpus": 6}, status={"text": "x" * 300_000})
+        await until(lambda: watch.events == 1)
+        assert sorted(book.held.values()) == [1, 2, 3, 4]

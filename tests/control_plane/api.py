@@ -33,12 +33,17 @@ IDLE_SECONDS = 30
 
 
 class Api:
-    """One user's view of the API server; safe to use from several threads, one request at a time."""
+    """One user's view of the API server; safe to use from several threads, one request at a time.
 
-    def __init__(self, *, port: int, ca_pem: bytes, token: str):
+    `acts_as` names a user to impersonate.
+    """
+
+    def __init__(self, *, port: int, ca_pem: bytes, token: str, acts_as: str = ""):
         self._port = port
         self._context = ssl.create_default_context(cadata=ca_pem.decode())
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+        if acts_as:
+            self._headers |= {"Impersonate-User": acts_as, "Impersonate-Group": "system:authenticated"}
         self._connection: http.client.HTTPSConnection | None = None
         self._used = 0.0
         self._lock = threading.Lock()

@@ -19,6 +19,7 @@ from tests.control_plane.versions import Recipe
 REPOSITORY = Path(__file__).parents[2]
 POLL_SECONDS = 0.2
 NAME = "build"
+GIVES_WAY = True
 
 
 class BackgroundBuild:
@@ -32,14 +33,14 @@ class BackgroundBuild:
             sys.executable,
             "-m",
             "tests.control_plane.build",
-            "--give-way",
+            *(["--give-way"] if GIVES_WAY else []),
             *(recipe.name for recipe in recipes),
         ]
         build = self._processes.start(NAME, command, env=os.environ, cwd=REPOSITORY)
         # Where Linux shares the processor between sessions, niceness counts inside of one only. The session here is the
         # supervisor's own: written from inside of a shell's, this would slow down that whole shell.
         autogroup = Path(f"/proc/{build}/autogroup")
-        if autogroup.exists():
+        if GIVES_WAY and autogroup.exists():
             autogroup.write_text("19")
 
     def wait_for(self, recipes: Sequence[Recipe], *, say: Say) -> str | None:

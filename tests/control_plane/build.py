@@ -18,14 +18,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TextIO
 
-from tests.control_plane import versions
 from tests.control_plane.assets import GOMOD, cache_root, find_binary, missing_binaries, recipe_folder
+from tests.control_plane.progress import Progress, in_words, roughly
 from tests.control_plane.toolchain import ToolchainError, find_go, go_environment
-from tests.control_plane.versions import CONTROL_PLANE, OPERATORS, TOOLS, Program, Recipe, Upstream
+from tests.control_plane.versions import CONTROL_PLANE, OPERATORS, RECIPES, TOOLS, Program, Recipe, Upstream
 
-RECIPES = {recipe.name: recipe for recipe in vars(versions).values() if isinstance(recipe, Recipe) and recipe.programs}
 PROGRESS_SECONDS = 20
+LOCK_POLL_SECONDS = 0.2
 LOG_TAIL_LINES = 25
 
 Say = Callable[[str], None]
@@ -46,19 +47,25 @@ def ensure(recipes: Iterable[Recipe], *, say: Say = say_on_stderr, root: Path | 
     if not any(missing_binaries(recipe, root=root) for recipe in recipes):
         return
     root.mkdir(parents=True, exist_ok=True)
-    with _only_builder(root, say=say):
-        wanted = [recipe for recipe in recipes if missing_binaries(recipe, root=root)]  # someone else may have built
-        if not wanted:
-            return
-        minutes = sum(recipe.typical_minutes for recipe in wanted)
-        names = ", ".join(f"{recipe.name} {recipe.version}" for recipe in wanted)
-        say(f"building {names} into {root}: once, about {minutes:g} minutes on two cores")
-        try:
-            go = find_go(root, say=say)
-        except ToolchainError as error:
-            raise BuildError(str(error)) from error
-        for recipe in wanted:
-            _build(recipe, go=go, root=root, say=say)
+    with _only_builder(root, say=say) as say_to_all:
+        wanted = [recipe for recipe in recipes if missing_binaries(recipe, root=root)]  # another process may have built
+        if wanted:
+            _build_all(wanted, root=root, say=say_to_all)
+
+
+def _build_all(recipes: Sequence[Recipe], *, root: Path, say: Say) -> None:
+    progress = Progress(recipes, started=time.monotonic())
+    names = ", ".join(f"{recipe.name} {recipe.version}" for recipe in recipes)
+    say(f"building {names} into {root}: once, about {roughly(progress.remaining(time.monotonic()))} on two cores")
+    try:
+        go = find_go(root, say=say)
+    except ToolchainError as error:
+        raise BuildError(str(error)) from error
+    for recipe in recipes:
+        started = time.monotonic()
+        _build(recipe, go=go, root=root, tell=lambda: say(progress.describe(time.monotonic())))
+        say(f"{recipe.name} {recipe.version}: ready after {in_words(time.monotonic() - started)}")
+        progress.done(time.monotonic())
 
 
 def binary_path(recipe: Recipe, binary: str) -> Path:
@@ -74,21 +81,49 @@ def binary_path(recipe: Recipe, binary: str) -> Path:
 
 
 @contextlib.contextmanager
-def _only_builder(root: Path, *, say: Say) -> Iterator[None]:
-    with (root / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"another build holds {lock.name}: waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def _only_builder(root: Path, *, say: Say) -> Iterator[Say]:
+    """Hold the lock. Its file holds what the build says, for those who wait for it; the first line is the test run."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")
+    with (root / ".lock").open("a+") as lock:
+        if not _taken(lock):
+            _follow(lock, run=run, say=say)
+        lock.truncate(0)
+
+        def say_to_all(line: str) -> None:
+            say(line)
+            print(line, file=lock, flush=True)
+
+        print(run, file=lock, flush=True)
+        yield say_to_all
 
 
-def _build(recipe: Recipe, *, go: Path, root: Path, say: Say) -> None:
-    started = time.monotonic()
+def _taken(lock: TextIO) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _follow(lock: TextIO, *, run: str, say: Say) -> None:
+    """Wait for the lock and repeat what its holder says, unless a worker of the same test run is that and shows it."""
+    said: list[str] = []
+    while not _taken(lock):
+        lock.seek(0)
+        holder, *lines = lock.read().splitlines() or [run]
+        if not run or holder != run:
+            lines.insert(0, f"another build holds {lock.name}: waiting for it")
+            for line in lines[len(said) if lines[: len(said)] == said else 0 :]:  # the next holder begins again
+                say(line)
+            said = lines
+        time.sleep(LOCK_POLL_SECONDS)
+
+
+def _build(recipe: Recipe, *, go: Path, root: Path, tell: Callable[[], None]) -> None:
     staging = root / ".staging"
     shutil.rmtree(staging, ignore_errors=True)  # of a build that was killed: we hold the lock
     (staging / "bin").mkdir(parents=True)
+    tell()
     try:
         if recipe.upstream is None:
             missing = missing_binaries(recipe, root=root)
@@ -97,11 +132,10 @@ def _build(recipe: Recipe, *, go: Path, root: Path, say: Say) -> None:
         else:
             programs = list(recipe.programs)
             source = _copy_upstream(recipe, recipe.upstream, go=go, staging=staging)
-        _compile(recipe, programs, go=go, source=source, staging=staging, say=say)
+        _compile(recipe, programs, go=go, source=source, staging=staging, tell=tell)
         _move_into_place(recipe, source=source, staging=staging, folder=recipe_folder(recipe, root=root))
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    say(f"{recipe.name} {recipe.version}: ready after {_elapsed(started)}")
 
 
 def module_folder(recipe: Recipe, *, say: Say = say_on_stderr) -> Path:
@@ -150,19 +184,20 @@ def _copy_upstream(recipe: Recipe, upstream: Upstream, *, go: Path, staging: Pat
     return source
 
 
-def _compile(recipe: Recipe, programs: Sequence[Program], *, go: Path, source: Path, staging: Path, say: Say) -> None:
+def _compile(
+    recipe: Recipe, programs: Sequence[Program], *, go: Path, source: Path, staging: Path, tell: Callable[[], None]
+) -> None:
     """Compile and link all programs in one call, which shares the work."""
     # Go names a binary after its package, unless there is one package and one output file.
     output = f"{staging / 'bin'}{os.sep}" if len(programs) > 1 else staging / "bin" / programs[0].binary
     packages = [program.package for program in programs]
     tags = ["-tags", recipe.tags] if recipe.tags else []
     command = [go, "build", "-ldflags", recipe.ldflags, "-o", output, *tags, *packages]
-    _run_with_progress(command, cwd=source, log=staging / "log", say=say, name=f"{recipe.name} {recipe.version}")
+    _run(command, cwd=source, log=staging / "log", tell=tell, name=f"{recipe.name} {recipe.version}")
 
 
-def _run_with_progress(command: Sequence[str | Path], *, cwd: Path, log: Path, say: Say, name: str) -> None:
-    started = time.monotonic()
-    say(f"{name}: building")
+def _run(command: Sequence[str | Path], *, cwd: Path, log: Path, tell: Callable[[], None], name: str) -> None:
+    """Run a command that takes minutes, and tell now and then how far the build is."""
     with log.open("w") as output:
         process = subprocess.Popen(
             command, cwd=cwd, env=go_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
@@ -172,7 +207,7 @@ def _run_with_progress(command: Sequence[str | Path], *, cwd: Path, log: Path, s
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(PROGRESS_SECONDS)
                     break
-                say(f"{name}: still building, {_elapsed(started)}")
+                tell()
         except BaseException:  # Ctrl-C: go must not go on in the background
             process.terminate()
             process.wait()
@@ -190,11 +225,6 @@ def _move_into_place(recipe: Recipe, *, source: Path, staging: Path, folder: Pat
         os.replace(source / kept, folder / kept)
     for built in (staging / "bin").iterdir():
         os.replace(built, folder / built.name)
-
-
-def _elapsed(started: float) -> str:
-    minutes, seconds = divmod(round(time.monotonic() - started), 60)
-    return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
 
 
 def give_way() -> None:

@@ -26,6 +26,7 @@ COLLECTIONS = (
     "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "/apis/resource.k8s.io/v1/deviceclasses",
     "/apis/resource.k8s.io/v1/resourceslices",
+    "/apis/node.k8s.io/v1/runtimeclasses",
     NODES,
 )
 # The controller-manager keeps making these by itself.
@@ -46,18 +47,23 @@ class Snapshot:
     def restore(self, control_plane: ControlPlane) -> None:
         """Delete what came since: webhooks, namespaces with their pods, nodes; waits until pods and nodes are gone.
 
-        Namespaces end in the background, so a test names its own anew (`make_namespace` does).
+        What is kept for the next test stays, and so do its ledgers. Namespaces end in the background, so a test names
+        its own each time (`make_namespace` does).
         """
-        api = control_plane.api
+        api, kept = control_plane.api, control_plane.kept
         for path in COLLECTIONS:
             for name in sorted(_names(control_plane, path) - self.names[path]):
-                if not name.startswith(KEPT_PREFIXES):
-                    _delete(control_plane, f"{path}/{name}")
+                if not name.startswith(KEPT_PREFIXES) and f"{path}/{name}" not in kept:
+                    delete(control_plane, f"{path}/{name}")
         # Their definition stays, as those of operators do. An API server that just came back still says 429 to them.
-        wait_for(control_plane, lambda: _delete_ledgers(control_plane), what="the test's ledgers gone")
+        if not kept:
+            wait_for(control_plane, lambda: delete_ledgers(control_plane), what="the test's ledgers gone")
         # "default" is of the snapshot, so its pods go by themselves.
-        namespaces = {pod["metadata"]["namespace"] for pod in api.list("/api/v1/pods")}
-        leaving = namespaces - (self.names[NAMESPACES] - {"default"})
+        pods = list(api.list("/api/v1/pods"))
+        leaving = {pod["metadata"]["namespace"] for pod in pods} - (self.names[NAMESPACES] - {"default"})
+        for pod in pods:
+            if pod["metadata"]["namespace"] in leaving:
+                _end(control_plane, pod)
         for namespace in sorted(leaving):
             api.delete(f"{NAMESPACES}/{namespace}/pods", {"gracePeriodSeconds": 0}, gracePeriodSeconds="0")
 
@@ -73,10 +79,11 @@ class Snapshot:
         wait_for(control_plane, is_clean, what="the test's pods and nodes gone")
 
 
-def _delete_ledgers(control_plane: ControlPlane) -> bool:
+def delete_ledgers(control_plane: ControlPlane) -> bool:
+    """Delete every team's ledger; True once that is done."""
     if control_plane.api.exists(TEAM_LEDGERS):
         for name in _names(control_plane, TEAM_LEDGERS):
-            _delete(control_plane, f"{TEAM_LEDGERS}/{name}")
+            delete(control_plane, f"{TEAM_LEDGERS}/{name}")
     return True
 
 
@@ -84,11 +91,24 @@ def _names(control_plane: ControlPlane, path: str) -> frozenset[str]:
     return frozenset(item["metadata"]["name"] for item in control_plane.api.list(path))
 
 
-def _delete(control_plane: ControlPlane, path: str) -> None:
+def delete(control_plane: ControlPlane, path: str) -> None:
+    """Delete an object; one that is gone or going will do."""
     try:
         control_plane.api.delete(path)
     except ApiError as error:
         if error.status not in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:  # gone or going
+            raise
+
+
+def _end(control_plane: ControlPlane, pod: dict[str, Any]) -> None:
+    """Say of a pod that it ended, as its kubelet would: one that is only deleted may still run there."""
+    if not pod["spec"].get("nodeName") or pod["status"].get("phase") in {"Succeeded", "Failed"}:
+        return
+    path = f"{NAMESPACES}/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}/status"
+    try:
+        control_plane.api.patch(path, {"status": {"phase": "Failed"}})
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
             raise
 
 

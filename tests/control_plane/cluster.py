@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -43,6 +43,17 @@ def find_binaries() -> dict[str, Path]:
     }
 
 
+class Standing(Protocol):
+    """What a test may leave running on a control plane for the next one, with the objects that belong to it."""
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """The API paths of its objects."""
+
+    def leave(self) -> None:
+        """Stop it and delete its objects."""
+
+
 class ControlPlane:
     """etcd, kube-apiserver, kube-controller-manager, kube-scheduler and KWOK on free loopback ports.
 
@@ -64,7 +75,9 @@ class ControlPlane:
         self.authority = make_authority()
         self.token = secrets.token_hex(16)
         self.kubeconfig = self.folder / "kubeconfig"
-        self.api = Api(port=self.ports.api_server, ca_pem=self.authority.pem, token=self.token)
+        self.api = self._client()
+        self.standing: Standing | None = None
+        self._clients: dict[str, Api] = {}
         self.kubectl = Kubectl(
             binaries["kubectl"], kubeconfig=self.kubeconfig, environment=self.processes.environment()
         )
@@ -85,7 +98,8 @@ class ControlPlane:
 
     def close(self) -> None:
         """Stop everything and remove the folder."""
-        self.api.close()
+        for api in (self.api, *self._clients.values()):
+            api.close()
         self.processes.close()
 
     def start(self, name: str, *extra: str) -> None:
@@ -108,6 +122,8 @@ class ControlPlane:
     def pause(self, name: str) -> None:
         """Freeze a component with SIGSTOP: its connections stay open and nobody answers."""
         self.processes.send_signal(name, signal.SIGSTOP)
+        tasks = Path(f"/proc/{self.processes.pids()[name]}/task")
+        self._until(name, lambda: all(map(_is_stopped, tasks.glob("*/stat"))), "does not stop")
 
     def resume(self, name: str) -> None:
         """Let a frozen component go on."""
@@ -120,6 +136,23 @@ class ControlPlane:
                 self.resume(name)
             else:
                 self.start(name)
+
+    def acting_as(self, user: str) -> Api:
+        """The API as a plain user, by impersonation; closed with the control plane."""
+        if user not in self._clients:
+            self._clients[user] = self._client(acts_as=user)
+        return self._clients[user]
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """The API paths of what stays on the control plane from test to test."""
+        return self.standing.kept if self.standing else frozenset()
+
+    def vacate(self) -> None:
+        """Have what stays from test to test leave."""
+        standing, self.standing = self.standing, None
+        if standing is not None:
+            standing.leave()
 
     def user_kubeconfig(self, user: str, *, groups: Sequence[str] = (), namespace: str = "default") -> Path:
         """A kubeconfig that acts as a plain user; what the user may do is up to RBAC."""
@@ -143,6 +176,9 @@ class ControlPlane:
     def audit_events(self) -> list[dict]:
         """What the audit log holds so far; needs `audit=True`."""
         return [json.loads(line) for line in commands.audit_log(self.folder).read_text().splitlines()]
+
+    def _client(self, *, acts_as: str = "") -> Api:
+        return Api(port=self.ports.api_server, ca_pem=self.authority.pem, token=self.token, acts_as=acts_as)
 
     def _start_all(self) -> None:
         for name in COMPONENTS:
@@ -192,6 +228,11 @@ class ControlPlane:
             if time.monotonic() > deadline:
                 raise ComponentError(self.processes.describe(name, f"{complaint} after {START_SECONDS} s"))
             time.sleep(POLL_SECONDS)
+
+
+def _is_stopped(stat: Path) -> bool:
+    """Say whether a thread has come to a halt: a busy machine may run it for a moment after the signal."""
+    return stat.read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def _answers(port: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 
 import pytest
+from xdist.workermanage import WorkerController
 
 from tests.control_plane import certmanager, operators, prometheus
 from tests.control_plane.assets import missing_binaries
@@ -26,6 +27,7 @@ from tests.control_plane.versions import (
     LWS,
     MPI_OPERATOR,
     PROMETHEUS,
+    RECIPES,
     TRAINER,
     TRAINING_OPERATOR,
     Recipe,
@@ -46,6 +48,7 @@ RECIPES_BY_FIXTURE = {
     "promtool": (PROMETHEUS,),
 }
 BUILD = pytest.StashKey[BackgroundBuild]()
+IS_BUILT = pytest.StashKey[bool]()
 BUILD_FAILURE = pytest.StashKey[str | None]()
 
 
@@ -55,15 +58,29 @@ def recipes_of(item: pytest.Item) -> list[Recipe]:
     return [recipe for fixture, group in RECIPES_BY_FIXTURE.items() if fixture in names for recipe in group]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Find out once for all workers whether something is still to be built: they must collect in one order."""
+    given = getattr(config, "workerinput", {}).get("is_built")
+    config.stash[IS_BUILT] = not any(map(missing_binaries, RECIPES.values())) if given is None else given
+
+
+def pytest_configure_node(node: WorkerController) -> None:
+    """Tell a worker."""
+    node.workerinput["is_built"] = node.config.stash[IS_BUILT]
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the modules in the order in which what they need is built: what needs nothing runs meanwhile."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the modules in the order in which what they need is built: what needs nothing runs meanwhile.
+
+    Where all is built it is the other way round: what takes longest first, and what takes least fills the gaps.
+    """
     order = [recipe.name for group in RECIPES_BY_FIXTURE.values() for recipe in group]
     stages: dict[object, int] = {}
     for item in items:
         last = max((order.index(recipe.name) + 1 for recipe in recipes_of(item)), default=0)
         stages[item.path] = max(last, stages.get(item.path, 0))
-    items.sort(key=lambda item: stages[item.path])
+    items.sort(key=lambda item: stages[item.path], reverse=config.stash[IS_BUILT])
 
 
 @pytest.hookimpl(trylast=True)
@@ -113,8 +130,13 @@ def control_plane(built_control_plane: None) -> Iterator[ControlPlane]:  # noqa:
 
 
 @pytest.fixture
-def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """The control plane without nodes, pods and webhooks of other tests; what this test makes is deleted after it."""
+def cluster(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+    """The control plane without nodes, pods and webhooks of other tests; what this test makes is deleted after it.
+
+    Tests marked `standing` leave a Fairgate running for each other; from all others it is gone.
+    """
+    if request.node.get_closest_marker("standing") is None:
+        control_plane.vacate()
     before = Snapshot.take(control_plane)
     yield control_plane
     control_plane.revive()

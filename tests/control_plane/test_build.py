@@ -35,12 +35,13 @@ echo "main.go:1: undefined: everything" >&2; exit 1
 
 @pytest.fixture
 def fake_go(tmp_path, monkeypatch):
-    def install(text: str = FAKE_GO):
+    def install(text: str = FAKE_GO, *, run: str = ""):
         folder = tmp_path / "bin"
         folder.mkdir(exist_ok=True)
         (folder / "go").write_text(text)
         (folder / "go").chmod(0o755)
         monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+        monkeypatch.setenv("PYTEST_XDIST_TESTRUNUID", run)
         return folder / "calls"
 
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
@@ -81,20 +82,53 @@ def test_a_failed_build_shows_what_go_said_and_leaves_nothing(fake_go, tmp_path)
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [".lock"]
 
 
-def test_a_second_build_waits_for_the_first_and_then_has_nothing_to_do(fake_go, tmp_path):
-    calls, said = fake_go(), []
-    with (tmp_path / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        waiting = threading.Thread(target=build.ensure, args=([ETCD],), kwargs={"say": said.append, "root": tmp_path})
-        waiting.start()
-        while not said:
-            time.sleep(0.01)
-        folder = recipe_folder(ETCD, root=tmp_path)
-        folder.mkdir()
-        (folder / "etcd").touch()
-    waiting.join(10)
-    assert "another build" in said[0]
+@pytest.fixture
+def other_build(tmp_path, monkeypatch):
+    """Another process builds etcd, as a worker of the test run "its", until it is told to end."""
+    monkeypatch.setattr(build, "LOCK_POLL_SECONDS", 0.01)
+    held = (tmp_path / ".lock").open("w")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    print("its", "[1/1] etcd: building", sep="\n", file=held, flush=True)
+
+    def end():
+        etcd = recipe_folder(ETCD, root=tmp_path) / "etcd"
+        etcd.parent.mkdir()
+        etcd.touch()
+        held.close()
+
+    yield end
+    held.close()
+
+
+@pytest.mark.parametrize(
+    ("run", "want"),
+    [
+        pytest.param("", 2, id="by hand, it shows the other one's progress"),
+        pytest.param("ours", 2, id="and in another test run"),
+        pytest.param("its", 0, id="but not in the same one, where the other worker shows it"),
+    ],
+)
+def test_a_second_build_waits_for_the_first_and_then_has_nothing_to_do(fake_go, other_build, tmp_path, run, want):
+    calls, said = fake_go(run=run), []
+    waiting = threading.Thread(target=build.ensure, args=([ETCD],), kwargs={"say": said.append, "root": tmp_path})
+    waiting.start()
+    deadline = time.monotonic() + 30
+    while len(said) < want:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    other_build()
+    waiting.join(30)
+    assert said == [f"another build holds {tmp_path / '.lock'}: waiting for it", "[1/1] etcd: building"][:want]
     assert not calls.exists()
+
+
+def test_it_says_how_far_it_is_before_each_recipe(fake_go, tmp_path):
+    fake_go()
+    said = []
+    build.ensure([ETCD, KUBERNETES], say=said.append, root=tmp_path)
+    assert said[0] == f"building etcd 3.7.3, kubernetes 1.37.0 into {tmp_path}: once, about 9 min on two cores"
+    assert said[1] == "[1/2] etcd 3.7.3: building for 0 s, 0 s in all, about 9 min left"
+    assert said[3].startswith("[2/2] kubernetes 1.37.0: building for 0 s")
 
 
 def test_an_operator_with_another_checksum_is_refused(fake_go, tmp_path):

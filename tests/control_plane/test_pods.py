@@ -33,12 +33,6 @@ def test_nodes_are_as_they_were_asked_for(cluster):
         assert node["spec"]["taints"] == [TAINT]
 
 
-def test_many_nodes_are_usable_within_seconds(cluster):
-    started = time.monotonic()
-    make_nodes(cluster, 200)
-    assert time.monotonic() - started < 60  # 20 writes a second, the default, would take longer for the taints alone
-
-
 def test_a_gpu_pod_is_bound_and_runs(cluster, namespace):
     make_nodes(cluster, 2)
     create_pod(cluster, namespace, pod("train", gpus=3))
@@ -61,7 +55,8 @@ def test_pods_of_a_job_hold_their_gpus_until_they_are_told_to_complete(cluster, 
     jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
     cluster.api.create(jobs, job("train", pods=2, gpus=4))
     wait_for(cluster, lambda: gpus_by_node(cluster) == {"node-0": 8}, what="both pods on the node")
-    time.sleep(1)
+    create_pod(cluster, namespace, pod("done", labels={"fairgate.test/completes": "true"}, restartPolicy="Never"))
+    wait_phase(cluster, namespace, "done", "Succeeded")  # what completes does so at once
     assert gpus_by_node(cluster) == {"node-0": 8}
     cluster.kubectl("label", "pods", "-n", namespace, "-l", "job-name=train", "fairgate.test/completes=true")
     wait_for(cluster, lambda: cluster.api.get(f"{jobs}/train")["status"].get("succeeded") == 2, what="the Job done")
@@ -70,7 +65,7 @@ def test_pods_of_a_job_hold_their_gpus_until_they_are_told_to_complete(cluster, 
 
 def test_a_job_can_run_for_a_while_and_end_by_itself(cluster, namespace):
     make_nodes(cluster, 1)
-    labels, annotations = {"fairgate.test/completes": "true"}, {"fairgate.test/runs-for": "2s"}
+    labels, annotations = {"fairgate.test/completes": "true"}, {"fairgate.test/runs-for": "1s"}
     jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
     cluster.api.create(jobs, job("short", gpus=1, labels=labels, annotations=annotations))
     wait_for(cluster, lambda: gpus_by_node(cluster) == {"node-0": 1}, what="the pod on the node")
@@ -86,7 +81,7 @@ def test_a_pod_can_be_told_to_fail(cluster, namespace):
 
 def test_a_pod_can_start_slowly(cluster, namespace):
     make_nodes(cluster, 1)
-    create_pod(cluster, namespace, pod("slow", annotations={"fairgate.test/starts-after": "2s"}))
+    create_pod(cluster, namespace, pod("slow", annotations={"fairgate.test/starts-after": "1s"}))
     wait_bound(cluster, namespace, "slow")
     assert get_pod(cluster, namespace, "slow")["status"]["phase"] == "Pending"
     wait_phase(cluster, namespace, "slow", "Running")
@@ -102,14 +97,14 @@ def test_a_deleted_pod_is_gone_at_once(cluster, namespace):
 
 def test_a_pod_that_ignores_sigterm_stays_for_its_grace_period(cluster, namespace):
     make_nodes(cluster, 1)
-    stubborn = pod("stubborn", annotations={"fairgate.test/ignores-sigterm": "true"}, terminationGracePeriodSeconds=4)
+    stubborn = pod("stubborn", annotations={"fairgate.test/ignores-sigterm": "true"}, terminationGracePeriodSeconds=2)
     create_pod(cluster, namespace, stubborn)
     wait_phase(cluster, namespace, "stubborn", "Running")
     deleted = time.monotonic()
     cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods/stubborn")
     assert get_pod(cluster, namespace, "stubborn")["metadata"]["deletionTimestamp"]
     wait_for(cluster, lambda: not list_pods(cluster, namespace), what="the pod gone", timeout=60)
-    assert time.monotonic() - deleted > 2.5  # deletionTimestamp has whole seconds
+    assert time.monotonic() - deleted > 0.9  # deletionTimestamp has whole seconds
 
 
 def test_what_a_test_made_is_gone_after_it(control_plane):

@@ -11,7 +11,7 @@ from tests.control_plane.api import ApiError
 
 T = TypeVar("T")
 
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.05
 
 
 def wait_for(

@@ -14,9 +14,16 @@ from tests.control_plane.commands import COMPONENTS
 T = TypeVar("T")
 
 
-def wait_for(control_plane: ControlPlane, predicate: Callable[[], T], *, what: str, timeout: float = 60) -> T:
+def wait_for(
+    control_plane: ControlPlane,
+    predicate: Callable[[], T],
+    *,
+    what: str,
+    timeout: float = 60,
+    poll: float = waiting.POLL_SECONDS,
+) -> T:
     """As `waiting.wait_for`; a failure shows every pod, its node and why it is not scheduled, and dead components."""
-    return waiting.wait_for(predicate, what=what, timeout=timeout, describe=lambda: describe(control_plane))
+    return waiting.wait_for(predicate, what=what, timeout=timeout, poll=poll, describe=lambda: describe(control_plane))
 
 
 def make_nodes(

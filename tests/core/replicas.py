@@ -18,6 +18,11 @@ A = TeamName("team-a")
 LIMIT = 2
 
 
+def name_of(uid: str) -> str:
+    """Pods of the UIDs `x/0`, `x/1`, … have the name `x`."""
+    return uid.partition("/")[0]
+
+
 @dataclass(frozen=True)
 class Event:
     """A change of a pod: it came or it went."""
@@ -40,6 +45,9 @@ class Etcd:
     promised: set[str] = field(default_factory=set)  # allowed by us, and neither there nor given up yet
 
     def create(self, uid: str) -> None:
+        """Make a pod, unless there is one of its name."""
+        if name_of(uid) in map(name_of, self.pods):
+            return
         self.version += 1
         self.pods[uid] = self.version
         self.events.append(Event(self.version, uid, is_there=True))
@@ -60,8 +68,8 @@ class Etcd:
 
     @property
     def held(self) -> int:
-        """GPUs of pods that are there, and of those that may come any moment."""
-        return len(self.pods.keys() | self.promised)
+        """GPUs of pods that are there, and of those that may come any moment: of each name one at a time."""
+        return len(set(map(name_of, self.pods.keys() | self.promised)))
 
 
 @dataclass(frozen=True)
@@ -91,7 +99,7 @@ class Replica:
         etcd = self.etcd
         gone = {pod.uid for pod in self.world.pods() if pod.uid not in etcd.pods}
         for uid, version in etcd.pods.items():
-            self.world.set_pod(resident(1, uid=uid, version=version))
+            self.world.set_pod(resident(1, uid=uid, name=name_of(uid), version=version))
         for uid in gone:
             if isinstance(self.world.evidence(uid), Alive):
                 self.world.remove_pod(uid)
@@ -102,7 +110,7 @@ class Replica:
         if event is None:
             return
         if event.is_there:
-            self.world.set_pod(resident(1, uid=event.uid, version=event.version))
+            self.world.set_pod(resident(1, uid=event.uid, name=name_of(event.uid), version=event.version))
         else:
             self.world.remove_pod(Uid(event.uid))
         self.reached = event.version
@@ -134,7 +142,8 @@ class Replica:
         admitted = []
         for uid in uids:
             if self.world.book(A).total + gpus(1) <= gpus(LIMIT):
-                self.clerk.charge(Flight(resident(1, uid=uid), Charge(A, Tier.GUARANTEED, gpus(1)), None))
+                pod = resident(1, uid=uid, name=name_of(uid))
+                self.clerk.charge(Flight(pod, Charge(A, Tier.GUARANTEED, gpus(1)), None))
                 admitted.append(uid)
         if admitted or self.clerk.must_write or self.clerk.can_fold:
             self.write = Write(self.clerk.version, self.clerk.next_page(), tuple(admitted))

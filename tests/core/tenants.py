@@ -3,7 +3,7 @@
 from tests.core import make
 from webhook.core.names import NodeName
 from webhook.core.roll import Roll
-from webhook.core.tenant import Tenant
+from webhook.core.tenant import Report, Tenant
 from webhook.core.world import World
 
 NOW = 100_000
@@ -15,7 +15,8 @@ def borrower(uid, count=1, *, on="n0", team="team-a", **more):
 
 
 def asker(uid, count=1, *, team="team-b", **more):
-    """A guaranteed pod that waits."""
+    """A guaranteed pod that waits, and for which kube-scheduler found no room."""
+    more.setdefault("report", Report(NOW, is_for_room=True))
     return tenant(uid, count, on=None, team=team, tier="guaranteed", **more)
 
 

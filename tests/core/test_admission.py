@@ -77,6 +77,13 @@ def test_a_request_that_exactly_fills_the_limit_passes():
     assert admitted(admit(pod(4), ALICE, world(policy(team(limit_=4)))))
 
 
+ROBOTS = "system:serviceaccounts:team-a"
+
+
+def robot(name, namespace="team-a"):
+    return Requester(f"system:serviceaccount:{namespace}:{name}")
+
+
 @pytest.mark.parametrize(
     ("requester", "owner", "annotations", "want"),
     [
@@ -84,6 +91,12 @@ def test_a_request_that_exactly_fills_the_limit_passes():
         pytest.param(ALICE, JOB, {}, ALICE.username, id="a person cannot hide behind a forged owner"),
         pytest.param(JOB_CONTROLLER, JOB, {"owner": "bob"}, "bob", id="a controller's pod to the profile's owner"),
         pytest.param(JOB_CONTROLLER, JOB, {}, None, id="nobody named: unknown, never guessed"),
+        pytest.param(robot("one"), None, {}, ROBOTS, id="all service accounts of a namespace are one user"),
+        pytest.param(robot("two"), JOB, {}, ROBOTS, id="whatever owner they forge"),
+        pytest.param(robot("one"), None, {"owner": "bob"}, "bob", id="or their namespace's owner"),
+        pytest.param(robot("one", "ops"), None, {}, "system:serviceaccounts:ops", id="also those of no team"),
+        pytest.param(Requester("x" * 1_000), None, {}, "x" * 253, id="a name is only so long"),
+        pytest.param(JOB_CONTROLLER, JOB, {"owner": "x" * 1_000}, "x" * 253, id="wherever it comes from"),
     ],
 )
 def test_the_user_behind_a_pod(requester, owner, annotations, want):
@@ -155,7 +168,7 @@ class TestOnlyCounted:
         place = world(policy(team(limit_=1)))
         mirror = pod(2, handling=Handling.MIRROR)
         assert isinstance(admit(mirror, Requester("system:node:n0"), place), NotApplicable)
-        assert codes(admit(mirror, ALICE, place)) == [Code.TEAM_LIMIT_EXCEEDED]
+        assert codes(admit(mirror, ALICE, place)) == [Code.TEAM_LIMIT_EXCEEDED, Code.INVALID_REQUEST]
 
     def test_exempt_namespaces_are_counted_and_nothing_else(self):
         place = world(policy(team(limit_=1), exempt_namespaces=("kube-*",)))
@@ -345,12 +358,30 @@ def test_an_intact_decision_is_left_as_it_is_and_a_forged_one_is_made_anew():
 
 
 @pytest.mark.parametrize("handling", [Handling.NODE_NAME, Handling.FOREIGN_SCHEDULER, Handling.DAEMON_SET])
-@pytest.mark.parametrize("forged", [{"team_label": "team-b"}, {"mark": "{}"}], ids=["a team", "a decision"])
+@pytest.mark.parametrize(
+    "forged", [{"team_label": "team-b"}, {"mark": "{}"}, {}], ids=["a team", "a decision", "a tier"]
+)
 def test_pods_that_others_place_carry_nothing_that_only_we_write(handling, forged):
     """The evictor believes labels: a pod of another scheduler could have others evicted for itself."""
     labelled = pod(1, handling=handling, tier_label="guaranteed", **forged)
     assert codes(verify(labelled, ALICE, world())) == [Code.PROTECTED_KEY_CHANGED]
-    assert isinstance(admit(pod(1, handling=handling), ALICE, world()), NotApplicable)
+    for kept in ({}, {"tier_label": "preemptible"}):
+        assert isinstance(admit(pod(1, handling=handling, **kept), ALICE, world()), NotApplicable)
+
+
+def test_held_room_is_not_taken_past_the_taint():
+    held = Taint("fairgate.dev/held", Effect.NO_SCHEDULE, "x")
+    place = world(nodes=[node("n0", taints=(held,)), node("n1")])
+
+    def asked(name):
+        return admit(pod(1, handling=Handling.NODE_NAME, node_name=name), ALICE, place)
+
+    assert codes(asked("n0")) == [Code.HELD_ROOM]
+    assert isinstance(asked("n1"), NotApplicable)
+    everything = Constraints(tolerations=(Toleration(exists=True, effect=Effect.NO_SCHEDULE),))
+    elsewhere = pod(1, handling=Handling.FOREIGN_SCHEDULER, constraints=everything)
+    assert codes(admit(elsewhere, ALICE, place)) == [Code.HELD_ROOM], "its scheduler may know no nominations"
+    assert admitted(admit(pod(1, constraints=everything), ALICE, place)).steering.nodes == ("n1",)
 
 
 def test_a_pod_that_is_decided_anew_still_asks_what_its_user_asked():

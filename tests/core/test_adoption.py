@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core import make
 from webhook.core.adoption import adoptions
+from webhook.core.pod import Handling
+from webhook.core.policy import NO_TEAM
 
 TEAM = make.team(guaranteed=4, limit_=None)
 POLICY = make.policy(TEAM, make.team("team-b"), exempt_namespaces=("kept",))
@@ -34,13 +37,33 @@ def test_who_asked_to_borrow_borrows():
 
 
 def test_what_is_not_ours_to_label_takes_room_and_is_left_alone():
-    leaving = replace(bare(2, uid="leaving"), is_terminating=True)
-    daemon = replace(bare(1, uid="daemon"), is_managed=False)
-    assert adopted(leaving, daemon, bare(1, uid="in"), bare(1, uid="out", created=9)) == {
+    static = replace(bare(3, uid="static"), handling=Handling.MIRROR, node="n0")
+    assert adopted(static, bare(1, uid="in"), bare(1, uid="out", created=9)) == {
         "in": "guaranteed",
         "out": "preemptible",
     }
     assert adopted(bare(1, namespace="kept")) == {}
+
+
+@pytest.mark.parametrize("handling", [Handling.DAEMON_SET, Handling.FOREIGN_SCHEDULER, Handling.NODE_NAME])
+def test_what_others_placed_is_guaranteed_or_borrows_like_the_rest(handling):
+    placed = [replace(bare(3, uid=f"p{n}", created=n), handling=handling, node="n0") for n in range(2)]
+    assert adopted(*placed) == {"p0": "guaranteed", "p1": "preemptible"}
+
+
+def test_who_takes_a_year_to_end_borrows_meanwhile():
+    dying = replace(bare(5, uid="dying"), is_terminating=True, node="n0")
+    assert adopted(dying) == {"dying": "preemptible"}
+
+
+def test_what_others_are_to_place_takes_room_until_it_is_on_a_node():
+    waits = replace(bare(3, uid="waits"), handling=Handling.FOREIGN_SCHEDULER)
+    assert adopted(waits, bare(3, uid="in", created=9)) == {"in": "preemptible"}
+
+
+def test_pods_of_no_team_are_guaranteed_nothing():
+    world = make.world(POLICY, residents=[bare(1, uid="p", namespace="elsewhere")])
+    assert [(pod.uid, charge.tier) for pod, charge in adoptions(NO_TEAM, world)] == [("p", "preemptible")]
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 9), st.booleans()), max_size=12))

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.core.make import GIB, node, resident, world
+from tests.examples import examples
 from webhook.core.demand import PerDevice, demand_of
 from webhook.core.devices import tightest
 from webhook.core.fleet import Fleet
@@ -97,7 +97,7 @@ class DeviceMachine(RuleBasedStateMachine):
 
 
 TestDevices = DeviceMachine.TestCase
-TestDevices.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestDevices.settings = examples(25, stateful_step_count=25)
 
 
 def test_the_fullest_device_that_fits_is_taken_and_the_emptiest_where_none_does():

@@ -26,7 +26,8 @@ def limits(told):
 def test_every_limit_is_told_with_its_sum_and_who_holds():
     shares = {"A100": team(guaranteed=2, limit_=9).gpus}
     rules = policy(team(limit_=10, per_pod=gpus(4), per_user=gpus(20), models=shares))
-    place = world(rules, residents=[resident(7, name="big", user="alice@example.com"), resident(2, name="small")])
+    held = [resident(7, name="big", user="alice@example.com", node="n0"), resident(2, name="small", node="n0")]
+    place = world(rules, residents=held)
     told = explain(pod(5), ALICE, place)
     assert limits(told) == {
         "one pod of team team-a": (0, gpus(4), True),
@@ -137,7 +138,8 @@ def test_a_decided_pod_is_asked_as_its_user_asked():
 
 
 def test_what_nobody_weighed_is_refused_and_has_no_steps():
-    strange = replace(demand(1), strange=(ResourceName("acme.com/gpu"),))
+    name = ResourceName("acme.com/gpu")
+    strange = replace(demand(1), requests=(*demand(1).requests, (name, 1)), strange=(name,))
     told = explain(pod(demand=strange), ALICE, world())
     assert [reason.code for reason in told.decision.reasons] == [Code.UNKNOWN_GPU_RESOURCE]
     assert (told.limits, told.pools, told.smaller) == ((), (), None)

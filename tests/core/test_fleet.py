@@ -2,11 +2,11 @@
 
 import random
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.core.make import GPU, demand, node, requirement
+from tests.examples import examples
 from webhook.core.fleet import Fleet
 from webhook.core.names import NodeName, ResourceName
 from webhook.core.node import Node
@@ -89,7 +89,7 @@ class FleetMachine(RuleBasedStateMachine):
 
 
 TestFleet = FleetMachine.TestCase
-TestFleet.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestFleet.settings = examples(25, stateful_step_count=25)
 
 
 def test_a_pod_without_gpus_goes_to_nodes_of_any_gpus_if_need_be():

@@ -27,6 +27,12 @@ GPUS = [
     "tencent.com/vcuda-core",
     "gpu.intel.com/i915",
     "example.com/NPU",
+    "cambricon.com/mlu370",
+    "nvidia.com/GA102GL_A10",
+    "nvidia.com/TU104GL_TESLA_T4",
+    "nvidia.com/GRID_T4-1Q",
+    "nvidia.com/NVIDIA_A10-24Q",
+    "nvidia.com/H100",
     "deviceclass.resource.kubernetes.io/mig.nvidia.com",
 ]
 OTHERS = [
@@ -39,6 +45,10 @@ OTHERS = [
     "openshift.io/sriov",
     "devices.kubevirt.io/kvm",
     "nvidia.com/priority",
+    "nvidia.com/hostdev",
+    "nvidia.com/resibs2f0",
+    "nvidia.com/BF3",
+    "nvidia.com/cx6dx_slnic_switchdev",
     "example.com/migration",
     "deviceclass.resource.kubernetes.io/compute-domain-daemon.nvidia.com",
 ]

@@ -6,10 +6,13 @@ import pytest
 
 from tests.core import make
 from webhook.core.onlooker import Onlooker
+from webhook.core.pod import Handling
 from webhook.core.policy import Enforcement
 from webhook.core.tier import Tier
 
 SHADOW = make.policy(make.team(guaranteed=4, limit_=6), enforce=Enforcement.SHADOW)
+
+STATIC = Handling.MIRROR
 
 
 def bare(count=1, **more):
@@ -52,8 +55,8 @@ def test_a_tier_stays_until_there_is_room():
 
 @pytest.mark.parametrize(
     "pod",
-    [make.resident(1, tier="preemptible"), replace(bare(1), is_managed=False), bare(1, namespace="kube-system")],
-    ids=["decided on", "placed by others", "exempt"],
+    [make.resident(1, tier="preemptible"), replace(bare(1), handling=STATIC), bare(1, namespace="kube-system")],
+    ids=["decided on", "static", "exempt"],
 )
 def test_other_pods_are_seen_as_they_are(pod):
     exempting = replace(SHADOW, exempt_namespaces=("kube-system",))

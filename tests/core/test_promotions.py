@@ -1,12 +1,12 @@
 """Promotions among replicas that lag, pause and die: the guaranteed share holds at every step, whoever is admitted."""
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.core.make import gpus, policy, resident, team
 from tests.core.replicas import A, Etcd, Replica, Write
+from tests.examples import examples
 from webhook.core.clerk import Clerk
 from webhook.core.decision import Charge
 from webhook.core.names import Uid
@@ -249,7 +249,7 @@ class PromotionsMachine(RuleBasedStateMachine):
 
 
 TestPromotions = PromotionsMachine.TestCase
-TestPromotions.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestPromotions.settings = examples(40, stateful_step_count=40)
 
 
 class FoldsBeforeTheLabelIsSeen(Clerk):

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from itertools import product
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.core.make import GIB, GPU, demand, node
+from tests.examples import examples
 from webhook.core.demand import Demand, PerDevice, demand_of
 from webhook.core.fleet import Fleet
 from webhook.core.forecast import WEIGHT
@@ -178,4 +178,4 @@ def shape_is_exact(shape: Shape, view: GpuView) -> bool:
 
 
 TestRanking = RankingMachine.TestCase
-TestRanking.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
+TestRanking.settings = examples(10, stateful_step_count=12)

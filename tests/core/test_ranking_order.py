@@ -1,10 +1,10 @@
 """Lists of nodes against a sort of all nodes by what their classes cost: what is left out or late changes none."""
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.core.make import GIB, GPU, demand, node
+from tests.examples import examples
 from webhook.core.demand import Demand
 from webhook.core.fleet import Fleet
 from webhook.core.mix import Mix
@@ -86,4 +86,4 @@ class OrderMachine(RuleBasedStateMachine):
 
 
 TestOrder = OrderMachine.TestCase
-TestOrder.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+TestOrder.settings = examples(20, stateful_step_count=25)

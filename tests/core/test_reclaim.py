@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.make import GPU, demand, gpus, node, requirement, resident
-from webhook.core.amount import ONE_GPU
+from webhook.core.amount import ONE_GPU, UNLIMITED
 from webhook.core.clearing import Cost
 from webhook.core.fleet import Fleet
 from webhook.core.labels import pack
 from webhook.core.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.policy import LabelSelector, ReclaimCost
-from webhook.core.reclaim import Cause, Hold, Leaving, Scene, Waiting, plan
+from webhook.core.reclaim import plan
+from webhook.core.scene import Cause, Hold, Leaving, Scene, Waiting
 from webhook.core.selector import NO_CONSTRAINTS, Constraints, NodeTerm
 from webhook.core.siblings import Seated, Siblings
 from webhook.core.topology import AffinityRule
@@ -198,6 +199,70 @@ def test_a_gang_that_cannot_be_seated_whole_costs_nobody_anything():
     }  # fmt: skip
 
 
+# -- against who hides borrowed GPUs
+
+
+def test_a_gang_is_as_old_as_its_oldest_member():
+    """A fresh pod with the label, again and again, would keep the others for ever."""
+    gang = [victim(f"g{n}", 2, gang="train", until=NOW + 60 * n) for n in range(4)]
+    assert sorted(gone(plan([waiting()], scene(gang)))) == ["g0", "g1", "g2", "g3"]
+    young = [victim(f"g{n}", 2, gang="train", until=NOW + 60) for n in range(4)]
+    assert causes(plan([waiting()], scene(young))) == {"b": Cause.NOT_ENOUGH_VICTIMS}
+
+
+def test_a_member_that_may_not_go_shields_nobody():
+    gang = [victim(f"g{n}", 4, gang="train") for n in range(2)]
+    assert gone(plan([waiting()], scene(gang, spared={"g0"}))) == ["g1"]
+
+
+def test_a_minimum_runtime_begins_no_more_after_somebody_waits():
+    """Else whoever deletes his pods in time and creates them again would borrow for ever."""
+    again = [victim(f"a{n}", 4, started=NOW - 10, until=NOW + 50) for n in range(2)]
+
+    def found(at):
+        return plan([waiting(reported_at=at)], scene(again, minimum_runtime=60))
+
+    assert causes(found(NOW - 10)) == {"b": Cause.NOT_ENOUGH_VICTIMS}
+    assert len(gone(found(NOW - 11))) == 1
+
+
+def test_budgets_count_for_as_long_as_policy_says():
+    guard = GuardId("pdb")
+    guarded = [victim(f"a{n}", guards=(guard,)) for n in range(8)]
+    asks = waiting(reported_at=NOW - 300)
+
+    def found(seconds, **more):
+        return plan([asks], scene(guarded, left={guard: 0}, budget_seconds=seconds, **more))
+
+    assert causes(found(UNLIMITED)) == causes(found(301)) == {"b": Cause.NOT_ENOUGH_VICTIMS}
+    assert [(len(move.victims), move.is_past_budgets) for move in found(300).moves] == [(1, True)]
+    assert found(300, spared={f"a{n}" for n in range(8)}).moves == ()
+
+
+def test_whom_the_api_server_will_not_evict_goes_once_budgets_do_not_count():
+    there = [victim("a", 8)]
+    late, soon = waiting(reported_at=NOW - 300), waiting(reported_at=NOW - 299)
+    refused = scene(there, refused={"a"}, budget_seconds=300)
+    assert plan([soon], refused).moves == ()
+    assert gone(plan([late], refused)) == ["a"]
+
+
+def test_budgets_are_kept_while_others_can_go():
+    there = [victim("guarded", saved=NOW, guards=(GuardId("pdb"),)), victim("free", saved=5), victim("x", 6)]
+    found = plan([waiting(reported_at=1)], scene(there, left={GuardId("pdb"): 0}, budget_seconds=0))
+    assert (gone(found), found.moves[0].is_past_budgets) == (["free"], False)
+
+
+def test_a_plan_that_needs_more_pods_than_a_team_may_lose_in_a_minute_is_made_all_the_same():
+    """GPUs borrowed in small pieces would never come back as one."""
+    small = [victim(f"a{n}") for n in range(8)]
+    wants = [waiting("b0", 4), waiting("b1", since=1)]
+    found = plan(wants, scene(small, quotas={TeamName("team-a"): 1}))
+    assert len(gone(found)) == 4
+    assert causes(found) == {"b1": Cause.NOT_ENOUGH_VICTIMS}
+    assert plan(wants, scene(small, quotas={TeamName("team-a"): 0})).moves == ()
+
+
 # -- against every choice there is
 
 counts = st.integers(1, 3)
@@ -280,7 +345,7 @@ def units(scene_):
     made = {}
     for each in scene_.yards:
         made.setdefault(each.gang or each.uid, []).append(each)
-    return [tuple(group) for group in made.values() if all(each.until <= NOW for each in group)]
+    return [tuple(group) for group in made.values() if any(each.until <= NOW for each in group)]
 
 
 def cost(scene_, chosen, asked, place):

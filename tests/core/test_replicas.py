@@ -1,12 +1,12 @@
 """Whatever lags, pauses, fails or dies: no team is ever over its limit, and at rest the ledger is the pods, exactly."""
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.core.make import gpus
 from tests.core.replicas import LIMIT, A, Etcd, Replica, Write
+from tests.examples import examples
 from webhook.core.clerk import Clerk
 from webhook.core.names import Uid
 from webhook.core.page import EMPTY_PAGE, ENDED, Page
@@ -29,11 +29,13 @@ class ReplicasMachine(RuleBasedStateMachine):
 
     # -- requests
 
-    @rule(who=WHO, count=st.integers(1, 3), is_answered=st.booleans())
-    def requests_come(self, who, count, is_answered):
+    @rule(who=WHO, count=st.integers(1, 3), is_repeated=st.booleans(), is_answered=st.booleans())
+    def requests_come(self, who, count, is_repeated, is_answered):
         replica = self.replicas[who]
         if replica.write is None:
             uids = [f"u{self.next_uid + number}" for number in range(count)]
+            if is_repeated:
+                uids = [f"u{self.next_uid // 4}/{self.next_uid + number}" for number in range(count)]
             self.next_uid += count
             replica.judge(uids)
             if is_answered:
@@ -163,7 +165,7 @@ class ReplicasMachine(RuleBasedStateMachine):
 
 
 TestReplicas = ReplicasMachine.TestCase
-TestReplicas.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestReplicas.settings = examples(40, stateful_step_count=40)
 
 
 class NeverWaits(Clerk):
@@ -259,6 +261,27 @@ def test_a_view_that_lags_counts_what_was_folded_away_until_it_has_seen_it():
     other.next_event()
     other.clerk.settle(other.reached)
     assert (other.world.book(A).total, other.world.book(A).reserved) == (gpus(1), 0)
+
+
+def test_creations_of_one_name_are_charged_once_until_the_first_is_gone():
+    etcd = Etcd()
+    one, other = Replica(etcd), Replica(etcd)
+    for number in range(5):
+        one.judge([f"u/{number}"])
+        one.finish()
+    assert (len(one.clerk.page.flights), one.world.book(A).total) == (5, gpus(1))
+    other.read()
+    assert other.world.book(A).total == gpus(1)
+    etcd.create("u/3")
+    one.next_event()
+    one.clerk.settle(one.reached)
+    assert one.world.book(A).total == gpus(1), "the one that came counts for the others"
+    for uid in ("u/0", "u/1", "u/2", "u/4"):
+        one.clerk.note(Uid(uid), one.ask(uid))
+    one.fold()
+    one.finish()
+    one.clerk.settle(one.reached)
+    assert (set(one.clerk.page.flights), one.world.book(A).total) == (set(), gpus(1))
 
 
 def test_a_write_in_doubt_is_kept_out_by_the_next():

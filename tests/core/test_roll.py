@@ -10,9 +10,9 @@ from tests.core.make import policy
 from tests.core.tenants import NOW, asker, borrower, tenant, town
 from webhook.core.names import Namespace, Uid
 from webhook.core.policy import LabelSelector, ReclaimRules
-from webhook.core.roll import STUCK_SECONDS, Roll
+from webhook.core.roll import BUDGETS, STUCK_SECONDS, Roll
 from webhook.core.selector import Operator, Requirement
-from webhook.core.tenant import Disruption, Tenant
+from webhook.core.tenant import TWO_BUDGETS, Disruption, Tenant, victim_of
 from webhook.core.victim import GangId
 
 APP = LabelSelector((Requirement("app", Operator.IN, ("kept",)),))
@@ -72,9 +72,22 @@ def test_one_budget_guards_and_two_forbid():
     assert victims(roll) == ["p"]
     assert roll.allowances() == {"pdb team-a/one": 2}
     roll.set_disruption(Disruption(Namespace("team-a"), "two", APP, allowed=2))
-    assert victims(roll) == []
+    assert TWO_BUDGETS in next(iter(roll.yards)).guards
+    assert TWO_BUDGETS not in roll.allowances()
     roll.remove_disruption(Namespace("team-a"), "one")
-    assert victims(roll) == ["p"]
+    assert next(iter(roll.yards)).guards == ("pdb team-a/two",)
+
+
+def test_of_thousands_of_budgets_some_are_looked_at():
+    none = LabelSelector((Requirement("app", Operator.IN, ("none",)),))
+    roll = rolled(borrower("p", labels={"app": "kept"}))
+    for number in range(BUDGETS):
+        roll.set_disruption(Disruption(Namespace("team-a"), f"b{number:03}", none, allowed=0))
+    roll.set_disruption(Disruption(Namespace("team-a"), "c", APP, allowed=0))
+    assert next(iter(roll.yards)).guards == ()
+    assert len(roll.allowances()) == BUDGETS
+    roll.remove_disruption(Namespace("team-a"), "b000")
+    assert next(iter(roll.yards)).guards == ("pdb team-a/c",)
 
 
 def test_a_budget_of_another_namespace_guards_nobody_here():
@@ -83,13 +96,37 @@ def test_a_budget_of_another_namespace_guards_nobody_here():
     assert next(iter(roll.yards)).guards == ()
 
 
-def test_a_gang_with_a_member_that_may_not_go_stays_whole():
+def test_a_guaranteed_member_shields_no_borrowers_of_its_gang():
     roll = rolled(borrower("p", gang=GANG), borrower("q", gang=GANG, on="n1"))
-    assert victims(roll) == ["p", "q"]
     roll.set(tenant("r", on="n2", team="team-a", tier="guaranteed", gang=GANG))
-    assert victims(roll) == []
-    roll.remove(Uid("r"))
     assert victims(roll) == ["p", "q"]
+    assert sorted(each.pod.uid for each in roll.members(GANG)) == ["p", "q", "r"]
+    roll.set(borrower("q", on="n1"))
+    roll.remove(Uid("r"))
+    assert [each.pod.uid for each in roll.members(GANG)] == ["p"]
+
+
+def test_a_long_grace_period_is_cut_and_costs():
+    """It counts as work that is lost, no more of it than the victim will get."""
+    short, long = (victim_of(borrower("p", grace_seconds=s), rules=NO_RULES, guards=()) for s in (30, 86_400 * 365))
+    bound = NO_RULES.longest_grace_seconds
+    assert (short.grace_seconds, long.grace_seconds) == (None, bound)
+    assert short.saved_at - long.saved_at == bound - 30
+
+
+def test_a_borrower_that_was_deleted_for_years_from_now_is_no_room_on_its_way_but_a_victim():
+    year = 86_400 * 365
+    guard = Disruption(Namespace("team-a"), "one", APP, allowed=0)
+    dying = borrower("p", is_terminating=True, leaves_at=NOW + year, leave_seconds=year, labels={"app": "kept"})
+    roll = rolled(dying)
+    roll.set_disruption(guard)
+    assert (victims(roll), uids_leaving(roll), roll.empty_at(now=NOW)) == (["p"], [], {})
+    found = next(iter(roll.yards))
+    assert (found.guards, found.grace_seconds) == ((), NO_RULES.longest_grace_seconds), "no budget guards it any more"
+    roll.send_away(Uid("p"))
+    assert uids_leaving(roll) == ["p"]
+    roll.set(borrower("p", is_terminating=True, leaves_at=NOW + 600, leave_seconds=600))
+    assert (victims(roll), uids_leaving(roll)) == ([], ["p"])
 
 
 def test_a_victim_that_goes_is_on_its_way_out_until_it_is_seen_so():

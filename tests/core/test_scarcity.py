@@ -1,6 +1,6 @@
 """Nodes that few sizes need are kept for those while others have room."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.make import GPU, demand, node
@@ -83,7 +83,6 @@ def test_what_is_scarce_follows_the_nodes():
     assert best(fleet, SMALL)[-1] != "a-rare2", "nine of 21 nodes are no longer few"
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 60), st.sampled_from([SMALL, demand(2, cpu=24_000), HUGE])), max_size=80))
 def test_a_pod_that_fits_elsewhere_never_takes_the_last_that_a_scarce_size_needs(steps):
     fleet, held = town(rare=2, common=6), {}

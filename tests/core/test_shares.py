@@ -2,13 +2,14 @@
 
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import builders as b
 from tests.kube.door import at_the_door, with_resources
 from webhook.core.amount import ONE_GPU
-from webhook.core.demand import demand_of, reweighed
+from webhook.core.demand import demand_of, in_shares, reweighed
 from webhook.policy.builtin import BUILT_IN
 
 MEMORY, PERCENT, CORES = "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"
@@ -16,6 +17,12 @@ WEIGHTS = {**BUILT_IN, MEMORY: Fraction(ONE_GPU, 81920)}
 
 
 def counted(limits, weights=WEIGHTS):
+    """What a container counts where its scheduler keeps it to its share."""
+    return in_shares(whole(limits, weights), weights)
+
+
+def whole(limits, weights=WEIGHTS):
+    """What it counts everywhere else."""
     return at_the_door(with_resources(None, limits), weights).demand
 
 
@@ -39,7 +46,19 @@ def test_memory_that_nobody_weighs_is_strange_and_counts_the_whole_device():
     assert (demand.gpus, demand.strange) == (ONE_GPU, (MEMORY,))
 
 
-def test_shares_beside_whole_gpus_and_sidecars_add_up_by_the_formula():
+@pytest.mark.parametrize("share", [{PERCENT: 0}, {PERCENT: 1}, {MEMORY: 1}, {CORES: 1}, {MEMORY: 0, CORES: 0}])
+def test_a_share_lowers_nothing_until_its_scheduler_is_known(share):
+    assert whole({b.GPU: 8, **share}).gpus == 8 * ONE_GPU
+
+
+def test_an_amount_of_zero_is_absent():
+    assert counted({b.GPU: 8, PERCENT: 0, CORES: 0}).gpus == 8 * ONE_GPU
+    assert counted({b.GPU: 2, MEMORY: 0, PERCENT: 25}).gpus == ONE_GPU // 2
+    assert counted({PERCENT: 0}).gpus == 0
+    assert counted({b.GPU: 0, PERCENT: 50}).gpus == ONE_GPU // 2, "no number of devices is one device"
+
+
+def test_shares_beside_whole_gpus_add_up_and_init_containers_get_whole_ones():
     manifest = b.pod(
         containers=[b.container("whole", gpus=1), container("share", {b.GPU: 1, PERCENT: 25})],
         initContainers=[
@@ -47,7 +66,11 @@ def test_shares_beside_whole_gpus_and_sidecars_add_up_by_the_formula():
             container("warm-up", {b.GPU: 2, PERCENT: 25}),
         ],
     )
-    assert at_the_door(manifest, WEIGHTS).demand.gpus == (100 + 50 + 2 * 25) * ONE_GPU // 100
+    asked = at_the_door(manifest, WEIGHTS).demand
+    assert in_shares(asked, WEIGHTS).gpus == (3 + Fraction(1, 4)) * ONE_GPU, (
+        "the share, and sidecar and warm-up at once"
+    )
+    assert asked.gpus == 4 * ONE_GPU
 
 
 def container(name, limits, **more):
@@ -55,8 +78,8 @@ def container(name, limits, **more):
 
 
 def test_a_share_is_weighed_anew_by_another_policy():
-    demand = counted({b.GPU: 2, MEMORY: 20480})
-    assert reweighed(demand, {**WEIGHTS, MEMORY: Fraction(ONE_GPU, 40960)}).gpus == ONE_GPU
+    demand, heavier = counted({b.GPU: 2, MEMORY: 20480}), {**WEIGHTS, MEMORY: Fraction(ONE_GPU, 40960)}
+    assert in_shares(reweighed(demand, heavier), heavier).gpus == ONE_GPU
 
 
 @given(st.integers(1, 200_000), st.data())

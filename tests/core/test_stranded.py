@@ -8,10 +8,10 @@ from webhook.core.labels import pack
 from webhook.core.names import NodeName
 from webhook.core.policy import LabelSelector
 from webhook.core.selector import Constraints, NodeTerm, Operator, Requirement
-from webhook.core.stranded import WAIT_SECONDS, is_stranded
+from webhook.core.stranded import STRANDED_SECONDS, is_stranded
 from webhook.core.topology import SpreadRule
 
-OLD = NOW - WAIT_SECONDS
+OLD = NOW - STRANDED_SECONDS
 
 
 def only(*names):

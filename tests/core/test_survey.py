@@ -1,5 +1,6 @@
 """Who is entitled to room, and what a plan is made from."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,9 +8,10 @@ from tests.core import make
 from tests.core.make import gpus
 from tests.core.tenants import NOW, asker, borrower, take, tenant, town
 from webhook.core.policy import LabelSelector, ReclaimRules
-from webhook.core.reclaim import Hold, plan
-from webhook.core.survey import entitled, largest_seat, over_share, rising, scene
-from webhook.core.tenant import Disruption
+from webhook.core.reclaim import plan
+from webhook.core.scene import Cause, Hold
+from webhook.core.survey import GROWING_SECONDS, asking, entitled, largest_seat, over_share, rising, scene
+from webhook.core.tenant import Disruption, Report
 
 
 def planned(roll, world, **more):
@@ -70,6 +72,50 @@ def test_the_largest_seat_is_what_one_node_could_give():
     assert largest_seat(roll, world) == gpus(5)
     world.set_node(make.node("n1", is_cordoned=True))
     assert largest_seat(roll, world) == gpus(3)
+
+
+def asked(roll, world, **more):
+    found = asking(entitled(roll, world), roll, now=NOW, **more)
+    return [each.uid for each in found.waiting], {each.waiting.uid: each.cause for each in found.refused}
+
+
+def test_plans_are_made_for_pods_that_kube_scheduler_reports_to_lack_room():
+    broken = asker("volume", report=Report(NOW))
+    unseen, tainted = asker("unseen", report=None), asker("tainted", report=Report(NOW, is_for_taints=True))
+    roll, world = town(broken, unseen, tainted, asker("short"))
+    assert asked(roll, world) == (["short"], {"volume": Cause.NOT_FOR_ROOM, "tainted": Cause.NOT_FOR_ROOM})
+    told = {"volume": Cause.NOT_FOR_ROOM}
+    assert asked(roll, world, has_holds=True) == (["short", "tainted"], told), "its node may be one that is held"
+    assert asked(roll, world, has_holds=True, resting={"short", "tainted"}) == ([], told)
+
+
+def test_a_gang_is_planned_for_when_it_stopped_growing():
+    members = [asker(f"b{n}", gang="g", created=NOW - 2 * GROWING_SECONDS) for n in range(2)]
+    roll, world = town(*members, asker("b2", gang="g", created=NOW - GROWING_SECONDS + 1))
+    assert asked(roll, world) == ([], {})
+    assert asking(entitled(roll, world), roll, now=NOW).is_growing
+    take(asker("b2", gang="g", created=NOW - GROWING_SECONDS), roll, world)
+    assert asked(roll, world) == (["b0", "b1", "b2"], {})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        asker("late", gang="g", report=Report(NOW)),
+        asker("late", 20, gang="g"),
+        borrower("runs", gang="g", gang_size=3),
+    ],
+    ids=["one lacks something else than room", "one is beyond the share", "one is still to come"],
+)
+def test_nothing_goes_for_a_part_of_a_gang(other):
+    roll, world = town(asker("b0", gang="g"), asker("single", created=1), other)
+    found, refused = asked(roll, world)
+    assert (found, refused["b0"]) == (["single"], Cause.GANG_INCOMPLETE)
+
+
+def test_a_gang_of_which_one_pod_rests_rests():
+    roll, world = town(asker("b0", gang="g"), asker("b1", gang="g"))
+    assert asked(roll, world, resting={"b1"}) == ([], {"b0": Cause.GANG_INCOMPLETE})
 
 
 steps = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["a", "b"]), st.integers(1, 4)), max_size=60)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.make import ALICE, GPU, demand, node, pod, policy, resident, team, world
@@ -11,7 +11,8 @@ from webhook.core.admission import admit
 from webhook.core.fleet import Fleet
 from webhook.core.names import NodeName, Uid
 from webhook.core.placement import best_nodes
-from webhook.core.reclaim import Scene, plan
+from webhook.core.reclaim import plan
+from webhook.core.scene import Scene
 from webhook.core.selector import NO_CONSTRAINTS
 from webhook.core.tier import Tier
 from webhook.core.victim import Yards
@@ -55,7 +56,6 @@ class Town:
             self.put(uid, found[0], count, tier)
 
 
-@settings(deadline=None)
 @given(STEPS, TIERS)
 def test_where_only_one_tier_comes_tiers_play_no_part(steps, only):
     town, blind = Town(), Fleet()
@@ -74,7 +74,6 @@ def test_where_only_one_tier_comes_tiers_play_no_part(steps, only):
         town.step(number, count, only)
 
 
-@settings(deadline=None)
 @given(STEPS)
 def test_tiers_never_share_a_node_while_there_is_a_choice(steps):
     town = Town()
@@ -86,7 +85,6 @@ def test_tiers_never_share_a_node_while_there_is_a_choice(steps):
             assert strange == sorted(strange), "nodes where only the own tier is, or nobody, come first"
 
 
-@settings(deadline=None)
 @given(STEPS)
 def test_a_node_that_is_mixed_already_goes_before_one_that_would_be(steps):
     town = Town()
@@ -98,7 +96,6 @@ def test_a_node_that_is_mixed_already_goes_before_one_that_would_be(steps):
         assert strange == sorted(strange, reverse=True)
 
 
-@settings(deadline=None)
 @given(STEPS, st.lists(st.integers(0, 30), max_size=10))
 def test_pods_whose_tier_changes_count_as_if_they_had_come_so(steps, changes):
     town = Town()

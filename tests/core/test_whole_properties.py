@@ -1,9 +1,10 @@
 """What is said of the whole is what the gate does with its pods, one after another, in an empty cluster."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.make import JOB, JOB_CONTROLLER, commit, gpus, mutated, node, pod, policy, team, world
+from tests.examples import examples
 from webhook.core.admission import admit
 from webhook.core.amount import ONE_GPU, UNLIMITED
 from webhook.core.decision import Admit, Deny
@@ -22,7 +23,7 @@ def settings_of_a_team(draw):
 
 
 @given(settings_of_a_team(), amounts, st.integers(1, 16), st.lists(st.integers(1, 8), min_size=1, max_size=4))
-@settings(max_examples=150, deadline=None)
+@examples(50)
 def test_pods_enter_one_by_one_exactly_as_far_as_was_said(owner, each, count, sizes):
     place = world(policy(owner), [node(f"n{i}", gpus=size) for i, size in enumerate(sizes)])
     said = {reason.code for reason in misfits([Part("", pod(each, owner=JOB), count)], JOB_CONTROLLER, place)}
@@ -51,7 +52,6 @@ def test_pods_enter_one_by_one_exactly_as_far_as_was_said(owner, each, count, si
 
 
 @given(settings_of_a_team(), amounts, st.integers(1, 16))
-@settings(max_examples=100, deadline=None)
 def test_more_pods_never_fit_better(owner, each, count):
     place = world(policy(owner))
 
@@ -62,7 +62,6 @@ def test_more_pods_never_fit_better(owner, each, count):
 
 
 @given(settings_of_a_team(), amounts, st.integers(2, 16))
-@settings(max_examples=100, deadline=None)
 def test_it_makes_no_difference_to_a_limit_how_pods_are_divided_into_roles(owner, each, count):
     place = world(policy(owner))
 

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.core.make import GPU, JOB, demand, gpus, node, policy, resident, team, world
+from tests.examples import examples
 from webhook.core.decision import Charge
 from webhook.core.names import GpuModel, Namespace, NodeName, TeamName, Uid
 from webhook.core.page import Alive, Ended, Flight, Unseen
@@ -98,7 +98,7 @@ class WorldMachine(RuleBasedStateMachine):
 
 
 TestWorld = WorldMachine.TestCase
-TestWorld.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestWorld.settings = examples(30, stateful_step_count=30)
 
 
 def test_what_was_seen_of_a_reserved_pod_is_told_with_the_version_at_which_it_came():

@@ -1,12 +1,11 @@
 """The chart's pods, while the reader's own helm installs, upgrades and removes them."""
 
-import signal
-import time
+import re
 from pathlib import Path
 
 from tests.charts.helm import NAMESPACE, RELEASE
 from tests.charts.installed import EVICTOR, SERVER, Installed
-from tests.charts.kubelet import Container, Kubelet
+from tests.charts.kubelet import Container, Json, Kubelet
 from tests.control_plane import egress
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.workbench import wait_for
@@ -16,27 +15,24 @@ SERVICE = f"/api/v1/namespaces/{NAMESPACE}/services/{RELEASE}"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 
-class _Hasty(Kubelet):
-    """Ends containers by a second signal: no kube-proxy is here that would go on using an address."""
+class _Logged(Kubelet):
+    """Says where the logs of its containers are, and has them drain for no time: no kube-proxy uses their addresses."""
 
     def logs(self, container: str) -> str:
         """The files with what all containers of this name wrote, as a pattern for a shell."""
         return str(self._cluster.processes.log_path(f"{container}-{self._folder.name}-*"))
 
-    def stop(self, container: Container) -> None:
-        for _ in range(2):
-            if self._cluster.processes.is_running(container.process):
-                self._cluster.processes.send_signal(container.process, signal.SIGTERM)
-            time.sleep(0.2)
-        super().stop(container)
+    def start(self, pod: Json, container: Json) -> Container:
+        arguments = [re.sub(r"^(--drain-seconds)=.*", r"\1=0", argument) for argument in container["args"]]
+        return super().start(pod, {**container, "args": arguments})
 
 
 class Release(Installed):
     """Runs the containers of what is installed, and leads the API server to them by the Service and the pods."""
 
-    def __init__(self, cluster: ControlPlane) -> None:
+    def __init__(self, cluster: ControlPlane, fairgate: Path) -> None:
         super().__init__(cluster)
-        self.kubelet = _Hasty(cluster, NAMESPACE)
+        self.kubelet = _Logged(cluster, NAMESPACE, command=[fairgate / "fairgate"])
 
     def kubectl(self, real: Path) -> str:
         """A script that is kubectl, but for logs: simulated nodes have none, so they are those of the processes."""

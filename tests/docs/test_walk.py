@@ -5,12 +5,13 @@ import re
 import pytest
 
 from tests.charts.installed import forget
-from tests.control_plane.workbench import wait_for
 from tests.docs import pages
 from tests.docs.elsewhere import NOT_HERE
+from tests.docs.preloaded import stand_ins
 from tests.docs.stages import STAGES
 from tests.docs.walk import Reader
 
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 LANGUAGES = {"", "console", "json", "mermaid", "promql", "sh", "yaml"}
 
 
@@ -25,20 +26,21 @@ WALKED = [page for page in pages.PAGES if any(command not in NOT_HERE for comman
 def nothing_left(control_plane):
     """What other tests made is wholly gone before `cluster` looks what there is: pages use names of their own."""
     forget(control_plane)
+    control_plane.api.delete(LEASES)  # of servers that were not given the time to give them back
 
-    def is_nothing_leaving():
-        found = control_plane.api.list("/api/v1/namespaces")
-        return not any(namespace["metadata"].get("deletionTimestamp") for namespace in found)
 
-    wait_for(control_plane, is_nothing_leaving, what="the namespaces of other tests gone")
+@pytest.fixture(scope="module")
+def fairgate(tmp_path_factory):
+    with stand_ins(tmp_path_factory.mktemp("fairgate")) as programs:
+        yield programs
 
 
 @pytest.mark.cluster
 @pytest.mark.usefixtures("helm_binary")
 @pytest.mark.parametrize("page", WALKED, ids=pages.name)
-def test_the_page_shows_what_happens(page, nothing_left, cluster, tmp_path):  # noqa: ARG001  it must come first
+def test_the_page_shows_what_happens(page, nothing_left, cluster, fairgate, tmp_path):  # noqa: ARG001  it must come first
     prepare = STAGES[pages.name(page)]
-    with Reader(tmp_path, cluster=cluster) as reader:
+    with Reader(tmp_path, cluster=cluster, fairgate=fairgate) as reader:
         prepare(reader)
         reader.follow(page)
 

@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tests.control_plane.build import binary_path
 from tests.control_plane.cluster import ControlPlane
-from tests.control_plane.processes import free_ports
+from tests.control_plane.processes import ComponentError, free_ports
 from tests.control_plane.versions import HELM, KUBERNETES
 from tests.docs import pages
 from tests.docs.alike import is_alike
@@ -20,6 +21,7 @@ from tests.docs.release import Release
 
 SECONDS = 120
 PATIENCE_SECONDS = 60
+STOP_SECONDS = 30
 # What goes on until it is stopped; a reader has it in another terminal.
 _STAYS = re.compile(r"^(?:\w+=\S+ )*(?:fairgate (?:serve|evict|tryout)|kubectl fairgate status .*--watch)\b")
 # What only looks is looked at again, until the page's picture is there: a cluster takes its time.
@@ -36,9 +38,12 @@ _LOOKS = re.compile(r"^(?:kubectl (?:get|describe|events|logs|fairgate)|curl|fai
 
 
 class Reader:
-    """Somebody at a shell, in a folder that begins empty, with kubectl, helm and Fairgate installed."""
+    """A person at a shell, in a folder that begins empty, with kubectl, helm and Fairgate installed.
 
-    def __init__(self, folder: Path, *, cluster: ControlPlane | None = None):
+    `fairgate` is a folder with another program of this name.
+    """
+
+    def __init__(self, folder: Path, *, cluster: ControlPlane | None = None, fairgate: Path | None = None):
         self.folder, self.cluster = folder / "work", cluster
         self.folder.mkdir()
         home, programs = folder / "home", folder / "bin"
@@ -46,7 +51,7 @@ class Reader:
         (home / ".kube").mkdir(parents=True)
         if cluster:
             (home / ".kube" / "config").write_text(cluster.kubeconfig.read_text())
-            self.release = Release(cluster)
+            self.release = Release(cluster, fairgate or Path(sys.executable).parent)
             (programs / "helm").symlink_to(binary_path(HELM, "helm"))
             kubectl = programs / "kubectl"
             kubectl.write_text(self.release.kubectl(binary_path(KUBERNETES, "kubectl")))
@@ -54,7 +59,7 @@ class Reader:
         if shutil.which("curl") is None:
             (programs / "curl").write_text(_CURL)
             (programs / "curl").chmod(0o755)
-        path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        path = ":".join(map(str, filter(None, [programs, fairgate, Path(sys.executable).parent, os.environ["PATH"]])))
         self._environment = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(pages.ROOT), "LANG": "C.UTF-8"}
         self._home, self._here = (
             str(home),
@@ -112,7 +117,7 @@ class Reader:
                 return None
             if not _LOOKS.match(step.command) or time.monotonic() > deadline:
                 break
-            time.sleep(0.5)
+            time.sleep(0.2)
         if os.environ.get("GOLDEN") == "write" and step.shown:
             return printed
         raise AssertionError(
@@ -154,15 +159,16 @@ class Reader:
         return None
 
     def _stop(self, name: str, *, is_checked: bool = True) -> None:
-        """Ctrl-C, and once more: a server would drain for a quarter of a minute."""
+        """Ctrl-C until it has ended: a server drains for a quarter of a minute, unless it gets a second one."""
         processes = self.cluster.processes
         if is_checked:
             processes.check_running(name)
-        if processes.is_running(name):
-            processes.send_signal(name, signal.SIGINT)
-            time.sleep(0.5)
-        if processes.is_running(name):
-            processes.stop(name, signal.SIGINT, timeout=30)
+        deadline = time.monotonic() + STOP_SECONDS
+        while processes.is_running(name):
+            assert time.monotonic() < deadline, f"{name} goes on after Ctrl-C"
+            with suppress(ComponentError):  # it has just ended
+                processes.send_signal(name, signal.SIGINT)
+            time.sleep(0.2)
 
     def _said(self, name: str) -> str:
         log = self.cluster.processes.log_path(name)

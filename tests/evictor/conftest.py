@@ -3,7 +3,13 @@ import pytest
 from tests.cluster.book import write_kubeconfig
 from tests.cluster.fake_api import FakeApi
 from tests.evictor.stage import Stage
+from tests.virtual_time import VirtualTimeLoop
 from webhook.cluster.client import connect
+
+
+def pytest_asyncio_loop_factories():
+    """Wait for no clock: both ends of every connection are in the loop of the test."""
+    return {"virtual": VirtualTimeLoop}
 
 
 @pytest.fixture

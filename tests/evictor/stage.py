@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests import builders
+from tests.cluster.book import until
 from tests.cluster.fake_api import FakeApi
 from tests.core import make
 from webhook.cluster.client import ApiConnection
@@ -20,10 +21,18 @@ from webhook.evictor.keeper import Keeper
 from webhook.evictor.lookout import Lookout
 from webhook.evictor.loop import Reclaimer
 from webhook.kube.events import Event
+from webhook.kube.holds import rfc3339
 from webhook.observe.logs import LineWriter, LogFormat, Logs
 from webhook.observe.reclaim import ReclaimMetrics
 
 PODS, NODES, NAMESPACES = "/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces"
+REPORT = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "2 Insufficient nvidia.com/gpu",
+}
+NO_ROOM = {"phase": "Pending", "conditions": [REPORT]}
 POOR = make.policy(make.team(guaranteed=0), make.team("team-b"))
 
 
@@ -36,7 +45,8 @@ class Stage:
         self.policy = POOR
         self.told: list[Event] = []
         self.is_leading = True
-        self.now: Callable[[], float] = time.time
+        loop, began = asyncio.get_running_loop(), int(time.time())
+        self.now: Callable[[], float] = lambda: began + loop.time()
         self._ids = itertools.count(1)
         for name in ("team-a", "team-b"):
             api.put(NAMESPACES, name)
@@ -47,11 +57,13 @@ class Stage:
         body = builders.node(name, gpus=4)
         self.api.put(NODES, name, metadata={"labels": {}, **more}, spec={}, status=body["status"])
 
-    def borrower(self, name: str, *, on: str, gpus: int = 1, **annotations: str) -> str:
-        return self._pod(name, "team-a", "preemptible", gpus=gpus, node=on, annotations=annotations)
+    def borrower(self, name: str, *, on: str, gpus: int = 1, **more: Any) -> str:
+        return self._pod(name, "team-a", "preemptible", gpus=gpus, node=on, **more)
 
-    def asker(self, name: str, *, gpus: int = 1) -> str:
-        return self._pod(name, "team-b", "guaranteed", gpus=gpus)
+    def asker(self, name: str, *, gpus: int = 1, **more: Any) -> str:
+        """A pod that kube-scheduler found no room for."""
+        since = {"lastTransitionTime": rfc3339(int(self.now()))}
+        return self._pod(name, "team-b", "guaranteed", gpus=gpus, status={"conditions": [REPORT | since]}, **more)
 
     def pinned(self, name: str, *, to: str, **more: Any) -> str:
         """A pod that the gate bound to one node, and that is on none."""
@@ -67,13 +79,17 @@ class Stage:
 
     def _pod(self, name: str, team: str, tier: str, **more: Any) -> str:
         labels = {"fairgate.dev/team": team, "fairgate.dev/tier": tier}
-        body = builders.pod(name, namespace=team, labels=labels, **more)
+        labels |= more.pop("gang", {})
+        status, created = more.pop("status", {}), more.pop("created", None)
+        body = builders.pod(name, namespace=team, labels=labels, **more) | {"status": status}
+        body["metadata"]["creationTimestamp"] = created
         uid: str = self.api.put(PODS, name, namespace=team, **body)["metadata"]["uid"]
         return uid
 
     def bare(self, name: str, *, team: str, **more: Any) -> None:
         """A pod of one GPU that never passed the gate."""
-        self.api.put(PODS, name, namespace=team, **builders.pod(name, namespace=team, **more))
+        status = more.pop("status", {})
+        self.api.put(PODS, name, namespace=team, **builders.pod(name, namespace=team, **more) | {"status": status})
 
     def names(self) -> set[str]:
         return {key.partition("/")[2] for key in self.api.objects[PODS]}
@@ -83,6 +99,10 @@ class Stage:
 
     def tolerations(self, name: str) -> list[dict[str, str]]:
         return self.api.objects[PODS][f"team-b/{name}"]["spec"].get("tolerations") or []
+
+    def nominated(self, name: str) -> str | None:
+        """The node whose room kube-scheduler is to keep for a pod."""
+        return self.api.objects[PODS][f"team-b/{name}"]["status"].get("nominatedNodeName")
 
     def real_evictions(self) -> int:
         return sum("dryRun" not in sent["deleteOptions"] for sent in self.api.evictions)
@@ -116,9 +136,9 @@ class Stage:
             os.close(nowhere)
             assert all(isinstance(each, asyncio.CancelledError) for each in ended), ended
 
-    async def until(self, holds: Callable[[], bool], *, seconds: float = 30) -> None:
+    async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something holds."""
-        deadline = time.monotonic() + seconds
-        while not holds():
-            assert time.monotonic() < deadline, json.dumps(self.api.objects[NODES], indent=1)
-            await asyncio.sleep(0.01)
+        try:
+            await until(holds)
+        except TimeoutError:
+            raise AssertionError(json.dumps(self.api.objects[NODES], indent=1)) from None

@@ -3,12 +3,11 @@
 import asyncio
 import itertools
 import json
-import time
 from dataclasses import replace
 
 from tests.cluster.fake_api import Answer, Held, Slow
 from tests.core import make
-from tests.evictor.stage import NAMESPACES, NODES, PODS
+from tests.evictor.stage import NAMESPACES, NO_ROOM, NODES, PODS
 from tests.scenarios import serving
 from webhook.core.policy import Enforcement, ReclaimRules
 from webhook.evictor import executor as executors
@@ -47,8 +46,8 @@ async def test_the_time_to_room_counts_from_the_demand_and_not_from_the_plan(sta
     stage.node("n0")
     stage.asker("holder", gpus=4)
     stage.bind("holder", "n0")
-    skew = 0
-    stage.now = lambda: time.time() + skew
+    skew, now = 0, stage.now
+    stage.now = lambda: now() + skew
 
     def seated(what):
         return serving.total(stage.metrics.expose().body.decode(), f"fairgate_reclaim_duration_seconds_{what}")
@@ -267,7 +266,7 @@ async def test_a_rehearsal_sees_pods_without_labels_as_they_would_be(stage):
     stage.node("n0")
     for number in range(4):
         stage.bare(f"a{number}", team="team-a", node="n0")
-    stage.bare("b", team="team-b")
+    stage.bare("b", team="team-b", status=NO_ROOM)
     shown = []
     lookout = Lookout(replace(stage.policy, enforce=Enforcement.SHADOW))
     feed = lookout.feed(stage.connection)

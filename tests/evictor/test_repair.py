@@ -5,7 +5,7 @@ import os
 import time
 
 from tests.evictor.stage import PODS
-from webhook.core.stranded import WAIT_SECONDS
+from webhook.core.stranded import STRANDED_SECONDS
 from webhook.evictor.lookout import Lookout
 from webhook.evictor.repair import Repair
 from webhook.observe.logs import LineWriter, LogFormat, Logs
@@ -24,7 +24,7 @@ async def looked(stage):
         logs=Logs(LineWriter(nowhere), log_format=LogFormat.JSON),
         why_untrusted=feed.readiness,
         is_leading=lambda: True,
-        clock=lambda: time.time() + WAIT_SECONDS,
+        clock=lambda: time.time() + STRANDED_SECONDS,
     )
     try:
         await feed.wait_warm()

@@ -54,6 +54,32 @@ def test_a_request_is_read_in_every_form(request_, want):
     assert dra.to_template(read(dra.ResourceClaimTemplate, spec=template)) == (want,)
 
 
+@pytest.mark.parametrize(
+    ("expression", "want"),
+    [
+        ('device.driver == "nic.x.dev"', "nic.x.dev"),
+        ('device.driver == "nic.x.dev" && device.attributes["nic.x.dev"].rdma == true', "nic.x.dev"),
+        ('device.driver == "gpu.nvidia.com"', GPU),
+        ("true", ""),
+        ('device.driver == "nic.x.dev" || true', ""),
+        ('!(device.driver == "nic.x.dev")', ""),
+        ("'a && device.driver == \"nic.x.dev\" && b' != ''", ""),
+        (r'device.driver == "\x67\x70u.nvidia.com"', ""),
+        ('device.driver == "nic.x.dev" ? false : true', ""),
+    ],
+)
+def test_a_claims_own_cel_says_whose_devices_it_selects_only_where_all_of_it_is_plain(expression, want):
+    selectors = [{"cel": {"expression": expression}}]
+    assert claim(exactly(selectors=selectors)) == (DeviceRequest((ClassCount(GPU, 1, want),)),)
+
+
+def test_an_allocated_claim_says_whose_devices_it_got():
+    allocation = {"devices": {"results": [{"request": "gpus", "driver": driver} for driver in (GPU, GPU, "nic.x.dev")]}}
+    found = read(dra.ResourceClaim, spec={"devices": {"requests": [exactly()]}}, status={"allocation": allocation})
+    want = tuple(DeviceRequest((ClassCount(GPU, *each),)) for each in ((2, GPU), (1, "nic.x.dev")))
+    assert dra.to_claim(found) == want
+
+
 def test_an_allocated_claim_is_what_it_got():
     got = claim(exactly(allocationMode="All"), FIRST, results=["gpus", "gpus", "any/slices", "any/slices"])
     assert got == (DeviceRequest((ClassCount(GPU, 2),)), DeviceRequest((ClassCount(MIG, 2),)))
@@ -91,13 +117,19 @@ def test_the_conditions_of_a_class_are_read_where_they_are_plain(expression, wan
 @pytest.mark.parametrize(
     ("found", "want"),
     [
-        (device_class(), DeviceClass("x")),
+        (device_class(), DeviceClass("x", is_open=True)),
         (device_class("device.driver == 'nic.x.dev'"), DeviceClass("x")),
         (device_class("device.driver == 'gpu.x.dev'"), DeviceClass("x", speaks_of_gpus=True)),
         (
             device_class(extendedResourceName="nvidia.com/gpu"),
-            DeviceClass("x", "nvidia.com/gpu", speaks_of_gpus=True),
+            DeviceClass("x", "nvidia.com/gpu", speaks_of_gpus=True, is_open=True),
         ),
+        (device_class("device.driver in ['a.dev', 'b.dev'] && true"), DeviceClass("x")),
+        (device_class("device.driver == 'a.dev' || device.driver == 'b.dev'"), DeviceClass("x")),
+        (device_class("device.driver == 'a.dev' || device.attributes['a'].b"), DeviceClass("x", is_open=True)),
+        (device_class("device.driver == 'a.dev' ? true : true"), DeviceClass("x", is_open=True)),
+        (device_class("!(device.driver == 'a.dev')"), DeviceClass("x", is_open=True)),
+        (device_class("true", "device.driver == 'a.dev'"), DeviceClass("x")),
     ],
 )
 def test_a_class_speaks_of_gpus_by_name_resource_or_selector(found, want):

@@ -9,11 +9,21 @@ from webhook.core.holding import Claim, Holding, Target
 from webhook.core.names import Namespace, NodeName, Uid
 from webhook.core.victim import GangId
 from webhook.kube import objects
-from webhook.kube.holds import hold_patch, is_marked, notice_patch, read_holding, toleration_patch
+from webhook.kube.holds import (
+    deletion,
+    eviction,
+    hold_patch,
+    is_marked,
+    nomination_patch,
+    notice_patch,
+    read_holding,
+    toleration_patch,
+)
 
 CLAIM = Claim(Uid("b"), Namespace("team-b"), "b0")
 TARGET = Target(Uid("a"), Namespace("team-a"), "a0", Uid("b"), 1795255200, GangId("team-a/g"))
-HOLDING = Holding("h1", NodeName("n0"), 1795255290, (CLAIM,), (TARGET,))
+FORCED = Target(Uid("c"), Namespace("team-a"), "c0", Uid("b"), 1795255200, is_past_budgets=True, grace_seconds=600)
+HOLDING = Holding("h1", NodeName("n0"), 1795255290, (CLAIM,), (TARGET, FORCED), since=1795255190)
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 OURS = {"key": "fairgate.dev/held", "value": "h1", "effect": "NoSchedule"}
 
@@ -70,6 +80,19 @@ def test_a_toleration_is_added_to_this_very_pod(is_first, path):
     test, add = json.loads(toleration_patch(Uid("b"), "h1", is_first=is_first))
     assert test == {"op": "test", "path": "/metadata/uid", "value": "b"}
     assert add["path"] == path
+
+
+def test_a_nomination_is_of_this_very_pod_and_can_be_taken_back():
+    for node in ("n0", None):
+        want = {"metadata": {"uid": "b"}, "status": {"nominatedNodeName": node}}
+        assert json.loads(nomination_patch(Uid("b"), node)) == want
+
+
+def test_a_grace_period_that_is_too_long_is_cut():
+    options = json.loads(eviction(FORCED, is_trial=False))["deleteOptions"]
+    assert options == json.loads(deletion(FORCED, is_trial=False))
+    assert options == {"preconditions": {"uid": "c"}, "gracePeriodSeconds": 600}
+    assert json.loads(deletion(TARGET, is_trial=True)) == {"preconditions": {"uid": "a"}, "dryRun": ["All"]}
 
 
 def test_a_notice_names_time_and_team():

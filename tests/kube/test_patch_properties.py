@@ -4,11 +4,12 @@ import copy
 from dataclasses import replace
 from itertools import product
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import builders as b
 from tests.core.make import mark
+from tests.examples import examples
 from tests.kube.conftest import admit_of
 from tests.kube.patching import (
     NOW,
@@ -253,7 +254,7 @@ def test_what_the_user_wrote_is_still_there(manifest, admit):
     assert after["spec"]["containers"] == manifest["spec"]["containers"]
 
 
-@settings(max_examples=50)
+@examples(25)
 @given(steerings)
 def test_a_pod_without_affinity_gets_what_one_with_an_empty_affinity_gets(steering):
     bare, empty = b.pod(), b.pod(affinity={"nodeAffinity": {}})

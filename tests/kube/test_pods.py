@@ -1,5 +1,7 @@
 """Pods at the door and in the cluster, as the core sees them."""
 
+import json
+
 import pytest
 
 from tests import builders as b
@@ -139,6 +141,11 @@ def test_a_daemon_set_of_another_api_is_no_daemon_set():
     manifest = b.pod(controller=("DaemonSet", "x"))
     manifest["metadata"]["ownerReferences"][0]["apiVersion"] = "example.com/v1"
     assert at_the_door(manifest).handling is Handling.MANAGED
+
+
+def test_an_owner_has_a_name_of_some_length_at_most():
+    manifest = b.pod(controller=("K" * 1_000_000, "n" * 1_000_000))
+    assert at_the_door(manifest).owner == Owner("K" * 63, "n" * 253)
 
 
 def test_only_the_controller_among_the_owners_counts():
@@ -328,3 +335,41 @@ def test_whose_pods_kube_scheduler_spreads_by_default(kind, spec, want):
 
 def test_a_bare_pod_is_not_spread_by_default():
     assert not at_the_door(b.pod()).is_spread_by_default
+
+
+def _required(**term):
+    terms = {"nodeSelectorTerms": [term]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+LABEL = "nvidia.com/gpu.product"
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        ({}, (None, None)),
+        ({"nodeSelector": {LABEL: "H100"}}, (None, "H100")),
+        ({"affinity": _required(matchExpressions=[{"key": LABEL, "operator": "In", "values": ["T4"]}])}, (None, "T4")),
+        (
+            {"affinity": _required(matchExpressions=[{"key": LABEL, "operator": "In", "values": ["T4", "H100"]}])},
+            (None, None),
+        ),
+        (
+            {"affinity": _required(matchFields=[{"key": "metadata.name", "operator": "In", "values": ["n0"]}])},
+            ("n0", None),
+        ),
+        ({"nodeSelector": {LABEL: "H100"}, "nodeName": "n1"}, (None, None)),
+    ],
+)
+def test_a_pod_that_others_place_waits_where_its_own_conditions_bind_it(spec, want):
+    found = resident(b.pod(schedulerName="mine", **spec))
+    assert (found.promised, found.model) == want
+
+
+def test_a_pod_that_we_placed_waits_for_the_model_of_its_decision():
+    mark = json.dumps({"nodes": [], "model": "H100"})
+    found = resident(b.pod(labels={"fairgate.dev/team": "a"}, annotations={"fairgate.dev/decision": mark}))
+    assert (found.promised, found.model) == (None, "H100")
+    forged = resident(b.pod(annotations={"fairgate.dev/decision": mark}))
+    assert forged.model is None

@@ -64,7 +64,7 @@ def test_each_webhook_is_asked_for_what_it_decides(name, operation, path, want):
 def test_nobody_waits_for_us_while_nothing_is_enforced(mode):
     found = webhooks(Policy(enforce=mode))
     assert {(hook["failurePolicy"], hook["timeoutSeconds"]) for hook in found.values()} == {("Ignore", 2)}
-    assert len(found) == 3
+    assert len(found) == 4
 
 
 def test_nobody_is_asked_while_we_are_switched_off():
@@ -76,7 +76,24 @@ def test_only_the_mutating_webhook_is_called_again_after_others():
         "mutate.fairgate.dev": "IfNeeded",
         "validate.fairgate.dev": None,
         "workloads.fairgate.dev": None,
+        "claims.fairgate.dev": None,
     }
+
+
+def test_the_webhook_for_claims_is_asked_once_when_one_gets_its_devices_and_keeps_them_back_while_it_is_down():
+    hook = webhooks()["claims.fairgate.dev"]
+    [rule] = hook["rules"]
+    assert (rule["apiGroups"], rule["resources"]) == (["resource.k8s.io"], ["resourceclaims/status"])
+    assert (rule["operations"], rule["scope"]) == (["UPDATE"], "Namespaced")
+    assert hook["clientConfig"]["url"] == "https://127.0.0.1:8443/claims"
+    assert (hook["failurePolicy"], hook["timeoutSeconds"], hook["sideEffects"]) == ("Fail", 5, "None")
+    assert hook["matchConditions"] == [
+        {
+            "name": "gets-devices",
+            "expression": "has(object.status) && has(object.status.allocation) && "
+            "!(has(oldObject.status) && has(oldObject.status.allocation))",
+        }
+    ]
 
 
 def test_the_webhook_for_workloads_is_asked_once_about_every_kind_and_harms_nobody_when_it_is_down():

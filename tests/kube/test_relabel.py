@@ -43,7 +43,7 @@ def test_a_pod_that_leaves_is_seen_to():
     assert not found(None).is_leaving
     assert found(None, deletionTimestamp="2026-01-01T00:00:00Z").is_leaving
     ended = builders.pod("p", phase="Succeeded")
-    assert read_labelled(json.dumps(ended).encode()).is_leaving
+    assert read_labelled(json.dumps(ended).encode()).has_ended
 
 
 def test_a_pod_without_a_team_gets_one():

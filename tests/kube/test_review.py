@@ -5,10 +5,11 @@ import json
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import builders as b
+from tests.examples import examples
 from tests.realistic import realistic_review
 from webhook.core.reason import Code, Reason
 from webhook.kube.patch import operations
@@ -166,7 +167,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.sampled_from(sorted(json.loads(b.review())["request"])), json_values)
 def test_any_value_in_any_field_is_read_or_refused(field, value):
     with suppress(ReviewError):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.make import gpus, policy, resident, team, world
+from tests.core.make import demand, gpus, policy, resident, team, world
 from webhook.core.decision import Charge
 from webhook.core.demand import Demand
 from webhook.core.labels import pack
@@ -100,6 +100,20 @@ def test_names_that_differ_in_case_only_have_objects_of_their_own():
     assert len({object_name(TeamName(name)) for name in ("vision", "Vision", "VISION")}) == 3
 
 
+def test_an_entry_stays_small_whatever_its_pod_says():
+    labels = {f"key-{number:05}": "x" * 63 for number in range(10_000)}
+    large = {f"example.com/device-{number:05}": 1 for number in range(10_000)}
+    pod = resident(
+        demand=demand(2, **large), uid="u", owner=Owner("Job", "x" * 1_000_000), packed=pack(labels), name="p"
+    )
+    flight = Flight(pod, Charge(A, Tier.GUARANTEED, gpus(2)), None)
+    body = encode(Page({pod.uid: flight}), summary_of(A, world()), version=0)
+    assert len(body) < 5_000
+    (found,) = decode(stored(encode(Page({pod.uid: flight}), summary_of(A, world()), version=3))).page.flights.values()
+    assert (found.charge, found.pod.demand.gpus) == (flight.charge, gpus(2))
+    assert ("nvidia.com/gpu", 2) in found.pod.demand.requests, "devices come first"
+
+
 def test_the_definition_knows_every_field_that_is_written():
     (version,) = team_ledger_crd()["spec"]["versions"]
     assert f"{keys.OWN_GROUP}/{version['name']}" == keys.OWN_API
@@ -108,7 +122,9 @@ def test_the_definition_knows_every_field_that_is_written():
         1, uid="u", owner=Owner("Job", "train"), user=User("ada"), node=NodeName("n0"), packed=pack({"app": "train"})
     )
     charge = Charge(A, Tier.GUARANTEED, gpus(1), GpuModel("A100"), User("ada"))
-    sent = json.loads(encode(Page({pod.uid: Flight(pod, charge, NodeName("n0"))}), summary_of(A, world()), version=0))
+    sent = json.loads(
+        encode(Page({pod.uid: Flight(pod, charge, NodeName("n0"), 35)}), summary_of(A, world()), version=0)
+    )
     assert sent["status"].keys() <= parts["status"]["properties"].keys()
     assert sent["ledger"].keys() == parts["ledger"]["properties"].keys()
     (entry,) = sent["ledger"]["inFlight"]

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tests import builders
+from webhook.core.pod import DEFAULT_GRACE_SECONDS
 from webhook.core.policy import BUILT_IN_RESOURCES, ReclaimRules
 from webhook.core.tenant import victim_of
 from webhook.kube.disruptions import DisruptionBudget, to_disruption
@@ -109,4 +110,40 @@ def test_a_lie_about_the_last_checkpoint_gains_nothing(said, want):
     labels = {"fairgate.dev/team": "vision", "fairgate.dev/tier": "preemptible"}
     made = builders.pod(labels=labels, annotations=said, node="n0")
     made["status"] = {"phase": "Running", "startTime": STARTED}
-    assert victim_of(read(made), rules=ReclaimRules(), guards=()).saved_at == want
+    assert victim_of(read(made), rules=ReclaimRules(), guards=()).saved_at == want - DEFAULT_GRACE_SECONDS
+
+
+def reported(message, *, reason="Unschedulable", status="False", node=None):
+    made = builders.pod(labels={"fairgate.dev/team": "vision", "fairgate.dev/tier": "guaranteed"}, node=node)
+    condition = {"type": "PodScheduled", "status": status, "reason": reason, "message": message}
+    made["status"] = {"conditions": [{"type": "Ready"}, condition | {"lastTransitionTime": STARTED}]}
+    return read(made).report
+
+
+@pytest.mark.parametrize(
+    ("message", "want"),
+    [
+        ("0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: none", (True, False)),
+        ("0/3 nodes are available: 1 Too many pods, 2 node(s) were unschedulable.", (True, False)),
+        ("0/2 nodes are available: 2 cannot allocate all claims.", (True, False)),
+        ("0/2 nodes are available: 2 node(s) had untolerated taint(s).", (False, True)),
+        ('0/2 nodes are available: persistentvolumeclaim "nope" not found. not found', (False, False)),
+        ("0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind.", (False, False)),
+    ],
+)
+def test_what_kube_scheduler_says_tells_whether_room_would_help(message, want):
+    assert reported(message) == (SECONDS, *want)
+
+
+def test_a_pod_of_which_kube_scheduler_says_nothing_like_that_is_not_reported():
+    words = "2 Insufficient nvidia.com/gpu"
+    assert reported(words, reason="SchedulingGated") is None
+    assert reported(words, status="True") is None
+    assert reported(words, node="n0") is None
+    assert read(builders.pod()).report is None
+
+
+@pytest.mark.parametrize(("said", "want"), [("4", 4), ("-4", 0), ("9" * 7, 0), ("many", 0)])
+def test_a_gang_says_how_many_it_is(said, want):
+    made = builders.pod(annotations={"kueue.x-k8s.io/pod-group-total-count": said})
+    assert read(made).gang_size == want

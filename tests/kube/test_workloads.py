@@ -4,9 +4,10 @@ import copy
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from webhook.core.policy import PodPath, WorkloadKind
 from webhook.kube.workloads.expand import expand, flattened
 from webhook.kube.workloads.model import Unknown, Workload
@@ -161,7 +162,7 @@ rows = st.sampled_from(BUILT_IN)
 
 
 @given(rows, st.dictionaries(st.sampled_from(WORDS), trees, max_size=5), st.lists(trees, max_size=2))
-@settings(max_examples=400, deadline=None)
+@examples(100)
 def test_no_manifest_is_too_broken_to_answer_and_none_is_changed(row, spec, others):
     document = manifest(f"{row.kind.group}/{row.versions[0]}".lstrip("/"), row.kind.kind, spec)
     before = copy.deepcopy(document)
@@ -178,7 +179,7 @@ counts = st.integers(0, 50)
 
 
 @given(st.lists(st.tuples(counts, counts, st.none() | counts), min_size=1, max_size=4))
-@settings(max_examples=60, deadline=None)
+@examples()
 def test_a_job_set_counts_each_replica_of_each_job(jobs):
     spec = [
         {
@@ -194,7 +195,7 @@ def test_a_job_set_counts_each_replica_of_each_job(jobs):
 
 
 @given(st.integers(0, MOST_PODS), st.none() | st.integers(0, MOST_PODS))
-@settings(max_examples=60, deadline=None)
+@examples()
 def test_a_policys_description_of_a_kind_counts_as_the_built_in_one(replicas, limit):
     described = own(PodPath("spec.template", ("spec.replicas",), default=1), group="apps", kind="Deployment")
     scaler = {

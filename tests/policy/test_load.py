@@ -35,7 +35,8 @@ pools:
     match: {podSelector: {matchLabels: {app: x}}}
 placement: {mode: off, keepWhole: {nodes: 2}}
 reclaim:
-  {notice: 1m30s, minimumRuntime: 1.5h, protect: [ci, {matchLabels: {a: b}}], order: [age], maxEvictionsPerMinute: 9}
+  {notice: 1m30s, minimumRuntime: 1.5h, budgets: unlimited, protect: [ci, {matchLabels: {a: b}}], order: [age],
+  maxEvictionsPerMinute: 9}
 resources: {nvidia.com/gpu.shared: {gpus: 1/4}, google.com/tpu: {gpus: 0}}
 priorityClasses: {guaranteed: gpu-high}
 exempt: {namespaces: [kube-system]}
@@ -68,6 +69,7 @@ def test_every_field_arrives_in_the_core(folder):
     assert policy.reclaim.protected_namespaces == ("ci",)
     assert policy.reclaim.order == ("age", "gangs", "surplus", "lostWork", "overShare")
     assert policy.reclaim.evictions_per_minute == 9
+    assert policy.reclaim.budget_seconds is UNLIMITED
     assert policy.reclaim.protected_selectors == (LabelSelector((Requirement("a", Operator.IN, ("b",)),)),)
     assert policy.resources["nvidia.com/gpu.shared"] == ONE_GPU // 4
     assert policy.resources["nvidia.com/gpu"] == ONE_GPU

@@ -9,6 +9,11 @@ TEAM = "teams: [{name: a, namespaces: [a]%s}]"
 POOL = "pools: [{name: p%s}]"
 
 ONE_FILE = {
+    "a path of nodes that has another spelling": (
+        "defaults: {hostPaths: [/data, /dev/../data]}",
+        "3: defaults.hostPaths[1]: expected at most 4096 characters of an absolute path such as /data, without . and"
+        ' .. parts; got "/dev/../data"',
+    ),
     "a field misspelt": (TEAM % ", gpu: 3", '3: teams[0].gpu: unknown field; did you mean "gpus"?'),
     "a field of another world": (
         "placement: {zzz: 1}",
@@ -176,6 +181,10 @@ ONE_FILE = {
         "reclaim: {notice: 7d}",
         '3: reclaim.notice: expected a duration such as 30s, 10m or 1h30m, got "7d"',
     ),
+    "a time for budgets that is none": (
+        "reclaim: {budgets: never}",
+        '3: reclaim.budgets: expected unlimited or a duration such as 30s, 10m or 1h30m, got "never"',
+    ),
     "a duration without unit": (
         "reclaim: {notice: 30}",
         "3: reclaim.notice: expected a duration such as 30s, 10m or 1h30m, got the number 30",
@@ -183,6 +192,16 @@ ONE_FILE = {
     "a duration finer than seconds": (
         "reclaim: {minimumRuntime: 0.5s}",
         '3: reclaim.minimumRuntime: expected whole seconds, got "0.5s"',
+    ),
+    "a grace period that every pod exceeds": (
+        "defaults: {maximumGracePeriod: 20s}",
+        "3: defaults.maximumGracePeriod: expected at least 30s, what pods have that say nothing, and at most 24h, "
+        "got 20s",
+    ),
+    "a grace period of days": (
+        "defaults: {maximumGracePeriod: 48h}",
+        "3: defaults.maximumGracePeriod: expected at least 30s, what pods have that say nothing, and at most 24h, "
+        "got 172800s",
     ),
     "protection of a number": (
         "reclaim: {protect: [1]}",

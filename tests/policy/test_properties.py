@@ -2,9 +2,10 @@
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from webhook.core.amount import UNLIMITED, format_gpus, format_limit
 from webhook.core.policy import Policy
 from webhook.policy.load import parse
@@ -47,7 +48,7 @@ def loaded(document) -> Policy:
 
 
 @given(documents())
-@settings(max_examples=60, deadline=None)
+@examples(30)
 def test_valid_policy_round_trips(document):
     policy = loaded(document)
     back = {
@@ -79,7 +80,7 @@ def test_valid_policy_round_trips(document):
 
 
 @given(documents(), st.randoms(use_true_random=False))
-@settings(max_examples=40, deadline=None)
+@examples(20)
 def test_hash_does_not_depend_on_order_or_split(document, random):
     shuffled = {key: random.sample(v, len(v)) if isinstance(v, list) else v for key, v in document.items()}
     header = {key: document[key] for key in ("apiVersion", "kind")}
@@ -100,7 +101,7 @@ def lines(content: bytes) -> list[str]:
 
 
 @given(st.binary(max_size=200) | st.text(alphabet="ab:-[]{}&*!|>'\"%#\n\t <?,.0e~", max_size=80).map(str.encode))
-@settings(max_examples=200, deadline=None)
+@examples(80)
 def test_garbage_is_refused_never_a_crash(content):
     assert all(line.startswith("f") and "\n" not in line for line in lines(content))
 
@@ -120,7 +121,7 @@ trees = st.recursive(
 
 
 @given(st.dictionaries(fields, trees, max_size=4))
-@settings(max_examples=200, deadline=None)
+@examples(80)
 def test_anything_below_the_right_header_is_refused_or_a_policy(body):
     document = {"apiVersion": "fairgate.dev/v1alpha1", "kind": "Policy", **body}
     told = lines(json.dumps(document).encode())

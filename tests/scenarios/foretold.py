@@ -34,7 +34,7 @@ def assert_foretold(
     make_nodes(cluster, 4)
     with gate(cluster, limit_a=LIMIT) as fairgate:
         assert_pods_as_foretold(fairgate, small, related=related)
-    with gate(cluster, limit_a=LIMIT) as fairgate:
+        _remove(fairgate, small)
         assert_refused_as_foretold(fairgate, large, related=related)
 
 
@@ -52,7 +52,11 @@ def assert_examples_as_foretold(cluster: ControlPlane, recipe: Recipe, *paths: s
 def _remove(fairgate: Gate, manifest: dict[str, Any]) -> None:
     named = f"{manifest['kind']}.{manifest['apiVersion'].partition('/')[0]}/{manifest['metadata']['name']}"
     fairgate.cluster.kubectl("delete", "-n", fairgate.team_a, named)
-    wait_for(fairgate.cluster, lambda: not list_pods(fairgate.cluster, fairgate.team_a), what=f"{named} gone")
+
+    def is_gone() -> bool:
+        return not list_pods(fairgate.cluster, fairgate.team_a) and fairgate.charged("a") == 0
+
+    wait_for(fairgate.cluster, is_gone, what=f"{named} gone")
 
 
 def foretell(manifest: dict[str, Any], *, related: Related = NO_RELATED) -> Workload:

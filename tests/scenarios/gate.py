@@ -1,22 +1,33 @@
-"""Runs `fairgate serve` against the test control plane and registers its webhooks, as an operator would."""
+"""Runs `fairgate serve` against the test control plane and registers its webhooks, as an operator would.
+
+A scenario of one replica borrows the control plane's standing Fairgate: a server that keeps running from scenario to
+scenario and is given another policy. Scenarios with several replicas, or about how it is registered, have their own.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
 
 from tests.control_plane.balancer import balancing
-from tests.control_plane.cleanup import TEAM_LEDGERS
+from tests.control_plane.cleanup import TEAM_LEDGERS, delete, delete_ledgers
 from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.objects import GPU
 from tests.control_plane.processes import free_ports
 from tests.control_plane.workbench import list_pods, make_namespace, wait_for
 from tests.scenarios import serving
 from tests.scenarios.serving import FAIRGATE, ROOT, TIER
 
+LEASE_SECONDS = 6
 TEAM, DECISION = "fairgate.dev/team", "fairgate.dev/decision"
 
 
@@ -40,14 +51,22 @@ class Gate:
     policy: Path
     team_a: str
     team_b: str
+    _counted: dict[int, str] = field(default_factory=dict)  # the metrics of each replica when the scenario began
 
     def get(self, path: str, *, replica: int = 0) -> str:
         """GET one of a replica's endpoints."""
         return serving.get(f"{self.replicas[replica].url}{path}", ca=self.ca)
 
     def metric(self, name: str, *, replica: int = 0, **labels: str) -> float:
-        """The sum of a metric's series with these labels in one replica."""
-        return serving.total(self.get("/metrics", replica=replica), name, **labels)
+        """The sum of a metric's series with these labels in one replica; a counter counts from the scenario's start."""
+        total = serving.total(self.get("/metrics", replica=replica), name, **labels)
+        if name.endswith("_total") and replica in self._counted:
+            total -= serving.total(self._counted[replica], name, **labels)
+        return total
+
+    def count_from_now(self) -> None:
+        """Have counters begin at 0."""
+        self._counted.update({number: self.get("/metrics", replica=number) for number in range(len(self.replicas))})
 
     def ledger(self, team: str) -> dict:
         """A team's ledger object."""
@@ -70,6 +89,7 @@ class Gate:
         """Start one replica, or all, and wait until each is ready."""
         for number in range(len(self.replicas)) if replica is None else (replica,):
             started = self.replicas[number]
+            self._counted.pop(number, None)
             self.cluster.processes.start(started.name, started.command, cwd=ROOT)
             wait_for(
                 self.cluster,
@@ -108,41 +128,156 @@ def gate(
     policy: str = "",
     replicas: int = 1,
     kubeconfig: Path | None = None,
+    is_own: bool = False,
 ) -> Iterator[Gate]:
     """Serve for two teams with 20 guaranteed GPUs each, until the end of the block; `policy` adds sections as YAML.
 
     Several replicas are behind a Service, which spreads the API server's connections over those that are ready.
-    `kubeconfig` is whom Fairgate runs as, by default an admin.
+    `kubeconfig` is whom Fairgate runs as, by default an admin. `is_own`: the scenario changes how Fairgate is
+    registered, reads its log or stops it for good.
     """
+
+    def policy_for(team_a: str, team_b: str) -> str:
+        teams = [
+            {"name": "a", "namespaces": [team_a], "gpus": {"guaranteed": 20, "limit": limit_a}},
+            {"name": "b", "namespaces": [team_b], "gpus": {"guaranteed": 20, "limit": limit_b}},
+        ]
+        return serving.policy_of(teams, more=policy)
+
+    if replicas == 1 and kubeconfig is None and not is_own:
+        # The same text for every scenario of these limits: then the server need not take up another policy.
+        serving_one = _standing(cluster, policy_for("team-a-*", "team-b-*"))
+    else:
+        cluster.vacate()
+        own = _new_gate(cluster, *_make_teams(cluster), replicas=replicas, kubeconfig=kubeconfig)
+        serving.write_policy(own.policy, policy_for(own.team_a, own.team_b))
+        serving_one = _own(own)
+    with serving_one as running:
+        yield running
+
+
+@contextmanager
+def _standing(cluster: ControlPlane, content: str) -> Iterator[Gate]:
+    """Borrow the control plane's standing Fairgate; it stays unless the scenario failed or stopped it."""
+    if cluster.standing is None:
+        cluster.standing = Installation(cluster)
+    try:
+        yield cluster.standing.prepared(content)
+    except BaseException:
+        cluster.vacate()
+        raise
+    if not cluster.standing.is_running():
+        cluster.vacate()
+
+
+class Installation:
+    """A Fairgate that stands from scenario to scenario, with the objects that register it."""
+
+    def __init__(self, cluster: ControlPlane):
+        self._cluster = cluster
+        self._gate = _new_gate(cluster, "", "")
+        self._printed = ""
+        self.kept: frozenset[str] = frozenset()
+
+    def is_running(self) -> bool:
+        """Tell whether the server runs."""
+        return self._cluster.processes.is_running(self._gate.replicas[0].name)
+
+    def prepared(self, content: str) -> Gate:
+        """The server under this policy, registered for it, with all that the cluster has in its view."""
+        team_a, team_b = _make_teams(self._cluster)
+        running = dataclasses.replace(self._gate, team_a=team_a, team_b=team_b)
+        serving.write_policy(running.policy, content)
+        if not self.is_running():
+            running.start()
+        serving.wait_policy(self._cluster, running.policy, lambda: running.get("/readyz"))
+        self._register(running)
+        _wait_seen(running)
+        running.count_from_now()
+        return running
+
+    def leave(self) -> None:
+        """Stop the server and take its registration away."""
+        for path in self.kept:
+            delete(self._cluster, path)
+        self.kept, self._printed = frozenset(), ""
+        wait_for(self._cluster, lambda: not serving.is_called(self._cluster), what="the API server calls no webhook")
+        self._gate.stop()
+        delete_ledgers(self._cluster)
+
+    def _register(self, running: Gate) -> None:
+        printed = serving.manifests(policy=running.policy, url=running.url, ca=running.ca)
+        if printed == self._printed:
+            return
+        registered = self.kept
+        self.kept = frozenset(filter(None, map(serving.admission_path, yaml.safe_load_all(printed))))
+        for path in registered - self.kept:
+            delete(self._cluster, path)
+        self._printed = printed
+        serving.register(self._cluster, printed, namespace=running.team_a)
+
+
+def _wait_seen(running: Gate) -> None:
+    """Wait until the server knows the nodes that there are, and that the pods of earlier scenarios are gone."""
+    nodes = running.cluster.api.list("/api/v1/nodes")
+    has_devices = bool(running.cluster.api.list("/apis/resource.k8s.io/v1/resourceslices"))
+    gpus = sum(int(node["status"]["allocatable"].get(GPU, 0)) for node in nodes)
+
+    def is_seen() -> bool:
+        text = running.get("/metrics")
+        assert all(serving.total(text, "fairgate_gpus_charged", team=team) == 0 for team in "ab")
+        capacity = serving.total(text, "fairgate_gpus_capacity", resource=GPU)
+        assert capacity == gpus or (capacity > gpus and has_devices)
+        assert serving.total(text, "fairgate_gpus_closed", resource=GPU) == 0 or not _all_open(nodes)
+        return True
+
+    wait_for(running.cluster, is_seen, what="the server sees this cluster")
+
+
+def _all_open(nodes: list[dict[str, Any]]) -> bool:
+    return not any(node["spec"].get("unschedulable") for node in nodes)
+
+
+@contextmanager
+def _own(running: Gate) -> Iterator[Gate]:
+    """Run a Fairgate of the scenario's own."""
+    cluster, replicas = running.cluster, running.replicas
+    name = f"{replicas[0].name}-service"
+    ports = [urlsplit(replica.url).port for replica in replicas]
+    service = balancing(cluster.processes, name, urlsplit(running.url).port, *ports)
+    with nullcontext() if len(replicas) == 1 else service:
+        try:
+            running.start()
+            printed = serving.manifests(policy=running.policy, url=running.url, ca=running.ca)
+            serving.register(cluster, printed, namespace=running.team_a)
+            yield running
+        finally:
+            for number, replica in enumerate(replicas):
+                if cluster.processes.is_running(replica.name):
+                    running.resume(number)
+            running.stop()
+
+
+def _make_teams(cluster: ControlPlane) -> tuple[str, str]:
     suffix = secrets.token_hex(3)
-    team_a, team_b = make_namespace(cluster, f"team-a-{suffix}"), make_namespace(cluster, f"team-b-{suffix}")
+    return make_namespace(cluster, f"team-a-{suffix}"), make_namespace(cluster, f"team-b-{suffix}")
+
+
+def _new_gate(
+    cluster: ControlPlane, team_a: str, team_b: str, *, replicas: int = 1, kubeconfig: Path | None = None
+) -> Gate:
+    """Give names, folders and ports to servers that do not run yet."""
+    suffix = secrets.token_hex(3)
     folder = cluster.folder / f"fairgate-{suffix}"
-    policies, certs = folder / "policy", folder / "certs"
-    teams = [
-        {"name": "a", "namespaces": [team_a], "gpus": {"guaranteed": 20, "limit": limit_a}},
-        {"name": "b", "namespaces": [team_b], "gpus": {"guaranteed": 20, "limit": limit_b}},
-    ]
-    serving.write_policy(policies, teams, more=policy)
+    policy, certs = folder / "policy", folder / "certs"
     front, *ports = free_ports(replicas + 1)
 
     def replica(number: int, port: int) -> Replica:
-        serve = ("serve", "--policy", policies, "--kubeconfig", kubeconfig or cluster.kubeconfig)
-        listen = ("--listen", f"127.0.0.1:{port}", "--certs", certs, "--drain-seconds", "0")
-        command = (*FAIRGATE, *serve, *listen)
-        return Replica(f"fairgate-{suffix}-{number}", command, f"https://127.0.0.1:{port}")
+        serve = ("serve", "--policy", policy, "--kubeconfig", kubeconfig or cluster.kubeconfig)
+        listen = ("--listen", f"127.0.0.1:{port}", "--certs", certs)
+        pace = ("--drain-seconds", "0", "--lease-seconds", str(LEASE_SECONDS))
+        return Replica(f"fairgate-{suffix}-{number}", (*FAIRGATE, *serve, *listen, *pace), f"https://127.0.0.1:{port}")
 
     made = tuple(replica(number, port) for number, port in enumerate(ports))
     url = made[0].url if replicas == 1 else f"https://127.0.0.1:{front}"
-    running = Gate(cluster, made, url, certs / "ca.crt", policies, team_a, team_b)
-    service = balancing(cluster.processes, f"fairgate-{suffix}-service", front, *ports)
-    with nullcontext() if replicas == 1 else service:
-        try:
-            running.start()
-            printed = serving.manifests(policy=policies, url=url, ca=running.ca)
-            serving.register(cluster, printed, namespace=team_a)
-            yield running
-        finally:
-            for number in range(replicas):
-                if cluster.processes.is_running(made[number].name):
-                    running.resume(number)
-            running.stop()
+    return Gate(cluster, made, url, certs / "ca.crt", policy, team_a, team_b)

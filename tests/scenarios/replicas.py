@@ -88,7 +88,7 @@ def replicas(cluster: ControlPlane, *flags: object, count: int = 3) -> Iterator[
     namespace = make_namespace(cluster, f"team-{suffix}")
     policy = cluster.folder / f"policy-{suffix}"
     teams = [{"name": "a", "namespaces": [namespace], "gpus": {"guaranteed": 1000, "limit": "unlimited"}}]
-    serving.write_policy(policy, teams)
+    serving.write_policy(policy, serving.policy_of(teams))
     front, *ports = free_ports(count + 1)
     names = tuple(f"fairgate-{suffix}-{number}" for number in range(count))
     serve = (*FAIRGATE, "serve", "--policy", policy, "--kubeconfig", _grant(cluster, namespace), "--drain-seconds", "0")

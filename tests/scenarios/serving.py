@@ -4,38 +4,64 @@ from __future__ import annotations
 
 import json
 import ssl
-import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import yaml
+from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.control_plane.api import ApiError
+from tests.control_plane.cleanup import ADMISSION
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import wait_for
+from webhook.cli.main import main
+from webhook.policy.load import load
 
 ROOT = Path(__file__).parents[2]
 FAIRGATE = (sys.executable, "-m", "webhook")
 TIER = "fairgate.dev/tier"
 
 
-def write_policy(folder: Path, teams: Sequence[Mapping[str, object]], *, more: str = "") -> None:
-    """Write a policy of these teams into a new folder; `more` adds sections as YAML."""
-    folder.mkdir(parents=True)
-    head = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
-    (folder / "teams.yaml").write_text(f"{head}teams: {json.dumps(teams)}\n{more}")
+def policy_of(teams: Sequence[Mapping[str, object]], *, more: str = "") -> str:
+    """A policy file of these teams; `more` adds sections as YAML."""
+    return f"apiVersion: fairgate.dev/v1alpha1\nkind: Policy\nteams: {json.dumps(teams)}\n{more}"
+
+
+def write_policy(folder: Path, content: str) -> None:
+    """Make a folder hold this policy and nothing else; what is there already is left alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "teams.yaml"
+    for other in set(folder.iterdir()) - {file}:
+        other.unlink()
+    if not file.exists() or file.read_text() != content:
+        file.write_text(content)
+
+
+def wait_policy(cluster: ControlPlane, folder: Path, readyz: Callable[[], str]) -> None:
+    """Wait until the policy of a folder is in force, by what a server's readiness says."""
+    wanted = f"policy {load(folder).hash}"
+    wait_for(cluster, lambda: wanted in readyz() and "broken edit" not in readyz(), what=f"{wanted} in force")
 
 
 def manifests(*, policy: Path, url: str, ca: Path | None = None) -> str:
     """What `fairgate manifests` prints; without a CA the caBundle is left to who fills it in."""
-    trust = () if ca is None else ("--ca", ca)
-    command = [*FAIRGATE, "manifests", "--policy", policy, "--url", url, *trust]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    trust = () if ca is None else ("--ca", str(ca))
+    command = ["manifests", "--policy", str(policy), "--url", url, *trust]
+    return CliRunner().invoke(main, command, catch_exceptions=False).stdout
+
+
+def admission_path(made: Mapping[str, Any]) -> str | None:
+    """The API path of a webhook configuration, a guard or its binding; None for an object of another kind."""
+    if not made["apiVersion"].startswith("admissionregistration.k8s.io/"):
+        return None
+    plural = {"ValidatingAdmissionPolicy": "validatingadmissionpolicies"}.get(made["kind"], f"{made['kind'].lower()}s")
+    return f"{ADMISSION}/{plural}/{made['metadata']['name']}"
 
 
 def register(cluster: ControlPlane, printed: str, *, namespace: str) -> None:
@@ -64,6 +90,15 @@ def is_asked(cluster: ControlPlane, namespace: str) -> bool:
     pods = f"/api/v1/namespaces/{namespace}/pods"
     created = cluster.api.create(pods, pod("probe", gpus=1), dryRun="All")
     return TIER in created["metadata"].get("labels", {})
+
+
+def is_called(cluster: ControlPlane) -> bool:
+    """Tell whether the API server still calls a webhook that was deleted: no team has the namespace `default`."""
+    try:
+        cluster.api.create("/api/v1/namespaces/default/pods", pod("probe", gpus=1), dryRun="All")
+    except ApiError:
+        return True
+    return False
 
 
 def leaked(text: str, *, keys: Iterable[bytes], kubeconfig: Path) -> list[str]:

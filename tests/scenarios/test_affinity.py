@@ -9,7 +9,7 @@ from tests.control_plane.objects import pod, pod_spec
 from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_bound, wait_for
 from tests.scenarios.gate import DECISION, gate
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 SIZE = {"cpu": "6", "memory": "48Gi"}
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 

@@ -9,7 +9,7 @@ from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_bound, wait_for
 from tests.scenarios.gate import DECISION, gate
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 DEVICES = "/apis/resource.k8s.io/v1"
 DRIVER = "gpu.nvidia.com"

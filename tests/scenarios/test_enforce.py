@@ -11,7 +11,7 @@ from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_n
 from tests.scenarios import serving
 from tests.scenarios.gate import TEAM, TIER, gate
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 SIZE = {"cpu": "6", "memory": "48Gi"}
 MADE_BY_THE_SERVER = ("uid", "creationTimestamp", "managedFields", "resourceVersion")
@@ -64,7 +64,7 @@ def reported(fairgate):
 
 def test_from_shadow_to_enforce(cluster):
     make_nodes(cluster, 4)
-    with gate(cluster) as fairgate:
+    with gate(cluster, is_own=True) as fairgate:
         mine = fairgate.team_a
         say(fairgate, "shadow")
         seen = as_created(fairgate)

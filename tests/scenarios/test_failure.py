@@ -11,7 +11,7 @@ from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_nodes, wait_for, wait_phase
 from tests.scenarios.gate import TIER, gate
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 SIZE = {"cpu": "2", "memory": "8Gi"}
 PRIORITIES = [

@@ -11,7 +11,7 @@ from tests.control_plane.objects import job, pod, pod_spec
 from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_for
 from tests.scenarios.gate import gate
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 SIZE = {"cpu": "6", "memory": "48Gi"}
 

@@ -7,7 +7,7 @@ from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_phase
 from tests.scenarios.gate import DECISION, TEAM, TIER, gate
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 SIZE = {"cpu": "6", "memory": "48Gi"}
 

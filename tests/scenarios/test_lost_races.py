@@ -12,7 +12,7 @@ from tests.control_plane.objects import job, pod, pod_spec
 from tests.control_plane.workbench import list_pods, make_nodes, wait_for
 from tests.scenarios.gate import TEAM_LEDGERS, gate
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 SIZE = {"cpu": "1", "memory": "1Gi"}
 POLICY = "no-charges"
@@ -71,9 +71,7 @@ def replicated(kind, name, count, **spec):
 
 
 def asked_again(fairgate):
-    lines = fairgate.get("/metrics").splitlines()
-    told = [line for line in lines if line.startswith("fairgate_decisions_total{") and 'outcome="retry"' in line]
-    return sum(float(line.rsplit(" ", 1)[1]) for line in told)
+    return fairgate.metric("fairgate_decisions_total", outcome="retry")
 
 
 def test_controllers_and_kubectl_that_must_ask_again_say_nothing_of_it(cluster):
@@ -112,4 +110,4 @@ def test_a_client_that_hangs_up_pays_nothing(cluster):
             assert isinstance(asking.exception(), OSError)
         wait_for(cluster, lambda: fairgate.charged("a") == 0, what="nothing charged", timeout=90)
         assert list_pods(cluster, fairgate.team_a) == []
-        assert fairgate.ledger("a")["ledger"]["inFlight"] == []
+        wait_for(cluster, lambda: fairgate.ledger("a")["ledger"]["inFlight"] == [], what="an empty ledger")

@@ -9,7 +9,7 @@ from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_bound, wait_for
 from tests.scenarios.gate import DECISION, TIER, gate
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 ONE_G, THREE_G = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"
 POOLS = """

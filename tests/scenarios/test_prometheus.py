@@ -13,7 +13,7 @@ from tests.observe import alerting
 from tests.scenarios.evictor import ask, evictor, fill, wait_bound
 from tests.scenarios.gate import gate
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 
 def scrape(job, url, **more):
@@ -38,7 +38,10 @@ def value(running, expr):
 def test_every_panel_shows_something_under_load_and_every_rule_evaluates(cluster):
     make_nodes(cluster, 4)
     (port,) = free_ports(1)
-    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate, "--listen", f"127.0.0.1:{port}"):
+    with (
+        gate(cluster, limit_a=40, limit_b=40, is_own=True) as fairgate,
+        evictor(fairgate, "--listen", f"127.0.0.1:{port}"),
+    ):
         mine, theirs = fairgate.team_a, fairgate.team_b
         scrapes = [
             scrape("server", fairgate.url, scheme="https", tls_config={"ca_file": str(fairgate.ca)}),

@@ -5,11 +5,18 @@ import time
 import pytest
 
 from tests.control_plane.objects import pod
-from tests.control_plane.workbench import create_pod, list_pods, make_namespace, make_nodes, wait_for
-from tests.scenarios.evictor import alive, ask, evicted, evictor, fill, held_nodes, node_of, wait_bound
+from tests.control_plane.workbench import (
+    create_pod,
+    list_pods,
+    make_namespace,
+    make_nodes,
+    wait_for,
+    wait_unschedulable,
+)
+from tests.scenarios.evictor import alive, ask, evicted, evictor, fill, held_nodes, wait_bound
 from tests.scenarios.gate import TIER, gate
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 HOSTNAME = "kubernetes.io/hostname"
 
 
@@ -40,8 +47,7 @@ def test_the_third_scenario_a_share_comes_back_and_not_one_gpu_more(cluster):
         assert "Reclaiming" in described
         assert "team b's guaranteed share is 20, 8 taken; team a holds 20 GPUs beyond its share" in described
         ask(cluster, theirs, "more")
-        time.sleep(2)
-        assert node_of(cluster, theirs, "more") is None
+        wait_unschedulable(cluster, theirs, "more")
         assert len(alive(cluster, mine)) == 20
 
         cluster.kubectl("delete", "pods", "--all", "-n", theirs, "--wait=true")

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 
 import pytest
 
@@ -10,7 +9,7 @@ from tests.control_plane.workbench import list_pods, make_nodes, wait_for
 from tests.scenarios.evictor import HOLD, alive, ask, evicted, evictor, fill, held_nodes, node_of, wait_bound
 from tests.scenarios.gate import TIER, gate
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 BORROW = {TIER: "preemptible"}
 
@@ -38,7 +37,6 @@ def test_a_disruption_budget_that_allows_none_is_respected_until_it_goes(cluster
             lambda: "do not make enough room" in events_of(cluster, fairgate.team_b, "b").get("CannotReclaim", ""),
             what="the waiting pod is told",
         )
-        time.sleep(1)
         assert not running.said("evicted")
         cluster.api.delete(f"/apis/policy/v1/namespaces/{fairgate.team_a}/poddisruptionbudgets/keep")
         wait_bound(cluster, fairgate.team_b, "b", timeout=60)
@@ -83,7 +81,7 @@ def test_victims_are_told_before_they_go(cluster):
 
 def test_a_notice_is_taken_back_when_nobody_waits_any_more(cluster):
     make_nodes(cluster, 1)
-    with gate(cluster, limit_a=40, limit_b=40, policy="reclaim: {notice: 5s}") as fairgate:
+    with gate(cluster, limit_a=40, limit_b=40, policy="reclaim: {notice: 3s}") as fairgate:
         fill(cluster, fairgate.team_a, 10, labels=BORROW)
         with evictor(fairgate) as running:
             ask(cluster, fairgate.team_b, "b")
@@ -91,9 +89,10 @@ def test_a_notice_is_taken_back_when_nobody_waits_any_more(cluster):
             cluster.kubectl("delete", "pod", "b", "-n", fairgate.team_b, "--wait=true")
             wait_for(cluster, lambda: not _noticed(cluster, fairgate.team_a), what="it may stay after all")
             wait_for(cluster, lambda: not held_nodes(cluster), what="the hold is taken off")
-            time.sleep(5)
-            assert not running.said("evicted")
-            assert len(alive(cluster, fairgate.team_a)) == 10
+            ask(cluster, fairgate.team_b, "next")
+            wait_bound(cluster, fairgate.team_b, "next", timeout=60)
+            assert len(running.said("evicted")) == 1
+            assert len(alive(cluster, fairgate.team_a)) == 9
 
 
 def test_a_leader_killed_between_plan_and_eviction_leaves_no_second_victim(cluster):
@@ -114,7 +113,8 @@ def test_a_leader_killed_between_plan_and_eviction_leaves_no_second_victim(clust
             wait_for(cluster, lambda: not held_nodes(cluster), what="the hold is taken off")
 
 
-def test_a_leader_killed_between_two_evictions_leaves_no_second_victim(cluster):
+def test_a_leader_killed_while_it_evicts_leaves_no_second_victim(cluster):
+    """How many went before it was killed is left to chance: it evicts a gang within milliseconds."""
     make_nodes(cluster, 4)
     with gate(cluster, limit_a=60, limit_b=40) as fairgate:
         gang = fill(cluster, fairgate.team_a, 40, labels={**BORROW, "scheduling.x-k8s.io/pod-group": "train"})
@@ -122,12 +122,12 @@ def test_a_leader_killed_between_two_evictions_leaves_no_second_victim(cluster):
             ask(cluster, fairgate.team_b, "b", gpus=2)
             wait_for(cluster, lambda: first.said("evicted"), what="the first of the gang goes", timeout=60)
             first.stop(signal.SIGKILL)
-            assert len(first.said("evicted")) < len(gang)
-        bystanders = fill(cluster, fairgate.team_a, 1, prefix="new", labels=BORROW)
+        ask(cluster, fairgate.team_a, "bystander", labels=BORROW)
         with evictor(fairgate) as second:
             wait_bound(cluster, fairgate.team_b, "b", timeout=40)
             wait_for(cluster, lambda: evicted(cluster, fairgate.team_a, gang) == gang, what="the gang is gone whole")
-            assert evicted(cluster, fairgate.team_a, bystanders) == []
+            wait_bound(cluster, fairgate.team_a, "bystander")
+            assert evicted(cluster, fairgate.team_a, ["bystander"]) == []
             assert not second.said("plan")
 
 

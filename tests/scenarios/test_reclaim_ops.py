@@ -13,7 +13,7 @@ from tests.docs.pages import blocks
 from tests.scenarios.evictor import alive, ask, evictor, fill, wait_bound
 from tests.scenarios.gate import ROOT, TIER, gate
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 BORROW = {TIER: "preemptible"}
 PAGE = ROOT / "docs" / "evictor.md"
@@ -42,10 +42,11 @@ def test_the_rights_in_the_docs_are_enough(start_control_plane):
             assert "forbidden" not in cluster.processes.log(running.name, lines=1000)
 
 
-def test_the_sample_that_saves_its_work_is_a_valid_pod(cluster, namespace):
+def test_the_sample_that_saves_its_work_is_a_valid_pod(cluster):
     (sample,) = [block.text for block in blocks(PAGE) if "downwardAPI" in block.text]
     assert yaml.safe_load(sample)["kind"] == "Pod"
-    cluster.kubectl("create", "--dry-run=server", "-n", namespace, "-f", "-", stdin=sample)
+    with gate(cluster) as fairgate:
+        cluster.kubectl("create", "--dry-run=server", "-n", fairgate.team_a, "-f", "-", stdin=sample)
 
 
 def test_a_rehearsal_prints_who_would_go_and_touches_nobody(cluster):
@@ -64,7 +65,7 @@ def test_a_rehearsal_prints_who_would_go_and_touches_nobody(cluster):
 
 def test_a_pod_whose_nodes_were_cordoned_is_made_anew_elsewhere_and_a_bare_one_is_reported(cluster):
     make_nodes(cluster, 2)
-    with gate(cluster) as fairgate, evictor(fairgate) as running:
+    with gate(cluster) as fairgate, evictor(fairgate, "--repair-after", "4") as running:
         mine = fairgate.team_a
         cluster.stop(SCHEDULER)  # and not only paused: one that wakes may bind before it hears of the cordons
         labels = {"app": "web"}

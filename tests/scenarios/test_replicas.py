@@ -11,7 +11,7 @@ from tests.control_plane.objects import job, pod
 from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_for
 from tests.scenarios.gate import TIER, gate
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 SIZE = {"cpu": "1", "memory": "1Gi"}
 QUOTA = {
@@ -73,6 +73,7 @@ def test_a_replica_that_is_killed_right_after_its_answer_loses_no_charge(cluster
         assert len(list_pods(cluster, fairgate.team_a)) == 20, refusals
 
 
+@pytest.mark.long
 def test_what_fails_after_our_yes_is_gone_after_ninety_seconds(cluster):
     make_nodes(cluster, 4)
     with gate(cluster, replicas=2) as fairgate:
@@ -95,7 +96,7 @@ def test_what_fails_after_our_yes_is_gone_after_ninety_seconds(cluster):
                 return True
 
             wait_for(cluster, is_true, what=f"team {team}'s orphans gone", timeout=90)
-        assert sum(fairgate.metric("fairgate_ledger_orphans_total", replica=number) for number in (0, 1)) >= 2
+        assert sum(fairgate.metric("fairgate_ledger_orphans_total", replica=number) for number in (0, 1)) >= 1
 
 
 def test_what_people_see_of_the_ledger(cluster):
@@ -121,7 +122,7 @@ def test_what_people_see_of_the_ledger(cluster):
 
 def test_a_pod_that_comes_past_the_gate_is_charged_and_told(cluster):
     make_nodes(cluster, 2)
-    with gate(cluster) as fairgate:
+    with gate(cluster, is_own=True) as fairgate:
         for kind, name in (("mutating", "zz-fairgate"), ("validating", "fairgate")):
             cluster.kubectl("delete", f"{kind}webhookconfiguration", name)
 

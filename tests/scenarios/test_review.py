@@ -13,7 +13,7 @@ from tests.control_plane.workbench import list_pods, make_nodes, wait_for
 from tests.scenarios.gate import ROOT, TIER, gate
 from tests.scenarios.test_greedy_team import deployment
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 SIZE = {"cpu": "6", "memory": "48Gi"}
 

@@ -14,7 +14,7 @@ from tests.control_plane.objects import job, pod
 from tests.control_plane.workbench import create_pod, make_nodes, wait_for, wait_phase
 from tests.scenarios.gate import ROOT, gate
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 SIZE = {"cpu": "6", "memory": "48Gi"}
 

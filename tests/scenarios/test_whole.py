@@ -8,7 +8,7 @@ from tests.control_plane.objects import job, pod_spec
 from tests.control_plane.workbench import list_pods, make_nodes, wait_for
 from tests.scenarios.gate import gate
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 SIZE = {"cpu": "1", "memory": "1Gi"}
 
 

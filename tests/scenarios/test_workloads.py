@@ -9,7 +9,7 @@ from tests.control_plane.workbench import get_pod, list_pods, make_namespace, ma
 from tests.scenarios.gate import DECISION, TEAM, TIER, gate
 from tests.scenarios.manifests import SIZE, job_set, pytorch_job
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 MADE_ANEW = ("uid", "resourceVersion", "creationTimestamp", "name", "namespace", "managedFields", "ownerReferences")
 HASHES = ("controller-uid", "pod-template-hash", "controller-revision-hash", "job-key", "jobset-uid", "job-name")
@@ -133,7 +133,12 @@ def test_pods_without_gpus_and_daemonsets_are_left_alone(cluster):
         assert "affinity" not in plain["spec"]
         daemons = [found for found in list_pods(cluster, fairgate.team_a) if found["metadata"]["name"] != "plain"]
         assert sorted(found["spec"]["nodeName"] for found in daemons) == sorted(names)
-        assert all(TIER not in found["metadata"]["labels"] for found in daemons)
+
+        def have_a_tier():
+            found = [each for each in list_pods(cluster, fairgate.team_a) if each["metadata"]["name"] != "plain"]
+            return all(each["metadata"]["labels"].get(TIER) == "guaranteed" for each in found)
+
+        wait_for(cluster, have_a_tier, what="those of the DaemonSet, which runs already, have a tier")
         wait_for(cluster, lambda: fairgate.charged("a") == 2, what="the DaemonSet's two GPUs are counted")
 
 

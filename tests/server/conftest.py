@@ -4,10 +4,15 @@ import pytest
 import uvloop
 
 from tests.server.harness import running
+from tests.virtual_time import VirtualTimeLoop
+
+ON_VIRTUAL_TIME = {"test_leader.py"}
 
 
-def pytest_asyncio_loop_factories():
-    """Run these tests on the loop that serves in production."""
+def pytest_asyncio_loop_factories(item):
+    """Run these tests on the loop that serves in production, or wait for no clock."""
+    if item.path.name in ON_VIRTUAL_TIME:
+        return {"virtual": VirtualTimeLoop}
     return {"uvloop": uvloop.new_event_loop}
 
 

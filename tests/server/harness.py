@@ -58,6 +58,9 @@ class FakeReviewer:
         self.is_gone = is_gone
         return await self._answer("validate", body, deadline)
 
+    async def claims(self, body: bytes, *, deadline: float) -> Answer:
+        return await self.workloads(body, deadline=deadline)
+
     async def workloads(self, body: bytes, *, deadline: float) -> Answer:
         return await self._answer("workloads", body, deadline)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import warnings
 from pathlib import Path
 
 import uvloop
@@ -19,13 +20,14 @@ async def main(folder: Path, drain_seconds: float) -> None:
     settings = settings_for(folder, drain_seconds=drain_seconds)
     logs = open_logs(LogFormat.JSON)
     reviewer = FakeReviewer()
-
-    async def work() -> None:
-        logs.event.info("reviewing")
-        await asyncio.sleep(1)
-
-    reviewer.work = work
     with stop_signals(logs) as stop:
+
+        async def work() -> None:
+            logs.event.info("reviewing")
+            await stop.wait()
+            await asyncio.sleep(0.05)  # the server goes on with its stop meanwhile
+
+        reviewer.work = work
         context = Reloader(CertFolder(settings.certs)).context
         await serve(
             build_app(reviewer, Readiness(), Metrics(), logs, why_cold=lambda: None), settings, context, stop=stop
@@ -33,5 +35,6 @@ async def main(folder: Path, drain_seconds: float) -> None:
 
 
 if __name__ == "__main__":
+    warnings.simplefilter("error")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main(Path(sys.argv[1]), float(sys.argv[2])))

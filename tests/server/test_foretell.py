@@ -3,10 +3,11 @@
 import itertools
 import json
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.cases.test_cases import ask, open_gate, pod
+from tests.examples import examples
 from webhook.core.decision import Deny
 from webhook.core.names import Namespace
 from webhook.core.pod import Requester
@@ -44,7 +45,7 @@ def foretold(world, step, count):
         yield from itertools.repeat(told, answer.count)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(25)
 @given(
     guaranteed=st.integers(0, 6),
     more=st.integers(0, 8) | st.none(),

@@ -82,7 +82,7 @@ async def staged(folder, *, guaranteed=4):
         world = make.world(make.policy(make.team(guaranteed=guaranteed, limit_=None)), nodes=[])
         api.put(NAMESPACES, "team-a")
         counts = Metrics().watch_ledger(list, teams=list)
-        ledger = ApiLedger(connection, world, reached=lambda: feed.watches[-1].reached, recorder=counts)
+        ledger = ApiLedger(connection, world, reached=lambda: feed.watches[-1].reached, recorder=counts, known={}.get)
         weights, onlooker = world.policy.resources, Onlooker(world)
         kinds = (
             namespace_kind(world, objects.Namespace, to_namespace),

@@ -4,31 +4,28 @@ import asyncio
 import json
 import signal
 import ssl
-import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import aiohttp
 import pytest
 
-from tests.server.harness import REVIEW_HEADERS
-
-ROOT = Path(__file__).parents[2]
+from tests import forks
+from tests.server.harness import REVIEW_HEADERS, read_log, until
 
 
 @asynccontextmanager
 async def process(folder, *, drain_seconds):
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", "-m", "tests.server.process", str(folder), str(drain_seconds)),
-        cwd=ROOT,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    log = folder / "log"
+    child = forks.start("tests.server.process", folder, drain_seconds, out=folder / "out", err=log)
     try:
-        yield child, json.loads(await child.stderr.readline())["url"]
+        await until(lambda: "listening" in events(folder) or child.poll() is not None)
+        yield child, json.loads(log.read_text().splitlines()[0])["url"]
     finally:
-        if child.returncode is None:
-            child.kill()
-        await child.communicate()
+        child.kill()
+
+
+def events(folder):
+    return [line["event"] for line in read_log(folder)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -37,21 +34,18 @@ async def test_the_first_signal_finishes_what_is_in_flight_and_exits_with_succes
         tls = ssl.create_default_context(cafile=tmp_path / "certs" / "ca.crt")
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls)) as session:
             asked = asyncio.create_task(session.post(f"{url}/mutate", data=b"{}", headers=REVIEW_HEADERS))
-            assert json.loads(await child.stderr.readline())["event"] == "reviewing"
+            await until(lambda: "reviewing" in events(tmp_path))
             child.send_signal(number)
             async with await asked as response:
                 assert (response.status, await response.json()) == (200, {"length": 2})
-        log = (await child.stderr.read()).decode()
-        assert await child.wait() == 0, log
-        events = [json.loads(line)["event"] for line in log.splitlines()]
-        assert sorted(events) == ["decision", "draining", "stopped"]
+        assert child.wait(timeout=30) == 0, events(tmp_path)
+        assert sorted(events(tmp_path)) == ["decision", "draining", "listening", "reviewing", "stopped"]
 
 
 async def test_a_second_signal_exits_at_once(tmp_path):
     async with process(tmp_path, drain_seconds=60) as (child, _):
-        child.terminate()
-        assert json.loads(await child.stderr.readline())["event"] == "draining"
-        child.terminate()
-        async with asyncio.timeout(30):
-            assert await child.wait() == 128 + signal.SIGTERM
-        assert json.loads(await child.stderr.readline())["event"] == "stopping at once"
+        child.send_signal(signal.SIGTERM)
+        await until(lambda: "draining" in events(tmp_path))
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(timeout=30) == 128 + signal.SIGTERM
+        assert events(tmp_path)[-1] == "stopping at once"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.core.make import gpus, policy, resident, world
 from webhook.core.decision import Charge
-from webhook.core.names import Namespace, TeamName
+from webhook.core.names import Namespace, TeamName, Uid
 from webhook.core.onlooker import Onlooker
 from webhook.core.page import Flight
 from webhook.core.pod import NamespaceFacts
@@ -30,7 +30,7 @@ def reported():
 
 @pytest.fixture
 def witness(place, reported):
-    made = Witness(place, Onlooker(place), report=lambda pod: reported.append(pod.uid))
+    made = Witness(place, Onlooker(place), report=lambda pod: reported.append(pod.uid), linger=pytest.fail)
     made.open()
     return made
 
@@ -57,8 +57,18 @@ def test_others_are_not(witness, place, reported):
     assert reported == []
 
 
+def test_what_a_pod_leaves_on_its_node_is_assumed_and_told(place):
+    left = []
+    witness = Witness(place, Onlooker(place), report=pytest.fail, linger=left.append)
+    for uid, node in (("bound", "n0"), ("waiting", None)):
+        witness.set_pod(resident(1, uid=uid, node=node))
+        witness.lose_pod(Uid(uid))
+    assert [flight.pod.uid for flight in left] == ["bound/lingers"]
+    assert place.book(TeamName("team-a")).reserved == gpus(1)
+
+
 def test_those_that_were_there_before_are_told_at_once(place, reported):
-    witness = Witness(place, Onlooker(place), report=lambda pod: reported.append(pod.uid))
+    witness = Witness(place, Onlooker(place), report=lambda pod: reported.append(pod.uid), linger=pytest.fail)
     witness.set_pod(BARE)
     witness.set_pod(resident(1, uid="labelled"))
     assert [pod.uid for pod in witness.open()] == ["bare"]

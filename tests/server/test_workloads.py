@@ -67,6 +67,12 @@ def test_one_over_the_limit_is_warned_of_and_let_in():
     assert record.message == response["warnings"][0]
 
 
+def test_the_largest_number_that_the_api_server_takes_is_no_less_of_a_warning():
+    response, record = answer(job(2**31 - 1))
+    assert response["warnings"][0] == "Job train: needs 2147483647 GPUs, team team-a's limit is 10"
+    assert record.code == "TeamLimitExceeded"
+
+
 def test_policy_may_refuse_it():
     response, record = answer(job(12), REJECT)
     assert not response["allowed"]

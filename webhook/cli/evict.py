@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 import uvloop
 
-from webhook.cli.options import enforce_option
+from webhook.cli.options import enforce_option, lease_option
 from webhook.cluster.errors import ClusterError
-from webhook.cluster.lease import DEFAULT_TIMING, Timing
+from webhook.cluster.lease import timing_of
 from webhook.core.policy import Enforcement
+from webhook.core.stranded import STRANDED_SECONDS
 from webhook.evictor.root import Settings, run
 from webhook.observe.logs import LogFormat
 from webhook.policy.problems import PolicyError, PolicyUnreadable
@@ -56,13 +57,14 @@ Exit status: 0 stopped by a signal, 2 it cannot start."""
     metavar="HOST:PORT",
     help="Where to serve /healthz, /readyz and /metrics in plain HTTP. Default: nowhere.",
 )
+@lease_option
 @click.option(
-    "--lease-seconds",
-    type=click.IntRange(min=3),
-    default=DEFAULT_TIMING.lease,
+    "--repair-after",
+    type=click.IntRange(min=1),
+    default=STRANDED_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="How long the Lease must stand still before another evictor takes over; a leader stops at two thirds of it.",
+    help="How long a pod may wait for nodes that will not have it, before it is replaced or reported.",
 )
 @click.option(
     "--log-format",
@@ -81,6 +83,7 @@ def evict(
     namespace: str | None,
     listen: tuple[str, int] | None,
     lease_seconds: int,
+    repair_after: int,
     log_format: LogFormat,
 ) -> None:
     """Take borrowed GPUs back for guaranteed pods that wait.
@@ -93,7 +96,8 @@ def evict(
         kubeconfig=kubeconfig,
         namespace=namespace,
         listen=listen,
-        timing=_timing(lease_seconds),
+        timing=timing_of(lease_seconds),
+        repair_after_seconds=repair_after,
         is_rehearsal=dry_run,
         enforce=None if enforce is None else Enforcement(enforce),
         log_format=log_format,
@@ -108,12 +112,6 @@ def evict(
         _give_up(str(exc))
     except OSError as exc:
         _give_up(exc.strerror or str(exc))
-
-
-def _timing(lease_seconds: int) -> Timing:
-    share = lease_seconds / DEFAULT_TIMING.lease
-    deadline, retry = DEFAULT_TIMING.renew_deadline * share, DEFAULT_TIMING.retry * share
-    return Timing(lease=lease_seconds, renew_deadline=deadline, retry=retry)
 
 
 def _give_up(why: str) -> None:

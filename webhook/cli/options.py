@@ -33,6 +33,16 @@ enforce_option = click.option(
 )
 
 
+lease_option = click.option(
+    "--lease-seconds",
+    type=click.IntRange(min=3),
+    default=15,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the Lease must stand still before another process takes over; a leader stops at two thirds of it.",
+)
+
+
 def world_options(command: _Command) -> _Command:
     """Add --world, --cluster and --kubeconfig."""
     for option in (

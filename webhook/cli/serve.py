@@ -9,7 +9,7 @@ from typing import Final
 import click
 import uvloop
 
-from webhook.cli.options import enforce_option
+from webhook.cli.options import enforce_option, lease_option
 from webhook.core.policy import Enforcement
 from webhook.observe.logs import LogFormat
 from webhook.server.root import run
@@ -66,7 +66,7 @@ Examples:
       --cert-host fairgate.fairgate-system.svc
 
 \b
-It answers POST /mutate, /validate and /workloads, GET /healthz, /readyz and /metrics.
+It answers POST /mutate, /validate, /workloads and /claims, GET /healthz, /readyz and /metrics.
 SIGTERM: unready at once, serves on for --drain-seconds, finishes what is in flight, exits.
 Exit status: 0 stopped by a signal, 2 it cannot start."""
 )
@@ -151,6 +151,7 @@ Exit status: 0 stopped by a signal, 2 it cannot start."""
     show_default=True,
     help="How long to serve on, unready, after SIGTERM.",
 )
+@lease_option
 @enforce_option
 def serve(
     *,
@@ -168,6 +169,7 @@ def serve(
     client_ca: Path | None,
     log_format: LogFormat,
     drain_seconds: float,
+    lease_seconds: int,
 ) -> None:
     """Serve the admission webhooks over HTTPS.
 
@@ -191,6 +193,7 @@ def serve(
         namespace=namespace,
         log_format=log_format,
         drain_seconds=drain_seconds,
+        lease_seconds=lease_seconds,
         enforce=None if enforce is None else Enforcement(enforce),
     )
     try:

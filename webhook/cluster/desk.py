@@ -10,10 +10,10 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from webhook.cluster.client import ApiConnection
 from webhook.cluster.errors import ClusterError
+from webhook.cluster.means import Means
 from webhook.cluster.team_object import WRITE_SECONDS, Result, TeamObject, result_of
 from webhook.core.clerk import Clerk
 from webhook.core.decision import Decision, Retry
@@ -21,7 +21,6 @@ from webhook.core.names import TeamName, Uid
 from webhook.core.page import ENDED, Flight, Judgement
 from webhook.core.reason import Code, Reason
 from webhook.core.summary import Summary, summary_of
-from webhook.core.world import World
 from webhook.kube import team_ledger
 from webhook.kube.team_ledger import TeamLedger
 
@@ -38,31 +37,12 @@ _FAILURE_SECONDS: Final = 0.05
 _LONGEST_SECONDS: Final = 1.0
 """… up to this: whoever waits has some four seconds."""
 
+MOST_CHARGES: Final = 500
+"""Charges in one write, so that it stays small and quick; halved while the API server finds it too large."""
+
 _log: Final = logging.getLogger("webhook.cluster.ledger")
 _MOVED: Final = Retry(Reason(Code.RACE_LOST, "the pod's team changed while it waited: try again"))
 _LEFT: Final = Retry(Reason(Code.RACE_LOST, "the caller left before the charge was made: try again"))
-
-
-class Recorder(Protocol):
-    """Keeps count of what the ledger does."""
-
-    def wrote(self, result: str, *, charges: int, seconds: float) -> None:
-        """Record a write, how many charges it carried and how long it took."""
-
-    def waited(self, seconds: float) -> None:
-        """Record that charges had to wait for a view of the pods that was behind."""
-
-    def withdrew(self) -> None:
-        """Record a charge that is taken back because its caller had gone."""
-
-
-class Means(NamedTuple):
-    """What all desks share: the connection, the world, how far the view of its pods has come, and who keeps count."""
-
-    connection: ApiConnection
-    world: World
-    reached: Callable[[], int]
-    recorder: Recorder
 
 
 @dataclass(slots=True, eq=False)
@@ -96,6 +76,8 @@ class Desk:
         self._object = TeamObject(means.connection, team)
         self._told: team_ledger.Status | None = None
         self._first_seen: dict[Uid, float] = {}
+        self.lingering: dict[Uid, Flight] = {}  # seen by this replica, and not on the page yet
+        self._most = MOST_CHARGES
         self._allowed: set[Uid] = set()  # those on the page for which somebody heard a yes
         self._queue: list[_Ticket] = []
         self._is_due = False
@@ -126,7 +108,10 @@ class Desk:
                 self._rival_at = self._loop.time()
         self._clerk.see(found.page, version=found.version, identity=found.metadata.uid, is_live=is_live)
         now = self._loop.time()
-        self._first_seen = {uid: self._first_seen.get(uid, now) for uid in self._clerk.page.flights}
+        for uid in self._clerk.page.flights:
+            self.lingering.pop(uid, None)
+        listed = (*self._clerk.page.flights, *self.lingering)
+        self._first_seen = {uid: self._first_seen.get(uid, now) for uid in listed}
         self._allowed.intersection_update(self._first_seen)
         self.settle()
 
@@ -137,8 +122,24 @@ class Desk:
             self._told = None
 
     def settle(self) -> None:
-        """Let go of charges that left the page, as far as the view of the pods has come."""
+        """Let go of charges that left the page, as far as the view of the pods has come, and of what lingered."""
         self._clerk.settle(self._means.reached())
+        for uid in [uid for uid, flight in self.lingering.items() if self._is_late(flight)]:
+            del self.lingering[uid]
+            self._means.world.settle(uid)
+
+    def linger(self, flight: Flight) -> None:
+        """Keep a charge that is assumed for as long as its pod may linger."""
+        if flight.pod.uid not in self._clerk.page.flights:
+            self.lingering[flight.pod.uid] = flight
+            self._first_seen[flight.pod.uid] = self._loop.time()
+
+    def write_lingering(self) -> None:
+        """Have what lingers on the page soon, where every replica finds it, also one that starts later."""
+        for flight in self.lingering.values():
+            self._clerk.carry(flight)
+        if self.lingering:
+            self._start()
 
     def withdraw(self, uid: Uid) -> None:
         """Take a charge off the page soon, unless its pod is there and proves it."""
@@ -186,14 +187,18 @@ class Desk:
 
     async def look_after(self, unseen_seconds: float) -> AsyncIterator[Flight]:
         """Look live for the pods of charges that nobody has seen for so long; drop and give those that never came."""
-        late = self._loop.time() - unseen_seconds
         for flight in self._clerk.unseen():
-            if self._first_seen.get(flight.pod.uid, late) < late:
-                evidence = await self._object.fate(flight)
+            if self._is_late(flight, unseen_seconds):
+                evidence = ENDED if flight.lingers else await self._object.fate(flight)
                 self._clerk.note(flight.pod.uid, evidence)
                 self.refresh()
-                if evidence is ENDED:
+                if evidence is ENDED and not flight.lingers:
                     yield flight
+
+    def _is_late(self, flight: Flight, unseen_seconds: float = 0.0) -> bool:
+        """Tell whether a charge is older, by this process's clock, than its pod can still come, or linger."""
+        now = self._loop.time()
+        return now - self._first_seen.get(flight.pod.uid, now) > (flight.lingers or unseen_seconds)
 
     async def remove(self) -> None:
         """Delete the object, of a team that is no more, unless somebody just wrote it."""
@@ -227,10 +232,11 @@ class Desk:
                 match await self._attempt(waiting):
                     case Result.WRITTEN:
                         failures = 0
+                        self._most = min(2 * self._most, MOST_CHARGES)
                         await self._make_room(2.0)
                     case Result.CONFLICT:
                         await self._make_room(1.0)
-                    case Result.UNKNOWN | Result.REFUSED:
+                    case Result.UNKNOWN | Result.REFUSED | Result.TOO_LARGE:
                         failures += 1
                         await asyncio.sleep(_rest(_FAILURE_SECONDS, failures))
         except Exception as bug:
@@ -259,10 +265,18 @@ class Desk:
         result = await self._write(len(admitted))
         if result is not Result.WRITTEN:
             self._is_due = self._is_due or was_due
+            if result is Result.TOO_LARGE:
+                self._split(admitted)
         else:
             for ticket, decision, uid in admitted:
                 self._allow(ticket, decision, uid)
         return result
+
+    def _split(self, admitted: list[_Admitted]) -> None:
+        """Write half as many charges the next time; one that does not fit by itself holds up no other."""
+        self._most = max(1, len(admitted) // 2)
+        if len(admitted) == 1:
+            self._answer(admitted[0].ticket, self._unavailable())
 
     def _still_waiting(self, tickets: list[_Ticket]) -> list[_Ticket]:
         """Leave out those that were answered; what may be charged for one that never heard a yes is taken back."""
@@ -284,8 +298,10 @@ class Desk:
     def _judge(self, waiting: list[_Ticket]) -> list[_Admitted]:
         """Judge all that wait on one state of the world; what is admitted is in it before the next is judged."""
         self.settle()
-        admitted = []
+        admitted: list[_Admitted] = []
         for ticket in waiting:
+            if len(admitted) >= self._most:
+                break
             if self._is_over(ticket):
                 continue
             decision, flight = ticket.judge()

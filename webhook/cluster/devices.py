@@ -68,7 +68,7 @@ def _set_class(world: World, found: dra.DeviceClassObject) -> bool:
 def _set_claim(world: World, found: dra.ResourceClaim) -> bool:
     spec = dra.to_claim(found)
     if spec is not None:
-        world.set_claim(dra.claim_key(found.metadata), spec)
+        world.set_claim(dra.claim_key(found.metadata), spec, found.metadata.uid)
     return spec is not None
 
 

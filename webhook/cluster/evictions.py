@@ -9,7 +9,7 @@ from typing import Final
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.errors import ApiError, ClusterError
 from webhook.core.holding import Target
-from webhook.kube.holds import eviction
+from webhook.kube.holds import deletion, eviction
 
 TRIES: Final = 3
 """How often an eviction is sent whose answer does not come: the UID makes a second one harmless."""
@@ -21,10 +21,15 @@ LATER_SECONDS: Final = 2.0
 """When to try again where nobody says when."""
 
 
+_BY_BUDGETS: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR)
+"""What the API server answers where a budget is used up or not counted yet, or where there are several."""
+
+
 class Evicted(Enum):
-    """It worked: the pod is on its way out, or would be, or was gone before."""
+    """It worked: the pod is on its way out, or would be, by deletion where no budget let it go; or was gone before."""
 
     ACCEPTED = auto()
+    DELETED = auto()
     GONE = auto()
 
 
@@ -47,22 +52,29 @@ Outcome = Evicted | Refused | Later
 
 
 async def evict(connection: ApiConnection, target: Target, *, is_trial: bool = False) -> Outcome:
-    """Evict a pod, or try out whether that would be allowed; never another pod of the same name."""
+    """Evict a pod, or try out whether that would be allowed; never another pod of the same name.
+
+    Where its budgets do not let it go, and do not count any more, it is deleted.
+    """
     path = f"/api/v1/namespaces/{target.namespace}/pods/{target.name}"
-    body = eviction(target.namespace, target.name, target.uid, is_trial=is_trial)
+    method, action, where = "POST", "create pods/eviction", f"{path}/eviction"
+    body, worked = eviction(target, is_trial=is_trial), Evicted.ACCEPTED
     failures = 0
     while True:
         try:
-            await connection.send("POST", f"{path}/eviction", body, action="create pods/eviction", seconds=SECONDS)
+            await connection.send(method, where, body, action=action, seconds=SECONDS)
         except ApiError as error:
-            return _explain(error)
+            if not (worked is Evicted.ACCEPTED and target.is_past_budgets and error.status in _BY_BUDGETS):
+                return _explain(error)
+            method, action, where = "DELETE", "delete pods", path
+            body, worked = deletion(target, is_trial=is_trial), Evicted.DELETED
         except ClusterError as error:
             failures += 1
             if failures == TRIES:
                 return Later(str(error), LATER_SECONDS)
             await asyncio.sleep(LATER_SECONDS / 10)
         else:
-            return Evicted.ACCEPTED
+            return worked
 
 
 def _explain(error: ApiError) -> Outcome:

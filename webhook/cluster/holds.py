@@ -6,7 +6,7 @@ from webhook.cluster.client import ApiConnection
 from webhook.cluster.errors import ApiError, ClusterError
 from webhook.core.holding import Claim, Holding, Target
 from webhook.core.names import NodeName, TeamName
-from webhook.kube.holds import calm_patch, hold_patch, notice_patch, toleration_patch
+from webhook.kube.holds import calm_patch, hold_patch, nomination_patch, notice_patch, toleration_patch
 
 _TRIES: Final = 4
 """Kubelets write their nodes every few seconds: two changes in a row between our read and our write are rare."""
@@ -42,6 +42,20 @@ async def let_in(connection: ApiConnection, claim: Claim, hold_id: str, *, is_fi
     path = f"/api/v1/namespaces/{claim.namespace}/pods/{claim.name}"
     patch = toleration_patch(claim.uid, hold_id, is_first=is_first)
     await connection.send("PATCH", path, patch, action="patch pods", content_type=_JSON)
+
+
+async def nominate(connection: ApiConnection, claim: Claim, node: NodeName | None) -> None:
+    """Have kube-scheduler keep a node's room for a waiting pod, or no longer. Raises ClusterError.
+
+    A taint keeps out only who does not tolerate it.
+    """
+    path = f"/api/v1/namespaces/{claim.namespace}/pods/{claim.name}/status"
+    body = nomination_patch(claim.uid, node)
+    try:
+        await connection.send("PATCH", path, body, action="patch pods/status", content_type=_MERGE)
+    except ApiError as error:
+        if not (node is None and (error.is_missing or error.is_conflict)):
+            raise
 
 
 async def give_notice(connection: ApiConnection, target: Target, team: TeamName) -> None:

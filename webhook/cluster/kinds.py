@@ -8,6 +8,7 @@ from webhook.cluster.kind import Kind
 from webhook.core.names import Namespace, NodeName, Uid
 from webhook.core.node import Node
 from webhook.core.pod import NamespaceFacts, PriorityTriple, Resident
+from webhook.kube.trim import trimmed
 
 
 class Metadata(Protocol):
@@ -55,8 +56,19 @@ def node_kind(sink: Sink, item: type[ObjectT], to_node: Callable[[ObjectT], Node
     )
 
 
-def pod_kind(sink: PodSink, item: type[ObjectT], to_resident: Callable[[ObjectT], Resident | None]) -> Kind[ObjectT]:
-    """Feed pods, by UID. `to_resident` gives None for pods that hold nothing: their earlier state is removed."""
+def pod_kind(
+    sink: PodSink,
+    item: type[ObjectT],
+    to_resident: Callable[[ObjectT], Resident | None],
+    *,
+    lose: Callable[[Uid], None] | None = None,
+    salvage: Callable[[ObjectT | bytes], ObjectT | None] | None = None,
+) -> Kind[ObjectT]:
+    """Feed pods, by UID. `to_resident` gives None for pods that hold nothing: their earlier state is removed.
+
+    With `lose`, called for pods that are gone and were not seen to end, finished pods are watched, too: kubelet says
+    that a pod ended before it lets go of it, and only who watches finished pods hears of that.
+    """
 
     def apply(pod: ObjectT) -> bool:
         resident = to_resident(pod)
@@ -67,13 +79,17 @@ def pod_kind(sink: PodSink, item: type[ObjectT], to_resident: Callable[[ObjectT]
     return Kind(
         name="pods",
         path="/api/v1/pods",
-        # Finished pods stay for days and hold nothing; the server reports the end of one as DELETED.
-        params={"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
+        # Finished pods stay for days and hold nothing; without them, the server reports the end of one as DELETED.
+        params={} if lose is not None else {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
         item=item,
+        trim=trimmed,
         key=lambda pod: f"{pod.metadata.namespace}/{pod.metadata.name}",
         handle=lambda pod: pod.metadata.uid,
         apply=apply,
         remove=lambda uid: sink.remove_pod(Uid(uid)),
+        lose=None if lose is None else lambda uid: lose(Uid(uid)),
+        keeps_names=lose is not None,
+        salvage=salvage,
     )
 
 
@@ -123,6 +139,7 @@ def optional_kind(
         name=name,
         path=f"/apis/{api}/{name}",
         item=item,
+        trim=trimmed,
         key=_path,
         handle=_path,
         apply=apply,

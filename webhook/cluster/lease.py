@@ -46,6 +46,13 @@ DEFAULT_TIMING: Final = Timing()
 """The timing of production."""
 
 
+def timing_of(lease_seconds: int) -> Timing:
+    """Scale the timing of production to a Lease of so many seconds."""
+    share = lease_seconds / DEFAULT_TIMING.lease
+    deadline, retry = DEFAULT_TIMING.renew_deadline * share, DEFAULT_TIMING.retry * share
+    return Timing(lease=lease_seconds, renew_deadline=deadline, retry=retry)
+
+
 def utc_now() -> datetime:
     """Read the wall clock, which is only ever written down for people."""
     return datetime.now(UTC)

@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, NoReturn
 
 from webhook.cluster.client import ApiConnection
-from webhook.cluster.desk import Desk, Means, Recorder
+from webhook.cluster.desk import Desk
 from webhook.cluster.errors import ClusterError
+from webhook.cluster.fate import fate_of
 from webhook.cluster.kind import Kind
+from webhook.cluster.means import Means, Recorder
 from webhook.cluster.team_object import PATH
-from webhook.core.decision import Decision, NotApplicable
+from webhook.core.decision import Decision, Deny, NotApplicable
 from webhook.core.names import UNASSIGNED, TeamName, Uid
 from webhook.core.page import Flight, Judgement
-from webhook.core.reason import Code
+from webhook.core.pod import Resident
+from webhook.core.reason import Code, Reason
 from webhook.core.world import World
 from webhook.kube.keys import TEAM_LEDGERS
 from webhook.kube.review import Review
@@ -43,13 +46,21 @@ class TeamState(NamedTuple):
 class ApiLedger:
     """Charges pods on TeamLedger objects; implements webhook.server.gate.Ledger.
 
-    `reached` is the resourceVersion that the view of the pods has come to.
+    `reached` is the resourceVersion that the view of the pods has come to; `known` tells whose a pod's name is in it,
+    by `NAMESPACE/NAME`: a UID, "" where that is not known, None for nobody's.
     """
 
     def __init__(
-        self, connection: ApiConnection, world: World, *, reached: Callable[[], int], recorder: Recorder
+        self,
+        connection: ApiConnection,
+        world: World,
+        *,
+        reached: Callable[[], int],
+        recorder: Recorder,
+        known: Callable[[str], str | None],
     ) -> None:
         self._world = world
+        self._known = known
         self._means = Means(connection, world, reached, recorder)
         self._desks: dict[TeamName, Desk] = {}
 
@@ -61,7 +72,22 @@ class ApiLedger:
         decision, flight = judge()
         if flight is None or (isinstance(decision, NotApplicable) and decision.reason.code is Code.EXEMPT):
             return decision
+        if await self._is_taken(flight.pod):
+            return Deny((Reason(Code.ALREADY_EXISTS, f'pods "{flight.pod.name}" already exists'),))
         return await self._desk(flight.charge.team).charge(judge, deadline=deadline, is_gone=is_gone)
+
+    async def _is_taken(self, pod: Resident) -> bool:
+        """Tell whether another pod has the name, so that this one cannot come and must not be charged.
+
+        The view may show a pod that is gone by now: the API server is asked, and believed.
+        """
+        if self._known(f"{pod.namespace}/{pod.name}") in (None, pod.uid):
+            return False
+        try:
+            found = await fate_of(self._means.connection, pod)
+        except ClusterError:
+            return False
+        return found is not None and found.uid != pod.uid
 
     def release(self, review: Review) -> None:
         """Leave it to the watch: a DELETE that is reviewed may yet fail."""
@@ -69,6 +95,10 @@ class ApiLedger:
     def withdraw(self, team: TeamName, uid: Uid) -> None:
         """Take a charge or a promotion back, of which it is known that nothing will come."""
         self._desk(team).withdraw(uid)
+
+    def linger(self, flight: Flight) -> None:
+        """Keep a charge that is assumed for a pod which its node may still run, for as long as that may be."""
+        self._desk(flight.charge.team).linger(flight)
 
     def promotions(self) -> Iterable[Flight]:
         """List the promotions that are charged and still to be carried out, whoever charged them."""
@@ -124,6 +154,8 @@ class ApiLedger:
             await asyncio.sleep(random.uniform(1, 2) * _RECONCILE_SECONDS)  # noqa: S311 - jitter
             for desk in self._desks.values():
                 desk.settle()
+                if is_leader():
+                    desk.write_lingering()
             if is_leader():
                 for team in self._world.policy.teams:
                     self._desk(team.name)
@@ -135,7 +167,7 @@ class ApiLedger:
         if not (desk.is_idle and desk.is_safe and rested):
             return
         is_named = desk.team == UNASSIGNED or any(team.name == desk.team for team in self._world.policy.teams)
-        if not is_named and not desk.in_flight:
+        if not is_named and not desk.in_flight and not desk.lingering:
             if desk.version:
                 await desk.remove()
             else:

@@ -37,7 +37,7 @@ async def relabel(
     failures = 0
     while True:
         found = await _read(connection, path)
-        if found is None or found.uid != pod.uid or found.is_leaving:
+        if found is None or found.uid != pod.uid or _is_over(found):
             return Relabelled.GONE
         if found.tier_label == charge.tier and found.team_label is not None:
             return Relabelled.ALREADY
@@ -58,6 +58,11 @@ async def relabel(
                 raise
         else:
             return Relabelled.DONE
+
+
+def _is_over(pod: Labelled) -> bool:
+    """Tell whether a pod keeps the tier that it has; one without any gets one for as long as it takes to end."""
+    return pod.has_ended or (pod.is_leaving and pod.team_label is not None)
 
 
 async def _read(connection: ApiConnection, path: str) -> Labelled | None:

@@ -8,16 +8,20 @@ from typing import Final
 
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.errors import ApiError
+from webhook.cluster.fate import fate_of
 from webhook.core.names import TeamName
 from webhook.core.page import ENDED, Alive, Evidence, Flight, Page
 from webhook.core.summary import Summary
 from webhook.kube.keys import TEAM_LEDGERS
-from webhook.kube.pods import decode_fate
-from webhook.kube.team_ledger import TeamLedger, decode, encode, object_name
+from webhook.kube.team_ledger import LARGEST_BYTES, TeamLedger, decode, encode, object_name
 
 PATH: Final = "/apis/fairgate.dev/v1alpha1/teamledgers"
 WRITE_SECONDS: Final = 3.0
 """A write takes milliseconds; one that has no answer after this long is in doubt, and its fate is looked up."""
+
+
+_TOO_LARGE: Final = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+_ETCD_TOO_LARGE: Final = "request is too large"  # etcd's words, which kube-apiserver passes on with status 500
 
 
 class Result(Enum):
@@ -25,6 +29,7 @@ class Result(Enum):
 
     WRITTEN = "written"
     CONFLICT = "conflict"
+    TOO_LARGE = "too_large"
     UNKNOWN = "unknown"
     REFUSED = "refused"
 
@@ -34,6 +39,8 @@ def result_of(error: Exception, *, is_new: bool) -> Result:
 
     An object that is gone was deleted by somebody; a new one that cannot be put anywhere means that the kind is gone.
     """
+    if isinstance(error, ApiError) and (error.status == _TOO_LARGE or _ETCD_TOO_LARGE in str(error)):
+        return Result.TOO_LARGE
     if not isinstance(error, ApiError) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Result.UNKNOWN
     return Result.CONFLICT if error.is_conflict or (error.is_missing and not is_new) else Result.REFUSED
@@ -51,6 +58,8 @@ class TeamObject:
         method, path, verb = ("PUT", self._path, "update") if version else ("POST", PATH, "create")
         body = encode(page, summary, version=version)
         action = f"{verb} {TEAM_LEDGERS}"
+        if len(body) > LARGEST_BYTES:
+            raise ApiError(f"cannot {action}: {len(body):,} bytes are too many", status=_TOO_LARGE)
         return decode(await self.connection.send(method, path, body, action=action, seconds=WRITE_SECONDS))
 
     async def read(self) -> TeamLedger | None:
@@ -74,15 +83,9 @@ class TeamObject:
 
     async def fate(self, flight: Flight) -> Evidence:
         """Ask what became of a pod: alive, or ended, which one that is not there is as well."""
-        pod = flight.pod
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-        try:
-            found = decode_fate(await self.connection.send("GET", path, action="get pods"))
-        except ApiError as error:
-            if not error.is_missing:
-                raise
-            return ENDED
-        return Alive(found.version) if found.uid == pod.uid and not found.has_ended else ENDED
+        found = await fate_of(self.connection, flight.pod)
+        is_there = found is not None and found.uid == flight.pod.uid and not found.has_ended
+        return Alive(found.version) if found is not None and is_there else ENDED
 
     @property
     def _path(self) -> str:

@@ -23,6 +23,7 @@ from webhook.cluster.pace import Pace
 from webhook.cluster.position import Position
 from webhook.cluster.slice import Slice
 from webhook.cluster.wire import Event, LineSplitter, Page, any_object, status_of
+from webhook.kube.bounds import LARGE_BYTES
 
 _FROM_ALL: Final = MappingProxyType({"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"})
 _PAGE: Final = msgspec.json.Decoder(Page)
@@ -75,6 +76,10 @@ class Watch(Generic[T]):
     def rejected(self) -> int:
         """How many objects could not be read or made no sense."""
         return self._mirror.rejected
+
+    def handle(self, key: str) -> str | None:
+        """Tell what is held under a key: "" for an object that is only known to be there, None for none."""
+        return self._mirror.handle(key)
 
     async def run(self) -> NoReturn:
         """Keep the keeper equal to the server until cancelled."""
@@ -215,7 +220,7 @@ class Watch(Generic[T]):
     def _apply(self, line: bytes) -> str | None:
         """Apply one event; give the version of the list that it completes, if it does."""
         try:
-            event = self._event.decode(line)
+            event = self._event.decode(line) if len(line) <= LARGE_BYTES else self._trimmed(line)
         except msgspec.DecodeError as error:
             return self._apply_other(line, error)
         match event.type:
@@ -227,6 +232,16 @@ class Watch(Generic[T]):
                 return self._apply_other(line, None)
         self._count(key)
         return None
+
+    def _trimmed(self, line: bytes) -> Event[T]:
+        raw = _RAW_EVENT.decode(line)
+        return Event(raw.type, self._decode(raw.object))
+
+    def _decode(self, raw: msgspec.Raw) -> T:
+        trim = self.kind.trim
+        if trim is None or len(bytes(raw)) <= LARGE_BYTES:
+            return self._item.decode(raw)
+        return self._item.decode(trim(bytes(raw)))
 
     def _count(self, key: str) -> None:
         if self._unseen is None:
@@ -249,7 +264,7 @@ class Watch(Generic[T]):
                 raise LostTrackError(f"watching {self.kind.name} ended: {status.code} {status.message}")
             case "ADDED" | "MODIFIED" | "DELETED" if error is not None:
                 key = any_object(event.object).key
-                self._mirror.reject(key, error)
+                self._mirror.reject(key, error, b"" if event.type == "DELETED" else bytes(event.object))
                 if event.type == "DELETED":
                     self._mirror.forget(key)
                 self._count(key)
@@ -257,10 +272,10 @@ class Watch(Generic[T]):
 
     def _take_raw(self, raw: msgspec.Raw) -> str:
         try:
-            return self._mirror.take(self._item.decode(raw))
+            return self._mirror.take(self._decode(raw))
         except msgspec.DecodeError as error:
             key = any_object(raw).key
-            self._mirror.reject(key, error)
+            self._mirror.reject(key, error, bytes(raw))
             return key
 
     async def _withdraw(self) -> None:

@@ -28,7 +28,7 @@ _SETTLED = Reason(Code.ALREADY_DECIDED, "the pod carries an intact decision")
 
 def admit(pod: Pod, requester: Requester, world: World) -> Decision:
     """Decide on what terms and where a new pod may run."""
-    if pod.claims or pod.demand.strange:
+    if pod.claims or pod.demand.strange or pod.shares_by:
         counted = count(pod, requester, world)
         if not isinstance(counted, Pod):
             return counted
@@ -44,6 +44,9 @@ def admit(pod: Pod, requester: Requester, world: World) -> Decision:
         return _apart(pod, world) or found if found is NO_GPU else found
     pools = allowed_pools(pod, found.team.name, world)
     reasons = found.broken + (() if pools.refusal is None else (pools.refusal,))
+    if pod.topology and world.siblings.are_costly(pod.namespace, pod.topology):
+        world.siblings.count_one(pod.namespace, pod.topology)
+        pod = pod._replace(topology=(), has_open_constraints=True)
     choice = choose(pod, pools.allowed, found, world) if pools.allowed else ()
     if not isinstance(choice, Choice):
         return Deny(reasons + _asked_in_vain(pod, found, None) + choice)

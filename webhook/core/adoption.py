@@ -1,4 +1,4 @@
-"""Pods that came while nothing was enforced, or past the gate: which tier they get once it is.
+"""Which tier pods without a decision get: those that came while nothing was enforced, or that others placed.
 
 Until then they count against the guaranteed share, all of them. Those that fit into what labelled pods leave of it are
 guaranteed, the oldest first, the rest borrows: so nobody's guaranteed room grows, nobody is pushed out, and no charge
@@ -43,6 +43,9 @@ def adoptions(team: Team, world: World) -> tuple[Adoption, ...]:
 
 
 def _may_be_labelled(pod: Resident, entry: Entry, world: World) -> bool:
-    """Tell whether a pod is ours to label: one that the ledger lists was let in to be counted only."""
-    is_ours = pod.is_managed and not pod.is_terminating and not entry.is_reserved
+    """Tell whether a pod is ours to label: one that the ledger still lists waits for its turn.
+
+    One that terminates is: whoever may delete pods may say that it takes a year.
+    """
+    is_ours = pod.may_be_labelled and not entry.is_reserved
     return is_ours and not world.is_assumed(pod.uid) and not world.tenancy(pod.namespace).is_exempt

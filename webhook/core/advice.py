@@ -8,14 +8,15 @@ that is in use. Where its like are counted, an advised pod counts.
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from webhook.core.demand import Demand
 from webhook.core.fleet import Fleet
 from webhook.core.names import Namespace, NodeName, Uid
-from webhook.core.pod import Pod, Resident
+from webhook.core.pod import Owner, Pod, Resident
 from webhook.core.siblings import Seated, Siblings
+from webhook.core.topology import AffinityRule
 
 ADVICE_SECONDS: Final = 10.0
 """How long advice holds its room: the commit follows in milliseconds, but in a burst requests queue up before it."""
@@ -25,13 +26,18 @@ _What = tuple[NodeName, Demand]
 
 
 class _Piece(NamedTuple):
+    """What is kept of an advised pod: not what its user may have written at length."""
+
     lapses: float
     holder: Uid
-    pod: Pod
+    namespace: Namespace
+    owner: Owner | None
+    labels: Mapping[str, str]
+    keeps_off: tuple[AffinityRule, ...]
 
     def is_like(self, pod: Pod | Resident) -> bool:
         """Tell whether a pod comes from where the advised one did."""
-        return self.pod.owner == pod.owner and self.pod.namespace == pod.namespace
+        return self.owner == pod.owner and self.namespace == pod.namespace
 
 
 class Advice:
@@ -54,9 +60,10 @@ class Advice:
         self._given += 1
         holder = Uid(f"advised-{self._given}")
         lapses = now + ADVICE_SECONDS
-        self._pieces.setdefault((node, demand), deque()).append(_Piece(lapses, holder, pod))
+        piece = _Piece(lapses, holder, pod.namespace, pod.owner, pod.labels, pod.keeps_off)
+        self._pieces.setdefault((node, demand), deque()).append(piece)
         self._order.append((lapses, (node, demand)))
-        self._siblings.change(pod, node, 1)
+        self._siblings.change(piece, node, 1)
         fleet.promise(node, demand, holder=holder)
 
     def redeem(self, fleet: Fleet, node: NodeName | None, pod: Pod | Resident) -> None:
@@ -84,8 +91,8 @@ class Advice:
         """List the advised pods of a namespace."""
         for (node, _), pieces in self._pieces.items():
             for piece in pieces:
-                if piece.pod.namespace == namespace:
-                    yield Seated(piece.pod, node)
+                if piece.namespace == namespace:
+                    yield Seated(piece, node)
 
     def _let_go(self, fleet: Fleet, node: NodeName, demand: Demand, piece: _Piece) -> None:
         pieces = self._pieces[node, demand]
@@ -94,4 +101,4 @@ class Advice:
             del self._pieces[node, demand]
         fleet.promise(node, demand, sign=-1, holder=piece.holder)
         fleet.settle(node)
-        self._siblings.change(piece.pod, node, -1)
+        self._siblings.change(piece, node, -1)

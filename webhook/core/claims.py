@@ -8,9 +8,11 @@ hands out under a name of their own are counted here too.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
-from webhook.core.demand import Demand, Weights
+from webhook.core.amount import ONE_GPU
+from webhook.core.demand import Demand, Weights, in_shares
 from webhook.core.lookalike import looks_like_gpu
 from webhook.core.names import DEVICE_CLASS, Namespace, ResourceName, Uid
 from webhook.core.policy import Policy
@@ -35,10 +37,11 @@ class ClaimRef(NamedTuple):
 
 
 class ClassCount(NamedTuple):
-    """So many devices of one DeviceClass."""
+    """So many devices of one DeviceClass. `driver`: whose they are, "" where the claim leaves that open."""
 
     device_class: str
     number: int
+    driver: str = ""
 
 
 class DeviceRequest(NamedTuple):
@@ -60,12 +63,23 @@ ClaimSpec = tuple[DeviceRequest, ...]
 
 
 class DeviceClass(NamedTuple):
-    """A kind of device. `speaks_of_gpus`: its name, its resource's or its selectors look like GPUs."""
+    """A kind of device. `speaks_of_gpus`: its name, its resource's or its selectors look like GPUs.
+
+    `is_open`: its selectors do not say whose devices it selects, so a claim of its may pick GPUs.
+    """
 
     name: str
     extended_resource: ResourceName | None = None
     made_at: str = ""
     speaks_of_gpus: bool = False
+    is_open: bool = False
+
+    def may_be_gpu(self, driver: str) -> bool:
+        """Tell whether a device of this class that policy does not weigh has to be taken for a GPU.
+
+        It does unless the class or the claim says whose it is: what may be a GPU is one until it is shown otherwise.
+        """
+        return self.is_open and not self.speaks_of_gpus and (not driver or looks_like_gpu(driver))
 
     @property
     def implicit_resource(self) -> ResourceName:
@@ -92,6 +106,14 @@ class Found(NamedTuple):
     unknown: tuple[str, ...] = ()
 
 
+class Worth(NamedTuple):
+    """What the devices of a claim count, in GPU units; `missing` and `unknown` as in `Found`."""
+
+    gpus: int
+    missing: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
 class _Take(NamedTuple):
     name: ResourceName
     number: int
@@ -107,6 +129,7 @@ class Claims:
 
     def __init__(self) -> None:
         self._specs: dict[ClaimKey, ClaimSpec] = {}
+        self._uids: dict[ClaimKey, Uid] = {}
         self._classes: dict[str, DeviceClass] = {}
         self._by_resource: dict[ResourceName, DeviceClass] = {}
         self._users: dict[ClaimKey, dict[Uid, None]] = {}
@@ -114,11 +137,16 @@ class Claims:
         self._groups: dict[ClaimKey, frozenset[GroupEntry]] = {}
         self._gone: set[ClaimKey] = set()  # deleted, still in use
 
-    def set(self, key: ClaimKey, spec: ClaimSpec | None) -> Iterable[Uid]:
+    def set(self, key: ClaimKey, spec: ClaimSpec | None, uid: Uid | None = None) -> Iterable[Uid]:
         """Take in a claim or a template (None: it is gone); gives the pods whose demand may be another now.
 
-        Pods keep the devices of a claim whose template was deleted: what is gone holds until its last pod is.
+        Pods keep the devices of a claim whose template was deleted: what is gone holds until its last pod is. `uid`
+        tells a claim from an earlier one of the same name.
         """
+        if uid is None:
+            self._uids.pop(key, None)
+        else:
+            self._uids[key] = uid
         return self._set(self._specs, key, spec)
 
     def set_group(self, key: ClaimKey, entries: frozenset[GroupEntry] | None) -> Iterable[Uid]:
@@ -152,6 +180,21 @@ class Claims:
         """Tell whether a class hands out this resource, or may."""
         return name in self._by_resource or name.startswith(DEVICE_CLASS)
 
+    def uid_of(self, key: ClaimKey) -> Uid | None:
+        """Tell which claim has this name now; None where none is there."""
+        return self._uids.get(key)
+
+    def payer_of(self, key: ClaimKey) -> tuple[Uid, ...]:
+        """Tell the pod that pays for a claim, if there is one."""
+        return tuple(islice(self._users.get(key, ()), 1))
+
+    def worth(self, spec: ClaimSpec, policy: Policy, *, is_admin: bool) -> Worth:
+        """Count the devices of a claim, whoever pays for them."""
+        missing: list[str] = []
+        unknown: list[str] = []
+        units = sum(take.units for take in self._takes(spec, policy, missing, unknown, is_admin=is_admin))
+        return Worth(max(int(units), 1) if units else 0, tuple(missing), tuple(unknown))
+
     def join(self, uid: Uid, namespace: Namespace, refs: tuple[ClaimRef, ...]) -> Iterable[Uid]:
         """Let a pod use its claims, and no others any more; gives the pods that pay for those from now on.
 
@@ -175,10 +218,12 @@ class Claims:
         namespace: Namespace,
         uid: Uid,
         is_admin: bool,
+        shares_by: str,
         policy: Policy,
     ) -> Found:
-        """Add what a pod's claims count to what its containers ask for."""
+        """Add what a pod's claims count to what its containers ask for, in shares where its scheduler keeps to them."""
         own = demand.own or demand
+        counted = in_shares(own, policy.resources) if shares_by in policy.defaults.share_schedulers else own
         missing: list[str] = []
         unknown: list[str] = []
         takes = list(self._extended(own, policy, unknown))
@@ -190,12 +235,11 @@ class Claims:
                 kind, name = ("ResourceClaim", ref.claim) if ref.claim else ("ResourceClaimTemplate", ref.template)
                 missing.append(f"{kind} {namespace}/{name}")
                 continue
-            wanted = [r for r in spec if not (r.is_admin and is_admin)]
-            of_ref = [take for r in wanted if (take := self._dearest(r, policy, missing, unknown))]
+            of_ref = self._takes(spec, policy, missing, unknown, is_admin=is_admin)
             takes += of_ref
             units += sum(take.units for take in of_ref) if self._pays(uid, namespace, ref) else 0
         if not takes:
-            return Found(own, tuple(missing), tuple(unknown))
+            return Found(counted, tuple(missing), tuple(unknown))
         requests, devices = dict(own.requests), dict(own.devices)
         for take in takes:
             if take.is_certain:
@@ -203,10 +247,11 @@ class Claims:
                 devices[take.name] = devices.get(take.name, 0) + take.number
         full = replace(
             own,
-            gpus=own.gpus + (max(int(units), 1) if units else 0),
+            gpus=counted.gpus + (max(int(units), 1) if units else 0),
             devices=tuple(sorted(devices.items())),
             requests=tuple(sorted(requests.items())),
             own=own,
+            claims=tuple(sorted(filter(None, (self._uids.get(key) for key in _named(namespace, refs))))),
         )
         return Found(full, tuple(missing), tuple(unknown))
 
@@ -238,22 +283,33 @@ class Claims:
             implicit = self._classes.get(name.removeprefix(DEVICE_CLASS)) if name.startswith(DEVICE_CLASS) else None
             device_class = implicit or self._by_resource.get(name)
             weight = None if device_class is None else _weight(device_class, weights)
-            if weight is not None and device_class is not None:
-                number = dict(own.requests)[name]
+            number = dict(own.requests)[name]
+            if weight is None and device_class is not None and device_class.may_be_gpu(""):
+                yield _Take(device_class.implicit_resource, number, number * ONE_GPU, is_certain=False)
+            elif weight is not None and device_class is not None:
                 yield _Take(_name(device_class, weights), number, number * weight, is_certain=True)
             elif looks_like_gpu(name) or (device_class is not None and device_class.speaks_of_gpus):
                 unknown.append(name)
+
+    def _takes(
+        self, spec: ClaimSpec, policy: Policy, missing: list[str], unknown: list[str], *, is_admin: bool
+    ) -> list[_Take]:
+        wanted = [request for request in spec if not (request.is_admin and is_admin)]
+        return [take for request in wanted if (take := self._dearest(request, policy, missing, unknown))]
 
     def _dearest(self, request: DeviceRequest, policy: Policy, missing: list[str], unknown: list[str]) -> _Take | None:
         """Count a request by the alternative that counts most."""
         weights, ignored = policy.resources, policy.ignored_resources
         dearest: _Take | None = None
-        for name, number in request.alternatives:
+        for name, number, driver in request.alternatives:
             device_class = self._classes.get(name)
             known = device_class or DeviceClass(name)
             weight = _weight(known, weights)
+            is_guess = weight is None and known.may_be_gpu(driver)
             if known.implicit_resource in ignored or known.extended_resource in ignored:
                 continue
+            if is_guess:
+                weight = ONE_GPU
             if weight is None:
                 if device_class is None:
                     missing.append(f"DeviceClass {name}")
@@ -262,6 +318,7 @@ class Claims:
                 continue
             # room is judged where it is certain which devices are meant, and how many
             is_certain = device_class is not None and len(request.alternatives) == 1 and number < ALL_DEVICES
+            is_certain = is_certain and not is_guess
             take = _Take(_name(known, weights), number, number * weight, is_certain)
             if dearest is None or take.units > dearest.units:
                 dearest = take
@@ -282,6 +339,11 @@ class Claims:
 
 def _of_group(namespace: Namespace, ref: ClaimRef) -> ClaimKey:
     return ClaimKey("entry", namespace, f"{ref.group}/{ref.entry}/{ref.template}")
+
+
+def _named(namespace: Namespace, refs: tuple[ClaimRef, ...]) -> Iterator[ClaimKey]:
+    """List the claims that a pod names itself: those that were there before it."""
+    return (ClaimKey("claim", namespace, ref.claim) for ref in refs if ref.claim and not ref.template)
 
 
 def _keys(namespace: Namespace, refs: tuple[ClaimRef, ...]) -> Iterator[ClaimKey]:

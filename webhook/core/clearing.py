@@ -71,19 +71,26 @@ class Room(Protocol):
 class Scale:
     """By what costs are told: the time, how far each team is over its share, the order of parts, what budgets allow.
 
-    `gone` are those that go already, `spared` those that must not.
+    `gone` are those that go already, `spared` those that must not; teams that are `exhausted` lose no more pods for
+    now. `left` is None where budgets do not count. Pods that started after `unripe_after` have no minimum runtime.
     """
 
     now: int
     over_share: Mapping[TeamName, int]
     order: tuple[ReclaimCost, ...]
-    left: Mapping[GuardId, int]
+    left: Mapping[GuardId, int] | None
     gone: Set[Uid]
     spared: Set[Uid] = frozenset()
+    exhausted: Set[TeamName] = frozenset()
+    unripe_after: int | None = None
 
     def may_go(self, victim: Victim) -> bool:
-        """Tell whether a victim is still there, may go, and has had its minimum runtime."""
-        return victim.until <= self.now and victim.uid not in self.gone and victim.uid not in self.spared
+        """Tell whether a victim is still there and may go, its minimum runtime aside."""
+        return victim.uid not in self.gone and victim.uid not in self.spared and victim.team not in self.exhausted
+
+    def is_ripe(self, victim: Victim) -> bool:
+        """Tell whether a victim has had its minimum runtime, or has no right to it."""
+        return victim.until <= self.now or (self.unripe_after is not None and victim.started_at > self.unripe_after)
 
     def cost_of(self, victims: Sequence[Victim], *, gangs: int) -> Cost:
         """Add up what victims cost, surplus aside."""
@@ -122,7 +129,7 @@ def clear(need: Need, node: NodeName, yards: Yards, *, room: Room, scale: Scale)
     if not rows or any(got < want for got, want in zip(offered, wanted, strict=True)):
         return None
     search = _Search(need, rows, room, scale)
-    search.descend(0, _Branch(wanted), dict(scale.left))
+    search.descend(0, _Branch(wanted), _copy(scale.left))
     return search.best
 
 
@@ -134,7 +141,7 @@ def _singles(need: Need, yard: Yard, room: Room, scale: Scale) -> list[list[_Uni
         here = tuple([requests.get(resource, 0) for resource in need.amounts])
         if any(here) or need.per_device is not None:
             for _, victim in row:
-                if scale.may_go(victim):
+                if scale.is_ripe(victim) and scale.may_go(victim):
                     key = (alike, room.devices_of(victim)) if need.per_device is not None else alike
                     cost = scale.cost_of((victim,), gangs=0)
                     rows.setdefault(key, []).append(_Unit((victim,), here, victim.demand.gpus, cost))
@@ -142,10 +149,16 @@ def _singles(need: Need, yard: Yard, room: Room, scale: Scale) -> list[list[_Uni
 
 
 def _gangs(need: Need, node: NodeName, yards: Yards, scale: Scale) -> list[list[_Unit]]:
+    """Make a row of each gang: all of its members that borrow go.
+
+    Those that may not, such as guaranteed ones, shield nobody, and its minimum runtime is that of its oldest member:
+    whoever may label pods says what a gang is.
+    """
     rows = []
     for gang in yards.gangs_on(node):
-        members = tuple(yards.members(gang))
-        if all(scale.may_go(member) for member in members):
+        there = yards.members(gang)
+        members = tuple([member for member in there if scale.may_go(member)])
+        if any(member.node == node for member in members) and any(scale.is_ripe(member) for member in there):
             freed = [dict(member.demand.requests) for member in members if member.node == node]
             here = tuple([sum(requests.get(resource, 0) for requests in freed) for resource in need.amounts])
             gpus = sum(member.demand.gpus for member in members)
@@ -191,7 +204,7 @@ class _Search:
         sums = accumulate(reversed(offers), lambda a, b: [x + y for x, y in zip(a, b, strict=True)], initial=zero)
         self._still = list(sums)[::-1]  # what the rows from here on can free at most
 
-    def descend(self, row: int, branch: _Branch, left: dict[GuardId, int]) -> None:
+    def descend(self, row: int, branch: _Branch, left: dict[GuardId, int] | None) -> None:
         """Take 0, 1, 2 … units of a row, the cheapest first, and go on with the next row."""
         if self._is_hopeless(row, branch):
             return
@@ -200,12 +213,12 @@ class _Search:
             return
         if row == len(self._rows):
             return
-        self.descend(row + 1, branch, dict(left))
+        self.descend(row + 1, branch, _copy(left))
         for unit in self._rows[row]:
-            if not _draw(left, unit.victims):
+            if left is not None and not _draw(left, unit.victims):
                 return
             branch = branch.plus(unit, missing_gpus=self._need.missing_gpus)
-            self.descend(row + 1, branch, dict(left))
+            self.descend(row + 1, branch, _copy(left))
 
     def _is_hopeless(self, row: int, branch: _Branch) -> bool:
         self._steps += 1
@@ -216,6 +229,10 @@ class _Search:
     def _has_devices(self, chosen: tuple[Victim, ...]) -> bool:
         ask = self._need.per_device
         return ask is None or self._room.has_devices(ask, chosen)
+
+
+def _copy(left: Mapping[GuardId, int] | None) -> dict[GuardId, int] | None:
+    return None if left is None else dict(left)
 
 
 def _draw(left: dict[GuardId, int], victims: Sequence[Victim]) -> bool:

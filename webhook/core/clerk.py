@@ -7,9 +7,11 @@ view of the pods has come as far as the page was folded.
 
 from collections.abc import Iterable
 
-from webhook.core.names import Uid
-from webhook.core.page import EMPTY_PAGE, UNSEEN, Evidence, Flight, Page, Unseen
+from webhook.core.names import Namespace, Uid
+from webhook.core.page import EMPTY_PAGE, UNSEEN, Alive, Evidence, Flight, Page, Unseen
 from webhook.core.world import World
+
+_Name = tuple[Namespace, str]
 
 
 class Clerk:
@@ -26,6 +28,8 @@ class Clerk:
         self._carried: dict[Uid, Flight] = {}
         self._departed: dict[Uid, int] = {}
         self._found: dict[Uid, Evidence] = {}
+        self._counted: dict[_Name, Flight] = {}  # which charge counts for all equal ones of its name …
+        self._spare: dict[Uid, Flight] = {}  # … and those for which another counts
         self._is_in_doubt = False
         self._base = 0
 
@@ -51,7 +55,7 @@ class Clerk:
                 self._found.pop(uid, None)
             self._draft.pop(uid, None)
             self._departed.pop(uid, None)
-            self._world.assume(flight)
+            self._assume(flight)
         for uid, flight in before.flights.items():
             if uid in page.flights:
                 continue
@@ -61,6 +65,8 @@ class Clerk:
                 self._departed[uid] = page.folded
                 self._found.pop(uid, None)
         self._withdrawn.intersection_update(page.flights)
+        named = {_name(flight) for flight in (*page.flights.values(), *self._draft.values(), *self._spare.values())}
+        self._counted = {name: flight for name, flight in self._counted.items() if name in named}
         self._carried = {uid: flight for uid, flight in self._carried.items() if uid not in page.flights}
 
     def lose(self) -> None:
@@ -79,7 +85,9 @@ class Clerk:
         """Let go of charges that left the page, as far as the view has come."""
         for uid in [uid for uid, folded in self._departed.items() if folded <= reached]:
             del self._departed[uid]
-            self._world.settle(uid)
+            self._let_go(uid)
+        for flight in [*self._spare.values()]:
+            self._change_places(flight)
 
     def charge(self, flight: Flight) -> None:
         """Assume a charge that is to be in the next write; one that is on the page already, or again, stays there."""
@@ -89,7 +97,12 @@ class Clerk:
         if not self.holds(flight):
             self._departed.pop(uid, None)
             self._draft[uid] = flight
-            self._world.assume(flight)
+            self._assume(flight)
+
+    def carry(self, flight: Flight) -> None:
+        """Have a charge that nobody asked for in the next write, however often that fails."""
+        if flight.pod.uid not in self.page.flights:
+            self._carried[flight.pod.uid] = flight
 
     def withdraw(self, uid: Uid) -> None:
         """Take back a charge whose caller never heard a yes."""
@@ -145,10 +158,43 @@ class Clerk:
             if flight.is_promotion:
                 self._world.take_back_promotion(uid)
             else:
-                self._world.settle(uid)
+                self._let_go(uid)
         self._draft.clear()
+
+    def _assume(self, flight: Flight) -> None:
+        """Count a charge, unless an equal one for a pod of the same name is counted: only one of them can be there."""
+        uid, name = flight.pod.uid, _name(flight)
+        if not (flight.is_promotion or flight.lingers):
+            counted = self._counted.get(name)
+            if counted is None or counted.pod.uid == uid or self._world.pod(counted.pod.uid) is None:
+                self._counted[name] = flight
+                self._spare.pop(uid, None)
+            elif counted.charge == flight.charge:
+                self._spare[uid] = flight
+        self._world.assume(flight, is_counted=uid not in self._spare)
+
+    def _change_places(self, spare: Flight) -> None:
+        """Count a charge from now on if the one that counted for it is gone; or if its pod is there, and no other."""
+        uid, counted = spare.pod.uid, self._counted[_name(spare)]
+        is_there = isinstance(self._world.evidence(uid), Alive)
+        still_counts = self._world.pod(counted.pod.uid) is not None
+        if is_there and still_counts and isinstance(self._world.evidence(counted.pod.uid), Unseen):
+            self._world.settle(counted.pod.uid)
+            self._counted[_name(spare)] = spare
+            del self._spare[uid]
+            self._assume(counted)
+        else:
+            self._assume(spare)
+
+    def _let_go(self, uid: Uid) -> None:
+        self._spare.pop(uid, None)
+        self._world.settle(uid)
 
     def _evidence(self, uid: Uid) -> Evidence:
         is_promotion = self.page.flights[uid].is_promotion
         shown = self._world.promotion(uid) if is_promotion else self._world.evidence(uid)
         return self._found.get(uid, UNSEEN) if isinstance(shown, Unseen) else shown
+
+
+def _name(flight: Flight) -> _Name:
+    return flight.pod.namespace, flight.pod.name

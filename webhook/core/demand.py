@@ -6,12 +6,12 @@ max(sum of app containers + sum of restartable init containers,
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from webhook.core.names import ResourceName
-from webhook.core.shares import weight_of
+from webhook.core.names import ResourceName, Uid
+from webhook.core.shares import weight_of, whole_weight_of
 
 Amounts = Mapping[ResourceName, int]
 """Resource amounts: cpu in milli-cores, memory in bytes, everything else in pieces."""
@@ -52,9 +52,10 @@ class Demand:
     sorted; `requests` is everything it asks of its node, sorted, those devices included; `per_device` is what of it
     must fit on single devices, None where pieces are only counted. Hashable on purpose.
 
-    `counted` is what the charge was weighed from, where that is not `requests`: shares of devices, by their shape.
-    `strange` are extended resources that the weights do not name. `own` is what the containers alone ask for, where
-    resource claims or device classes changed the demand (see claims.py).
+    `counted` is what the charge was weighed from, where that is not `requests`: shares of devices by their shape, each
+    as a whole device (see `in_shares`). `strange` are extended resources that the weights do not name. `own` is what
+    the containers alone ask for, where claims, device classes or shares changed the demand (see claims.py); `claims`
+    are then the UIDs of the claims that the pod names.
     """
 
     gpus: int
@@ -64,6 +65,7 @@ class Demand:
     counted: tuple[tuple[ResourceName, int], ...] | None = None
     strange: tuple[ResourceName, ...] = ()
     own: "Demand | None" = None
+    claims: tuple[Uid, ...] = field(default=(), compare=False)
 
 
 def pod_requests(
@@ -110,15 +112,28 @@ def demand_of(
     """
     devices = tuple(sorted((name, amount) for name, amount in requests.items() if amount and name in weights))
     weighed = requests if counted is None else counted
-    total = sum(amount * weight for name, amount in weighed.items() if (weight := weight_of(name, weights)))
+    total = sum(amount * weight for name, amount in weighed.items() if (weight := whole_weight_of(name, weights)))
     return Demand(
-        gpus=max(int(total), 1) if total else 0,
+        gpus=_charge(total),
         devices=devices,
         requests=tuple(sorted((name, amount) for name, amount in requests.items() if amount)),
         per_device=per_device,
         counted=None if counted is None else tuple(sorted(counted.items())),
         strange=tuple(sorted(n for n, amount in requests.items() if amount and "/" in n and n not in weights)),
     )
+
+
+def in_shares(demand: Demand, weights: Weights) -> Demand:
+    """Weigh shares of devices by their shape, for a pod whose scheduler sees to it that it gets no more."""
+    own = demand.own or demand
+    if own.counted is None:
+        return own
+    total = sum(amount * weight for name, amount in own.counted if (weight := weight_of(name, weights)))
+    return replace(own, gpus=_charge(total), own=own)
+
+
+def _charge(total: int | Fraction) -> int:
+    return max(int(total), 1) if total else 0
 
 
 def reweighed(demand: Demand, weights: Weights) -> Demand:

@@ -33,9 +33,11 @@ class Entrances:
         key = (constraints, pool.name)
         known = self._joined.get(key)
         if known is None:
-            if len(self._joined) >= _KEPT_JOINS:
-                self._joined.clear()
-            known = self._joined[key] = constraints.joined(
+            known = constraints.joined(
                 node_selector=pool.node_selector, requirements=pool.affinity, tolerations=pool.tolerations
             )
+            if known.is_small:
+                if len(self._joined) >= _KEPT_JOINS:
+                    self._joined.clear()
+                self._joined[key] = known
         return known

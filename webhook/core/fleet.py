@@ -5,37 +5,19 @@ go to the lowest slot, so the same events give the same choices.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
 
 from webhook.core.company import Company
 from webhook.core.demand import Demand, PerDevice
 from webhook.core.devices import Bays, DeviceIndex
 from webhook.core.gpus import Gpus
 from webhook.core.index import AmountIndex
+from webhook.core.labelled import LabelledNodes
 from webhook.core.mix import Mix
 from webhook.core.names import GpuModel, NodeName, ResourceName, Uid
 from webhook.core.node import NO_DEVICES, Devices, Node
 from webhook.core.pod import NO_UID
 from webhook.core.selector import Constraints
 from webhook.core.topology import Domains
-
-_KEPT_DOMAINS: Final = 64
-"""Topology keys remembered."""
-
-_KEPT_MASKS: Final = 512
-"""Constraint sets remembered: one per pod template and pool in use; an unused one costs nothing but memory."""
-
-_KEPT_CHANGES: Final = 10_000
-"""Length of the log of changed nodes after which masks are made anew instead of brought up to date."""
-
-
-@dataclass(slots=True)
-class _Mask:
-    """The slots that meet one set of constraints, true up to a position in the log of changed nodes."""
-
-    bits: int
-    position: int
 
 
 class Fleet:
@@ -54,9 +36,7 @@ class Fleet:
         self._company = company or Company()
         self.gpus = Gpus(mix or Mix(), self._free, self._bays, self._company)
         self._by_model: dict[tuple[GpuModel, str], int] = {}
-        self._masks: dict[Constraints, _Mask] = {}
-        self._domains: dict[str, Domains] = {}
-        self._changed: list[int] = []  # slots whose name, labels or taints changed, in order
+        self._labelled = LabelledNodes(self._nodes, self._slots)
         self.open_bits = 0
 
     def __len__(self) -> int:
@@ -92,7 +72,7 @@ class Fleet:
         self._by_model[model] = self._by_model.get(model, 0) | bit
         self.open_bits = self.open_bits | bit if node.is_open else self.open_bits & ~bit
         if before is None or before.labels != node.labels or before.taints != node.taints:
-            self._note_change(slot)
+            self._labelled.change(slot, before, node)
         for name in node.allocatable.keys() | (before.allocatable.keys() if before else frozenset()):
             self._settle(slot, node, name)
         self._lay_out(slot, node.name, node.devices)
@@ -108,7 +88,7 @@ class Fleet:
         self._vacant.append(slot)
         self.open_bits &= ~(1 << slot)
         self._leave_model(node, 1 << slot)
-        self._note_change(slot)
+        self._labelled.change(slot, node, None)
         gone = Node(name=name, allocatable={})
         for resource in node.allocatable:
             self._settle(slot, gone, resource)
@@ -197,6 +177,11 @@ class Fleet:
         among = _hold(self._capacity, demand, among)
         return among if demand.per_device is None else among & self._device_room.with_capacity(demand.per_device)
 
+    def offering(self, resource: ResourceName, amount: int, among: int) -> int:
+        """Narrow a set of slots to those that offer so much of one resource, free or not."""
+        index = self._capacity.get(resource)
+        return 0 if index is None else among & index.learn(amount)
+
     def bit(self, name: NodeName) -> int:
         """Give the bitmap of one node; 0 where it is unknown."""
         slot = self._slots.get(name)
@@ -225,34 +210,11 @@ class Fleet:
 
     def matching(self, constraints: Constraints) -> int:
         """List the slots whose labels, taints and name meet the constraints."""
-        mask = self._masks.get(constraints)
-        if mask is None:
-            if len(self._masks) >= _KEPT_MASKS:
-                del self._masks[next(iter(self._masks))]
-            mask = self._masks[constraints] = _Mask(0, len(self._changed))
-            for slot in self._slots.values():
-                mask.bits |= self._meets(slot, constraints) << slot
-        elif mask.position < len(self._changed):
-            for slot in set(self._changed[mask.position :]):
-                mask.bits = mask.bits & ~(1 << slot) | self._meets(slot, constraints) << slot
-            mask.position = len(self._changed)
-        return mask.bits
+        return self._labelled.matching(constraints)
 
     def domains(self, key: str) -> Domains:
         """Sort the nodes by the value of a label."""
-        found = self._domains.get(key)
-        if found is None:
-            if len(self._domains) >= _KEPT_DOMAINS:
-                del self._domains[next(iter(self._domains))]
-            found, slots = Domains(), set(self._slots.values())
-            self._domains[key] = found
-        else:
-            slots = set(self._changed[found.position :])
-        for slot in slots:
-            node = self._nodes[slot]
-            found.set(slot, None if node is None else node.labels.get(key))
-        found.position = len(self._changed)
-        return found
+        return self._labelled.domains(key)
 
     def track(self, resource: ResourceName) -> None:
         """Rank nodes by a GPU resource from now on."""
@@ -306,17 +268,6 @@ class Fleet:
             self._by_model[model] = left
         else:
             del self._by_model[model]
-
-    def _note_change(self, slot: int) -> None:
-        if len(self._changed) >= _KEPT_CHANGES:
-            self._changed.clear()
-            self._masks.clear()
-            self._domains.clear()
-        self._changed.append(slot)
-
-    def _meets(self, slot: int, constraints: Constraints) -> bool:
-        node = self._nodes[slot]
-        return node is not None and constraints.admits(node.name, node.labels, node.taints)
 
     def _settle(self, slot: int, node: Node, resource: ResourceName) -> None:
         """Bring the indexes of one resource of one slot up to date."""

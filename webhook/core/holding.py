@@ -10,8 +10,8 @@ from typing import NamedTuple
 from webhook.core.demand import Demand
 from webhook.core.fleet import Fleet
 from webhook.core.names import Namespace, NodeName, ResourceName, Uid
-from webhook.core.reclaim import Hold, Leaving, Move
 from webhook.core.roll import Roll
+from webhook.core.scene import Hold, Leaving, Move
 from webhook.core.tier import Tier
 from webhook.core.topology import anti_affinity
 from webhook.core.victim import GangId
@@ -26,7 +26,11 @@ class Claim(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A victim, on this node or (of a gang) on another: for whom it goes, and from when on, in seconds of Unix time."""
+    """A victim, on this node or (of a gang) on another: for whom it goes, and from when on, in seconds of Unix time.
+
+    `is_past_budgets`: it is deleted where its PodDisruptionBudgets do not let it be evicted. `grace_seconds` is what it
+    gets to end, None: its own grace period.
+    """
 
     uid: Uid
     namespace: Namespace
@@ -34,13 +38,16 @@ class Target(NamedTuple):
     claim: Uid
     at: int
     gang: GangId | None = None
+    is_past_budgets: bool = False
+    grace_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
     """The room that one node keeps. `id` is the value of its taint; after `until` it is given up.
 
-    `broken` are gangs of which somebody went: the others follow, whatever becomes of the claims.
+    `since` is when it was begun: however often it is prolonged, there is an end. `broken` are gangs of which somebody
+    went: the others follow, whatever becomes of the claims.
     """
 
     id: str
@@ -49,6 +56,7 @@ class Holding:
     claims: tuple[Claim, ...]
     targets: tuple[Target, ...] = ()
     broken: frozenset[GangId] = frozenset()
+    since: int = 0
 
     def joined(self, move: Move, *, at: int, until: int) -> "Holding":
         """Keep room for one more pod, and send its victims away."""
@@ -89,7 +97,16 @@ class Holding:
 def targets_of(moves: Iterable[Move], *, at: int) -> tuple[Target, ...]:
     """List the victims of plans."""
     return tuple(
-        Target(victim.uid, victim.namespace, victim.name, move.waiting.uid, at, victim.gang)
+        Target(
+            victim.uid,
+            victim.namespace,
+            victim.name,
+            move.waiting.uid,
+            at,
+            victim.gang,
+            move.is_past_budgets,
+            victim.grace_seconds,
+        )
         for move in moves
         for victim in move.victims
     )

@@ -10,7 +10,7 @@ from heapq import nlargest
 from typing import TypeVar
 
 from webhook.core.decision import Charge
-from webhook.core.names import GpuModel, Uid, User
+from webhook.core.names import ANY_MODEL, GpuModel, Uid, User
 from webhook.core.tier import Tier
 
 _K = TypeVar("_K", bound=str)
@@ -79,8 +79,8 @@ class Book:
         return self._by_user.get(user, 0)
 
     def model(self, model: GpuModel) -> int:
-        """What is charged to one GPU model."""
-        return self._by_model.get(model, 0)
+        """What is charged to one GPU model, and what may still end on it."""
+        return self._by_model.get(model, 0) + self._by_model.get(ANY_MODEL, 0)
 
     def guaranteed_model(self, model: GpuModel) -> int:
         """What is charged as guaranteed to one GPU model."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from webhook.core.amount import Limit, Unlimited, exceeds, format_limit, tell_gpus
 from webhook.core.ledger import Book
-from webhook.core.names import GpuModel, User
+from webhook.core.names import ANY_MODEL, GpuModel, User
 from webhook.core.policy import Team
 from webhook.core.reason import Code, Reason
 from webhook.core.tier import Tier
@@ -24,6 +24,11 @@ class Bar:
     def breaks(self, gpus: int) -> bool:
         """Tell whether so many GPU units more would be too many."""
         return exceeds(self.taken + gpus, self.limit)
+
+    def violation(self, gpus: int, book: Book) -> Reason:
+        """Say that it is broken, with its sum."""
+        room = 0 if isinstance(self.limit, Unlimited) else self.limit - self.taken
+        return _violation(self, gpus, room, book)
 
 
 def violations(gpus: int, team: Team, book: Book, *, user: User | None) -> tuple[Reason, ...]:
@@ -59,12 +64,15 @@ def model_bars(team: Team, book: Book) -> tuple[Bar, ...]:
 
 
 def model_violation(gpus: int, team: Team, book: Book, model: GpuModel) -> Reason | None:
-    """Hold a request against the team's limit for one GPU model."""
+    """Hold a request against the team's limit for one GPU model; one that may end on any, against each of them."""
     share = team.models.get(model)
-    if share is None or not exceeds(book.model(model) + gpus, share.limit):
+    if share is None and model != ANY_MODEL:
         return None
-    bar = _model_bar(team, book, model, share.limit)
-    room = 0 if isinstance(bar.limit, Unlimited) else bar.limit - bar.taken
+    held = model_bars(team, book) if share is None else (_model_bar(team, book, model, share.limit),)
+    bar = next((bar for bar in held if bar.breaks(gpus)), None)
+    if bar is None:
+        return None
+    room = min(each.limit - each.taken for each in held if not isinstance(each.limit, Unlimited))
     return _violation(bar, gpus, room, book)
 
 

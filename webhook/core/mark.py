@@ -3,7 +3,9 @@
 import json
 from dataclasses import dataclass
 
-from webhook.core.names import GpuModel, NodeName, PoolName, ResourceName, User
+from webhook.core.amount import parse_gpus
+from webhook.core.names import GpuModel, NodeName, PoolName, ResourceName, Uid, User
+from webhook.core.pod import Admitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,15 @@ class Mark:
     code: str
     policy: str
     at: str
+    claims: tuple[Uid, ...] = ()
+
+    @property
+    def admitted(self) -> Admitted | None:
+        """Tell what a pod with claims was let in with; None where the amount is none."""
+        try:
+            return Admitted(parse_gpus(self.gpus), self.policy, self.claims)
+        except ValueError:
+            return None
 
 
 def read(text: str) -> Mark | None:
@@ -41,6 +52,7 @@ def read(text: str) -> Mark | None:
             code=str(told["code"]),
             policy=str(told["policy"]),
             at=str(told["at"]),
+            claims=tuple(Uid(str(uid)) for uid in told.get("claims", ())),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return None

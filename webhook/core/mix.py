@@ -59,7 +59,7 @@ def resource_of(demand: Demand) -> ResourceName | None:
     return devices[0][0] if devices else None
 
 
-@lru_cache(maxsize=4096)  # asked for every pod that comes, and those of one template are the same
+@lru_cache(maxsize=1024)  # asked for every pod that comes, and those of one template are the same
 def shape_of(
     requests: tuple[tuple[ResourceName, int], ...], resource: ResourceName, ask: PerDevice | None = None
 ) -> Shape:

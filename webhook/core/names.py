@@ -17,5 +17,7 @@ MEMORY = ResourceName("memory")
 PODS = ResourceName("pods")
 DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 """Prefix of the name under which Kubernetes counts the devices of a DeviceClass (KEP-5004)."""
+ANY_MODEL = GpuModel("*")
+"""The model of a pod that may still end on any: it counts towards the limit of each. No label has this value."""
 UNASSIGNED = TeamName("unassigned")
 """The team of namespaces nobody claimed, under `unknownTeam: preemptible`."""

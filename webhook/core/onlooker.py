@@ -70,7 +70,7 @@ class Onlooker:
         return (
             not self._world.policy.is_enforced
             and pod.team_label is None
-            and pod.is_managed
+            and pod.may_be_labelled
             and bool(pod.demand.gpus or pod.claims)
             and not self._world.tenancy(pod.namespace).is_exempt
         )

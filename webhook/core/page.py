@@ -18,12 +18,14 @@ from webhook.core.tier import Tier
 class Flight(NamedTuple):
     """A pod that was allowed: what it is charged, and the node whose room it takes where one was chosen.
 
-    Or one that runs and is promoted: charged as guaranteed, while its label still says preemptible.
+    Or one that runs and is promoted: charged as guaranteed, while its label still says preemptible. Or one that was
+    deleted by force: with `lingers`, the seconds for which its node may still run it.
     """
 
     pod: Resident
     charge: Charge
     node: NodeName | None
+    lingers: int = 0
 
     @property
     def is_promotion(self) -> bool:

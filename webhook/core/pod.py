@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from webhook.core.claims import ClaimRef
 from webhook.core.demand import Demand
 from webhook.core.labels import unpack
-from webhook.core.names import Labels, Namespace, NodeName, Uid, User
+from webhook.core.names import GpuModel, Labels, Namespace, NodeName, Uid, User
 from webhook.core.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.tier import TIERS, Tier
 from webhook.core.topology import AffinityRule, TopologyRule, anti_affinity
@@ -17,6 +17,8 @@ from webhook.core.topology import AffinityRule, TopologyRule, anti_affinity
 NO_UID = Uid("")
 NO_KEYS: Final[Mapping[str, str]] = MappingProxyType({})
 NO_LABELS: Final = Labels("")
+DEFAULT_GRACE_SECONDS: Final = 30
+"""What Kubernetes gives a pod that says nothing."""
 
 
 class Handling(StrEnum):
@@ -53,6 +55,7 @@ class Pod(NamedTuple):
     evaluate (bound volumes, host ports, claims), so its nodes can only be advice; `topology` is what it demands of the
     pods in its topology domains, `is_spread_by_default` that kube-scheduler would rather have it far from its like
     than follow a preference. `mark` is the decision annotation as found, `team_label` and `tier_label` the labels.
+    `shares_by` is the scheduler that shares of devices are asked of, "" where none are.
     """
 
     namespace: Namespace
@@ -75,6 +78,8 @@ class Pod(NamedTuple):
     mark: str | None = None
     priority_class: str = ""
     claims: tuple[ClaimRef, ...] = ()
+    shares_by: str = ""
+    grace_seconds: int = DEFAULT_GRACE_SECONDS
 
     @property
     def is_choosy(self) -> bool:
@@ -103,6 +108,11 @@ class Requester(NamedTuple):
         return self.username.startswith("system:serviceaccount:")
 
     @property
+    def home(self) -> Namespace | None:
+        """Tell the namespace of a service account; None for anybody else."""
+        return Namespace(self.username.split(":")[2]) if self.is_service_account else None
+
+    @property
     def is_kubelet(self) -> bool:
         """Tell whether a node asked: only nodes report mirror pods."""
         return self.username.startswith("system:node:")
@@ -110,6 +120,14 @@ class Requester(NamedTuple):
 
 CONTROLLER: Final = Requester("system:serviceaccount:kube-system:controller")
 """Who will ask for the pods that a controller makes."""
+
+
+class Admitted(NamedTuple):
+    """What a pod with claims was let in with: its charge in GPU units, under which policy, and the claims it named."""
+
+    gpus: int
+    policy: str
+    claims: tuple[Uid, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +144,14 @@ class Resident:
     """A GPU pod that exists in the cluster, as the world holds it (many thousands: keep it small).
 
     `node` is None while it waits for the scheduler; `team_label` and `tier_label` are what the gate wrote on it, None
-    on pods that never passed the gate. `promised` is the node that its decision names first: where it takes its room
-    while it waits. `version` is the resourceVersion that it was read at. `asked_tier` is what its user's own label
-    asked for. `created` is in seconds of Unix time, by the API server's clock; 0 where nobody says. `devices` are the
-    indices of the GPUs it holds, where the cluster says so. `is_managed`: it is ours to place, as far as that can still
-    be told. `packed` are its labels, kept small. `keeps_off` says which other pods it does not bear near it.
+    on pods that never passed the gate. `promised` is the node that its decision names first, or its own affinity: where
+    it takes its room while it waits. `model` is the GPU model that it is bound to until then, None where it is to none.
+    `version` is the resourceVersion that it was read at. `asked_tier` is what its user's own label asked for. `created`
+    is in seconds of Unix time, by the API server's clock; 0 where nobody says. `devices` are the indices of the GPUs it
+    holds, where the cluster says so. `handling` is who places it: every pod on a node looks like `nodeName`. `packed`
+    are its labels, kept small. `keeps_off` says which other pods it does not bear near it. `shares_by` is the scheduler
+    that shares of devices are asked of, "" where none are. `admitted` is there for pods with claims that we decided on.
+    `grace_seconds` is how long its node may run it after its deletion.
     """
 
     uid: Uid
@@ -149,9 +170,27 @@ class Resident:
     created: int = 0
     devices: tuple[int, ...] = ()
     claims: tuple[ClaimRef, ...] = ()
-    is_managed: bool = True
+    handling: Handling = Handling.MANAGED
     packed: Labels = NO_LABELS
     keeps_off: tuple[AffinityRule, ...] = ()
+    shares_by: str = ""
+    model: GpuModel | None = None
+    admitted: Admitted | None = None
+    grace_seconds: int = DEFAULT_GRACE_SECONDS
+
+    @property
+    def is_managed(self) -> bool:
+        """Tell whether it is ours to place, as far as that can still be told."""
+        return self.handling in (Handling.MANAGED, Handling.NODE_NAME)
+
+    @property
+    def may_be_labelled(self) -> bool:
+        """Tell whether a team and a tier may be written on it.
+
+        Pods that another scheduler places, or a DaemonSet, only once they are on a node: no room is made for those
+        that wait. Never static pods: a kubelet runs them whatever the API says of them.
+        """
+        return self.is_managed or (self.node is not None and self.handling is not Handling.MIRROR)
 
     @property
     def labels(self) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from webhook.core.amount import ONE_GPU, UNLIMITED, Limit
 from webhook.core.demand import Weights
 from webhook.core.mix import DEFAULT_PRIOR, Shape
-from webhook.core.names import GpuModel, PoolName, ResourceName, TeamName
+from webhook.core.names import UNASSIGNED, GpuModel, PoolName, ResourceName, TeamName
 from webhook.core.selector import Requirement, Toleration
 from webhook.core.tier import Tier
 
@@ -36,6 +36,13 @@ class UnknownTeam(StrEnum):
 
     REJECT = "reject"
     PREEMPTIBLE = "preemptible"
+
+
+class UnknownUser(StrEnum):
+    """What happens to the limit per user where nothing says who the user of a pod is."""
+
+    IGNORE = "ignore"
+    NAMESPACE = "namespace"
 
 
 class UnknownGpu(StrEnum):
@@ -111,6 +118,10 @@ class Team:
     on_limit: OnLimit = OnLimit.REJECT
 
 
+NO_TEAM = Team(UNASSIGNED)
+"""Who is charged for namespaces that no team claims: guaranteed nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class UserKey:
     """One place to read the user of a controller's pod: the first that is there counts."""
@@ -121,12 +132,20 @@ class UserKey:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What holds where a team says nothing. `user_from` defaults to the annotation that Kubeflow profiles carry."""
+    """What holds where a team says nothing. `user_from` defaults to the annotation that Kubeflow profiles carry.
+
+    `share_schedulers` place shares of devices as HAMi does: their pods are charged by the share.
+    `maximum_grace_seconds` is the longest grace period of a GPU pod; cluster-autoscaler waits for no longer one either.
+    """
 
     unknown_team: UnknownTeam = UnknownTeam.REJECT
     unknown_gpu: UnknownGpu = UnknownGpu.REJECT
     device_access: DeviceAccess = DeviceAccess.WARN
+    host_paths: tuple[str, ...] = ()  # of nodes, that pods may mount
     user_from: tuple[UserKey, ...] = (UserKey(UserSource.NAMESPACE_ANNOTATION, "owner"),)
+    share_schedulers: tuple[str, ...] = ()
+    unknown_user: UnknownUser = UnknownUser.IGNORE
+    maximum_grace_seconds: int = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +196,14 @@ class ReclaimCost(StrEnum):
 class ReclaimRules:
     """When and how borrowed GPUs are taken back; read by the evictor. `order` names what counts first.
 
-    `evictions_per_minute` bounds how many pods each team may lose.
+    `evictions_per_minute` bounds how many pods each team may lose. `budget_seconds` is for how long a pod that waits
+    respects borrowers' PodDisruptionBudgets. A victim gets no more than `longest_grace_seconds` to end.
     """
 
     order: tuple[ReclaimCost, ...] = tuple(ReclaimCost)
     evictions_per_minute: Limit = UNLIMITED
+    budget_seconds: Limit = 300
+    longest_grace_seconds: int = 600
     notice_seconds: int = 0
     minimum_runtime_seconds: int = 0
     protected_namespaces: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ class Code(StrEnum):
     # other refusals
     UNKNOWN_TEAM = "UnknownTeam"
     INVALID_REQUEST = "InvalidRequest"
+    TOO_LARGE = "TooLarge"
     UNKNOWN_GPU_RESOURCE = "UnknownGpuResource"
     NO_POOL_ALLOWED = "NoPoolAllowed"
     UNKNOWN_POOL = "UnknownPool"
@@ -25,7 +26,10 @@ class Code(StrEnum):
     HELD_ROOM = "HeldRoom"
     TENANCY_CHANGED = "TenancyChanged"
     UNCOUNTED_DEVICE = "UncountedDevice"
+    GRACE_PERIOD_TOO_LONG = "GracePeriodTooLong"
+    ALREADY_EXISTS = "AlreadyExists"
     MUTATION_ALTERED = "MutationAltered"
+    CLAIM_CHANGED = "ClaimChanged"
     # asked again by the API server's clients, without a word to the user
     MUTATION_MISSING = "MutationMissing"
     RACE_LOST = "RaceLost"
@@ -40,6 +44,7 @@ class Code(StrEnum):
     NO_GPU = "NoGpu"
     EXEMPT = "Exempt"
     COUNTED_ONLY = "CountedOnly"
+    CLAIM_COVERED = "ClaimCovered"
     SENT_TO_POOL = "SentToPool"
     NOT_A_CREATE = "NotACreate"
     NOT_ENFORCED = "NotEnforced"

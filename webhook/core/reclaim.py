@@ -7,123 +7,23 @@ all. Nothing is evicted for a pod that would not fit afterwards, or that fits no
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from webhook.core.amount import Unlimited
 from webhook.core.clearing import Clearing, Cost, Need, Scale, clear
 from webhook.core.demand import Demand, PerDevice
 from webhook.core.devices import Bays
 from webhook.core.fleet import Fleet
-from webhook.core.names import Namespace, NodeName, TeamName, Uid
-from webhook.core.pod import NO_KEYS
+from webhook.core.names import NodeName, Uid
 from webhook.core.policy import ReclaimCost
+from webhook.core.scene import Cause, Hold, Move, Refused, Round, Scene, Waiting
 from webhook.core.selector import Constraints
-from webhook.core.siblings import Seated, Siblings
+from webhook.core.siblings import Seated
 from webhook.core.spread import Asker, spread_of
-from webhook.core.topology import AffinityRule, TopologyRule, anti_affinity
-from webhook.core.victim import GangId, GuardId, Victim, Yards
-
-
-class Waiting(NamedTuple):
-    """A guaranteed pod without a node. `since` is when it was created, in seconds of Unix time.
-
-    `chosen` are the nodes that the gate chose for it, the best first: where it will go if there is room. `topology` is
-    what it demands of the pods around it.
-    """
-
-    uid: Uid
-    namespace: Namespace
-    name: str
-    team: TeamName
-    demand: Demand
-    constraints: Constraints
-    since: int
-    gang: GangId | None = None
-    chosen: tuple[NodeName, ...] = ()
-    labels: Mapping[str, str] = NO_KEYS
-    topology: tuple[TopologyRule, ...] = ()
-
-    @property
-    def keeps_off(self) -> tuple[AffinityRule, ...]:
-        """Say which other pods it does not bear near it."""
-        return anti_affinity(self.topology)
-
-
-class Cause(StrEnum):
-    """Why nothing is evicted for a waiting pod."""
-
-    FITS = "Fits"
-    NO_NODE = "NoNode"
-    TOPOLOGY_UNMET = "TopologyUnmet"
-    NOT_ENOUGH_VICTIMS = "NotEnoughVictims"
-    GANG_INCOMPLETE = "GangIncomplete"
-
-
-class Move(NamedTuple):
-    """A waiting pod, the node that will have its room, and who goes for it: nobody, where room is on its way."""
-
-    waiting: Waiting
-    node: NodeName
-    victims: tuple[Victim, ...]
-    cost: Cost
-
-
-class Refused(NamedTuple):
-    """A waiting pod for which nothing is done."""
-
-    waiting: Waiting
-    cause: Cause
-
-
-class Round(NamedTuple):
-    """What one round does, and for whom it does nothing."""
-
-    moves: tuple[Move, ...]
-    refused: tuple[Refused, ...]
-
-
-class Hold(NamedTuple):
-    """Room on a node that is promised to a waiting pod already."""
-
-    waiting: Uid
-    node: NodeName
-    demand: Demand
-    namespace: Namespace = Namespace("")
-    labels: Mapping[str, str] = NO_KEYS
-    keeps_off: tuple[AffinityRule, ...] = ()
-
-
-class Leaving(NamedTuple):
-    """A pod that is on its way out: its room is as good as free."""
-
-    uid: Uid
-    node: NodeName
-    demand: Demand
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """All that a round is planned from.
-
-    `over_share` says how many GPU units each team holds beyond its guaranteed share; `left` how many victims each
-    guard still lets go: one that is not named lets nobody go. `spared` are victims that must not go now. On nodes with
-    `holds` no room counts as free for the others: a taint keeps it, and whoever gets some of it must be told so.
-    `siblings` are the pods that are on nodes: those that leave still count among them, since they may stay for a while.
-    """
-
-    fleet: Fleet
-    yards: Yards
-    now: int
-    over_share: Mapping[TeamName, int] = field(default_factory=dict)
-    left: Mapping[GuardId, int] = field(default_factory=dict)
-    holds: Sequence[Hold] = ()
-    leaving: Sequence[Leaving] = ()
-    order: tuple[ReclaimCost, ...] = tuple(ReclaimCost)
-    spared: Set[Uid] = frozenset()
-    siblings: Siblings = field(default_factory=Siblings)
+from webhook.core.victim import GangId, Victim
 
 
 def plan(waiting: Iterable[Waiting], scene: Scene) -> Round:
@@ -165,9 +65,23 @@ class _Step(NamedTuple):
     demand: Demand
     sign: int
     devices: tuple[int, ...]
-    guards: tuple[GuardId, ...]
     coming: int
+    victim: Victim | None = None
     seated: Seated | None = None
+
+
+class _Insistence(NamedTuple):
+    """What protects victims no longer from a pod that has waited for long.
+
+    Budgets, once it has waited as long as policy respects them. And the minimum runtime of pods that started when it
+    waited already (`unripe_after`): who deletes pods and creates them again would be protected without end.
+    """
+
+    is_past_budgets: bool = False
+    unripe_after: int | None = None
+
+
+_NONE: Final = _Insistence()
 
 
 class _Trial:
@@ -178,6 +92,9 @@ class _Trial:
         self._fleet = scene.fleet
         self._steps: list[_Step] = []
         self._gone: set[Uid] = set()
+        self._quotas = dict(scene.quotas)
+        self._exhausted = {team for team, left in scene.quotas.items() if left <= 0}
+        self._reluctant = scene.spared | scene.refused
         self._have_rules = False  # some that are seated here keep others off
         self._coming = 0  # nodes whose room is not free yet, or not for everybody
         for hold in scene.holds:
@@ -185,7 +102,7 @@ class _Trial:
         self._left = dict(scene.left)
         place = scene.order.index(ReclaimCost.LOST_WORK)
         self._ahead, self._behind = (0,) * place, (0,) * (len(scene.order) - place - 1)
-        self._offers: dict[tuple[Demand, Constraints], _Offers] = {}
+        self._offers: dict[tuple[Demand, Constraints, _Insistence], _Offers] = {}
         for leaving in scene.leaving:
             self._give(leaving.node, leaving.uid, leaving.demand)
         for hold in scene.holds:
@@ -201,8 +118,8 @@ class _Trial:
             step = self._steps.pop()
             if step.sign < 0:
                 self._gone.remove(step.uid)
-                for guard in step.guards:
-                    self._left[guard] += 1
+            if step.victim is not None:
+                self._draw(step.victim, 1)
             self._coming = step.coming
             self._fleet.take(step.node, step.demand, sign=-step.sign, holder=step.uid, devices=step.devices)
         self._offers.clear()
@@ -221,20 +138,33 @@ class _Trial:
             node = self._where(waiting, free or room)
             self._take(node, waiting.uid, waiting)
             return Refused(waiting, Cause.FITS) if free else Move(waiting, node, (), Cost())
-        best = self._best(waiting, able, allowed)
+        how, best = _NONE, self._best(waiting, able, allowed, _NONE)
+        if best is None and (how := self._insistence(waiting)) is not _NONE:
+            best = self._best(waiting, able, allowed, how)
         if best is None:
             return Refused(waiting, Cause.NOT_ENOUGH_VICTIMS)
         node, clearing = best
         for victim in clearing.victims:
-            self._give(victim.node, victim.uid, victim.demand, victim.guards)
+            self._give(victim.node, victim.uid, victim.demand, victim)
         self._take(node, waiting.uid, waiting)
-        return Move(waiting, node, clearing.victims, clearing.cost)
+        return Move(waiting, node, clearing.victims, clearing.cost, how.is_past_budgets)
+
+    def _insistence(self, waiting: Waiting) -> _Insistence:
+        """Say what a pod need not respect any more, after all the time that it waited."""
+        scene, since = self._scene, waiting.reported_at
+        bound = scene.budget_seconds
+        is_long = not isinstance(bound, Unlimited) and bool(since) and since + bound <= scene.now
+        is_past_budgets = is_long and bool(scene.left or scene.refused)
+        unripe_after = since if scene.minimum_runtime and since else None
+        return _Insistence(is_past_budgets, unripe_after) if is_past_budgets or unripe_after is not None else _NONE
 
     def _allowed(self, waiting: Waiting) -> int:
         """List the slots with the pods around them that a pod demands, those planned so far in their seats."""
         siblings = self._scene.siblings
         if not (waiting.topology or self._have_rules or siblings.against(waiting.namespace, waiting.labels)):
             return -1
+        if siblings.are_costly(waiting.namespace, waiting.topology):
+            return 0
         joined = tuple([step.seated for step in self._steps if step.seated is not None])
         asker = Asker(waiting.namespace, waiting.labels, waiting.topology, waiting.constraints, joined=joined)
         return spread_of(asker, self._fleet, siblings).allowed
@@ -244,11 +174,11 @@ class _Trial:
         first = next((name for name in waiting.chosen if self._fleet.bit(name) & among), None)
         return self._fleet.names_of(among & -among)[0] if first is None else first
 
-    def _best(self, waiting: Waiting, able: int, allowed: int) -> tuple[NodeName, Clearing] | None:
-        key = (waiting.demand, waiting.constraints)
+    def _best(self, waiting: Waiting, able: int, allowed: int, how: _Insistence) -> tuple[NodeName, Clearing] | None:
+        key = (waiting.demand, waiting.constraints, how)
         offers = self._offers.get(key)
         if offers is None:
-            offers = self._offers[key] = _Offers(self, self._fleet, waiting.demand, able)
+            offers = self._offers[key] = _Offers(self, self._fleet, waiting.demand, able, how)
         return offers.best(allowed)
 
     def bounds(self, among: int, demand: Demand) -> Iterator[tuple[tuple[int, ...], NodeName]]:
@@ -272,21 +202,30 @@ class _Trial:
         """Rank a cost of which only the lost work is known."""
         return (*self._ahead, lost_work, *self._behind)
 
-    def offer(self, node: NodeName, demand: Demand) -> Clearing | None:
+    def offer(self, node: NodeName, demand: Demand, how: _Insistence) -> Clearing | None:
         """Find the cheapest clearing on a node as things stand."""
         scene, fleet = self._scene, self._fleet
         missing = {resource: amount - fleet.free(node, resource) for resource, amount in demand.requests}
         amounts = {resource: amount for resource, amount in missing.items() if amount > 0}
         need = Need(amounts, self._missing_gpus(node, demand), demand.per_device)
-        scale = Scale(scene.now, scene.over_share, scene.order, self._left, self._gone, scene.spared)
+        scale = Scale(
+            scene.now,
+            scene.over_share,
+            scene.order,
+            None if how.is_past_budgets else self._left,
+            self._gone,
+            scene.spared if how.is_past_budgets else self._reluctant,
+            self._exhausted,
+            how.unripe_after,
+        )
         return clear(need, node, scene.yards, room=_Room(fleet.bays(node), node), scale=scale)
 
-    def allows(self, clearing: Clearing) -> bool:
+    def allows(self, clearing: Clearing, how: _Insistence) -> bool:
         """Tell whether the victims of an earlier offer are still there and their budgets still let them go."""
+        if any(victim.uid in self._gone or victim.team in self._exhausted for victim in clearing.victims):
+            return False
         drawn = Counter(guard for victim in clearing.victims for guard in victim.guards)
-        return all(self._left.get(guard, 0) >= count for guard, count in drawn.items()) and not any(
-            victim.uid in self._gone for victim in clearing.victims
-        )
+        return how.is_past_budgets or all(self._left.get(guard, 0) >= count for guard, count in drawn.items())
 
     def _missing_gpus(self, node: NodeName, demand: Demand) -> int:
         """Tell how many GPU units are missing, where one resource says it; 0 is true in any case, if not sharp."""
@@ -305,17 +244,29 @@ class _Trial:
             for node, free in self._fleet.free_on(among, resource)
         ]
 
-    def _give(self, node: NodeName, uid: Uid, demand: Demand, guards: tuple[GuardId, ...] = ()) -> None:
-        step = _Step(node, uid, demand, -1, self._fleet.devices_of(node, uid), guards, self._coming)
+    def _give(self, node: NodeName, uid: Uid, demand: Demand, victim: Victim | None = None) -> None:
+        step = _Step(node, uid, demand, -1, self._fleet.devices_of(node, uid), self._coming, victim)
         self._gone.add(uid)
-        for guard in guards:
-            self._left[guard] -= 1
+        if victim is not None:
+            self._draw(victim, -1)
         self._coming |= self._fleet.bit(node)
         self._change(step)
 
     def _take(self, node: NodeName, uid: Uid, pod: Waiting | Hold) -> None:
         self._have_rules |= bool(pod.keeps_off)
-        self._change(_Step(node, uid, pod.demand, 1, (), (), self._coming, Seated(pod, node)))
+        self._change(_Step(node, uid, pod.demand, 1, (), self._coming, seated=Seated(pod, node)))
+
+    def _draw(self, victim: Victim, sign: int) -> None:
+        """Take a victim from the budgets that guard it and from what its team may lose, or give it back.
+
+        A plan is never cut in two: its last victims may be more than the team was to lose within the minute.
+        """
+        for guard in victim.guards:
+            self._left[guard] = self._left.get(guard, 0) + sign
+        if victim.team in self._quotas:
+            self._quotas[victim.team] += sign
+            change = self._exhausted.add if self._quotas[victim.team] <= 0 else self._exhausted.discard
+            change(victim.team)
 
     def _change(self, step: _Step) -> None:
         self._fleet.take(step.node, step.demand, sign=step.sign, holder=step.uid)
@@ -354,8 +305,9 @@ class _Offers:
     when something changed there. What budgets allow only shrinks within a round, so an old offer is a bound as well.
     """
 
-    def __init__(self, trial: _Trial, fleet: Fleet, demand: Demand, among: int) -> None:
+    def __init__(self, trial: _Trial, fleet: Fleet, demand: Demand, among: int, how: _Insistence) -> None:
         self._trial = trial
+        self._how = how
         self._fleet = fleet
         self._demand = demand
         self._among = among
@@ -385,9 +337,9 @@ class _Offers:
                 aside.append(heappop(self._heap))
                 continue
             if version == self._versions.get(node, 0):
-                if clearing is not None and self._trial.allows(clearing):
+                if clearing is not None and self._trial.allows(clearing, self._how):
                     return node, clearing
-                clearing = self._trial.offer(node, self._demand)
+                clearing = self._trial.offer(node, self._demand, self._how)
                 if clearing is not None:
                     heapreplace(self._heap, (self._trial.rank_of(clearing.cost), node, version, clearing))
                     continue

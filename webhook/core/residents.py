@@ -65,9 +65,9 @@ class Residents:
         """List what every pod holds."""
         return self._held.values()
 
-    def undecided(self) -> Iterable[Uid]:
+    def undecided(self) -> Iterator[Uid]:
         """List the GPU pods that carry no decision of the gate."""
-        return self._undecided.keys()
+        return (uid for uid in self._undecided if self._held[uid].pod.demand.gpus)
 
     def in_namespace(self, namespace: Namespace) -> Collection[Uid]:
         """List the pods of a namespace."""
@@ -85,7 +85,7 @@ class Residents:
         """Take in a pod that holds something from now on."""
         uid = held.pod.uid
         self._held[uid] = held
-        if held.pod.team_label is None and held.pod.demand.gpus:
+        if held.pod.team_label is None and (held.pod.demand.gpus or held.pod.claims):  # claims are counted later
             self._undecided[uid] = None
         self._by_namespace.setdefault(held.pod.namespace, {})[uid] = None
         if held.node is not None:

@@ -1,18 +1,25 @@
 """The roll of all GPU pods for reclaim, kept by events: who may be sent away, who waits, who is leaving.
 
 Whether a pod may be a victim is settled when it, the policy or a disruption budget changes, not when somebody waits:
-a plan must not cost a walk over every pod. Gangs with a member that may not go are left out whole.
+a plan must not cost a walk over every pod. A member that may not go shields nobody else of its gang.
 """
 
-from collections.abc import Iterable, Mapping
-from itertools import chain
-from typing import Final
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Final, TypeVar
 
 from webhook.core.names import Namespace, NodeName, Uid
 from webhook.core.policy import ReclaimRules
-from webhook.core.reclaim import Leaving
+from webhook.core.scene import Leaving
 from webhook.core.tenant import Disruption, Tenant, victim_of
-from webhook.core.victim import GangId, GuardId, Victim, Yards
+from webhook.core.victim import GangId, GuardId, Yards
+
+_Key = TypeVar("_Key", Namespace, GangId)
+
+BUDGETS: Final = 100
+"""PodDisruptionBudgets of one namespace that are looked at, the first by name: whoever may create one may create
+thousands. What the others say, the API server says when a pod is to be evicted."""
 
 STUCK_SECONDS: Final = 30
 """A pod still there so long after its grace period is stuck, as on a node that died: nobody may count on its room."""
@@ -30,8 +37,9 @@ class Roll:
         self._terminating: dict[Uid, Tenant] = {}
         self._going: dict[Uid, Tenant] = {}
         self._disruptions: dict[Namespace, dict[str, Disruption]] = {}
-        self._candidates: dict[GangId, dict[Uid, Victim]] = {}
-        self._barred: dict[GangId, set[Uid]] = {}
+        self._budget_names: dict[Namespace, list[str]] = {}  # in order
+        self._gangs: dict[GangId, set[Uid]] = {}
+        self._by_namespace: dict[Namespace, set[Uid]] = {}
 
     # -- what plans read
 
@@ -46,6 +54,10 @@ class Roll:
     def waiting(self) -> Iterable[Tenant]:
         """List the guaranteed pods without a node."""
         return self._waiting.values()
+
+    def members(self, gang: GangId) -> Iterable[Tenant]:
+        """List the pods of a gang, whatever becomes of them."""
+        return [self._tenants[uid] for uid in self._gangs.get(gang, ())]
 
     def leaving(self, *, now: float) -> dict[NodeName, list[Leaving]]:
         """List the pods whose room is on its way, by node; those that are stuck are not among them."""
@@ -79,7 +91,7 @@ class Roll:
 
     def allowances(self, chosen: Iterable[Uid] = ()) -> dict[GuardId, int]:
         """Tell how many victims each disruption budget lets go once `chosen` and those that go unseen are gone."""
-        found = {each.guard: each.allowed for several in self._disruptions.values() for each in several.values()}
+        found = {each.guard: each.allowed for namespace in self._disruptions for each in self._budgets(namespace)}
         for uid in {*self._going, *(uid for uid in chosen if not self.is_going(uid))}:
             for guard in self._guards(self._tenants[uid]):
                 found[guard] -= 1
@@ -92,8 +104,8 @@ class Roll:
         uid = tenant.pod.uid
         going = self._going.get(uid)
         self._leave(uid)
-        self._tenants[uid] = tenant
-        if tenant.pod.is_terminating:
+        self._enter(tenant)
+        if tenant.is_leaving(self._rules):
             self._terminating[uid] = tenant
         elif going is not None:
             self._going[uid] = tenant
@@ -107,7 +119,10 @@ class Roll:
     def remove(self, uid: Uid) -> None:
         """Take a pod off: it ended."""
         self._leave(uid)
-        self._tenants.pop(uid, None)
+        tenant = self._tenants.pop(uid, None)
+        if tenant is not None:
+            _unlist(self._by_namespace, tenant.pod.namespace, uid)
+            _unlist(self._gangs, tenant.gang, uid)
 
     def set_rules(self, rules: ReclaimRules) -> None:
         """Judge from now on by other rules."""
@@ -120,18 +135,26 @@ class Roll:
         several = self._disruptions.setdefault(budget.namespace, {})
         before = several.get(budget.name)
         several[budget.name] = budget
-        if before is None or before.selector != budget.selector:
-            self._sort_again(t for t in self._tenants.values() if t.pod.namespace == budget.namespace)
+        names = self._budget_names.setdefault(budget.namespace, [])
+        if before is None:
+            insort(names, budget.name)
+        is_new = before is None or before.selector != budget.selector
+        if is_new and bisect_left(names, budget.name) < BUDGETS:
+            self._sort_again(map(self._tenants.__getitem__, self._by_namespace.get(budget.namespace, ())))
 
     def remove_disruption(self, namespace: Namespace, name: str) -> None:
         """Forget a disruption budget."""
         if self._disruptions.get(namespace, {}).pop(name, None) is not None:
-            self._sort_again(t for t in self._tenants.values() if t.pod.namespace == namespace)
+            names = self._budget_names[namespace]
+            del names[place := bisect_left(names, name)]
+            if place >= BUDGETS:
+                return
+            self._sort_again(map(self._tenants.__getitem__, self._by_namespace.get(namespace, ())))
 
     def send_away(self, uid: Uid) -> None:
         """Expect a pod to go: its eviction was accepted, and the watch will show it."""
         tenant = self._tenants.get(uid)
-        if tenant is not None and not tenant.pod.is_terminating:
+        if tenant is not None and uid not in self._terminating:
             self._leave(uid)
             self._going[uid] = tenant
 
@@ -143,57 +166,47 @@ class Roll:
 
     # -- sorting
 
+    def _enter(self, tenant: Tenant) -> None:
+        uid, before = tenant.pod.uid, self._tenants.get(tenant.pod.uid)
+        if before is not None and before.gang != tenant.gang:  # labels may change
+            _unlist(self._gangs, before.gang, uid)
+        self._tenants[uid] = tenant
+        self._by_namespace.setdefault(tenant.pod.namespace, set()).add(uid)
+        if tenant.gang is not None:
+            self._gangs.setdefault(tenant.gang, set()).add(uid)
+
     def _leave(self, uid: Uid) -> None:
-        tenant = self._tenants.get(uid)
         self._waiting.pop(uid, None)
         self._pinned.pop(uid, None)
         self._terminating.pop(uid, None)
         self._going.pop(uid, None)
         self.yards.remove(uid)
-        if tenant is None or tenant.gang is None:
-            return
-        gang = tenant.gang
-        members = self._candidates.get(gang, {})
-        if uid in members:
-            del members[uid]
-            if not members:
-                del self._candidates[gang]
-        if (barred := self._barred.get(gang)) is not None and uid in barred:
-            barred.remove(uid)
-            if not barred:
-                del self._barred[gang]
-                self._admit(self._candidates.get(gang, {}))
 
     def _sort(self, tenant: Tenant) -> None:
-        uid, gang = tenant.pod.uid, tenant.gang
-        if tenant.pod.is_terminating or uid in self._going:
-            return  # its gang may go without it: it goes already
-        victim = victim_of(tenant, rules=self._rules, guards=self._guards(tenant))
-        if gang is None:
+        if tenant.pod.uid not in self._going:
+            victim = victim_of(tenant, rules=self._rules, guards=self._guards(tenant))
             if victim is not None:
                 self.yards.add(victim)
-        elif victim is None:
-            for member in self._candidates.get(gang, {}) if gang not in self._barred else ():
-                self.yards.remove(member)
-            self._barred.setdefault(gang, set()).add(uid)
-        else:
-            self._candidates.setdefault(gang, {})[uid] = victim
-            if gang not in self._barred:
-                self.yards.add(victim)
-
-    def _admit(self, members: Mapping[Uid, Victim]) -> None:
-        for victim in members.values():
-            self.yards.add(victim)
 
     def _sort_again(self, tenants: Iterable[Tenant]) -> None:
         for tenant in list(tenants):
             self.set(tenant)
 
     def _guards(self, tenant: Tenant) -> tuple[GuardId, ...]:
-        several = self._disruptions.get(tenant.pod.namespace)
-        if not several:
-            return ()
-        return tuple([budget.guard for _, budget in sorted(several.items()) if budget.covers(tenant)])
+        known = self._budgets(tenant.pod.namespace)
+        return tuple(islice((budget.guard for budget in known if budget.covers(tenant)), 2))
+
+    def _budgets(self, namespace: Namespace) -> Iterator[Disruption]:
+        several = self._disruptions.get(namespace, {})
+        return (several[name] for name in islice(self._budget_names.get(namespace, ()), BUDGETS))
+
+
+def _unlist(places: dict[_Key, set[Uid]], key: _Key | None, uid: Uid) -> None:
+    members = places.get(key) if key is not None else None
+    if members is not None and key is not None:
+        members.discard(uid)
+        if not members:
+            del places[key]
 
 
 def _is_stuck(tenant: Tenant, now: float) -> bool:

@@ -9,6 +9,14 @@ HELD: Final = "fairgate.dev/held"
 """Key of the taint on a node whose room the evictor keeps for certain pods."""
 
 
+NODE_NAME_FIELD: Final = "metadata.name"
+"""The one field that terms may match."""
+
+_LONGEST_INTEGER: Final = 20
+_SMALL_BYTES: Final = 8192
+_PART_BYTES: Final = 80
+
+
 class Operator(StrEnum):
     """Operators of a nodeSelectorTerm requirement."""
 
@@ -26,6 +34,15 @@ class Effect(StrEnum):
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
     NO_EXECUTE = "NoExecute"
+
+
+def integer(text: str) -> int | None:
+    """Read a 64-bit integer as Kubernetes does; None for all else, at any length."""
+    digits = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
+    if len(digits) >= _LONGEST_INTEGER or not (digits.isascii() and digits.isdecimal()):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +66,12 @@ class Requirement:
             case Operator.DOES_NOT_EXIST:
                 return value is None
             case Operator.GT | Operator.LT:
-                return value is not None and self._compares(value)
+                return value is not None and self.compares(value)
 
-    def _compares(self, value: str) -> bool:
-        try:
-            have, want = int(value), int(self.values[0])
-        except (ValueError, IndexError):
+    def compares(self, value: str) -> bool:
+        """Tell whether a value lies on the side of the bound that Gt or Lt says."""
+        have, want = integer(value), integer(self.values[0]) if self.values else None
+        if have is None or want is None:
             return False
         return have > want if self.operator is Operator.GT else have < want
 
@@ -71,12 +88,22 @@ class NodeTerm:
         if not self.labels and not self.fields:
             return False
         return all(r.matches(labels) for r in self.labels) and all(
-            r.matches({"metadata.name": name}) for r in self.fields
+            r.matches({NODE_NAME_FIELD: name}) for r in self.fields
         )
 
-    def without_choice(self, chosen: Collection[str]) -> "NodeTerm":
+    @property
+    def named_node(self) -> str | None:
+        """Tell the one node that the fields name."""
+        return next((r.values[0] for r in self.fields if r.operator is Operator.IN and len(r.values) == 1), None)
+
+    def demanded(self, label: str) -> str | None:
+        """Tell the one value that this term demands of a label."""
+        wanted = (r.values for r in self.labels if r.key == label and r.operator is Operator.IN)
+        return next((values[0] for values in wanted if len(values) == 1), None)
+
+    def without_choice(self, chosen: frozenset[str]) -> "NodeTerm":
         """Leave out the fields that name none but chosen nodes."""
-        kept = [each for each in self.fields if each.operator is not Operator.IN or not set(chosen) >= set(each.values)]
+        kept = [each for each in self.fields if each.operator is not Operator.IN or not chosen.issuperset(each.values)]
         return NodeTerm(self.labels, tuple(kept))
 
 
@@ -117,16 +144,19 @@ class Toleration:
 class Constraints:
     """What a pod itself demands of its node. Hashable: pods from one template share the same constraints.
 
-    The hash is kept: it is the key of every look-up of a decision, and nested dataclasses hash slowly.
+    The hash is kept: it is the key of every look-up of a decision, and nested dataclasses hash slowly. `is_small` says
+    that a cache may keep them: what a tenant writes at any length must not fill the memory.
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[NodeTerm, ...] | None = None  # None: no required node affinity
     tolerations: tuple[Toleration, ...] = ()
+    is_small: bool = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.node_selector, self.terms, self.tolerations)))
+        object.__setattr__(self, "is_small", self._bytes() <= _SMALL_BYTES)
 
     def __hash__(self) -> int:
         return self._hash
@@ -149,12 +179,36 @@ class Constraints:
                 terms = (NodeTerm(requirements),)
         return Constraints(selector, terms, tuple(dict.fromkeys(self.tolerations + tolerations)))
 
+    @property
+    def named_node(self) -> str | None:
+        """Tell the one node that every alternative of the affinity names by its field."""
+        found = {term.named_node for term in self.terms or ()}
+        return found.pop() if len(found) == 1 else None
+
+    def demanded(self, label: str) -> str | None:
+        """Tell the one value that these conditions demand of a node's label."""
+        if (value := dict(self.node_selector).get(label)) is not None:
+            return value
+        found = {term.demanded(label) for term in self.terms or ()}
+        return found.pop() if len(found) == 1 else None
+
     def without_choice(self, chosen: Collection[str]) -> "Constraints":
         """Take the gate's choice of nodes out again; what the pod's user wrote stays."""
         if self.terms is None:
             return self
-        terms = tuple(dict.fromkeys(term.without_choice(chosen) for term in self.terms))
+        names = frozenset(chosen)
+        terms = tuple(dict.fromkeys(term.without_choice(names) for term in self.terms))
         return replace(self, terms=None if NodeTerm() in terms else terms)
+
+    def _bytes(self) -> int:
+        """Estimate the memory that these take: objects by number, text by length."""
+        listed = [each for term in self.terms or () for each in (*term.labels, *term.fields)]
+        text = sum(len(key) + len(value) for key, value in self.node_selector)
+        text += sum(len(each.key) + sum(map(len, each.values)) for each in listed)
+        text += sum(len(each.key) + len(each.value) for each in self.tolerations)
+        values = sum(len(each.values) for each in listed)
+        parts = len(self.node_selector) + len(self.terms or ()) + len(listed) + values + len(self.tolerations)
+        return text + _PART_BYTES * parts
 
     def admits(self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> bool:
         """Tell whether a node meets selector, required affinity and taints."""

@@ -84,11 +84,15 @@ class Kept(NamedTuple):
 
 
 class Wished(NamedTuple):
-    """One preferred term of inter-pod affinity for one pod: the pods that it is about, by domain (none: left out)."""
+    """One preferred term of inter-pod affinity for one pod: the pods that it is about, by domain (none: left out).
+
+    `levels` are the slots of the domains with so many of them each.
+    """
 
     rule: AffinityRule
     domains: Domains
     counts: Mapping[str, int]
+    levels: Mapping[int, int]
 
     @property
     def allowed(self) -> int:
@@ -103,9 +107,9 @@ class Wished(NamedTuple):
 
     def _with_more_than(self, number: int) -> int:
         found = 0
-        for value, count in self.counts.items():
+        for count, slots in self.levels.items():
             if count > number:
-                found |= self.domains.members[value]
+                found |= slots
         return found
 
 
@@ -148,19 +152,35 @@ class Spread(NamedTuple):
 NO_SPREAD = Spread()
 
 
-def spread_of(asker: Asker, fleet: Fleet, siblings: Siblings) -> Spread:
-    """Hold a pod's rules against the pods that there are."""
-    spreading = [rule for rule in asker.rules if isinstance(rule, SpreadRule)]
+class Affinity(NamedTuple):
+    """The part of it that is the same wherever the pod is allowed to go by its constraints."""
+
+    affine: tuple[Kept, ...]
+    wished: tuple[Wished, ...]
+
+
+def affinity_of(asker: Asker, fleet: Fleet, siblings: Siblings) -> Affinity:
+    """Hold a pod's rules of inter-pod affinity, and those of the others, against the pods that there are."""
     affine = [rule for rule in asker.rules if isinstance(rule, AffinityRule)]
     wished = sorted([rule for rule in affine if not rule.is_hard], key=lambda rule: -rule.weight)
-    return Spread(
-        _judged(asker, [rule for rule in spreading if rule.is_hard], fleet, siblings),
-        _judged(asker, [rule for rule in spreading if not rule.is_hard], fleet, siblings),
+    return Affinity(
         (
             *(_keep(asker, rule, fleet, siblings) for rule in affine if rule.is_hard),
             *_keep_of_others(asker, fleet, siblings),
         ),
         tuple([_wish(asker, rule, fleet, siblings) for rule in wished]),
+    )
+
+
+def spread_of(asker: Asker, fleet: Fleet, siblings: Siblings, affinity: Affinity | None = None) -> Spread:
+    """Hold a pod's rules against the pods that there are; `affinity` is what is known of them."""
+    spreading = [rule for rule in asker.rules if isinstance(rule, SpreadRule)]
+    affine, wished = affinity or affinity_of(asker, fleet, siblings)
+    return Spread(
+        _judged(asker, [rule for rule in spreading if rule.is_hard], fleet, siblings),
+        _judged(asker, [rule for rule in spreading if not rule.is_hard], fleet, siblings),
+        affine,
+        wished,
     )
 
 
@@ -225,7 +245,11 @@ def _keep(asker: Asker, rule: AffinityRule, fleet: Fleet, siblings: Siblings) ->
 def _wish(asker: Asker, rule: AffinityRule, fleet: Fleet, siblings: Siblings) -> Wished:
     domains, selector, namespaces = fleet.domains(rule.keys[0]), rule.selector, rule.namespaces or (asker.namespace,)
     found = () if selector is None else _on_nodes(asker, selector, namespaces, siblings)
-    return Wished(rule, domains, _by_domain(found, domains, -1, fleet))
+    counts = _by_domain(found, domains, -1, fleet)
+    levels: dict[int, int] = {}
+    for value, count in counts.items():
+        levels[count] = levels.get(count, 0) | domains.members[value]
+    return Wished(rule, domains, counts, levels)
 
 
 def _keep_of_others(asker: Asker, fleet: Fleet, siblings: Siblings) -> Iterator[Kept]:
@@ -257,10 +281,10 @@ def _on_nodes(
 ) -> Iterable[tuple[NodeName, int]]:
     """Count the pods that are selected, by node."""
     if len(namespaces) == 1 and not asker.left_out and not asker.joined:
-        return siblings.on_nodes(namespaces[0], selector).items()
+        return siblings.on_nodes(namespaces[0], selector, home=asker.namespace).items()
     counts: Counter[NodeName] = Counter()
     for namespace in namespaces:
-        counts.update(siblings.on_nodes(namespace, selector))
+        counts.update(siblings.on_nodes(namespace, selector, home=asker.namespace))
     for seated, step in ((asker.left_out, -1), (asker.joined, 1)):
         for pod, node in seated:
             if pod.namespace in namespaces and selector.matches(pod.labels):
@@ -268,8 +292,16 @@ def _on_nodes(
     return [(node, count) for node, count in counts.items() if count > 0]
 
 
-@lru_cache(maxsize=1024)
 def _inclusion(constraints: Constraints, honors_affinity: bool, honors_taints: bool) -> Constraints:
     """Make the constraints that say which nodes are counted."""
+    if not honors_affinity:
+        constraints = Constraints(tolerations=constraints.tolerations)
+    return (_kept_inclusion if constraints.is_small else _included)(constraints, honors_taints)
+
+
+def _included(constraints: Constraints, honors_taints: bool) -> Constraints:
     tolerations = constraints.tolerations if honors_taints else _ANY_TAINT
-    return replace(constraints, tolerations=tolerations) if honors_affinity else Constraints(tolerations=tolerations)
+    return replace(constraints, tolerations=tolerations)
+
+
+_kept_inclusion = lru_cache(maxsize=1024)(_included)

@@ -4,32 +4,44 @@ from typing import NamedTuple
 
 from webhook.core.amount import Unlimited
 from webhook.core.decision import Charge, Deny, NotApplicable, Retry
+from webhook.core.elsewhere import judge_elsewhere
 from webhook.core.ledger import Book
 from webhook.core.limits import violations
-from webhook.core.names import UNASSIGNED, User
-from webhook.core.pod import Handling, Pod, Requester
-from webhook.core.policy import Policy, Team, UnknownTeam
+from webhook.core.names import GpuModel, Namespace, User
+from webhook.core.pod import Handling, NamespaceFacts, Pod, Requester
+from webhook.core.policy import NO_TEAM, Policy, Team, UnknownTeam
 from webhook.core.reason import Code, Reason
-from webhook.core.selector import HELD
+from webhook.core.selector import HELD, Effect, Toleration
 from webhook.core.team import user_of
 from webhook.core.tenancy import Tenancy
 from webhook.core.tier import Tier
 from webhook.core.world import World
 
-_MANAGED, _MIRROR = Handling.MANAGED, Handling.MIRROR  # a look at an enum's member costs 0.1 us
-_UNASSIGNED = Team(UNASSIGNED)
+_MANAGED, _MIRROR, _FOREIGN = Handling.MANAGED, Handling.MIRROR, Handling.FOREIGN_SCHEDULER  # a look costs 0.1 us
 NO_GPU = NotApplicable(Reason(Code.NO_GPU, "the pod asks for no GPU that policy counts"))
 """What is said of a pod that takes no GPU."""
 
 _NOT_YOURS = Reason(
     Code.HELD_ROOM, f"the pod tolerates {HELD}, which only Fairgate gives to pods that wait: take that toleration out"
 )
-
-
+_TOLERATES_ALL = Reason(
+    Code.HELD_ROOM,
+    f"the pod tolerates every taint, {HELD} too, and another scheduler than kube-scheduler places it: name the keys of "
+    "the taints in its tolerations",
+)
 _FORGED = Reason(
     Code.PROTECTED_KEY_CHANGED,
-    "the pod carries label fairgate.dev/team or annotation fairgate.dev/decision, which only Fairgate writes, never "
-    "on pods that others place: take them out",
+    "the pod carries label fairgate.dev/team, label fairgate.dev/tier: guaranteed or annotation fairgate.dev/decision, "
+    "which only Fairgate writes, never on pods that others place: take them out",
+)
+_NOT_STATIC = Reason(
+    Code.INVALID_REQUEST,
+    "the pod carries annotation kubernetes.io/config.mirror, by which kubelets report static pods: take it out",
+)
+_NOT_OURS = Reason(
+    Code.PROTECTED_KEY_CHANGED,
+    "the pod asks for no GPU and carries label fairgate.dev/team or tier, or annotation fairgate.dev/decision, as only "
+    "pods with GPUs do: take them out",
 )
 
 
@@ -48,31 +60,52 @@ def standing(pod: Pod, requester: Requester, world: World) -> Standing | Deny | 
 
     Room that is kept for pods which wait is not to be had by asking for it.
 
-    DaemonSet, `nodeName` and foreign-scheduler pods are never patched, but they are charged and a hard limit holds for
-    them too: a limit that `nodeName` gets round would be none. Only a kubelet's report of a static pod is never
-    refused: it runs already.
+    DaemonSet, `nodeName` and foreign-scheduler pods are never patched, but they are charged, and hard limits and the
+    teams of pools hold for them too: a limit that `nodeName` gets round would be none. Only a kubelet's report of a
+    static pod is never refused: it runs already.
     """
     if not (pod.demand.gpus or pod.demand.devices):
-        return NO_GPU
+        return _without_gpus(pod, world)
     if not world.knows(pod.namespace):
         return Retry(Reason(Code.RACE_LOST, f"namespace {pod.namespace} is not known yet: try again"))
     tenancy = world.tenancy(pod.namespace)
-    user = user_of(pod, requester, tenancy.facts, world.policy)
+    user = user_of(pod, requester, tenancy.facts, world.policy, home=_home(requester, world))
     if tenancy.is_exempt:
         return _counted(pod, tenancy, user, Reason(Code.EXEMPT, f"namespace {pod.namespace} is exempt: only counted"))
     if pod.handling is _MIRROR and requester.is_kubelet:
         return _counted(pod, tenancy, user, Reason(Code.COUNTED_ONLY, "a static pod that runs already: only counted"))
-    team = tenancy.team or _team_of_nobody(world.policy)
+    team = tenancy.team or team_of_nobody(world.policy)
     if team is None:
-        return Deny((_unknown_team(pod, world.policy),))
+        return Deny((unknown_team(pod.namespace, world.policy),))
     book = world.book(team.name)
-    broken = violations(pod.demand.gpus, team, book, user=user) + _forgeries(pod)
+    broken = violations(pod.demand.gpus, team, book, user=user) + _forgeries(pod) + overlong(pod, world.policy)
     if pod.handling is not _MANAGED:
-        if broken:
-            return Deny(broken)
-        why = Reason(Code.COUNTED_ONLY, f"{pod.handling} pods are charged to team {team.name}, never patched")
-        return _counted(pod, tenancy, user, why)
+        return _placed_elsewhere(pod, Standing(team, book, user, broken, ()), tenancy, world)
     return Standing(team, book, user, broken, _user_warning(team, user))
+
+
+def _placed_elsewhere(pod: Pod, found: Standing, tenancy: Tenancy, world: World) -> Deny | NotApplicable | Retry:
+    elsewhere = judge_elsewhere(pod, found.team, found.book, world)
+    if isinstance(elsewhere, Retry):
+        return elsewhere
+    if broken := found.broken + elsewhere.broken + _forgeries_apart(pod, world):
+        return Deny(broken)
+    why = Reason(Code.COUNTED_ONLY, f"{pod.handling} pods are charged to team {found.team.name}, never patched")
+    return _counted(pod, tenancy, found.user, why, elsewhere.model)
+
+
+def _home(requester: Requester, world: World) -> NamespaceFacts | None:
+    """Find the namespace of a requesting service account, where that is a team's own."""
+    if (name := requester.home) is None:
+        return None
+    tenancy = world.tenancy(name)
+    return None if tenancy.team is None or tenancy.is_exempt else tenancy.facts
+
+
+def _without_gpus(pod: Pod, world: World) -> Deny | NotApplicable:
+    if (pod.team_label, pod.tier_label, pod.mark) == (None, None, None) or world.tenancy(pod.namespace).is_exempt:
+        return NO_GPU
+    return Deny((_NOT_OURS,))
 
 
 def _forgeries(pod: Pod) -> tuple[Reason, ...]:
@@ -82,24 +115,59 @@ def _forgeries(pod: Pod) -> tuple[Reason, ...]:
         if toleration.key == HELD:
             found = (_NOT_YOURS,)
             break
-    if pod.handling is not _MANAGED and (pod.team_label is not None or pod.mark is not None):
-        found += (_FORGED,)
     return found
 
 
-def _counted(pod: Pod, tenancy: Tenancy, user: User | None, why: Reason) -> NotApplicable:
-    return NotApplicable(why, Charge(tenancy.team_name, Tier.PREEMPTIBLE, pod.demand.gpus, user=user))
+def overlong(pod: Pod, policy: Policy) -> tuple[Reason, ...]:
+    """Refuse a pod that could keep its GPUs for long after it was deleted."""
+    longest = policy.defaults.maximum_grace_seconds
+    if pod.grace_seconds <= longest:
+        return ()
+    text = (
+        f"terminationGracePeriodSeconds is {pod.grace_seconds}, and pods with GPUs may have at most {longest}: for so "
+        "long a deleted pod keeps its GPUs; ask for less, or have your admin raise defaults.maximumGracePeriod"
+    )
+    return (Reason(Code.GRACE_PERIOD_TOO_LONG, text),)
 
 
-def _team_of_nobody(policy: Policy) -> Team | None:
-    return _UNASSIGNED if policy.defaults.unknown_team is UnknownTeam.PREEMPTIBLE else None
+def _forgeries_apart(pod: Pod, world: World) -> tuple[Reason, ...]:
+    """Find the same of a pod that others place, and whether it would take room that is kept for others."""
+    found = []
+    if pod.team_label is not None or pod.mark is not None or pod.asked_tier is Tier.GUARANTEED:
+        found.append(_FORGED)
+    if pod.handling is _MIRROR:
+        found.append(_NOT_STATIC)
+    if pod.handling is _FOREIGN and any(_opens_held_room(each) for each in pod.constraints.tolerations):
+        found.append(_TOLERATES_ALL)
+    node = world.fleet.get(pod.node_name) if pod.node_name is not None else None
+    if node is not None and any(taint.key == HELD for taint in node.taints):
+        text = f"node {node.name} keeps its room for pods that wait: create the pod without nodeName, or later"
+        found.append(Reason(Code.HELD_ROOM, text))
+    return tuple(found)
 
 
-def _unknown_team(pod: Pod, policy: Policy) -> Reason:
+def _opens_held_room(toleration: Toleration) -> bool:
+    """Tell whether kube-scheduler lets a pod with this toleration onto a held node, and others may, too."""
+    return not toleration.key and toleration.exists and toleration.effect in (None, Effect.NO_SCHEDULE)
+
+
+def _counted(
+    pod: Pod, tenancy: Tenancy, user: User | None, why: Reason, model: GpuModel | None = None
+) -> NotApplicable:
+    return NotApplicable(why, Charge(tenancy.team_name, Tier.PREEMPTIBLE, pod.demand.gpus, model, user))
+
+
+def team_of_nobody(policy: Policy) -> Team | None:
+    """Give the team of namespaces that no team claims; None where their pods are refused."""
+    return NO_TEAM if policy.defaults.unknown_team is UnknownTeam.PREEMPTIBLE else None
+
+
+def unknown_team(namespace: Namespace, policy: Policy) -> Reason:
+    """Refuse GPUs to a namespace that no team claims."""
     teams = ", ".join(team.name for team in policy.teams) or "none"
     return Reason(
         Code.UNKNOWN_TEAM,
-        f"namespace {pod.namespace} belongs to no team, so its pods may take no GPU; teams: {teams}. "
+        f"namespace {namespace} belongs to no team, so its pods may take no GPU; teams: {teams}. "
         "Use a namespace of your team, or ask your admin to add this one to a team's namespaces",
     )
 

@@ -4,15 +4,16 @@ from typing import Final, NamedTuple
 
 from webhook.core.amount import format_gpus
 from webhook.core.decision import Steering
+from webhook.core.elsewhere import demanded_model, pinned_to
 from webhook.core.limits import model_violation, tier_for
-from webhook.core.names import GpuModel, NodeName
+from webhook.core.names import ANY_MODEL, GpuModel, NodeName
 from webhook.core.node import NO_MODEL
 from webhook.core.placement import best_nodes
 from webhook.core.pod import Pod
 from webhook.core.policy import Mode, Pool
 from webhook.core.reason import Code, Reason
-from webhook.core.selector import Operator, Requirement
-from webhook.core.spread import Asker, spread_of
+from webhook.core.selector import NO_CONSTRAINTS, Operator, Requirement
+from webhook.core.spread import Affinity, Asker, affinity_of, spread_of
 from webhook.core.standing import Standing
 from webhook.core.tier import Tier
 from webhook.core.world import World
@@ -59,14 +60,19 @@ def _choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) ->
     team = found.team
     sites = _sites(pod, pools, found, world)
     if not sites:
-        return Choice(towards(pod, pools, world), None, (_no_room(pod, pools, sites, world),))
+        return _nowhere_yet(pod, pools, found, world)
     if team.models:
         refusals = [model_violation(pod.demand.gpus, team, found.book, site.model or NO_MODEL) for site in sites]
         allowed = [site for site, refusal in zip(sites, refusals, strict=True) if refusal is None]
         if not allowed:
             return tuple({refusal: None for refusal in refusals if refusal is not None})
         sites = allowed
-    placed = [(site, nodes) for site in sites if (nodes := _place(pod, site, world))]
+    affinity = None
+    if pod.topology or world.siblings.against(pod.namespace, pod.labels):
+        affinity = affinity_of(
+            Asker(pod.namespace, pod.labels, pod.topology, NO_CONSTRAINTS), world.fleet, world.siblings
+        )
+    placed = [(site, nodes) for site in sites if (nodes := _place(pod, site, affinity, world))]
     if placed:
         site, nodes = placed[0] if len(placed) == 1 else _best(pod, placed, world)
         return Choice(_steering(pod, site, nodes, world), site.model)
@@ -77,6 +83,17 @@ def _choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) ->
     open_to = {site.pool for site in sites}
     growing = tuple(pool for pool in pools if pool in open_to or pool.is_autoscaled)
     return Choice(towards(pod, growing, world), None, (waits,))
+
+
+def _nowhere_yet(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> Choice | tuple[Reason, ...]:
+    """Let a pod wait that no node meets: a node that comes may have any GPU model that its conditions leave open."""
+    model = None
+    if found.team.models:
+        wanted = {demanded_model(world.joined(pod.constraints, pool), world) for pool in pools}
+        model = (wanted.pop() if len(wanted) == 1 else None) or ANY_MODEL
+        if refusal := model_violation(pod.demand.gpus, found.team, found.book, model):
+            return (refusal,)
+    return Choice(towards(pod, pools, world), model, (_no_room(pod, pools, [], world),))
 
 
 def _sites(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> list[_Site]:
@@ -91,24 +108,25 @@ def _sites(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> 
             continue
         for (model, label), members in world.fleet.by_model().items():
             if slots & members:
-                pinned = (Requirement(label, Operator.IN, (model,)),) if label else ()
+                pinned = pinned_to(model, label, world)
                 sites.append(_Site(pool, slots & members, _tier(pod, found, model), model, pinned))
     return sites
 
 
-def _place(pod: Pod, site: _Site, world: World) -> tuple[NodeName, ...]:
+def _place(pod: Pod, site: _Site, affinity: Affinity | None, world: World) -> tuple[NodeName, ...]:
     count = _length(pod, site, world)
-    if pod.topology or world.siblings.against(pod.namespace, pod.labels):
-        return _place_apart(pod, site, count, world)
+    if affinity is not None:
+        return _place_apart(pod, site, affinity, count, world)
     return _best_of(site.slots, pod, site, count, world)
 
 
-def _place_apart(pod: Pod, site: _Site, count: int, world: World) -> tuple[NodeName, ...]:
+def _place_apart(pod: Pod, site: _Site, affinity: Affinity, count: int, world: World) -> tuple[NodeName, ...]:
     """Place a pod to which the pods around it matter: on the best node that has it so, or another that is no worse."""
     fleet, constraints = world.fleet, world.joined(pod.constraints, site.pool)
     if site.requirements:
         constraints = constraints.joined(requirements=site.requirements)
-    spread = spread_of(Asker(pod.namespace, pod.labels, pod.topology, constraints), fleet, world.siblings)
+    asker = Asker(pod.namespace, pod.labels, pod.topology, constraints)
+    spread = spread_of(asker, fleet, world.siblings, affinity)
     slots = spread.narrowed(site.slots & fleet.open_bits, lambda among: fleet.with_room(pod.demand, among))
     first = _best_of(slots, pod, site, 1, world)
     if not first or count == 1:

@@ -11,16 +11,19 @@ from webhook.core.spread import Asker, spread_of
 from webhook.core.tenant import Tenant
 from webhook.core.world import World
 
-WAIT_SECONDS: Final = 60
-"""How long a pod may wait before it counts as stranded: a node that restarts is back by then, or its room is."""
+STRANDED_SECONDS: Final = 60
+"""How long a pod may wait before it counts as stranded, unless the evictor is set otherwise: a node that restarts is
+back by then, or its room is."""
 
 
-def is_stranded(tenant: Tenant, world: World, *, now: int, held: int = 0) -> bool:
+def is_stranded(
+    tenant: Tenant, world: World, *, now: int, held: int = 0, after_seconds: int = STRANDED_SECONDS
+) -> bool:
     """Tell whether a pod has waited long enough for nodes that will not have it, while another one would.
 
     `held` are nodes whose room is kept for others.
     """
-    if tenant.is_gated or tenant.pod.node is not None or now < tenant.pod.created + WAIT_SECONDS:
+    if tenant.is_gated or tenant.pod.node is not None or now < tenant.pod.created + after_seconds:
         return False
     own = tenant.constraints
     loose = own.without_choice(tenant.chosen)
@@ -33,5 +36,7 @@ def _taking(tenant: Tenant, constraints: Constraints, world: World) -> int:
     slots = fleet.with_room(pod.demand, fleet.matching(constraints) & fleet.open_bits)
     if slots and (tenant.topology or world.siblings.against(pod.namespace, tenant.labels)):
         asker = Asker(pod.namespace, tenant.labels, tenant.topology, constraints)
+        if world.siblings.are_costly(pod.namespace, tenant.topology):
+            return 0
         slots &= spread_of(asker, fleet, world.siblings).allowed
     return slots

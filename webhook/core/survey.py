@@ -2,16 +2,20 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import chain
+from typing import Final, NamedTuple
 
 from webhook.core.amount import Unlimited
 from webhook.core.names import TeamName, Uid
-from webhook.core.reclaim import Hold, Leaving, Scene
 from webhook.core.retier import retier
 from webhook.core.roll import Roll
-from webhook.core.tenant import Tenant, team_guard
+from webhook.core.scene import Cause, Hold, Leaving, Refused, Scene, Waiting
+from webhook.core.tenant import Tenant
 from webhook.core.tier import Tier
-from webhook.core.victim import GuardId
 from webhook.core.world import World
+
+GROWING_SECONDS: Final = 3
+"""A gang is planned for when its last pod came so long ago, in whole seconds of the API server's clock: its pods come
+some tenths of a second apart, and a plan for half of a gang evicts for nothing."""
 
 
 def entitled(roll: Roll, world: World) -> list[Tenant]:
@@ -34,6 +38,56 @@ def entitled(roll: Roll, world: World) -> list[Tenant]:
     return sorted(found, key=_age)
 
 
+class Asking(NamedTuple):
+    """The pods to plan for, those for which no plan is made, and whether a gang is growing: it is soon to be seen."""
+
+    waiting: tuple[Waiting, ...]
+    refused: tuple[Refused, ...]
+    is_growing: bool
+
+
+def asking(
+    tenants: Iterable[Tenant], roll: Roll, *, now: int, resting: Set[Uid] = frozenset(), has_holds: bool = False
+) -> Asking:
+    """Sort those that are entitled to room.
+
+    Plans are only for those for which kube-scheduler itself reports no room: an eviction mends nothing else. Taints
+    count as that where room is held, since a held node says no more. A gang is planned for whole, once it has stopped
+    growing.
+    """
+    reported = [tenant for tenant in tenants if tenant.report is not None]
+    ready = {tenant.pod.uid: tenant for tenant in reported if _lacks_room(tenant, has_holds)}
+    refused = [Refused(each.waiting(), Cause.NOT_FOR_ROOM) for each in reported if each.pod.uid not in ready]
+    able = ready.keys() - resting
+    gangs = {tenant.gang for tenant in ready.values() if tenant.gang is not None}
+    growing = {gang for gang in gangs if is_growing(roll.members(gang), now=now)}
+    complete = {gang for gang in gangs - growing if _is_complete(roll.members(gang), able)}
+    found = []
+    for uid, tenant in ready.items():
+        if uid in able and (tenant.gang is None or tenant.gang in complete):
+            found.append(tenant.waiting())
+        elif uid in able and tenant.gang not in growing:
+            refused.append(Refused(tenant.waiting(), Cause.GANG_INCOMPLETE))
+    return Asking(tuple(found), tuple(refused), bool(growing))
+
+
+def is_growing(members: Iterable[Tenant], *, now: int) -> bool:
+    """Tell whether a gang got a pod just now: more may follow."""
+    return any(0 <= now - member.pod.created < GROWING_SECONDS for member in members)
+
+
+def _is_complete(members: Iterable[Tenant], ready: Set[Uid]) -> bool:
+    """Tell whether all guaranteed pods of a gang that wait can be planned for, and as many are there as it has."""
+    there = list(members)
+    size = max(member.gang_size for member in there)
+    return len(there) >= size and all(member.pod.uid in ready for member in there if member.is_waiting)
+
+
+def _lacks_room(tenant: Tenant, has_holds: bool) -> bool:
+    report = tenant.report
+    return report is not None and (report.is_for_room or (has_holds and report.is_for_taints))
+
+
 def scene(
     roll: Roll,
     world: World,
@@ -41,26 +95,32 @@ def scene(
     now: int,
     holds: Iterable[Hold] = (),
     chosen: Set[Uid] = frozenset(),
-    spared: Set[Uid] = frozenset(),
+    refused: Set[Uid] = frozenset(),
+    immovable: Set[Uid] = frozenset(),
     evicted: Mapping[TeamName, int] | None = None,
 ) -> Scene:
     """Put together what a plan is made from.
 
-    `chosen` are the victims of earlier plans, which go whether they were sent away yet or not; `spared` are those that
-    must not go now, besides those that are about to be promoted; `evicted` is how many each team lost within the last
-    minute.
+    `chosen` are the victims of earlier plans, which go whether they were sent away yet or not; `refused` are those that
+    the API server would not evict lately, `immovable` those that it would not even delete; `evicted` is how many pods
+    each team lost within the last minute.
     """
+    rules = world.policy.reclaim
     return Scene(
         fleet=world.fleet,
         yards=roll.yards,
         now=now,
         over_share=over_share(world),
-        left=_left(roll, world, chosen, evicted or {}),
+        left=roll.allowances(chosen),
+        quotas=_quotas(world, evicted or {}),
         holds=tuple(holds),
         leaving=(*chain.from_iterable(roll.leaving(now=now).values()), *_about_to_leave(roll, chosen)),
-        order=world.policy.reclaim.order,
-        spared=spared | rising(world),
+        order=rules.order,
+        spared=immovable | rising(world),
+        refused=refused,
         siblings=world.siblings,
+        budget_seconds=rules.budget_seconds,
+        minimum_runtime=rules.minimum_runtime_seconds,
     )
 
 
@@ -103,13 +163,9 @@ def _about_to_leave(roll: Roll, chosen: Iterable[Uid]) -> Iterator[Leaving]:
             yield Leaving(uid, tenant.pod.node, tenant.pod.demand)
 
 
-def _left(roll: Roll, world: World, chosen: Iterable[Uid], evicted: Mapping[TeamName, int]) -> dict[GuardId, int]:
-    left = roll.allowances(chosen)
+def _quotas(world: World, evicted: Mapping[TeamName, int]) -> dict[TeamName, int]:
     bound = world.policy.reclaim.evictions_per_minute
-    if not isinstance(bound, Unlimited):
-        for team in world.books():
-            left[team_guard(team)] = max(0, bound - evicted.get(team, 0))
-    return left
+    return {} if isinstance(bound, Unlimited) else {team: bound - evicted.get(team, 0) for team in world.books()}
 
 
 def _age(tenant: Tenant) -> tuple[int, str, str, str]:

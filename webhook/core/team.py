@@ -6,9 +6,12 @@ from typing import Final
 
 from webhook.core.names import Namespace, User
 from webhook.core.pod import NamespaceFacts, Pod, Requester
-from webhook.core.policy import Policy, Team, UserSource
+from webhook.core.policy import Policy, Team, UnknownUser, UserSource
 
 EXEMPT_LABEL: Final = "fairgate.dev/exempt"
+
+LONGEST_USER: Final = 253
+"""Characters of a user's name that count: labels and annotations may say more, and every charge carries it."""
 
 
 def team_of(namespace: NamespaceFacts, policy: Policy) -> Team | None:
@@ -32,18 +35,25 @@ def is_exempt(namespace: NamespaceFacts, policy: Policy) -> bool:
     )
 
 
-def user_of(pod: Pod, requester: Requester, namespace: NamespaceFacts, policy: Policy) -> User | None:
+def user_of(
+    pod: Pod, requester: Requester, namespace: NamespaceFacts, policy: Policy, *, home: NamespaceFacts | None = None
+) -> User | None:
     """Name the user behind a pod, or None: a guess would charge the wrong person.
 
-    A controller acts through its service account, so a pod it made belongs to whom policy's `userFrom` names; any
-    other pod belongs to its requester. A person cannot hide behind a forged ownerReference: only service accounts
-    are taken for controllers.
+    A person is charged, whatever owner the pod names. A controller acts through its service account, so a pod it made
+    belongs to whom policy's `userFrom` names. `home` is the namespace of a service account that a team's own people can
+    make: it counts as the owner of that namespace, and all of a namespace's service accounts as one user where none is
+    named, or they would multiply the limit.
     """
-    if pod.owner is None or not requester.is_service_account:
-        return User(requester.username) if requester.username else None
+    if not requester.is_service_account:
+        return User(requester.username[:LONGEST_USER]) if requester.username else None
     for key in policy.defaults.user_from:
-        if user := _places(key.source, pod, namespace).get(key.key):
-            return User(user)
+        if user := _places(key.source, pod, home or namespace).get(key.key):
+            return User(user[:LONGEST_USER])
+    if home is not None or pod.owner is None:
+        return User(f"system:serviceaccounts:{requester.home}")
+    if policy.defaults.unknown_user is UnknownUser.NAMESPACE:
+        return User(f"system:serviceaccounts:{namespace.name}")
     return None
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from webhook.core.claims import ADMIN_ACCESS
 from webhook.core.names import UNASSIGNED, Namespace, TeamName
 from webhook.core.pod import NamespaceFacts
 from webhook.core.policy import Policy, Team
@@ -21,6 +22,11 @@ class Tenancy:
     def team_name(self) -> TeamName:
         """Name the team that is charged; UNASSIGNED where nobody claimed the namespace."""
         return UNASSIGNED if self.team is None else self.team.name
+
+    @property
+    def may_look(self) -> bool:
+        """Tell whether its pods may look at devices that others use."""
+        return self.facts.labels.get(ADMIN_ACCESS) == "true"
 
 
 class Tenancies:

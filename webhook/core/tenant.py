@@ -3,16 +3,31 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
 
-from webhook.core.amount import UNLIMITED
 from webhook.core.names import Namespace, NodeName, TeamName
 from webhook.core.pod import NO_KEYS, Resident
 from webhook.core.policy import LabelSelector, ReclaimRules
-from webhook.core.reclaim import Waiting
+from webhook.core.scene import Waiting
 from webhook.core.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.tier import Tier
 from webhook.core.topology import TopologyRule
 from webhook.core.victim import GangId, GuardId, Victim
+
+TWO_BUDGETS: Final = GuardId("more than one budget")
+"""Guards the pods that several PodDisruptionBudgets cover: the API refuses to evict those."""
+
+
+class Report(NamedTuple):
+    """Why kube-scheduler says that it cannot place a pod, and since when, in seconds of Unix time.
+
+    `is_for_room`: some node lacks what the pod asks for; `is_for_taints`: some node has a taint that it does not
+    tolerate. What else may hold a pod back, such as a volume that is not there, no eviction mends.
+    """
+
+    since: int
+    is_for_room: bool = False
+    is_for_taints: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +35,11 @@ class Tenant:
     """A pod that is there. Times are seconds of Unix time.
 
     `saved_at` is its last checkpoint as it says itself, 0 where it says none. `leaves_at` is when its grace period is
-    over, None while nobody deleted it. `notice_at` is when its eviction was announced for. `is_gated`: a scheduling
-    gate holds it back. `started_at` is 0 before it started. `chosen` are the nodes that the gate chose for it.
-    Where it may go (`constraints`, `topology`, `chosen`) is known only while it waits.
+    over, None while nobody deleted it, and `leave_seconds` how long that grace period is. `notice_at` is when its
+    eviction was announced for. `is_gated`: a scheduling gate holds it back. `started_at` is 0 before it started.
+    `chosen` are the nodes that the gate chose for it. Where it may go (`constraints`, `topology`, `chosen`) and why it
+    is nowhere (`report`) is known only while it waits. `gang_size` is how many pods its gang is said to have, 0 where
+    nobody says.
     """
 
     pod: Resident
@@ -30,19 +47,26 @@ class Tenant:
     constraints: Constraints = NO_CONSTRAINTS
     topology: tuple[TopologyRule, ...] = ()
     gang: GangId | None = None
+    gang_size: int = 0
     started_at: int = 0
     saved_at: int = 0
     leaves_at: int | None = None
+    leave_seconds: int = 0
     notice_at: int | None = None
     grace_seconds: int = 30
     is_gated: bool = False
     chosen: tuple[NodeName, ...] = ()
+    report: Report | None = None
 
     @property
     def is_waiting(self) -> bool:
         """Tell whether it is guaranteed and waits for a node, and nothing else holds it back."""
         pod = self.pod
         return pod.tier is Tier.GUARANTEED and pod.node is None and not pod.is_terminating and not self.is_gated
+
+    def is_leaving(self, rules: ReclaimRules) -> bool:
+        """Tell whether it is on its way out, and will be gone in time: whoever may delete pods may say when."""
+        return self.pod.is_terminating and self.leave_seconds <= rules.longest_grace_seconds
 
     @property
     def team(self) -> TeamName:
@@ -64,6 +88,7 @@ class Tenant:
             self.chosen,
             self.labels,
             self.topology,
+            0 if self.report is None else self.report.since,
         )
 
 
@@ -86,22 +111,19 @@ class Disruption:
         return tenant.pod.namespace == self.namespace and self.selector.matches(tenant.labels)
 
 
-def team_guard(team: TeamName) -> GuardId:
-    """Name a team's eviction budget."""
-    return GuardId(f"team {team}")
-
-
 def victim_of(tenant: Tenant, *, rules: ReclaimRules, guards: tuple[GuardId, ...]) -> Victim | None:
     """Describe a pod as one that may be sent away; None where it never may.
 
-    `guards` are the budgets that cover it. Two PodDisruptionBudgets are one too many: the API refuses such evictions.
+    `guards` are the budgets that cover it; one that terminates is covered by none, and its long grace period is cut.
     """
     pod = tenant.pod
-    if pod.tier is not Tier.PREEMPTIBLE or pod.node is None or pod.is_terminating or len(guards) > 1:
+    if pod.tier is not Tier.PREEMPTIBLE or pod.node is None or tenant.is_leaving(rules):
         return None
     if is_protected(tenant, rules):
         return None
     started_at = tenant.started_at or pod.created
+    asked = tenant.leave_seconds if pod.is_terminating else tenant.grace_seconds
+    grace = min(asked, rules.longest_grace_seconds)
     return Victim(
         uid=pod.uid,
         namespace=pod.namespace,
@@ -110,10 +132,11 @@ def victim_of(tenant: Tenant, *, rules: ReclaimRules, guards: tuple[GuardId, ...
         node=pod.node,
         demand=pod.demand,
         started_at=started_at,
-        saved_at=max(started_at, tenant.saved_at),
+        saved_at=max(started_at, tenant.saved_at) - grace,
         until=started_at + rules.minimum_runtime_seconds if rules.minimum_runtime_seconds else 0,
         gang=tenant.gang,
-        guards=guards if rules.evictions_per_minute is UNLIMITED else (*guards, team_guard(tenant.team)),
+        guards=() if pod.is_terminating else guards if len(guards) <= 1 else (*guards, TWO_BUDGETS),
+        grace_seconds=grace if grace < asked else None,
     )
 
 

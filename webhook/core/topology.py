@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from webhook.core.names import Namespace
 from webhook.core.policy import LabelSelector
+from webhook.core.selector import integer
 
 
 class SpreadRule(NamedTuple):
@@ -59,6 +60,12 @@ class AffinityRule(NamedTuple):
 TopologyRule = SpreadRule | AffinityRule
 
 
+def asked_labels(rules: tuple[TopologyRule, ...], labels: Mapping[str, str]) -> dict[str, str]:
+    """Pick the labels that a pod's rules ask for: by those it is counted among its like."""
+    asked = {each.key for rule in rules if rule.selector is not None for each in rule.selector.requirements}
+    return {key: labels[key] for key in sorted(asked & labels.keys())}
+
+
 def anti_affinity(rules: tuple[TopologyRule, ...]) -> tuple[AffinityRule, ...]:
     """Pick the rules by which a pod keeps others off."""
     return tuple([rule for rule in rules if isinstance(rule, AffinityRule) and rule.is_anti and rule.is_hard])
@@ -72,11 +79,19 @@ class Domains:
         self.bits = 0  # all that carry the label
         self.position = 0
         self._values: dict[int, str] = {}
+        self._numbers: tuple[str, ...] | None = None
 
     @property
     def are_single(self) -> bool:
         """Tell whether each domain is one node, as with hostnames."""
         return len(self.members) == len(self._values)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """List the values that are integers: the only ones that Gt and Lt compare."""
+        if self._numbers is None:
+            self._numbers = tuple([value for value in self.members if integer(value) is not None])
+        return self._numbers
 
     def value(self, slot: int) -> str | None:
         """Tell which domain a node is in."""
@@ -93,6 +108,7 @@ class Domains:
         before, bit = self._values.get(slot), 1 << slot
         if before == value:
             return
+        self._numbers = None
         if before is not None:
             del self._values[slot]
             self.bits ^= bit

@@ -8,16 +8,18 @@ somebody changed is refused.
 from collections.abc import Iterator
 
 from webhook.core import mark as marks
+from webhook.core.amount import format_gpus
 from webhook.core.counting import count
 from webhook.core.decision import Admit, Charge, Decision, Deny, Retry, Steering
+from webhook.core.elsewhere import demanded_model, pinned_to
 from webhook.core.limits import has_guaranteed_room, model_violation
 from webhook.core.mark import Mark
-from webhook.core.names import GpuModel, NodeName
+from webhook.core.names import ANY_MODEL, GpuModel, NodeName
 from webhook.core.pod import Pod, Requester
 from webhook.core.policy import Mode, Pool
 from webhook.core.pools import WHOLE_CLUSTER, allowed_pools
 from webhook.core.reason import Code, Reason
-from webhook.core.selector import NodeTerm, Operator, Requirement
+from webhook.core.selector import NODE_NAME_FIELD, NodeTerm, Operator, Requirement
 from webhook.core.spread import Asker, spread_of
 from webhook.core.standing import Standing, standing
 from webhook.core.tier import TIERS, Tier
@@ -34,7 +36,7 @@ def verify(pod: Pod, requester: Requester, world: World) -> Decision:
     A pod that is charged already is admitted as it was: where our answer got lost the same question comes again, and a
     pod must not be refused for the room that it holds itself.
     """
-    if pod.claims or pod.demand.strange:
+    if pod.claims or pod.demand.strange or pod.shares_by:
         counted = count(pod, requester, world)
         return _judged(counted, requester, world) if isinstance(counted, Pod) else counted
     return _judged(pod, requester, world)
@@ -54,11 +56,18 @@ def _judged(pod: Pod, requester: Requester, world: World) -> Decision:
     mark = marks.read(pod.mark or "")
     if mark is None:
         return Deny((_altered("annotation fairgate.dev/decision is not what Fairgate wrote"),))
-    if mark.policy != world.policy.hash:
-        return Retry(Reason(Code.RACE_LOST, "the policy changed while the pod was being created: try again"))
+    if changed := _changed_meanwhile(pod, mark, world):
+        return Retry(Reason(Code.RACE_LOST, f"{changed} changed while the pod was being created: try again"))
     if altered := tuple(_alterations(pod, mark, found, world)):
         return Deny(altered)
     return _commit(pod, mark, found, world)
+
+
+def _changed_meanwhile(pod: Pod, mark: Mark, world: World) -> str | None:
+    if mark.policy != world.policy.hash:
+        return "the policy"
+    is_as_counted = mark.gpus == format_gpus(pod.demand.gpus) and mark.claims == pod.demand.claims
+    return "a claim of the pod" if pod.claims and not is_as_counted and mark.demand == pod.demand.devices else None
 
 
 def _commit(pod: Pod, mark: Mark, found: Standing, world: World) -> Admit | Deny | Retry:
@@ -92,6 +101,8 @@ def _even(pod: Pod, mark: Mark, world: World) -> tuple[NodeName, ...]:
     """
     if not (_is_firm(mark) and (pod.is_choosy or world.siblings.against(pod.namespace, pod.labels))):
         return mark.nodes
+    if world.siblings.are_costly(pod.namespace, pod.topology):
+        return mark.nodes
     constraints, advised = pod.constraints.without_choice(mark.nodes), tuple(world.advice.seated(pod.namespace))
     asker = Asker(pod.namespace, pod.labels, pod.topology, constraints, advised)
     allowed = spread_of(asker, world.fleet, world.siblings).allowed
@@ -117,7 +128,7 @@ def _alterations(pod: Pod, mark: Mark, found: Standing, world: World) -> Iterato
         yield _altered(f"label fairgate.dev/tier is {pod.tier_label!r}, not guaranteed or preemptible")
     if mark.user != found.user:
         yield _altered(f"its decision names user {mark.user}, the pod's user is {found.user}")
-    if mark.demand != pod.demand.devices:
+    if mark.demand != pod.demand.devices or mark.gpus != format_gpus(pod.demand.gpus):
         yield _altered("its GPU request is not the one that was decided on")
     if mark.mode not in _MODES or mark.code not in (Code.WITHIN_SHARE, Code.BORROWS, Code.BORROWS_BY_CHOICE):
         yield _altered("annotation fairgate.dev/decision names an unknown mode or code")
@@ -135,7 +146,7 @@ def _is_softened(pod: Pod, mark: Mark, world: World) -> bool:
     """Tell whether a firm choice would have been softened for this pod (see steer.py)."""
     return (
         pod.has_open_constraints
-        or pod.is_choosy
+        or bool(pod.topology)
         or any(pool.is_autoscaled and mark.pool in (None, pool.name) for pool in world.policy.pools)
     )
 
@@ -169,11 +180,13 @@ def _is_on_model(pod: Pod, mark: Mark, world: World) -> bool:
     if _is_firm(mark):
         nodes = [node for name in mark.nodes if (node := world.fleet.get(name)) is not None]
         return all(node.model == mark.model for node in nodes)
-    if mark.model is None:
-        return not world.fleet.matching(pod.constraints)
-    labels = [label for model, label in world.fleet.by_model() if model == mark.model and label]
-    ways = {Requirement(label, Operator.IN, (mark.model,)) for label in labels}
-    return not ways or all(not ways.isdisjoint(term.labels) for term in _alternatives(pod))
+    if mark.model is None or mark.model == ANY_MODEL:
+        return mark.model is not None
+    labels = [label for model, label in world.fleet.by_model() if model == mark.model]
+    if not labels:
+        return demanded_model(pod.constraints, world) == mark.model
+    ways = [set(pinned_to(mark.model, label, world)) for label in labels]
+    return all(any(way <= set(term.labels) for way in ways) for term in _alternatives(pod))
 
 
 def _is_in_any(pod: Pod, pools: tuple[Pool, ...]) -> bool:
@@ -196,9 +209,10 @@ def _as_requirements(selector: tuple[tuple[str, str], ...]) -> Iterator[Requirem
 
 def _is_bound_to(pod: Pod, mark: Mark) -> bool:
     """Tell whether every alternative of the node affinity names one of the decided nodes."""
+    nodes = frozenset(mark.nodes)
     return bool(pod.constraints.terms) and all(
         any(
-            r.key == "metadata.name" and r.operator is Operator.IN and r.values and set(r.values) <= set(mark.nodes)
+            r.key == NODE_NAME_FIELD and r.operator is Operator.IN and r.values and nodes.issuperset(r.values)
             for r in term.fields
         )
         for term in pod.constraints.terms or ()

@@ -12,14 +12,15 @@ GangId = NewType("GangId", str)
 """Pods that are worth nothing without each other: namespace, marker and value."""
 
 GuardId = NewType("GuardId", str)
-"""Something that lets only so many victims go: a PodDisruptionBudget, a team's eviction budget."""
+"""Something that lets only so many victims go: a PodDisruptionBudget."""
 
 
 class Victim(NamedTuple):
     """A borrowing pod that runs. Times are seconds of Unix time.
 
-    `saved_at` is its last checkpoint, or its start; before `until` its minimum runtime protects it. `guards` are the
-    budgets that its eviction draws from.
+    `saved_at` is its last checkpoint, or its start, less its grace period: while it ends its GPUs do no work either.
+    Before `until` its minimum runtime protects it. `guards` are the budgets that its eviction draws from.
+    `grace_seconds` is what it gets to end where its own grace period is too long.
     """
 
     uid: Uid
@@ -33,6 +34,7 @@ class Victim(NamedTuple):
     until: int = 0
     gang: GangId | None = None
     guards: tuple[GuardId, ...] = ()
+    grace_seconds: int | None = None
 
 
 class Alike(NamedTuple):

@@ -16,6 +16,7 @@ from webhook.core.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.policy import Team, UnknownTeam
 from webhook.core.pools import allowed_pools
 from webhook.core.reason import Code, Reason
+from webhook.core.standing import overlong
 from webhook.core.team import user_of
 from webhook.core.tier import Tier
 from webhook.core.world import World
@@ -64,6 +65,7 @@ def _together(asking: Sequence[Part], requester: Requester, world: World) -> Seq
         return (Reason(Code.UNKNOWN_TEAM, f"namespace {asking[0].pod.namespace} belongs to no team: no pod may start"),)
     found = [*_over_limits(counted, team, requester, world)]
     for part in counted:
+        found += overlong(part.pod, world.policy)
         if part.pod.handling is Handling.MANAGED:
             found += _without_node(part, team, world)
     return found

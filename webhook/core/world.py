@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from webhook.core.advice import Advice
-from webhook.core.claims import ADMIN_ACCESS, ClaimKey, ClaimRef, Claims, ClaimSpec, DeviceClass, Found, GroupEntry
+from webhook.core.claims import ClaimKey, Claims, ClaimSpec, DeviceClass, Found, GroupEntry
 from webhook.core.decision import Charge
-from webhook.core.demand import Demand, reweighed
+from webhook.core.demand import reweighed
 from webhook.core.entrances import Entrances
 from webhook.core.equipment import Condition, Equipment, Slice
 from webhook.core.fleet import Fleet
 from webhook.core.ledger import EMPTY_BOOK, Book
 from webhook.core.lookalike import looks_like_gpu
-from webhook.core.names import GpuModel, Namespace, NodeName, ResourceName, TeamName, Uid
+from webhook.core.names import ANY_MODEL, GpuModel, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.node import Node
 from webhook.core.page import ENDED, UNSEEN, Alive, Evidence, Flight, Unseen
-from webhook.core.pod import NamespaceFacts, PriorityTriple, Resident
+from webhook.core.pod import NamespaceFacts, Pod, PriorityTriple, Resident
 from webhook.core.policy import Policy, Pool, Team
 from webhook.core.residents import Held, Residents
 from webhook.core.selector import Constraints
@@ -43,7 +43,7 @@ class World:
         self.fleet = Fleet()
         self.siblings = Siblings()
         self.advice = Advice(self.siblings)
-        self._claims = Claims()
+        self.claims = Claims()
         self._equipment = Equipment()
         self.priority_classes: dict[str, PriorityTriple] = {}
         self._tenancies = Tenancies(policy)
@@ -123,20 +123,21 @@ class World:
         """Add a pool's conditions to a pod's own."""
         return self._entrances.joined(constraints, pool)
 
-    def with_claims(self, demand: Demand, refs: tuple[ClaimRef, ...], *, namespace: Namespace, uid: Uid) -> Found:
-        """Add to a demand what a pod claims, and what device classes know of it."""
-        return self._claims.find(
-            demand,
-            refs,
-            namespace=namespace,
-            uid=uid,
-            is_admin=self.tenancy(namespace).facts.labels.get(ADMIN_ACCESS) == "true",
+    def with_claims(self, pod: Pod | Resident) -> Found:
+        """Add to a pod's demand what it claims, what device classes know of it, and what its scheduler makes of it."""
+        return self.claims.find(
+            pod.demand,
+            pod.claims,
+            namespace=pod.namespace,
+            uid=pod.uid,
+            is_admin=self.tenancy(pod.namespace).may_look,
+            shares_by=pod.shares_by,
             policy=self.policy,
         )
 
     def are_ordinary(self, resources: tuple[ResourceName, ...]) -> bool:
         """Tell whether none of these resources, which policy does not weigh, can be a GPU."""
-        return not any(self._claims.knows(name) or looks_like_gpu(name) for name in resources)
+        return not any(self.claims.knows(name) or looks_like_gpu(name) for name in resources)
 
     # -- events
 
@@ -214,19 +215,19 @@ class World:
         """Forget a PriorityClass."""
         self.priority_classes.pop(name, None)
 
-    def set_claim(self, key: ClaimKey, spec: ClaimSpec | None) -> None:
+    def set_claim(self, key: ClaimKey, spec: ClaimSpec | None, uid: Uid | None = None) -> None:
         """Take in a claim or a template of claims (None: it is gone)."""
-        self._recount(self._claims.set(key, spec))
+        self._recount(self.claims.set(key, spec, uid))
 
     def set_group(self, key: ClaimKey, entries: frozenset[GroupEntry] | None) -> None:
         """Take in which claims the pods of a PodGroup share (None: it is gone)."""
-        self._recount(self._claims.set_group(key, entries))
+        self._recount(self.claims.set_group(key, entries))
 
     def set_device_class(self, name: str, device_class: DeviceClass | None, *conditions: Condition) -> None:
         """Take in a DeviceClass (None: it is gone)."""
         for node in self._equipment.set_class(name, device_class, conditions):
             self.fleet.set(node)
-        self._recount(self._claims.set_class(name, device_class))
+        self._recount(self.claims.set_class(name, device_class))
 
     def set_slice(self, name: str, found: Slice | None) -> None:
         """Take in the devices that a driver offers on a node (None: they are gone)."""
@@ -239,18 +240,19 @@ class World:
 
     # -- the life of a reservation
 
-    def assume(self, flight: Flight) -> None:
+    def assume(self, flight: Flight, *, is_counted: bool = True) -> None:
         """Charge a pod that was just admitted and take its room, until it is seen or settled; or promote one.
 
         The same UID again changes nothing, and neither does one that was seen already: alive it is charged, and ended
-        it counts no more.
+        it counts no more. Nor does one that another charge counts already, not `is_counted`.
         """
         uid = flight.pod.uid
         if flight.is_promotion:
             self._promote(uid)
-        elif isinstance(self._flights.setdefault(uid, UNSEEN), Unseen) and uid not in self._residents:
-            self.fleet.gpus.mix.note(flight.pod.demand)
-            self.advice.redeem(self.fleet, flight.node, flight.pod)
+        elif isinstance(self._flights.setdefault(uid, UNSEEN), Unseen) and is_counted and uid not in self._residents:
+            if not flight.lingers:
+                self.fleet.gpus.mix.note(flight.pod.demand)
+                self.advice.redeem(self.fleet, flight.node, flight.pod)
             self._hold(Held(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
 
     def settle(self, uid: Uid) -> None:
@@ -265,9 +267,8 @@ class World:
         """Take in an admitted pod that exists from now on, since no watch will ever show it."""
         if flight.pod.uid not in self._residents:
             self.fleet.gpus.mix.note(flight.pod.demand)
-            pod = replace(flight.pod, node=flight.node)
-            self.advice.redeem(self.fleet, flight.node, pod)
-            self._hold(Held(pod, flight.charge.team, flight.node), flight.charge)
+            self.advice.redeem(self.fleet, flight.node, flight.pod)
+            self._hold(Held(replace(flight.pod, node=flight.node), flight.charge.team, flight.node), flight.charge)
 
     def take_back_promotion(self, uid: Uid) -> None:
         """Charge a pod as its label says, whatever it was promised."""
@@ -284,8 +285,8 @@ class World:
     def _hold(self, held: Held, charge: Charge | None = None, *, devices: tuple[int, ...] = ()) -> None:
         uid = held.pod.uid
         self._residents.add(held)
-        if held.pod.claims or held.pod.demand.strange:
-            heirs = self._claims.join(uid, held.pod.namespace, held.pod.claims)
+        if held.pod.claims or held.pod.demand.strange or held.pod.shares_by:
+            heirs = self.claims.join(uid, held.pod.namespace, held.pod.claims)
             held.pod = self._counted(held.pod)
             self._recount(heirs)
         if not held.is_reserved:
@@ -296,7 +297,7 @@ class World:
 
     def _drop(self, uid: Uid) -> None:
         self._put_down(uid)
-        self._recount(self._claims.leave(uid))
+        self._recount(self.claims.leave(uid))
 
     def _put_down(self, uid: Uid) -> None:
         """Take a pod off its node and book; its claims stay its own."""
@@ -314,11 +315,9 @@ class World:
             self.on_books_changed()
 
     def _counted(self, pod: Resident) -> Resident:
-        if not (pod.claims or pod.demand.strange):
+        if not (pod.claims or pod.demand.strange or pod.shares_by):
             return pod
-        return replace(
-            pod, demand=self.with_claims(pod.demand, pod.claims, namespace=pod.namespace, uid=pod.uid).demand
-        )
+        return replace(pod, demand=self.with_claims(pod).demand)
 
     def _recount(self, several: Iterable[Uid]) -> None:
         """Count pods anew whose claims are known better now, or that pay for others' no longer."""
@@ -369,10 +368,11 @@ class World:
         return TIERS.get(pod.tier_label or "", Tier.PREEMPTIBLE)
 
     def _model_of(self, held: Held, team: Team | None) -> GpuModel | None:
-        if team is None or not team.models or held.node is None:
+        if team is None or not team.models:
             return None
-        node = self.fleet.get(held.node)
-        return node.model if node is not None else None
+        if held.node is not None and (node := self.fleet.get(held.node)) is not None:
+            return node.model
+        return ANY_MODEL if held.pod.model is None else held.pod.model
 
     def _promote(self, uid: Uid) -> None:
         """Charge a pod as guaranteed, as soon as it is seen and until its label says so itself."""

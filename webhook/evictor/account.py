@@ -8,9 +8,9 @@ from webhook.cluster.evictions import Evicted, Later, Outcome, Refused
 from webhook.core.amount import format_gpus
 from webhook.core.holding import Claim, Target
 from webhook.core.names import TeamName, Uid
-from webhook.core.reclaim import Cause, Move, Waiting
-from webhook.core.reclaim import Refused as NotPlanned
 from webhook.core.roll import Roll
+from webhook.core.scene import Cause, Move, Waiting
+from webhook.core.scene import Refused as NotPlanned
 from webhook.core.survey import over_share
 from webhook.core.victim import Victim
 from webhook.core.world import World
@@ -23,7 +23,8 @@ _WHY_NOT = {
     Cause.NO_NODE: "no open node that it may use could hold it, even without borrowers",
     Cause.TOPOLOGY_UNMET: "the nodes that could hold it have other pods around them than it demands",
     Cause.NOT_ENOUGH_VICTIMS: "the borrowing pods that may be evicted now do not make enough room on any one node",
-    Cause.GANG_INCOMPLETE: "there is no room for all pods of its gang, and for a part of them nobody is evicted",
+    Cause.NOT_FOR_ROOM: "kube-scheduler reports something else than too little room, which no eviction mends",
+    Cause.GANG_INCOMPLETE: "not all of its gang is there or would get room, and for a part of it nobody is evicted",
 }
 _NAMED = 5
 """Victims named in an Event; the log names all."""
@@ -80,9 +81,10 @@ class Account:
         about = _about(target.uid, target.namespace, target.name)
         named = {"namespace": target.namespace, "name": target.name, "uid": target.uid}
         match outcome:
-            case Evicted.ACCEPTED:
-                self._metrics.eviction("evicted")
-                self._logs.event.info("evicted", **named, claim=target.claim)
+            case Evicted.ACCEPTED | Evicted.DELETED:
+                is_deleted = outcome is Evicted.DELETED
+                self._metrics.eviction("deleted" if is_deleted else "evicted")
+                self._logs.event.info("evicted", **named, claim=target.claim, is_past_budgets=is_deleted)
                 if tenant is not None:
                     since = max(tenant.started_at or tenant.pod.created, tenant.saved_at)
                     lost = tenant.pod.demand.gpus * max(0, now - since)
@@ -125,6 +127,10 @@ class Account:
         """Tell that room which was kept will not be there."""
         self._metrics.broken()
         self._logs.event.warning("hold given up", node=node, pods=[f"{c.namespace}/{c.name}" for c in claims], why=why)
+
+    def paused(self, team: TeamName, *, seconds: float) -> None:
+        """Tell that nothing is evicted for a team for a while: others went for pods of its that used nothing."""
+        self._logs.event.warning("reclaim paused", team=team, seconds=round(seconds, 1))
 
     def gave_up(self, claim: Claim, *, seconds: float) -> None:
         """Tell that a pod is left alone for a while: room for it was made in vain too often."""

@@ -74,7 +74,14 @@ class Executor:
         }
 
     async def carry_out(self, errand: Errand, log: Log) -> None:
-        """Do an errand: nobody is evicted before the node says for whom."""
+        """Do an errand: nobody is evicted before the node says for whom.
+
+        Nominations come before the taint. Its change has kube-scheduler try the waiting pods again, and it does not
+        take in the nomination of a pod that it is just trying.
+        """
+        if errand.holding is not None:
+            node = errand.holding.node
+            await asyncio.gather(*(self._nominate(claim, node) for claim in errand.let_in), return_exceptions=True)
         if errand.is_news and self._is_leading():
             async with self._slots:
                 await holds.write_hold(self._connection, errand.node, errand.holding)
@@ -82,11 +89,13 @@ class Executor:
         holding = errand.holding
         if holding is None:
             return
-        done = await asyncio.gather(
+        done = await asyncio.gather(  # first: room that becomes free is the claims' at once
             *(self._let_in(claim, holding, log, is_first=claim.uid in errand.first) for claim in errand.let_in),
             *(self._tell(target, team, log) for target, team in errand.notices),
-            *(self._send_away(target, errand.node, log) for target in errand.evictions),
             return_exceptions=True,  # what fails for one pod must not stop the others
+        )
+        done += await asyncio.gather(
+            *(self._send_away(target, errand.node, log) for target in errand.evictions), return_exceptions=True
         )
         if failure := next((outcome for outcome in done if isinstance(outcome, BaseException)), None):
             raise failure
@@ -96,6 +105,16 @@ class Executor:
         for target in targets:
             async with self._slots:
                 await holds.take_notice_back(self._connection, target)
+
+    async def release(self, claim: Claim) -> None:
+        """Have kube-scheduler keep no room any more for a pod that waits on."""
+        async with self._slots:
+            await holds.nominate(self._connection, claim, None)
+
+    async def _nominate(self, claim: Claim, node: NodeName) -> None:
+        if self._is_leading():
+            async with self._slots:
+                await holds.nominate(self._connection, claim, node)
 
     async def _let_in(self, claim: Claim, holding: Holding, log: Log, *, is_first: bool) -> None:
         async with self._slots:

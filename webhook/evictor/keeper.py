@@ -11,16 +11,23 @@ from typing import Final
 from webhook.cluster.evictions import Evicted, Later, Outcome, Refused
 from webhook.core.holding import Claim, Holding, Target, holds, inherited, is_short
 from webhook.core.names import NodeName, TeamName, Uid
-from webhook.core.reclaim import Hold, Leaving, Move
+from webhook.core.scene import Hold, Leaving, Move
 from webhook.core.selector import HELD
 from webhook.evictor.account import Account
 from webhook.evictor.executor import Errand
 from webhook.evictor.lookout import Lookout
-from webhook.evictor.patience import Patience
+from webhook.evictor.patience import Backoff, Patience
 
 HOLD_SECONDS: Final = 60
 """How long a node keeps room after the last step forward, such as a victim that is gone: time to be scheduled, many
 times over. In a crowd pods wait for their turn, and room that is given up is made in vain."""
+
+LONGEST_SECONDS: Final = 300
+"""How long a node keeps room at most beyond the notice and the longest grace period, whatever happens on it: steps
+forward on one of its pods must not keep it for another that never starts."""
+
+SHORT_SECONDS: Final = 30.0
+"""A pod that ends so soon after others went for it used nothing of their room."""
 
 UNSEEN_SECONDS: Final = 30.0
 """How long an eviction that was accepted may stay unseen by the watch before it counts as not done."""
@@ -36,8 +43,10 @@ class Keeper:
         self, lookout: Lookout, account: Account, *, clock: Callable[[], float], new_id: Callable[[], str]
     ) -> None:
         self.holdings: dict[NodeName, Holding] = {}
-        self.victims = Patience(clock)
-        self.waiting = Patience(clock)
+        self.victims: Patience[Uid] = Patience(clock)  # that the API server will not evict
+        self.immovable: Patience[Uid] = Patience(clock)  # nor delete
+        self.waiting: Patience[Uid] = Patience(clock)
+        self.teams: Backoff[TeamName] = Backoff(clock)
         self._lookout = lookout
         self._roll = lookout.roll
         self._account = account
@@ -50,8 +59,17 @@ class Keeper:
         self._sent: dict[Uid, float] = {}
         self._waiting_since: dict[Uid, float] = {}
         self._lost: deque[tuple[float, TeamName]] = deque()
+        self._nominated: dict[Uid, tuple[Claim, NodeName]] = {}
+        self._paid: dict[Uid, TeamName] = {}  # the waiting pods for which others went, and whose they are
+        self._seated: dict[Uid, tuple[float, TeamName]] = {}  # those of them that got their room lately
 
     # -- what plans read
+
+    def resting(self) -> set[Uid]:
+        """List the waiting pods that are left alone now."""
+        teams = self.teams.resting()
+        found = {tenant.pod.uid for tenant in self._roll.waiting() if tenant.team in teams} if teams else set()
+        return found | self.waiting.resting()
 
     def holds(self) -> list[Hold]:
         """List all room that is kept."""
@@ -74,11 +92,11 @@ class Keeper:
     def next_due(self) -> float | None:
         """Tell when something is due by itself; None where nothing is."""
         times = [
-            *(holding.until for holding in self.holdings.values()),
+            *(self._end_of(holding) for holding in self.holdings.values()),
             *(max(t.at, self._later.get(t.uid, 0)) for h in self.holdings.values() for t in h.targets),
             *(at + UNSEEN_SECONDS for at in self._sent.values()),
         ]
-        ends = (self.victims.next_end(), self.waiting.next_end())
+        ends = [rests.next_end() for rests in (self.victims, self.immovable, self.waiting, self.teams)]
         return min([*times, *(end for end in ends if end is not None)], default=None)
 
     # -- what changes
@@ -91,7 +109,10 @@ class Keeper:
         for node, found in self._lookout.marked.items():
             if found is not None:
                 self._written[node] = found
-                self.holdings[node] = replace(found, until=max(until, *(t.at + HOLD_SECONDS for t in found.targets), 0))
+                kept_until = max(until, *(t.at + HOLD_SECONDS for t in found.targets), 0)
+                since = min(found.since, int(now)) or int(now)
+                self.holdings[node] = replace(found, until=kept_until, since=since)
+                self._nominated |= {claim.uid: (claim, node) for claim in found.claims}
                 self._noticed |= {t.uid: t for t in found.targets if (p := self._roll.get(t.uid)) and p.notice_at}
 
     def heed(self, waiting: Iterable[Uid]) -> None:
@@ -106,9 +127,8 @@ class Keeper:
         at = int(now) + notice_seconds
         emptied = self._roll.empty_at(now=now)
         for move in moves:
-            grace = [tenant.grace_seconds for v in move.victims if (tenant := self._roll.get(v.uid)) is not None]
-            before = self.holdings.get(move.node) or Holding(self._new_id(), move.node, 0, ())
-            empty_at = max(at + max(grace, default=0), emptied.get(move.node, 0))
+            before = self.holdings.get(move.node) or Holding(self._new_id(), move.node, 0, (), since=int(now))
+            empty_at = max(at + self._longest_grace(v.uid for v in move.victims), emptied.get(move.node, 0))
             until = empty_at + HOLD_SECONDS
             self.holdings[move.node] = before.joined(move, at=at, until=until)
 
@@ -119,6 +139,7 @@ class Keeper:
     def tidy(self) -> list[Target]:
         """Drop what is over, and give up what will not be; gives the targets that may stay after all."""
         now = self._clock()
+        self._note_short_lives()
         for uid in [uid for uid, at in self._sent.items() if at + UNSEEN_SECONDS <= now or self._roll.get(uid) is None]:
             del self._sent[uid]
             self._roll.take_back(uid)
@@ -127,11 +148,9 @@ class Keeper:
             kept, has_room = self._trimmed(holding, leaving.get(node, ()))
             kept = self._prolonged(holding, kept)
             self._tell_who_is_seated(holding, kept)
-            if kept is not None and kept.claims:
-                is_late = kept.until < now
-                if is_late or not has_room:
-                    self._give_up(kept, why="its time is over" if is_late else "the room is gone")
-                    kept = kept.given_up()
+            if kept is not None and kept.claims and (self._end_of(kept) < now or not has_room):
+                self._give_up(kept, has_room=has_room)
+                kept = kept.given_up()
             if kept is None:
                 del self.holdings[node]
             else:
@@ -181,6 +200,22 @@ class Keeper:
     def admitted(self, claim: Claim, holding: Holding) -> None:
         """A waiting pod was let in."""
         self._let_in.add((claim.uid, holding.id))
+        self._nominated[claim.uid] = claim, holding.node
+
+    def released(self) -> list[Claim]:
+        """List the pods that wait on, and for which kube-scheduler is to keep no room any more."""
+        found = []
+        for uid, (claim, node) in list(self._nominated.items()):
+            holding, tenant = self.holdings.get(node), self._roll.get(uid)
+            if tenant is None or not tenant.is_waiting:
+                del self._nominated[uid]
+            elif holding is None or claim not in holding.claims:
+                found.append(claim)
+        return found
+
+    def forget_nomination(self, claim: Claim) -> None:
+        """Kube-scheduler keeps no room for a pod any more."""
+        self._nominated.pop(claim.uid, None)
 
     def noticed(self, target: Target) -> None:
         """A victim was told."""
@@ -193,16 +228,23 @@ class Keeper:
         self._later.pop(target.uid, None)
         match outcome:
             case Evicted():
-                tenant = self._roll.get(target.uid)
-                if outcome is Evicted.ACCEPTED and tenant is not None:
+                tenant, waiting = self._roll.get(target.uid), self._roll.get(target.claim)
+                if outcome is not Evicted.GONE and tenant is not None:
                     self._lost.append((now, tenant.team))
+                    if waiting is not None:
+                        self._paid[target.claim] = waiting.team
                 self._roll.send_away(target.uid)
                 self._sent[target.uid] = now
             case Refused():
-                self.victims.rest(target.uid, REFUSED_SECONDS)
+                self.leave_alone(target, REFUSED_SECONDS)
                 self.holdings = {node: holding.without(target.uid) for node, holding in self.holdings.items()}
             case Later(seconds=seconds):
                 self._later[target.uid] = now + seconds
+
+    def leave_alone(self, target: Target, seconds: float) -> None:
+        """Choose a victim no more for a while: the API server will not let it go."""
+        rests = self.immovable if target.is_past_budgets else self.victims
+        rests.rest(target.uid, seconds)
 
     def _is_in(self, claim: Claim, holding: Holding) -> bool:
         """Tell whether a waiting pod may use the room, by our own doing or by an earlier leader's."""
@@ -217,9 +259,27 @@ class Keeper:
             if after is None or claim not in after.claims:
                 self.waiting.forget(claim.uid)
                 since = self._waiting_since.pop(claim.uid, None)
-                tenant = self._roll.get(claim.uid)
+                tenant, team = self._roll.get(claim.uid), self._paid.pop(claim.uid, None)
+                is_seated = tenant is not None and tenant.pod.node is not None
+                if team is not None and is_seated:
+                    self._seated[claim.uid] = self._clock(), team
+                elif team is not None:
+                    self._waste(team)
                 if since is not None and tenant is not None and tenant.pod.node is not None:
                     self._account.seated(claim, node=tenant.pod.node, seconds=self._clock() - since)
+
+    def _note_short_lives(self) -> None:
+        """Take in who ended just after others went for it: to delete and create again must not be free."""
+        now = self._clock()
+        for uid, (at, team) in list(self._seated.items()):
+            if self._roll.is_going(uid):
+                self._waste(team)
+            if self._roll.is_going(uid) or at + SHORT_SECONDS < now:
+                del self._seated[uid]
+
+    def _waste(self, team: TeamName) -> None:
+        if seconds := self.teams.fail(team):
+            self._account.paused(team, seconds=seconds)
 
     def _trimmed(self, holding: Holding, leaving: Sequence[Leaving]) -> tuple[Holding | None, bool]:
         """Drop what is over; tells whether all that is left gets its room, be it by victims of those that went."""
@@ -234,16 +294,31 @@ class Keeper:
         """Give a holding more time where victims went or waiting pods were seated since the last look."""
         if kept is None or (kept.claims == before.claims and kept.targets == before.targets):
             return kept
-        went = [
-            tenant for target in set(before.targets).difference(kept.targets) if (tenant := self._roll.get(target.uid))
-        ]
-        grace_seconds = max((tenant.grace_seconds for tenant in went), default=0)
+        grace_seconds = self._longest_grace(t.uid for t in set(before.targets).difference(kept.targets))
         return replace(kept, until=max(kept.until, int(self._clock()) + grace_seconds + HOLD_SECONDS))
 
-    def _give_up(self, holding: Holding, *, why: str) -> None:
-        self._account.broken(holding.claims, node=holding.node, why=why)
+    def _longest_grace(self, victims: Iterable[Uid]) -> int:
+        """Tell how long the last of these pods may take to end."""
+        bound = self._lookout.world.policy.reclaim.longest_grace_seconds
+        grace = [tenant.grace_seconds for uid in victims if (tenant := self._roll.get(uid)) is not None]
+        return min(bound, max(grace, default=0))
+
+    def _end_of(self, holding: Holding) -> int:
+        """Tell until when a node keeps its room at most."""
+        rules = self._lookout.world.policy.reclaim
+        return min(holding.until, holding.since + rules.notice_seconds + rules.longest_grace_seconds + LONGEST_SECONDS)
+
+    def _give_up(self, holding: Holding, *, has_room: bool) -> None:
+        """Give room up. Who had it, all victims being gone, and did not come for it has itself to blame."""
+        self._account.broken(
+            holding.claims, node=holding.node, why="its time is over" if has_room else "the room is gone"
+        )
+        is_own_fault = has_room and not holding.targets
         for claim in holding.claims:
-            if (seconds := self.waiting.fail(claim.uid)) is not None:
+            self._paid.pop(claim.uid, None)
+            if is_own_fault and (tenant := self._roll.get(claim.uid)) is not None:
+                self._waste(tenant.team)
+            if (seconds := self.waiting.fail(claim.uid, is_own_fault=is_own_fault)) is not None:
                 self._account.gave_up(claim, seconds=seconds)
 
     def _calmed(self) -> list[Target]:

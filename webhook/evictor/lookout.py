@@ -20,6 +20,7 @@ from webhook.kube.disruptions import DisruptionBudget, to_disruption
 from webhook.kube.holds import is_marked, read_holding
 from webhook.kube.nodes import to_namespace, to_node
 from webhook.kube.tenants import TenantPod, to_tenant
+from webhook.kube.trim import trimmed
 
 ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods stay for days and hold nothing; the server reports the end of one as DELETED."""
@@ -149,6 +150,7 @@ class Lookout:
             path="/api/v1/pods",
             params={"fieldSelector": ALIVE},
             item=TenantPod,
+            trim=trimmed,
             key=_full_name,
             handle=lambda pod: pod.metadata.uid,
             apply=apply,
@@ -170,6 +172,7 @@ class Lookout:
             name="poddisruptionbudgets",
             path=f"/apis/{keys.BUDGET_API}/poddisruptionbudgets",
             item=DisruptionBudget,
+            trim=trimmed,
             key=_full_name,
             handle=_full_name,
             apply=apply,

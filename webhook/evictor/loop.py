@@ -11,8 +11,9 @@ from webhook.cluster.errors import ClusterError
 from webhook.cluster.evictions import Later, Refused
 from webhook.core.holding import targets_of
 from webhook.core.names import NodeName
-from webhook.core.reclaim import Move, Round, plan
-from webhook.core.survey import entitled, scene
+from webhook.core.reclaim import plan
+from webhook.core.scene import Move, Round
+from webhook.core.survey import asking, entitled, scene
 from webhook.evictor.account import Account
 from webhook.evictor.executor import Executor
 from webhook.evictor.keeper import REFUSED_SECONDS, Keeper
@@ -34,6 +35,9 @@ DUE_SECONDS: Final = 0.1
 
 LOOK_AGAIN_SECONDS: Final = 10.0
 """When to look though nothing changed: minimum runtimes end, and the world could not be trusted."""
+
+GROWN_SECONDS: Final = 1.0
+"""When to look again at a gang that was growing."""
 
 FAILED_SECONDS: Final = 2.0
 """How long a node is left alone after the API server could not be reached for it."""
@@ -68,6 +72,7 @@ class Reclaimer:
         self._busy: dict[NodeName, asyncio.Task[None]] = {}
         self._failed: dict[NodeName, float] = {}
         self._settle_seconds = SETTLE_SECONDS
+        self._is_growing = False
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -104,13 +109,13 @@ class Reclaimer:
     def _plan(self) -> Round:
         self._settle_seconds = SETTLE_SECONDS
         keeper, roll, world = self._keeper, self._lookout.roll, self._lookout.world
-        resting = keeper.waiting.resting()
         held = keeper.holds()
-        found_waiting = entitled(roll, world)
-        keeper.heed(tenant.pod.uid for tenant in found_waiting)
-        waiting = [tenant.waiting() for tenant in found_waiting if tenant.pod.uid not in resting]
-        if not (waiting and world.policy.is_enforced):
-            return Round((), ())
+        tenants = entitled(roll, world)
+        keeper.heed(tenant.pod.uid for tenant in tenants)
+        asked = asking(tenants, roll, now=int(self._clock()), resting=keeper.resting(), has_holds=bool(held))
+        self._is_growing = asked.is_growing
+        if not (asked.waiting and world.policy.is_enforced):
+            return Round((), asked.refused if world.policy.is_enforced else ())
         began = time.perf_counter()
         there = scene(
             roll,
@@ -118,15 +123,16 @@ class Reclaimer:
             now=int(self._clock()),
             holds=held,
             chosen=keeper.under_way(),
-            spared=keeper.victims.resting(),
+            refused=keeper.victims.resting(),
+            immovable=keeper.immovable.resting(),
             evicted=keeper.evicted(),
         )
-        found = plan(waiting, there)
+        found = plan(asked.waiting, there)
         took = time.perf_counter() - began
         self._metrics.planning(took)
         if not found.moves:
             self._settle_seconds = max(SETTLE_SECONDS, min(FRUITLESS_SECONDS, took * FRUITLESS_SHARE))
-        return found
+        return Round(found.moves, found.refused + asked.refused)
 
     async def _is_allowed(self, moves: tuple[Move, ...]) -> bool:
         """Try all victims out; those that may not go are left alone, and the plan is worth nothing."""
@@ -135,10 +141,10 @@ class Reclaimer:
         for target in targets:
             match refused.get(target.uid):
                 case Refused(why):
-                    self._keeper.victims.rest(target.uid, REFUSED_SECONDS)
+                    self._keeper.leave_alone(target, REFUSED_SECONDS)
                     self._account.refused(target, why)
                 case Later(seconds=seconds):
-                    self._keeper.victims.rest(target.uid, seconds)
+                    self._keeper.leave_alone(target, seconds)
                 case None:
                     pass
         return not refused
@@ -149,6 +155,9 @@ class Reclaimer:
             self._account.cancelled(target)
         with suppress(ClusterError):
             await self._executor.calm(calmed)
+            for claim in self._keeper.released():
+                await self._executor.release(claim)
+                self._keeper.forget_nomination(claim)
 
     def _see_to_nodes(self, group: asyncio.TaskGroup) -> None:
         now = asyncio.get_running_loop().time()
@@ -173,6 +182,8 @@ class Reclaimer:
         seconds = LOOK_AGAIN_SECONDS if due is None else min(LOOK_AGAIN_SECONDS, max(DUE_SECONDS, due - self._clock()))
         if self._failed:
             seconds = min(seconds, FAILED_SECONDS)
+        if self._is_growing:
+            seconds = min(seconds, GROWN_SECONDS)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._lookout.changed.wait()

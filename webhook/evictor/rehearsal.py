@@ -7,8 +7,9 @@ from contextlib import suppress
 from typing import Final
 
 from webhook.core.amount import format_gpus
-from webhook.core.reclaim import Cause, Move, Round, plan
-from webhook.core.survey import entitled, scene
+from webhook.core.reclaim import plan
+from webhook.core.scene import Cause, Move, Round
+from webhook.core.survey import asking, entitled, scene
 from webhook.evictor.lookout import Lookout
 
 SETTLE_SECONDS: Final = 0.25
@@ -53,8 +54,9 @@ class Rehearsal:
     def _lines(self) -> list[str]:
         self._lookout.settle()
         roll, world = self._lookout.roll, self._lookout.world
-        waiting = [tenant.waiting() for tenant in entitled(roll, world)]
-        found = plan(waiting, scene(roll, world, now=int(time.time()))) if waiting else Round((), ())
+        now = int(time.time())
+        asked = asking(entitled(roll, world), roll, now=now)
+        found = plan(asked.waiting, scene(roll, world, now=now)) if asked.waiting else Round((), ())
         lines = [_line(move) for move in found.moves]
         lines += [
             f"{each.waiting.namespace}/{each.waiting.name}: nothing would be done: {each.cause}"

@@ -9,7 +9,7 @@ from webhook.cluster.client import ApiConnection
 from webhook.cluster.evictions import Evicted
 from webhook.core.holding import Target
 from webhook.core.names import Uid
-from webhook.core.stranded import is_stranded
+from webhook.core.stranded import STRANDED_SECONDS, is_stranded
 from webhook.core.tenant import Tenant
 from webhook.evictor.account import Teller
 from webhook.evictor.lookout import Lookout
@@ -17,7 +17,7 @@ from webhook.kube.events import Event, EventReason, EventType, ObjectRef
 from webhook.observe.logs import Logs
 
 LOOK_SECONDS: Final = 10.0
-"""Time between two looks: a pod has waited for a minute by then."""
+"""Time between two looks, or less: they are short beside what a pod waits."""
 
 AT_ONCE: Final = 20
 """Pods replaced in one look: the new ones take room that the next look should see."""
@@ -36,6 +36,7 @@ class Repair:
         why_untrusted: Callable[[], str | None],
         is_leading: Callable[[], bool],
         clock: Callable[[], float],
+        after_seconds: int = STRANDED_SECONDS,
     ) -> None:
         self._lookout = lookout
         self._connection = connection
@@ -44,12 +45,13 @@ class Repair:
         self._why_untrusted = why_untrusted
         self._is_leading = is_leading
         self._clock = clock
+        self._after_seconds = after_seconds
         self._told: set[Uid] = set()
 
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(min(LOOK_SECONDS, self._after_seconds / 2))
             is_enforced = self._lookout.world.policy.is_enforced
             if is_enforced and self._why_untrusted() is None and self._lookout.world.is_sure:
                 await self.look()
@@ -67,11 +69,15 @@ class Repair:
                 self._tell(tenant, EventType.WARNING, EventReason.STRANDED, "delete it and create it anew")
 
     def _stranded(self) -> list[Tenant]:
-        world, now = self._lookout.world, int(self._clock())
+        world, now, after = self._lookout.world, int(self._clock()), self._after_seconds
         held = 0
         for node in self._lookout.marked:
             held |= world.fleet.bit(node)
-        return [tenant for tenant in self._lookout.roll.pinned() if is_stranded(tenant, world, now=now, held=held)]
+        return [
+            tenant
+            for tenant in self._lookout.roll.pinned()
+            if is_stranded(tenant, world, now=now, held=held, after_seconds=after)
+        ]
 
     async def _replace(self, tenant: Tenant) -> None:
         pod = tenant.pod

@@ -18,6 +18,7 @@ from webhook.cluster.lease import Lease, Timing, own_identity
 from webhook.cluster.namespace import own_namespace
 from webhook.core import survey
 from webhook.core.policy import Enforcement, Policy
+from webhook.core.stranded import STRANDED_SECONDS
 from webhook.evictor.account import Account
 from webhook.evictor.endpoints import Endpoints
 from webhook.evictor.executor import Executor
@@ -29,6 +30,7 @@ from webhook.evictor.repair import Repair
 from webhook.observe.logs import LogFormat, Logs, open_logs
 from webhook.observe.process import Candidacy
 from webhook.observe.reclaim import ReclaimMetrics
+from webhook.observe.watchdog import Watchdog
 from webhook.policy.problems import Problem
 from webhook.policy.watch import PolicyHolder
 
@@ -46,6 +48,7 @@ class Settings:
     namespace: str | None = None
     listen: tuple[str, int] | None = None
     timing: Timing
+    repair_after_seconds: int = STRANDED_SECONDS
     is_rehearsal: bool = False
     enforce: Enforcement | None = None
     log_format: LogFormat = LogFormat.JSON
@@ -70,12 +73,13 @@ async def run(settings: Settings, *, show: Callable[[str], None]) -> None:
         chores: list[Coroutine[Any, Any, None]] = [
             feed.run(),
             holder.run(_follow(lookout, metrics, logs), _complain(holder, metrics, logs)),
+            Watchdog(metrics, logs).run(),
         ]
         if settings.is_rehearsal:
             chores.append(Rehearsal(lookout, why_untrusted=feed.readiness, show=show).run())
         else:
             namespace = settings.namespace or await own_namespace(settings.kubeconfig)
-            office = _Office(lookout, connection, feed, logs, metrics, namespace=namespace, timing=settings.timing)
+            office = _Office(lookout, connection, feed, logs, metrics, settings=settings, namespace=namespace)
             chores += [office.events.run(), office.lease.run(office.lead)]
         if settings.listen is not None:
             endpoints = Endpoints(metrics, why_not_ready=feed.readiness)
@@ -95,17 +99,18 @@ class _Office:
         logs: Logs,
         metrics: ReclaimMetrics,
         *,
+        settings: Settings,
         namespace: str,
-        timing: Timing,
     ) -> None:
         identity = own_identity()
-        self.lease = Lease(connection, namespace=namespace, name=LEASE_NAME, identity=identity, timing=timing)
+        self.lease = Lease(connection, namespace=namespace, name=LEASE_NAME, identity=identity, timing=settings.timing)
         self.events = EventWriter(connection, component=COMPONENT, instance=identity)
         self._lookout = lookout
         self._connection = connection
         self._feed = feed
         self._logs = logs
         self._metrics = metrics
+        self._repair_after_seconds = settings.repair_after_seconds
         self._keeper: Keeper | None = None
         metrics.watch(
             largest_seat=lambda: survey.largest_seat(lookout.roll, lookout.world),
@@ -128,6 +133,7 @@ class _Office:
             why_untrusted=why_untrusted,
             is_leading=lambda: self.lease.is_leading,
             clock=time.time,
+            after_seconds=self._repair_after_seconds,
         )
         rehearsal = Rehearsal(
             lookout,

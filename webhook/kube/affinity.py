@@ -13,11 +13,12 @@ import msgspec
 
 from webhook.core.decision import Steering
 from webhook.core.policy import Mode
-from webhook.core.selector import Requirement
-from webhook.kube import keys, objects
+from webhook.core.selector import NODE_NAME_FIELD, Requirement
+from webhook.kube import objects
 from webhook.kube.pointer import Operation, add, put
 
 MOST_TERMS: Final = 512
+MOST_BYTES: Final = 128 * 1024
 """Where terms would multiply to more, nodes are left out from the end: the API server limits an object's size."""
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -152,7 +153,8 @@ def _multiplied(written: list[_Json], pool_terms: _Terms, nodes: _Nodes) -> list
     the decision does not fit this pod any more, and its own word comes first.
     """
     variants = [(term, _in_pools(term, pool_terms)) for term in written if _is_set(term)]
-    room = _room(sum(_pinned(variant) is None for _, group in variants for variant in group))
+    open_ = [variant for _, group in variants for variant in group if _pinned(variant) is None]
+    room = min(_room(len(open_)), max(1, MOST_BYTES // max(1, len(_encoder.encode(open_)))))
     result: list[_Json] = []
     made: set[bytes] = set()
     for original, group in variants:
@@ -204,7 +206,7 @@ def _room(terms: int) -> int:
 
 
 def _named(node: str) -> _Json:
-    return {"key": keys.NODE_NAME_FIELD, "operator": "In", "values": [node]}
+    return {"key": NODE_NAME_FIELD, "operator": "In", "values": [node]}
 
 
 def _requirement(written: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:

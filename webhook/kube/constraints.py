@@ -3,31 +3,28 @@
 Pods of one template carry these parts byte for byte alike, so the reading is cached by those bytes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, TypeVar
 
 import msgspec
 
 from webhook.core.selector import NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
 from webhook.core.topology import AffinityRule, TopologyRule, anti_affinity
-from webhook.kube import objects
-from webhook.kube.interpod import NO_RULES, NO_TERMS, InterPod, Terms, read_terms, rules_of
+from webhook.kube import bounds, objects
+from webhook.kube.interpod import NO_RULES, NO_TERMS, InterPod, Terms, number_of_terms, read_terms, rules_of
 from webhook.kube.spreading import NOTHING, Spreading, read_spreading, rules_for
 
 _T = TypeVar("_T")
-
-_CACHED: Final = 4096
-_CACHED_BYTES: Final = 16_384  # longer readings are made again each time: no caller may fill the memory with them
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
     """A pod's own conditions.
 
-    `is_open` says that it has some between pods that only kube-scheduler judges.
+    `is_open` says that it has some between pods that only kube-scheduler judges. `excess` is what there is too much of;
+    `unmarked` the same for a pod that carries no decision, whose user alone wrote all of it.
     """
 
     constraints: Constraints = NO_CONSTRAINTS
@@ -35,6 +32,8 @@ class Placement:
     spreading: Spreading = NOTHING
     interpod: InterPod = NO_RULES
     problems: tuple[str, ...] = ()
+    excess: tuple[str, ...] = ()
+    unmarked: tuple[str, ...] = ()
 
     def topology(self, labels: Mapping[str, str]) -> tuple[TopologyRule, ...]:
         """List what a pod with these labels demands of other pods."""
@@ -94,33 +93,49 @@ def read_placement(spec: objects.PodSpec) -> Placement:
     """Read where a pod may go by its own word."""
     selector, affinity = bytes(spec.node_selector), bytes(spec.affinity)
     tolerations, spread = bytes(spec.tolerations), bytes(spec.topology_spread_constraints)
-    if len(selector) + len(affinity) + len(tolerations) + len(spread) > _CACHED_BYTES:
-        return _read(selector, affinity, tolerations, spread)
-    return _cached(selector, affinity, tolerations, spread)
+    source = (selector, affinity, tolerations, spread)
+    known = _PLACEMENTS.known.get(source)
+    if known is not None:
+        return known
+    if over := _too_long(selector, affinity, tolerations, spread):
+        return Placement(excess=over)
+    read = _read(*source)
+    _PLACEMENTS.keep(source, read, len(selector) + len(affinity) + len(tolerations) + len(spread))
+    return read
 
 
 def read_tolerations(raw: bytes) -> tuple[Toleration, ...]:
     """Read tolerations alone. Raises ValueError where they are none."""
-    return _cached_tolerations(raw) if len(raw) <= _CACHED_BYTES else _tolerations(raw)
+    known = _TOLERATIONS.known.get(raw)
+    if known is None:
+        known = _tolerations(raw)
+        _TOLERATIONS.keep(raw, known, len(raw))
+    return known
 
 
 def read_keeps_off(spec: objects.PodSpec) -> tuple[AffinityRule, ...]:
-    """Read which other pods a pod on a node does not bear near it; nothing where that cannot be read.
+    """Read which other pods a pod on a node does not bear near it; nothing where that cannot be read, or is too much.
 
     The API server has completed its selectors by its labels.
     """
     affinity = bytes(spec.affinity)
-    if b"podAntiAffinity" not in affinity:
+    if b"podAntiAffinity" not in affinity or len(affinity) > bounds.MARKED_AFFINITY_BYTES:
         return ()
     with suppress(ValueError):
         found = objects.read_part(_apart_decoder, affinity, where="spec.affinity")
         raw = b"" if found is None else bytes(found.pod_anti_affinity)
-        return _cached_keeps_off(raw) if len(raw) <= _CACHED_BYTES else _keeps_off(raw)
+        known = _KEEP_OFF.known.get(raw)
+        if known is None:
+            known = _keeps_off(raw)
+            _KEEP_OFF.keep(raw, known, len(raw))
+        return known
     return ()
 
 
 def _keeps_off(raw: bytes) -> tuple[AffinityRule, ...]:
     found = objects.read_part(_anti_decoder, raw, where="spec.affinity.podAntiAffinity")
+    if found is not None and number_of_terms(NO_TERMS, found) > bounds.POD_TERMS:
+        return ()
     return anti_affinity(tuple([rule for rule, _ in read_terms(NO_TERMS, found or NO_TERMS).rules]))
 
 
@@ -140,6 +155,9 @@ def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -
         problems.append(str(error))
     if problems:
         return Placement(problems=tuple(problems))
+    over = tuple(_too_many(labels or {}, wanted, tolerated, spreading))
+    if over:
+        return Placement(excess=over)
     constraints = Constraints(
         node_selector=tuple((labels or {}).items()),
         terms=None if wanted is None else _terms(wanted.node_affinity),
@@ -150,7 +168,36 @@ def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -
         interpod = read_terms(wanted.pod_affinity or NO_TERMS, wanted.pod_anti_affinity or NO_TERMS)
     is_open = spreading.is_open or interpod.is_open
     own = NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else constraints
-    return Placement(own, is_open, spreading, interpod)
+    return Placement(own, is_open, spreading, interpod, unmarked=tuple(_too_large_unmarked(affinity, constraints)))
+
+
+def _too_long(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -> tuple[str, ...]:
+    found = [*bounds.excess("spec.affinity: length in bytes", len(affinity), bounds.MARKED_AFFINITY_BYTES)]
+    found += bounds.excess("spec.nodeSelector: length in bytes", len(selector), bounds.AFFINITY_BYTES)
+    found += bounds.excess("spec.tolerations: length in bytes", len(tolerations), bounds.TOLERATION_BYTES)
+    found += bounds.excess("spec.topologySpreadConstraints: length in bytes", len(spread), bounds.SPREAD_BYTES)
+    return tuple(found)
+
+
+def _too_many(
+    labels: Mapping[str, str], wanted: _Affinity | None, tolerated: tuple[Toleration, ...], spreading: Spreading
+) -> Iterator[str]:
+    yield from bounds.excess("spec.nodeSelector: number of labels", len(labels), bounds.SELECTOR_TERMS)
+    yield from bounds.excess("spec.tolerations: number", len(tolerated), bounds.TOLERATIONS)
+    yield from bounds.excess("spec.topologySpreadConstraints: number", len(spreading.rules), bounds.SPREADS)
+    if wanted is None:
+        return
+    required = None if wanted.node_affinity is None else wanted.node_affinity.required
+    terms = 0 if required is None else len(required.node_selector_terms or ())
+    yield from bounds.excess("spec.affinity: number of node selector terms", terms, bounds.MARKED_NODE_TERMS)
+    between = number_of_terms(wanted.pod_affinity or NO_TERMS, wanted.pod_anti_affinity or NO_TERMS)
+    yield from bounds.excess("spec.affinity: number of terms about other pods", between, bounds.POD_TERMS)
+
+
+def _too_large_unmarked(affinity: bytes, constraints: Constraints) -> Iterator[str]:
+    yield from bounds.excess("spec.affinity: length in bytes", len(affinity), bounds.AFFINITY_BYTES)
+    terms = len(constraints.terms or ())
+    yield from bounds.excess("spec.affinity: number of node selector terms", terms, bounds.NODE_TERMS)
 
 
 def _tolerations(raw: bytes) -> tuple[Toleration, ...]:
@@ -158,9 +205,9 @@ def _tolerations(raw: bytes) -> tuple[Toleration, ...]:
     return tuple(t for t in map(_toleration, found or ()) if t is not None)
 
 
-_cached = lru_cache(maxsize=_CACHED)(_read)
-_cached_keeps_off = lru_cache(maxsize=_CACHED)(_keeps_off)
-_cached_tolerations = lru_cache(maxsize=_CACHED)(_tolerations)
+_PLACEMENTS: Final = bounds.ByteCache[tuple[bytes, bytes, bytes, bytes], Placement]()
+_KEEP_OFF: Final = bounds.ByteCache[bytes, tuple[AffinityRule, ...]]()
+_TOLERATIONS: Final = bounds.ByteCache[bytes, tuple[Toleration, ...]]()
 
 
 def _terms(affinity: _NodeAffinity | None) -> tuple[NodeTerm, ...] | None:

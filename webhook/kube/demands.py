@@ -3,7 +3,7 @@
 Pods of one template carry the same resources byte for byte, so a whole pod's reading is cached by those bytes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -11,8 +11,8 @@ import msgspec
 
 from webhook.core.demand import Container, Demand, PerDevice, Weights, demand_of, pod_requests
 from webhook.core.names import CPU, MEMORY, PODS, ResourceName
-from webhook.core.shares import SHARES, shaped
-from webhook.kube import keys, objects, quantity
+from webhook.core.shares import SHARES, shaped, unshared
+from webhook.kube import bounds, keys, objects, quantity
 from webhook.kube.quantity import Quantity
 
 MOST_PIECES: Final = 1_000_000
@@ -23,9 +23,8 @@ _GPU_COUNT: Final = ResourceName(keys.GPU_COUNT)
 
 _T = TypeVar("_T")
 
-_CACHED: Final = 4096
-_CACHED_BYTES: Final = 16_384  # longer readings are made again each time: no caller may fill the memory with them
 _POLICIES: Final = 8
+_CONTAINER_BYTES: Final = 64
 
 _Named = tuple[str, bytes, bool]
 _Source = tuple[tuple[_Named, ...], tuple[_Named, ...], bytes, bytes]
@@ -36,11 +35,12 @@ class Reading:
     """A pod's demand as read.
 
     `problems` is everything the API server would refuse in the GPU amounts, and everything unreadable. `demand` is
-    None where something could not be read at all.
+    None where something could not be read at all; `excess` is what there is too much of.
     """
 
     demand: Demand | None
     problems: tuple[str, ...] = ()
+    excess: tuple[str, ...] = ()
 
 
 class _ResourceList(msgspec.Struct, frozen=True, gc=False):
@@ -77,7 +77,7 @@ def read_demand(spec: objects.PodSpec, weights: Weights) -> Reading:
     known = _READINGS.get(id(weights))
     if known is None or known.weights is not weights:
         known = _start(weights)
-    reading = known.by_source.get(source)
+    reading = known.by_source.known.get(source)
     return _read_new(known, source) if reading is None else reading
 
 
@@ -86,7 +86,7 @@ class _Readings:
     """What was read under one policy's weights, which are kept alive so that their id stays theirs."""
 
     weights: Weights
-    by_source: dict[_Source, Reading] = field(default_factory=dict)
+    by_source: bounds.ByteCache[_Source, Reading] = field(default_factory=bounds.ByteCache)
 
 
 _READINGS: Final[dict[int, _Readings]] = {}
@@ -102,10 +102,10 @@ def _start(weights: Weights) -> _Readings:
 def _read_new(known: _Readings, source: _Source) -> Reading:
     app, init, overhead, pod_level = source
     reading = _read(known.weights, source)
-    if len(overhead) + len(pod_level) + sum(len(raw) for _, raw, _ in (*app, *init)) <= _CACHED_BYTES:
-        if len(known.by_source) >= _CACHED:
-            known.by_source.clear()
-        known.by_source[source] = reading
+    size = (
+        len(overhead) + len(pod_level) + sum(_CONTAINER_BYTES + len(name) + len(raw) for name, raw, _ in (*app, *init))
+    )
+    known.by_source.keep(source, reading, size)
     return reading
 
 
@@ -120,11 +120,19 @@ def _read(weights: Weights, source: _Source) -> Reading:
     if not findings.is_readable:
         return Reading(None, problems)
     requests = pod_requests(containers, init=inits, overhead=over, pod_level=whole_pod)
+    excess = tuple(_excess(requests))
     requests[PODS] = 1  # every pod takes one of the pods its node allows
     counted = None
-    if not SHARES.isdisjoint(requests):
-        counted = pod_requests([_shaped(c) for c in containers], init=[_shaped(c) for c in inits], overhead=over)
-    return Reading(demand_of(requests, weights, per_device=_per_device(requests), counted=counted), problems)
+    if any(requests.get(name) for name in SHARES):
+        # HAMi's scheduler reads the shares of app containers only: an init container gets whole devices
+        counted = pod_requests([_shaped(c) for c in containers], init=[_whole(c) for c in inits], overhead=over)
+    return Reading(demand_of(requests, weights, per_device=_per_device(requests), counted=counted), problems, excess)
+
+
+def _excess(requests: Mapping[ResourceName, int]) -> Iterator[str]:
+    yield from bounds.excess("spec.containers: number of resources", len(requests), bounds.RESOURCES)
+    longest = max(map(len, requests), default=0)
+    yield from bounds.excess("spec.containers: length of a resource's name", longest, bounds.RESOURCE_NAME)
 
 
 def _per_device(requests: Mapping[ResourceName, int]) -> PerDevice | None:
@@ -140,17 +148,24 @@ def _shaped(container: Container) -> Container:
     return Container(shaped(container.requests), is_restartable=container.is_restartable)
 
 
+def _whole(container: Container) -> Container:
+    if SHARES.isdisjoint(container.requests):
+        return container
+    return Container(unshared(container.requests), is_restartable=container.is_restartable)
+
+
 def _container(named: _Named, *, what: str, weights: Weights, findings: _Findings) -> Container:
     name, raw, is_restartable = named
-    where = f"{what} {name}"
+    where = f"{what} {bounds.shortened(name)}"
     listed = _part(_resources_decoder, raw, where=where, findings=findings) or _ResourceList()
     requests, limits = listed.requests or {}, listed.limits or {}
     for resource in sorted((requests.keys() | limits.keys()) & weights.keys()):
         problem = _gpu_problem(resource, requests.get(resource), limits.get(resource))
         if problem is not None:
             findings.problems.append(f"{where}: {problem}")
+    asked = {**limits, **requests}
     # requests default to limits, resource by resource, as in the API server's own defaulting
-    return Container(_amounts({**limits, **requests}, where, findings), is_restartable=is_restartable)
+    return Container(_amounts(asked, where, findings), is_restartable=is_restartable)
 
 
 def _pod_level(

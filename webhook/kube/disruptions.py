@@ -39,7 +39,7 @@ def to_disruption(budget: DisruptionBudget) -> Disruption:
     written = budget.spec.selector
     selector = _NOTHING if written is None else to_selector(written)
     if selector is None:
-        raise ValueError("spec.selector: unknown operator")
+        raise ValueError("spec.selector: unknown operator, or longer than any that is read")
     return Disruption(
         namespace=Namespace(budget.metadata.namespace),
         name=budget.metadata.name,

@@ -1,6 +1,8 @@
 """From claims, their templates, DeviceClasses and ResourceSlices (resource.k8s.io/v1) to what the core counts."""
 
 import re
+from collections import Counter
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -27,9 +29,23 @@ _ATTRIBUTE: Final = re.compile(
 )
 
 
+# several drivers: `device.driver in ["a", "b"]`; no escapes in a driver's name, which could hide another one
+_DRIVER_NAME: Final = r"""(["'])[a-z0-9.-]+\1"""
+_SOME_DRIVER: Final = re.compile(rf"device\.driver\s*==\s*{_DRIVER_NAME}|device\.driver\s+in\s+\[[^\]\\]+\]")
+
+
+class _Cel(msgspec.Struct, frozen=True, gc=False):
+    expression: str = ""
+
+
+class _Selector(msgspec.Struct, frozen=True, gc=False):
+    cel: _Cel = _Cel()
+
+
 class _DeviceSubRequest(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
     device_class_name: str = ""
+    selectors: tuple[_Selector, ...] | None = None
     allocation_mode: str = ""
     count: int = 1
     admin_access: bool | None = None
@@ -51,6 +67,7 @@ class _ClaimSpec(msgspec.Struct, frozen=True, gc=False):
 
 class _Result(msgspec.Struct, frozen=True, gc=False):
     request: str
+    driver: str = ""
 
 
 class _Allocated(msgspec.Struct, frozen=True, gc=False):
@@ -61,8 +78,14 @@ class _Allocation(msgspec.Struct, frozen=True, gc=False):
     devices: _Allocated = _Allocated()
 
 
-class _ClaimStatus(msgspec.Struct, frozen=True, gc=False):
+class _Consumer(msgspec.Struct, frozen=True, gc=False):
+    resource: str = ""
+    uid: str = ""
+
+
+class _ClaimStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     allocation: _Allocation | None = None
+    reserved_for: tuple[_Consumer, ...] | None = None
 
 
 class ResourceClaim(msgspec.Struct, frozen=True, gc=False):
@@ -82,14 +105,6 @@ class ResourceClaimTemplate(msgspec.Struct, frozen=True, gc=False):
 
     metadata: objects.ObjectMeta
     spec: _TemplateSpec
-
-
-class _Cel(msgspec.Struct, frozen=True, gc=False):
-    expression: str = ""
-
-
-class _Selector(msgspec.Struct, frozen=True, gc=False):
-    cel: _Cel = _Cel()
 
 
 class _DeviceClassSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -186,10 +201,16 @@ def to_claim(claim: ResourceClaim) -> ClaimSpec | None:
     """Translate a claim; None for one that kube-scheduler made for what containers request: that is counted there."""
     if keys.EXTENDED_CLAIM in (claim.metadata.annotations or {}):
         return None
+    got = allocated(claim)
+    return _wanted(claim.spec) if got is None else got
+
+
+def allocated(claim: ResourceClaim) -> ClaimSpec | None:
+    """Translate what a claim got; None while it got nothing."""
     allocation = claim.status.allocation if claim.status is not None else None
     if allocation is None:
-        return _wanted(claim.spec)
-    got = [result.request for result in allocation.devices.results or ()]
+        return None
+    got = Counter((result.request, result.driver) for result in allocation.devices.results or ())
     return tuple(each for request in claim.spec.devices.requests or () for each in _got(request, got))
 
 
@@ -202,12 +223,13 @@ def to_class(found: DeviceClassObject) -> DeviceClass:
     """Translate a class."""
     spec, name = found.spec, found.metadata.name
     resource = spec.extended_resource_name
-    told = (name, resource or "", *(selector.cel.expression for selector in spec.selectors or ()))
+    expressions = [selector.cel.expression for selector in spec.selectors or ()]
     return DeviceClass(
         name,
         ResourceName(resource) if resource else None,
         found.metadata.creation_timestamp or "",
-        any(map(looks_like_gpu, told)),
+        speaks_of_gpus=any(map(looks_like_gpu, (name, resource or "", *expressions))),
+        is_open=not any(map(_names_drivers, expressions)),
     )
 
 
@@ -243,14 +265,16 @@ def _wanted(spec: _ClaimSpec) -> ClaimSpec:
     )
 
 
-def _got(request: _DeviceRequest, results: list[str]) -> ClaimSpec:
-    """Count what an allocated request got: of the one alternative that was chosen, so many devices."""
+def _got(request: _DeviceRequest, results: Mapping[tuple[str, str], int]) -> ClaimSpec:
+    """Count what an allocated request got: of the one alternative that was chosen, so many devices of each driver."""
     got: list[DeviceRequest] = []
     for sub in _alternatives(request):
         named = request.name if request.exactly is not None else f"{request.name}/{sub.name}"
-        number = results.count(named)
-        if number:
-            got.append(DeviceRequest((ClassCount(sub.device_class_name, number),), bool(sub.admin_access)))
+        got += (
+            DeviceRequest((ClassCount(sub.device_class_name, number, driver),), bool(sub.admin_access))
+            for (what, driver), number in results.items()
+            if what == named
+        )
     return tuple(got)
 
 
@@ -259,11 +283,31 @@ def _alternatives(request: _DeviceRequest) -> tuple[_DeviceSubRequest, ...]:
 
 
 def _counted(sub: _DeviceSubRequest) -> ClassCount:
-    return ClassCount(sub.device_class_name, ALL_DEVICES if sub.allocation_mode == _ALL else max(0, sub.count))
+    number = ALL_DEVICES if sub.allocation_mode == _ALL else max(0, sub.count)
+    drivers = (_driver_of(selector.cel.expression) for selector in sub.selectors or ())
+    return ClassCount(sub.device_class_name, number, next(filter(None, drivers), ""))
+
+
+def _driver_of(expression: str) -> str:
+    """Tell whose devices a claim's own CEL selects; "" unless all of it is plain conditions: tenants write it."""
+    conditions = [_condition(part.strip()) for part in expression.split("&&")]
+    if None in conditions:
+        return ""
+    return next((str(each.value) for each in conditions if each is not None and not each.attribute), "")
+
+
+def _names_drivers(expression: str) -> bool:
+    """Tell whether a class selects devices of the drivers that its CEL names, and no others."""
+    return "?" not in expression and all(
+        any(_SOME_DRIVER.fullmatch(part.strip(" \n()")) for part in alternative.split("&&"))
+        for alternative in expression.split("||")
+    )
 
 
 def _condition(text: str) -> Condition | None:
     driver = _DRIVER.fullmatch(text)
+    if "\\" in text:
+        return None  # an escape may spell any other value
     if driver is not None:
         return Condition("", driver["value"])
     found = _ATTRIBUTE.fullmatch(text)

@@ -20,13 +20,15 @@ class _For(msgspec.Struct, frozen=True):
     uid: Uid
 
 
-class _Evict(msgspec.Struct, frozen=True, omit_defaults=True, rename={"claim": "for"}):
+class _Evict(msgspec.Struct, frozen=True, omit_defaults=True, rename={"claim": "for", "past_budgets": "pastBudgets"}):
     namespace: Namespace
     name: str
     uid: Uid
     at: str
     claim: Uid
     gang: GangId | None = None
+    past_budgets: bool = False
+    grace: int | None = None
 
 
 class _Note(msgspec.Struct, frozen=True, rename={"claims": "for", "targets": "evict"}):
@@ -34,6 +36,7 @@ class _Note(msgspec.Struct, frozen=True, rename={"claims": "for", "targets": "ev
     until: str
     claims: tuple[_For, ...]
     targets: tuple[_Evict, ...] = ()
+    since: str = ""
 
 
 class _NodeMetadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -68,7 +71,11 @@ def read_holding(metadata: objects.ObjectMeta) -> Holding | None:
         node=NodeName(metadata.name),
         until=unix_seconds(note.until),
         claims=tuple(Claim(each.uid, each.namespace, each.name) for each in note.claims),
-        targets=tuple(Target(t.uid, t.namespace, t.name, t.claim, unix_seconds(t.at), t.gang) for t in note.targets),
+        targets=tuple(
+            Target(t.uid, t.namespace, t.name, t.claim, unix_seconds(t.at), t.gang, t.past_budgets, t.grace)
+            for t in note.targets
+        ),
+        since=unix_seconds(note.since),
     )
 
 
@@ -120,22 +127,38 @@ def calm_patch(uid: Uid) -> bytes:
     return _annotate(uid, {keys.EVICT_AT: None, keys.EVICT_FOR: None})
 
 
-def eviction(namespace: Namespace, name: str, uid: Uid, *, is_trial: bool) -> bytes:
+def nomination_patch(uid: Uid, node: NodeName | None) -> bytes:
+    """Write a merge patch of a pod's status by which kube-scheduler keeps room for it; None: no longer."""
+    return msgspec.json.encode({"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}})
+
+
+def eviction(target: Target, *, is_trial: bool) -> bytes:
     """Write an Eviction of this very pod and no other of its name.
 
     Never with a resourceVersion: it would switch off the API server's own retries.
     """
-    options: dict[str, Any] = {"preconditions": {"uid": uid}}
-    if is_trial:
-        options["dryRun"] = ["All"]
     return msgspec.json.encode(
         {
             "apiVersion": keys.BUDGET_API,
             "kind": "Eviction",
-            "metadata": {"namespace": namespace, "name": name},
-            "deleteOptions": options,
+            "metadata": {"namespace": target.namespace, "name": target.name},
+            "deleteOptions": _delete_options(target, is_trial=is_trial),
         }
     )
+
+
+def deletion(target: Target, *, is_trial: bool) -> bytes:
+    """Write the options that delete this very pod and no other of its name."""
+    return msgspec.json.encode(_delete_options(target, is_trial=is_trial))
+
+
+def _delete_options(target: Target, *, is_trial: bool) -> dict[str, Any]:
+    options: dict[str, Any] = {"preconditions": {"uid": target.uid}}
+    if target.grace_seconds is not None:
+        options["gracePeriodSeconds"] = target.grace_seconds
+    if is_trial:
+        options["dryRun"] = ["All"]
+    return options
 
 
 def rfc3339(seconds: int) -> str:
@@ -149,5 +172,9 @@ def _annotate(uid: Uid, annotations: dict[str, str | None]) -> bytes:
 
 def _note(holding: Holding) -> str:
     claims = tuple(_For(each.namespace, each.name, each.uid) for each in holding.claims)
-    targets = tuple(_Evict(t.namespace, t.name, t.uid, rfc3339(t.at), t.claim, t.gang) for t in holding.targets)
-    return msgspec.json.encode(_Note(holding.id, rfc3339(holding.until), claims, targets)).decode()
+    targets = tuple(
+        _Evict(t.namespace, t.name, t.uid, rfc3339(t.at), t.claim, t.gang, t.is_past_budgets, t.grace_seconds)
+        for t in holding.targets
+    )
+    note = _Note(holding.id, rfc3339(holding.until), claims, targets, rfc3339(holding.since))
+    return msgspec.json.encode(note).decode()

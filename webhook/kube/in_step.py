@@ -4,13 +4,14 @@ from itertools import chain, repeat
 from typing import Any, Final
 
 from webhook.core.policy import Policy
-from webhook.kube.guards import DEVICES, TENANCY, guards
+from webhook.kube.device_guards import DEVICES, SOURCES
+from webhook.kube.guards import FORGED, GRACE, TENANCY, guards
 from webhook.kube.registration import webhook_configurations
 
 _Json = dict[str, Any]
 
 GUARD: Final = "ValidatingAdmissionPolicy"
-_GUARDS: Final = (TENANCY, DEVICES)
+_GUARDS: Final = (TENANCY, FORGED, GRACE, DEVICES, SOURCES)
 """The guards that read differently from policy to policy."""
 _OF_POLICY: Final = ("rules", "matchConditions", "namespaceSelector")
 """Whom a webhook is asked about. How, when and by whom it is trusted is not the policy's to say."""
@@ -44,7 +45,8 @@ def _guard_in_step(found: _Json, wanted: _Json) -> _Json:
         {**one, **_taken(other, ("messageExpression",))}
         for one, other in zip(found["validations"], chain(wanted["validations"], repeat({})), strict=False)
     ]
-    return {**found, "matchConditions": wanted["matchConditions"], "matchConstraints": constraints, "validations": told}
+    of_policy = _taken(wanted, ("matchConditions", "variables"))
+    return {**found, **of_policy, "matchConstraints": constraints, "validations": told}
 
 
 def _taken(source: _Json, names: tuple[str, ...]) -> _Json:

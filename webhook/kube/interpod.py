@@ -66,6 +66,16 @@ NO_TERMS = Terms()
 NO_RULES = InterPod()
 
 
+def number_of_terms(affinity: Terms, anti_affinity: Terms) -> int:
+    """Count a pod's terms; one that is about several namespaces counts for each."""
+    terms = [
+        each
+        for listed in (affinity, anti_affinity)
+        for each in (*(listed.required or ()), *(wish.pod_affinity_term for wish in listed.preferred or ()))
+    ]
+    return sum(max(1, len(each.namespaces or ())) for each in terms)
+
+
 def read_terms(affinity: Terms, anti_affinity: Terms) -> InterPod:
     """Translate a pod's terms: pods beside it must match all that the one requires, none that the other does."""
     rules = [_rule((term,), is_anti=True) for term in anti_affinity.required or ()]

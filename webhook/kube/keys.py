@@ -37,11 +37,24 @@ GPU_MEMORY: Final = "aliyun.com/gpu-mem"
 GPU_COUNT: Final = "aliyun.com/gpu-count"
 """gpushare: memory of devices in pieces of a GiB (or MiB), and how many devices it is spread over."""
 
+GANG_ANNOTATIONS: Final = (
+    "scheduling.k8s.io/group-name",  # Volcano
+    "pod-group-name",  # KAI-Scheduler
+)
+GANG_LABELS: Final = (
+    "scheduling.x-k8s.io/pod-group",
+    "kueue.x-k8s.io/pod-group-name",
+    "gang.scheduling.koordinator.sh/name",
+    "training.kubeflow.org/job-name",
+    "jobset.sigs.k8s.io/jobset-name",
+    "leaderworkerset.sigs.k8s.io/group-key",
+    "ray.io/cluster",
+)
+"""Who says by them which pods belong together: gangs of other schedulers and operators."""
+
 MIRROR: Final = "kubernetes.io/config.mirror"
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
-NODE_NAME_FIELD: Final = "metadata.name"
-"""The only field that node affinity's matchFields knows."""
 
 CORE_API: Final = "v1"
 ADMISSION_API: Final = "admission.k8s.io/v1"

@@ -1,11 +1,13 @@
 """Label selectors, as the API writes them, to core selectors."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from webhook.core.policy import LabelSelector
 from webhook.core.selector import Operator, Requirement
+from webhook.kube import bounds
 
 _OPERATORS: Final = {
     each.value: each for each in (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
@@ -26,12 +28,21 @@ class Selector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 def to_selector(written: Selector) -> LabelSelector | None:
-    """Translate a selector; None where it has an operator that no version knew when this was written."""
-    expressions = written.match_expressions or ()
-    if any(each.operator not in _OPERATORS for each in expressions):
+    """Translate a selector; None where it is too long, or has an operator that was not known when this was written."""
+    expressions, labelled = written.match_expressions or (), written.match_labels or {}
+    if any(each.operator not in _OPERATORS for each in expressions) or _is_long(expressions, labelled):
         return None
-    labels = [Requirement(key, Operator.IN, (value,)) for key, value in (written.match_labels or {}).items()]
+    labels = [Requirement(key, Operator.IN, (value,)) for key, value in labelled.items()]
     return selector_of((*labels, *(Requirement(e.key, _OPERATORS[e.operator], e.values or ()) for e in expressions)))
+
+
+def _is_long(expressions: tuple[_Expression, ...], labels: Mapping[str, str]) -> bool:
+    """Tell whether pods are not counted by this selector: each pod of a namespace would be held against all of it."""
+    parts = len(labels) + len(expressions) + sum(len(each.values or ()) for each in expressions)
+    if parts > bounds.LABEL_SELECTOR_PARTS:
+        return True
+    text = sum(len(each.key) + sum(map(len, each.values or ())) for each in expressions)
+    return text + sum(len(key) + len(value) for key, value in labels.items()) > bounds.LABEL_SELECTOR_BYTES
 
 
 def selector_of(requirements: tuple[Requirement, ...]) -> LabelSelector:

@@ -47,6 +47,7 @@ class ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     owner_references: list[OwnerReference] | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
 
 
 class ContainerPort(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -108,6 +109,7 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     resources: msgspec.Raw = NOTHING
     resource_claims: list[PodResourceClaim] | None = None
     scheduling_group: SchedulingGroup | None = None
+    termination_grace_period_seconds: int | None = None
 
 
 class PodResourceClaimStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):

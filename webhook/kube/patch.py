@@ -36,6 +36,7 @@ class _Mark(msgspec.Struct, gc=False, omit_defaults=True):
     model: str | None = None
     user: str | None = None
     asked: str | None = None
+    claims: Sequence[str] = ()
 
 
 _encoder: Final = msgspec.json.Encoder()
@@ -127,6 +128,7 @@ def _mark(admit: Admit) -> str:
         model=charge.model,
         user=charge.user,
         asked=admit.asked_tier,
+        claims=admit.demand.claims,
     )
     return _encoder.encode(mark)[:-1].decode()
 

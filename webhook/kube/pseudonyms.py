@@ -14,6 +14,7 @@ from string import ascii_lowercase
 from typing import Any, Final
 
 from webhook.core.policy import Policy
+from webhook.core.selector import NODE_NAME_FIELD
 from webhook.kube import keys
 
 Json = Mapping[str, Any]
@@ -147,7 +148,7 @@ class Pseudonyms:
     def _label(self, key: str, value: Any) -> Any:  # noqa: ANN401 - whatever somebody wrote into a manifest
         if not isinstance(value, str) or key in self.kept.label_keys or _NUMBER_OR_WORD.fullmatch(value):
             return value
-        if key in {_HOSTNAME, keys.NODE_NAME_FIELD}:
+        if key in {_HOSTNAME, NODE_NAME_FIELD}:
             return self.of("node", value)
         if key == keys.NAMESPACE_NAME:
             return self.namespace(value)

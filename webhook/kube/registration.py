@@ -16,9 +16,11 @@ from webhook.kube.workloads.table import kind_table
 MUTATE_PATH: Final = "/mutate"
 VALIDATE_PATH: Final = "/validate"
 WORKLOADS_PATH: Final = "/workloads"
+CLAIMS_PATH: Final = "/claims"
 MUTATE_NAME: Final = "mutate.fairgate.dev"
 VALIDATE_NAME: Final = "validate.fairgate.dev"
 WORKLOADS_NAME: Final = "workloads.fairgate.dev"
+CLAIMS_NAME: Final = "claims.fairgate.dev"
 
 # Mutating configurations run in the order of their names: a late one sees what the others made of the pod.
 MUTATING_CONFIGURATION: Final = "zz-fairgate"
@@ -90,14 +92,22 @@ def webhook_configurations(
         "namespaceSelector": selector,
         "sideEffects": "None",
     }
+    claims = {
+        # Fail: a claim that changed after its pod was let in must not get its devices while we are away.
+        **_webhook(CLAIMS_NAME, "UPDATE", failure="Fail", seconds=_VALIDATE_SECONDS, conditions=_GETS_DEVICES),
+        "rules": [_rule("resource.k8s.io", versions=["v1"], resources=["resourceclaims/status"], operation="UPDATE")],
+        "clientConfig": client(CLAIMS_PATH),
+        "namespaceSelector": selector,
+        "sideEffects": "None",
+    }
     if policy.enforce is Enforcement.OFF:
         return []
     if not policy.is_enforced:
-        for webhook in (mutate, validate, workloads):
+        for webhook in (mutate, validate, workloads, claims):
             webhook |= {"failurePolicy": "Ignore", "timeoutSeconds": _WORKLOADS_SECONDS}
     return [
         _configuration("MutatingWebhookConfiguration", MUTATING_CONFIGURATION, [mutate]),
-        _configuration("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION, [validate, workloads]),
+        _configuration("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION, [validate, workloads, claims]),
     ]
 
 
@@ -110,6 +120,15 @@ def with_ca_bundles(configuration: _Json, merge: Callable[[bytes], bytes]) -> _J
         return {**webhook, "clientConfig": {**client, "caBundle": bundle}}
 
     return {**configuration, "webhooks": [changed(webhook) for webhook in configuration.get("webhooks") or ()]}
+
+
+_ALLOCATED: Final = "has({root}.status) && has({root}.status.allocation)"
+_GETS_DEVICES: Final[list[_Json]] = [
+    {
+        "name": "gets-devices",
+        "expression": f"{_ALLOCATED.format(root='object')} && !({_ALLOCATED.format(root='oldObject')})",
+    }
+]
 
 
 def workload_rules(policy: Policy) -> list[_Json]:

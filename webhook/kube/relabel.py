@@ -21,7 +21,7 @@ _decoder: Final = msgspec.json.Decoder(objects.Pod)
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A pod as it is now, as far as its tier goes. `is_leaving`: it ended, or is being deleted."""
+    """A pod as it is now, as far as its tier goes. `is_leaving`: it is being deleted."""
 
     uid: Uid
     version: str
@@ -29,6 +29,7 @@ class Labelled:
     tier_label: str | None
     mark: str | None
     is_leaving: bool
+    has_ended: bool
 
 
 def read_labelled(body: bytes) -> Labelled:
@@ -41,7 +42,8 @@ def read_labelled(body: bytes) -> Labelled:
         team_label=(metadata.labels or {}).get(keys.TEAM),
         tier_label=(metadata.labels or {}).get(keys.TIER),
         mark=(metadata.annotations or {}).get(keys.DECISION),
-        is_leaving=metadata.deletion_timestamp is not None or has_ended(pod),
+        is_leaving=metadata.deletion_timestamp is not None,
+        has_ended=has_ended(pod),
     )
 
 

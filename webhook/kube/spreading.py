@@ -69,7 +69,7 @@ def rules_for(spreading: Spreading, labels: Mapping[str, str]) -> tuple[SpreadRu
     )
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=128)
 def _narrowed(rule: SpreadRule, own: tuple[tuple[str, str], ...]) -> SpreadRule:
     if rule.selector is None or not own:
         return rule

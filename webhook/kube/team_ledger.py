@@ -5,8 +5,9 @@ them. The entries are one atomic list, and managedFields is sent as the empty ma
 """
 
 import re
+from collections.abc import Iterable
 from hashlib import sha256
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -21,15 +22,26 @@ from webhook.core.summary import Summary
 from webhook.core.tier import Tier
 from webhook.kube import keys, objects
 
+_K = TypeVar("_K", bound=str)
+_V = TypeVar("_V", int, str)
+
 _DNS_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _UNSTORED: Final[tuple[dict[str, str], ...]] = ({},)
 """managedFields of one empty entry: the API server then drops them, half a kilobyte a write."""
+
+LARGEST_BYTES: Final = 1_000_000
+"""The largest object that is written: etcd takes 1.5 MiB. Some thousand charges in flight; folded within a second."""
+
+_MOST_CHARACTERS: Final = 1_000
+"""Of an entry's labels, of its requests, devices first, and of its owner: whoever makes a pod chooses them, and the
+team has one object for all. None of them is needed for a sum."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One charge in flight. `gpus` in GPU units, `requests` as the core counts them, `label` the pod's tier label.
 
-    `labels` are all of its labels, where its like are to be spread: it counts before it is seen.
+    `labels` are those by which its like are to be spread: it counts before it is seen. `lingers` are the
+    seconds for which its node may still run it, where it was deleted by force.
     """
 
     uid: Uid
@@ -45,6 +57,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     bound: NodeName | None = None
     owner: str | None = None
     labels: dict[str, str] = {}
+    lingers: int = 0
 
 
 class Ledger(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -158,15 +171,28 @@ def _entry(flight: Flight) -> Entry:
         name=pod.name,
         gpus=charge.gpus,
         tier=charge.tier,
-        requests=dict(pod.demand.requests),
+        requests=_fitting((*pod.demand.devices, *pod.demand.requests)),
         label=pod.tier_label,
         model=charge.model,
         user=charge.user,
         node=flight.node,
         bound=pod.node,
-        owner=f"{pod.owner.kind}/{pod.owner.name}" if pod.owner is not None else None,
-        labels=dict(pod.labels),
+        owner=f"{pod.owner.kind}/{pod.owner.name}"[:_MOST_CHARACTERS] if pod.owner is not None else None,
+        labels=_fitting(pod.labels.items()),
+        lingers=flight.lingers,
     )
+
+
+def _fitting(items: Iterable[tuple[_K, _V]]) -> dict[_K, _V]:
+    """Take the first of these, as many as are not too long together."""
+    found: dict[_K, _V] = {}
+    left = _MOST_CHARACTERS
+    for key, value in items:
+        left -= len(key) + len(str(value))
+        if left < 0:
+            break
+        found[key] = value
+    return found
 
 
 def _flight(entry: Entry, team: TeamName) -> Flight:
@@ -183,4 +209,4 @@ def _flight(entry: Entry, team: TeamName) -> Flight:
         user=entry.user,
         packed=pack(entry.labels) if entry.labels else NO_LABELS,
     )
-    return Flight(pod, Charge(team, entry.tier, entry.gpus, entry.model, entry.user), entry.node)
+    return Flight(pod, Charge(team, entry.tier, entry.gpus, entry.model, entry.user), entry.node, entry.lingers)

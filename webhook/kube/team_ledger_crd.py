@@ -65,6 +65,7 @@ def _schema() -> _Json:
         "required": ["uid", "ns", "name", "gpus", "tier"],
         "properties": {
             **dict.fromkeys(("uid", "ns", "name", "tier", "label", "model", "user", "node", "bound", "owner"), text),
+            "lingers": whole,
             "gpus": {**whole, "description": "In units of 1/840,000 of a GPU."},
             "requests": {"type": "object", "additionalProperties": whole, "x-kubernetes-map-type": "atomic"},
             "labels": {"type": "object", "additionalProperties": text, "x-kubernetes-map-type": "atomic"},

@@ -5,50 +5,64 @@ from dataclasses import replace
 from sys import intern
 from typing import Final
 
+import msgspec
+
 from webhook.core.demand import Weights
 from webhook.core.pod import NO_KEYS
-from webhook.core.tenant import Tenant
+from webhook.core.tenant import Report, Tenant
 from webhook.core.victim import GangId
 from webhook.kube import keys, objects
 from webhook.kube.constraints import Placement, read_placement
-from webhook.kube.pods import chosen_nodes, to_resident, unix_seconds
-
-GRACE_SECONDS: Final = 30
-"""What Kubernetes gives a pod that says nothing."""
+from webhook.kube.pods import chosen_nodes, grace_seconds, to_resident, unix_seconds
 
 _PLACED: Final = Placement()
 
-_GANG_ANNOTATIONS: Final = (
-    "scheduling.k8s.io/group-name",  # Volcano
-    "pod-group-name",  # KAI-Scheduler
+
+_GANG_SIZES: Final = (
+    "kueue.x-k8s.io/pod-group-total-count",
+    "gang.scheduling.koordinator.sh/min-available",
+    "leaderworkerset.sigs.k8s.io/size",
 )
-_GANG_LABELS: Final = (
-    "scheduling.x-k8s.io/pod-group",
-    "kueue.x-k8s.io/pod-group-name",
-    "gang.scheduling.koordinator.sh/name",
-    "training.kubeflow.org/job-name",
-    "jobset.sigs.k8s.io/jobset-name",
-    "leaderworkerset.sigs.k8s.io/group-key",
-    "ray.io/cluster",
-)
+_LONGEST_SIZE: Final = 6
+
+_NO_ROOM: Final = ("Insufficient ", "Too many pods", "cannot allocate all claims")
+"""What kube-scheduler's filters of resources and of devices say, and its extenders that share GPUs."""
+_TAINTED: Final = "untolerated taint"
 
 
 class TenantSpec(objects.PodSpec, frozen=True, gc=False, rename="camel"):
     """A pod's spec, with what only reclaim reads."""
 
     scheduling_gates: list[objects.Present] | None = None
-    termination_grace_period_seconds: int | None = None
+
+
+class TenantMeta(objects.ObjectMeta, frozen=True, gc=False, rename="camel"):
+    """A pod's metadata, with how long it may take to end."""
+
+    deletion_grace_period_seconds: int | None = None
+
+
+class Condition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A condition of a pod."""
+
+    type: str
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+    last_transition_time: str | None = None
 
 
 class TenantStatus(objects.PodStatus, frozen=True, gc=False, rename="camel"):
-    """A pod's status, with when it started."""
+    """A pod's status, with when it started and why it is on no node."""
 
     start_time: str | None = None
+    conditions: list[Condition] | None = None
 
 
 class TenantPod(objects.Pod, frozen=True, gc=False, rename="camel"):
     """A pod, with what only reclaim reads."""
 
+    metadata: TenantMeta
     spec: TenantSpec
     status: TenantStatus | None = None
 
@@ -63,31 +77,53 @@ def to_tenant(pod: TenantPod, weights: Weights) -> Tenant | None:
         return None
     metadata, spec = pod.metadata, pod.spec
     annotations = metadata.annotations or NO_KEYS
-    grace = spec.termination_grace_period_seconds
     is_ours = resident.team_label is not None
     placement = read_placement(spec) if resident.node is None else _PLACED
-    labels = metadata.labels or NO_KEYS
+    labels = resident.labels
     return Tenant(
         pod=replace(resident, promised=None),
         labels=labels,
         constraints=placement.constraints,
         topology=placement.topology(labels),
-        gang=_gang(metadata, spec) if resident.demand.gpus else None,
+        gang=_gang(metadata, spec),
+        gang_size=_gang_size(metadata),
         started_at=unix_seconds(pod.status.start_time or "") if pod.status is not None else 0,
         saved_at=_time(annotations, keys.CHECKPOINTED) or 0,
         leaves_at=unix_seconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else None,
+        leave_seconds=metadata.deletion_grace_period_seconds or 0,
         notice_at=_time(annotations, keys.EVICT_AT),
-        grace_seconds=GRACE_SECONDS if grace is None else grace,
-        is_gated=bool(spec.scheduling_gates),
+        grace_seconds=grace_seconds(spec),
+        is_gated=bool(spec.scheduling_gates or placement.excess),  # no plan is made for what cannot be read
         chosen=chosen_nodes(annotations) if is_ours and resident.node is None else (),
+        report=_report(pod.status) if resident.node is None else None,
     )
+
+
+def _report(status: TenantStatus | None) -> Report | None:
+    """Read why kube-scheduler cannot place a pod. Only kube-scheduler and admins may write a pod's status."""
+    for condition in (status.conditions if status is not None else None) or ():
+        if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
+            message = condition.message or ""
+            return Report(
+                unix_seconds(condition.last_transition_time or ""),
+                is_for_room=any(words in message for words in _NO_ROOM),
+                is_for_taints=_TAINTED in message,
+            )
+    return None
+
+
+def _gang_size(metadata: objects.ObjectMeta) -> int:
+    """Read how many pods a gang has, where they say so."""
+    annotations = metadata.annotations or NO_KEYS
+    said = next((annotations[name] for name in _GANG_SIZES if name in annotations), "")
+    return int(said) if said.isdecimal() and len(said) <= _LONGEST_SIZE else 0
 
 
 def _gang(metadata: objects.ObjectMeta, spec: TenantSpec) -> GangId | None:
     """Read which pods it belongs together with, by the first marker that is there."""
     if spec.scheduling_group is not None and spec.scheduling_group.pod_group_name:
         return _gang_id(metadata.namespace, "schedulingGroup", spec.scheduling_group.pod_group_name)
-    for marked, names in ((metadata.annotations, _GANG_ANNOTATIONS), (metadata.labels, _GANG_LABELS)):
+    for marked, names in ((metadata.annotations, keys.GANG_ANNOTATIONS), (metadata.labels, keys.GANG_LABELS)):
         for name in names if marked else ():
             if value := (marked or NO_KEYS).get(name):
                 return _gang_id(metadata.namespace, name, value)

@@ -5,8 +5,18 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from webhook.core.names import Namespace
-from webhook.kube import objects
-from webhook.kube.review import NOBODY, Envelope, Operation, ReviewError, Typed, check_is_review, parse
+from webhook.kube import bounds, objects
+from webhook.kube.review import (
+    NOBODY,
+    Envelope,
+    Operation,
+    ReviewError,
+    Typed,
+    check_is_review,
+    check_size,
+    parse,
+    present,
+)
 
 
 class WorkloadReview(NamedTuple):
@@ -32,17 +42,18 @@ _decoder: Final = msgspec.json.Decoder(_Review)
 
 
 def decode_workload(body: bytes) -> WorkloadReview:
-    """Read a review of any object in a namespace. Raises ReviewError, saying what was expected, for all else."""
+    """Read a review of any object in a namespace. Raises ReviewError, saying what was expected, for all else.
+
+    Raises TooLargeError for an object that is larger than any that is judged.
+    """
+    if len(body) > bounds.LARGE_BYTES:
+        check_size(body)
     try:
         review = parse(_decoder, body)
     except msgspec.ValidationError as error:
         raise ReviewError(f"not a valid AdmissionReview: {objects.describe(error)}") from error
     check_is_review(review)
-    request = review.request
-    if request is None:
-        raise ReviewError("request is missing: only reviews that ask something can be answered")
-    if not request.uid:
-        raise ReviewError("request.uid is missing: the answer must repeat it")
+    request = present(review.request)
     if not request.namespace:
         raise ReviewError("request.namespace is missing: everything that makes pods has a namespace")
     user = request.user_info or NOBODY

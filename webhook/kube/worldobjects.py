@@ -52,6 +52,7 @@ _POD: Final[Shape] = {
         **_METADATA,
         "ownerReferences": {"apiVersion": _ALL, "kind": _ALL, "name": _ALL, "controller": _ALL},
         "deletionTimestamp": _ALL,
+        "deletionGracePeriodSeconds": _ALL,
     },
     "spec": {
         "containers": _CONTAINER,
@@ -72,13 +73,16 @@ _POD: Final[Shape] = {
                 "resources",
                 "resourceClaims",
                 "schedulingGroup",
+                "terminationGracePeriodSeconds",
             ),
             _ALL,
         ),
     },
     "status": {"phase": _ALL, "resourceClaimStatuses": {"name": _ALL, "resourceClaimName": _ALL}},
 }
-_REQUEST: Final[Shape] = dict.fromkeys(("name", "deviceClassName", "allocationMode", "count", "adminAccess"), _ALL)
+_REQUEST: Final[Shape] = dict.fromkeys(
+    ("name", "deviceClassName", "allocationMode", "count", "adminAccess", "selectors"), _ALL
+)
 _CLAIM: Final[Shape] = {"devices": {"requests": {"name": _ALL, "exactly": _REQUEST, "firstAvailable": _REQUEST}}}
 _NODE: Final[Shape] = {
     **_HEAD,
@@ -94,7 +98,10 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "ResourceClaim": {
         **_HEAD,
         "spec": _CLAIM,
-        "status": {"allocation": {"devices": {"results": {"request": _ALL}}}},
+        "status": {
+            "allocation": {"devices": {"results": {"request": _ALL, "driver": _ALL}}},
+            "reservedFor": {"resource": _ALL, "uid": _ALL},
+        },
     },
     "ResourceClaimTemplate": {**_HEAD, "spec": {"spec": _CLAIM}},
     "ResourceSlice": {

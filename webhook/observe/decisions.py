@@ -29,6 +29,7 @@ class Phase(StrEnum):
     MUTATE = "mutate"
     VALIDATE = "validate"
     WORKLOADS = "workloads"
+    CLAIMS = "claims"
 
 
 class Decisions(Collector):
@@ -50,8 +51,8 @@ class Decisions(Collector):
         """Write the metrics."""
         counts = CounterMetricFamily(
             "fairgate_decisions",
-            "Decisions. `phase`: mutate, validate, workloads. `outcome`: admit, warn, deny, retry, skip. `code`: a "
-            "reason code, the first of several. `team`: empty where none is charged or asked for.",
+            "Decisions. `phase`: mutate, validate, workloads, claims. `outcome`: admit, warn, deny, retry, skip. "
+            "`code`: a reason code, the first of several. `team`: empty where none is charged or asked for.",
             labels=["phase", "outcome", "code", "team"],
         )
         for key, count in self._counts.items():

@@ -18,12 +18,13 @@ WRITE_BOUNDS: Final = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.
 BATCH_BOUNDS: Final = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 """A write without charges folds, takes back or tells people."""
 
-RESULTS: Final = ("written", "conflict", "unknown", "refused")
+RESULTS: Final = ("written", "conflict", "too_large", "unknown", "refused")
 
 
 _WRITES: Final = (
     "fairgate_ledger_writes",
-    "Writes of TeamLedgers. `result`: written, conflict (another replica was faster), unknown (no answer), refused.",
+    "Writes of TeamLedgers. `result`: written, conflict (another replica was faster), too_large (split, then written), "
+    "unknown (no answer), refused.",
 )
 _BATCH: Final = (
     "fairgate_ledger_batch_charges",

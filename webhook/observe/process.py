@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
@@ -16,6 +16,8 @@ from webhook import __version__
 from webhook.observe.table import Family, Row, Table
 
 EVENT_OUTCOMES: Final = ("written", "held_back", "dropped")
+
+_HELD_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class Component(StrEnum):
@@ -100,6 +102,18 @@ class ProcessMetrics:
         )
         for result in ("success", "failure"):
             self._reloads.labels(result)
+        self._held = Histogram(
+            "fairgate_event_loop_held_seconds",
+            "Turns of the event loop of 50 ms and more: nobody was answered meanwhile. `by`: whose work it was, such "
+            "as mutate, validate, workloads, watch, ledger, evictor; stall where the process got no processor.",
+            ["by"],
+            buckets=_HELD_BUCKETS,
+            registry=self.registry,
+        )
+
+    def loop_held(self, by: str, seconds: float) -> None:
+        """Record that the event loop was held for so long."""
+        self._held.labels(by).observe(seconds)
 
     def policy_reload(self, *, is_success: bool) -> None:
         """Record one reading of the policy folder, the first one included."""
@@ -126,7 +140,8 @@ class ProcessMetrics:
         counted = {
             "fairgate_watch_events": "Changes that the watch of a kind brought.",
             "fairgate_watch_relists": "Full lists after the first: the API server forgot where the watch was.",
-            "fairgate_watch_rejected_objects": "Objects that could not be read; they are not counted. Should stay 0.",
+            "fairgate_watch_rejected_objects": "Objects that could not be read whole. Pods count by what can "
+            "be read of them, others not at all. Should stay 0.",
         }
         self.ask(
             counted,

@@ -7,12 +7,12 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from webhook.core.amount import ONE_GPU
 from webhook.core.names import TeamName
-from webhook.core.reclaim import Cause
+from webhook.core.scene import Cause
 from webhook.observe.process import Component, ProcessMetrics
 
 SEATED_BOUNDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 PLAN_BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
-OUTCOMES: Final = ("evicted", "gone", "refused", "later")
+OUTCOMES: Final = ("evicted", "deleted", "gone", "refused", "later")
 
 
 class ReclaimMetrics(ProcessMetrics):
@@ -26,7 +26,7 @@ class ReclaimMetrics(ProcessMetrics):
             "lost_gpu_seconds", "GPU-seconds since victims' last checkpoints, or starts.", "team"
         )
         self._evictions = self._counter(
-            "evictions", "Evictions asked for. `outcome`: evicted, gone, refused, later.", "outcome"
+            "evictions", "Evictions asked for. `outcome`: evicted, deleted, gone, refused, later.", "outcome"
         )
         self._broken = self._counter("broken_holds", "Holds given up before their pods had their room.")
         self._seated = Histogram(
@@ -41,7 +41,7 @@ class ReclaimMetrics(ProcessMetrics):
         self._refused = Gauge(
             "fairgate_reclaim_waiting_pods",
             "Guaranteed pods that wait and for which nothing can be done. `cause`: Fits, NoNode, TopologyUnmet, "
-            "NotEnoughVictims, GangIncomplete.",
+            "NotEnoughVictims, GangIncomplete, NotForRoom.",
             ["cause"],
             registry=self.registry,
         )

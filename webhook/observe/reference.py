@@ -117,6 +117,7 @@ def evictor() -> ReclaimMetrics:
 
 
 def _share(metrics: ProcessMetrics) -> None:
+    metrics.loop_held("mutate", 0.05)
     metrics.watch_feed([_Watch()], clock=lambda: 0.0)
     metrics.watch_leader(lambda: Candidacy("fairgate", is_leading=True, terms=1, events={}))
 

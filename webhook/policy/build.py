@@ -29,6 +29,7 @@ from webhook.core.policy import (
     WorkloadRules,
 )
 from webhook.core.selector import Operator, Requirement, Toleration
+from webhook.core.shares import HAMI_SCHEDULER, SHARES
 from webhook.core.tier import Tier
 from webhook.policy import schema
 from webhook.policy.builtin import built_in
@@ -52,11 +53,15 @@ def build(draft: Draft) -> Policy:
             unknown_team=defaults.unknown_team,
             unknown_gpu=defaults.unknown_gpu,
             device_access=defaults.device_access,
+            host_paths=_unique(defaults.host_paths),
             user_from=tuple(UserKey(*key.place()) for key in defaults.user_from),
+            share_schedulers=_share_schedulers(defaults.share_schedulers, draft),
+            unknown_user=defaults.unknown_user,
+            maximum_grace_seconds=defaults.maximum_grace_period,
         ),
         pools=tuple(sorted((_pool(pool.value) for pool in draft.pools), key=lambda pool: pool.name)),
         placement=_placement(placement),
-        reclaim=_reclaim(draft.section("reclaim", schema.Reclaim())),
+        reclaim=_reclaim(draft.section("reclaim", schema.Reclaim()), defaults),
         resources={name: weight for name, weight in weights.items() if weight},
         ignored_resources=frozenset(name for name, weight in weights.items() if not weight),
         priority_classes={tier: name for tier, name in named.items() if name is not None},
@@ -70,6 +75,13 @@ def content_hash(policy: Policy) -> str:
     """Name a policy's content."""
     content = json.dumps(_plain(replace(policy, hash="")), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(content.encode()).hexdigest()[:HASH_LENGTH]
+
+
+def _share_schedulers(named: list[str] | None, draft: Draft) -> tuple[str, ...]:
+    """Take HAMi's own scheduler for one that keeps pods to their shares where policy weighs what HAMi hands out."""
+    if named is not None:
+        return _unique(named)
+    return (HAMI_SCHEDULER,) if SHARES & draft.resources.keys() else ()
 
 
 def _placement(spec: schema.Placement) -> PlacementRules:
@@ -108,11 +120,13 @@ def _pool(spec: schema.Pool) -> Pool:
     )
 
 
-def _reclaim(spec: schema.Reclaim) -> ReclaimRules:
+def _reclaim(spec: schema.Reclaim, defaults: schema.Defaults) -> ReclaimRules:
     selectors = {_selector(item) for item in spec.protect if isinstance(item, schema.Selector)}
     return ReclaimRules(
         order=tuple(dict.fromkeys([*spec.order, *ReclaimCost])),
         evictions_per_minute=UNLIMITED if spec.max_evictions_per_minute is None else spec.max_evictions_per_minute,
+        budget_seconds=spec.budgets,
+        longest_grace_seconds=defaults.maximum_grace_period,
         notice_seconds=spec.notice,
         minimum_runtime_seconds=spec.minimum_runtime,
         protected_namespaces=_unique(item for item in spec.protect if isinstance(item, str)),

@@ -15,6 +15,7 @@ _LIMIT_SCHEMA: Final[dict[str, Any]] = {"anyOf": [*_AMOUNT_SCHEMA["anyOf"], {"co
 _DURATION_SCHEMA: Final[dict[str, Any]] = {
     "anyOf": [{"type": "string", "pattern": f"^({values.DURATION})$"}, {"const": 0}]
 }
+_PATIENCE_SCHEMA: Final[dict[str, Any]] = {"anyOf": [*_DURATION_SCHEMA["anyOf"], {"const": UNLIMITED.value}]}
 _CORES_SCHEMA: Final[dict[str, Any]] = {
     "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": f"^{values.CORES}$"}]
 }
@@ -24,6 +25,8 @@ _BYTES_SCHEMA: Final[dict[str, Any]] = {
 Gpus = Annotated[int, PlainValidator(values.gpus), WithJsonSchema(_AMOUNT_SCHEMA)]
 GpuLimit = Annotated[Limit, PlainValidator(values.limit), PlainSerializer(format_limit), WithJsonSchema(_LIMIT_SCHEMA)]
 Seconds = Annotated[int, PlainValidator(values.seconds), WithJsonSchema(_DURATION_SCHEMA)]
+GracePeriod = Annotated[Seconds, AfterValidator(values.grace_period)]
+SecondsLimit = Annotated[Limit, PlainValidator(values.seconds_limit), WithJsonSchema(_PATIENCE_SCHEMA)]
 Cores = Annotated[int, PlainValidator(values.cores), WithJsonSchema(_CORES_SCHEMA)]
 Bytes = Annotated[int, PlainValidator(values.size), WithJsonSchema(_BYTES_SCHEMA)]
 TeamRef = Annotated[str, Strict(), AfterValidator(values.team_name)]
@@ -36,4 +39,5 @@ ClassName = Annotated[str, Strict(), AfterValidator(values.object_name)]
 ApiGroup = Annotated[str, Strict(), AfterValidator(values.api_group)]
 KindName = Annotated[str, Strict(), AfterValidator(values.kind_name)]
 ResourcePlural = Annotated[str, Strict(), AfterValidator(values.resource_plural)]
+HostPath = Annotated[str, Strict(), AfterValidator(values.host_path)]
 FieldPath = Annotated[str, Strict(), AfterValidator(values.field_path)]

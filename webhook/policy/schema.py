@@ -31,6 +31,7 @@ from webhook.core.policy import (
     ReclaimCost,
     UnknownGpu,
     UnknownTeam,
+    UnknownUser,
     UserSource,
 )
 from webhook.core.selector import Effect, Operator
@@ -40,12 +41,15 @@ from webhook.policy.leaves import (
     Cores,
     GpuLimit,
     Gpus,
+    GracePeriod,
+    HostPath,
     Key,
     LabelValue,
     Name,
     NamespaceGlob,
     ResourceKey,
     Seconds,
+    SecondsLimit,
     TeamRef,
     Text,
 )
@@ -211,14 +215,25 @@ class Defaults(_Spec):
         default=DeviceAccess.WARN,
         description="Pods that may reach GPUs which they do not ask for: reject, warn, or ignore them.",
     )
+    host_paths: list[HostPath] = Field(
+        default=[],
+        description="Paths of nodes that pods may mount all the same, where deviceAccess warns or rejects.",
+    )
     mig: MigWeight = Field(
         default=MigWeight.COMPUTE,
         description="What MIG profiles count: their compute slices, or the larger of compute and memory slices.",
+    )
+    share_schedulers: list[ClassName] | None = Field(
+        default=None,
+        description="Schedulers that place shares of GPUs as HAMi does: their pods count the share, others whole GPUs. "
+        "Default: hami-scheduler where resources weighs one of HAMi's names, else none.",
     )
     user_from: list[UserKey] = Field(
         default=[UserKey(namespaceAnnotation="owner")],
         description="Where the user behind a controller's pod is read; the first that is there counts.",
     )
+    unknown_user: UnknownUser = Field(default=UnknownUser.IGNORE, description="Controllers' pods of no known user.")
+    maximum_grace_period: GracePeriod = Field(default=600, description="The longest of GPU pods: 30s to 24h.")
 
 
 class Toleration(_Spec):
@@ -314,6 +329,12 @@ class Reclaim(_Spec):
 
     notice: Seconds = Field(default=0, description="Warning before an eviction, for a checkpoint: 30s, 10m, 1h30m.")
     minimum_runtime: Seconds = Field(default=0, description="Borrowing pods run at least this long.")
+    budgets: SecondsLimit = Field(
+        default="5m",
+        validate_default=True,
+        description="How long a waiting pod respects the PodDisruptionBudgets of borrowing pods, which are deleted "
+        "then; or the word unlimited.",
+    )
     protect: list[Protected] = Field(
         default=[], description="Never victims: namespaces (names or globs), or selectors of pods by their labels."
     )

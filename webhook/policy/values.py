@@ -5,7 +5,9 @@ from fractions import Fraction
 from typing import Final
 
 from webhook.core.amount import UNLIMITED, Limit, parse_gpus
+from webhook.core.lingering import LONGEST_SECONDS
 from webhook.core.names import DEVICE_CLASS, UNASSIGNED
+from webhook.core.pod import DEFAULT_GRACE_SECONDS
 from webhook.policy.problems import described
 
 MOST_GPUS: Final = 1_000_000_000  # keeps every sum of GPU units inside 64 bits
@@ -17,12 +19,14 @@ BYTES: Final = r"[0-9]{1,12}(Ki|Mi|Gi|Ti)?"
 LABEL_VALUE: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 DNS_SUBDOMAIN: Final = rf"{DNS_LABEL}(\.{DNS_LABEL})*"
+HOST_PATH: Final = r"(/(?!\.{1,2}(/|$))[-A-Za-z0-9._@:+=,]+)+"
 NAMESPACE_GLOB: Final = r"[-a-z0-9*?]+"
 _FIELD: Final = r"[A-Za-z_][-A-Za-z0-9_]*"
 
 _LONGEST = 40  # characters of a number
 _NAME = 63  # longest label value, namespace name and name part of a key
 _SUBDOMAIN = 253
+_LONGEST_PATH = 4096
 _BINARY = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}
 _SECONDS = {"h": 3600, "m": 60, "s": 1}
 
@@ -63,6 +67,24 @@ def seconds(value: object) -> int:
     if total.denominator != 1:
         raise ValueError(f"expected whole seconds, got {described(value)}")
     return int(total)
+
+
+def grace_period(value: int) -> int:
+    """Check a longest grace period: the default must fit in, and no charge may outlive its pod for days."""
+    if not DEFAULT_GRACE_SECONDS <= value <= LONGEST_SECONDS:
+        told = f"at least {DEFAULT_GRACE_SECONDS}s, what pods have that say nothing, and at most"
+        raise ValueError(f"expected {told} {LONGEST_SECONDS // 3600}h, got {value}s")
+    return value
+
+
+def seconds_limit(value: object) -> Limit:
+    """Read a duration, or the word unlimited."""
+    if value == UNLIMITED.value:
+        return UNLIMITED
+    try:
+        return seconds(value)
+    except ValueError as error:
+        raise ValueError(str(error).replace("expected a duration", "expected unlimited or a duration")) from None
 
 
 def cores(value: object) -> int:
@@ -139,6 +161,13 @@ def namespace_glob(value: str) -> str:
     if "*" in value or "?" in value:
         return _named(value, NAMESPACE_GLOB, _SUBDOMAIN, "lower-case letters, digits, -, * and ?")
     return _named(value, DNS_LABEL, _NAME, "lower-case letters, digits and -, with a letter or digit at both ends")
+
+
+def host_path(value: str) -> str:
+    """Check a path of nodes: it is compared as text, so only one way to write it is taken."""
+    return _named(
+        value, HOST_PATH, _LONGEST_PATH, "characters of an absolute path such as /data, without . and .. parts"
+    )
 
 
 def object_name(value: str) -> str:

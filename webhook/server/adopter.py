@@ -1,4 +1,4 @@
-"""Labels pods that came while nothing was enforced, or past the gate: as core.adoption finds, one patch each."""
+"""Labels pods that run without a decision, whoever placed them: as core.adoption finds, one patch each."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from webhook.cluster.errors import ClusterError
 from webhook.cluster.relabel import Relabelled, relabel
 from webhook.core.adoption import Adoption, adoptions
 from webhook.core.names import Uid
+from webhook.core.policy import NO_TEAM
 from webhook.core.world import World
 from webhook.kube.events import Event, EventReason, EventType, ObjectRef
 from webhook.observe.logs import Logs
@@ -32,7 +33,7 @@ class Adopter:
         now = asyncio.get_running_loop().time()
         self._resting = {uid: until for uid, until in self._resting.items() if until > now}
         policy = self._world.policy
-        for team in policy.teams if self._finds_any() else ():
+        for team in (*policy.teams, NO_TEAM) if self._finds_any() else ():
             due = [each for each in adoptions(team, self._world) if each.pod.uid not in self._resting]
             for adoption in due[:AT_ONCE]:
                 if self._world.policy is not policy:
@@ -41,7 +42,7 @@ class Adopter:
 
     def _finds_any(self) -> bool:
         pods = map(self._world.pod, self._world.undecided())
-        return any(pod is not None and pod.is_managed for pod in pods)
+        return any(pod is not None and pod.may_be_labelled for pod in pods)
 
     async def _adopt(self, adoption: Adoption) -> None:
         pod, charge = adoption

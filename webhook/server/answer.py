@@ -56,3 +56,7 @@ class Reviewer(Protocol):
     async def workloads(self, body: bytes, *, deadline: float) -> Answer:
         """Answer a call about an object that makes pods."""
         ...
+
+    async def claims(self, body: bytes, *, deadline: float) -> Answer:
+        """Answer a call about a claim that gets its devices."""
+        ...

@@ -17,13 +17,15 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
-from webhook.kube.registration import MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH
+from webhook.kube.registration import CLAIMS_PATH, MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
 from webhook.server.answer import Reviewer
-from webhook.server.handlers import Handlers, RefusedError
+from webhook.server.connections import Connections
+from webhook.server.handlers import Handlers
 from webhook.server.listen import open_sockets
 from webhook.server.probes import Readiness
+from webhook.server.refused import RefusedError
 from webhook.server.settings import (
     FINISH_SECONDS,
     GOODBYE_SECONDS,
@@ -35,7 +37,7 @@ from webhook.server.settings import (
 )
 from webhook.server.target import Target, parse_target
 
-REVIEW_PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH)
+REVIEW_PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH, CLAIMS_PATH)
 LINGERING_SECONDS: Final = 1.0
 """How long to go on reading a body that was refused, so that its sender gets to see the answer."""
 
@@ -65,6 +67,7 @@ class App:
             MUTATE_PATH: _Route(("POST",), handlers.mutate),
             VALIDATE_PATH: _Route(("POST",), handlers.validate),
             WORKLOADS_PATH: _Route(("POST",), handlers.workloads),
+            CLAIMS_PATH: _Route(("POST",), handlers.claims),
             "/healthz": _Route(("GET", "HEAD"), handlers.healthz),
             "/readyz": _Route(("GET", "HEAD"), handlers.readyz),
             "/metrics": _Route(("GET", "HEAD"), handlers.metrics),
@@ -139,7 +142,7 @@ async def serve(
     `on_listening` is told the URL to call. Raises StartupError if the address cannot be had.
     """
     loop = asyncio.get_running_loop()
-    server = web.Server(
+    server = Connections(
         app.handle,
         request_factory=_make_request,
         logger=_http_logger(),

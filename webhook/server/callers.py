@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from webhook.server.handlers import RefusedError
+from webhook.server.refused import RefusedError
 from webhook.server.settings import StartupError
 
 

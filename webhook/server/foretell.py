@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, assert_never
 import msgspec
 
 from webhook.core.admission import admit
+from webhook.core.counting import as_created
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.labels import pack
 from webhook.core.names import Namespace, NodeName, Uid
@@ -53,8 +54,8 @@ def read_template(written: Mapping[str, Any], *, namespace: Namespace, world: Wo
         return Deny((Reason(Code.INVALID_REQUEST, objects.describe(error)),))
     pod = to_pod(found, namespace=namespace, weights=world.policy.resources)
     if isinstance(pod, InvalidPod):
-        return Deny(tuple(Reason(Code.INVALID_REQUEST, problem) for problem in pod.problems))
-    return Template(written, found, pod)
+        return Deny(pod.reasons)
+    return Template(written, found, as_created(pod, world.policy))
 
 
 class Foreteller:
@@ -132,6 +133,7 @@ class Foreteller:
             tier_label=charge.tier,
             user=charge.user,
             claims=pod.claims,
+            shares_by=pod.shares_by,
             packed=pack(pod.labels),
         )
         charged = charge._replace(gpus=charge.gpus * times)

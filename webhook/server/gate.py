@@ -32,10 +32,12 @@ from webhook.kube.review import (
     Refusal,
     Review,
     Status,
+    TooLargeError,
     decode,
     encode_response,
 )
 from webhook.server.answer import Answer, Record
+from webhook.server.claims import answer_claim
 from webhook.server.shadow import NOT_ENFORCED, Caller, Shadow, flight_of, warnings_of
 from webhook.server.workloads import answer_workload
 
@@ -87,7 +89,10 @@ class Gate:
     async def mutate(self, body: bytes, *, deadline: float) -> Answer:
         """Advise on a pod that is being created: labels, decision and placement as a patch, or a refusal."""
         del deadline  # advice is given at once
-        review = decode(body)
+        try:
+            review = decode(body)
+        except TooLargeError as error:
+            return self._too_large(error)
         if review.operation is not _CREATE or review.pod is None:
             return self._answer(review, None, _NOT_A_CREATE)
         if not self.world.policy.is_enforced:
@@ -120,7 +125,10 @@ class Gate:
 
         Where no watch would tell, it hears here of one that is gone.
         """
-        review = decode(body)
+        try:
+            review = decode(body)
+        except TooLargeError as error:
+            return self._too_large(error)
         match review.operation:
             case Operation.CREATE if review.pod is not None:
                 return await self._commit(review, review.pod, deadline, is_gone)
@@ -136,6 +144,23 @@ class Gate:
         """Warn of an object that is being created and whose pods together can never all run."""
         del deadline  # nothing is charged
         return answer_workload(body, self.world)
+
+    async def claims(self, body: bytes, *, deadline: float) -> Answer:
+        """Let a claim have its devices if its pods were let in with so many."""
+        del deadline  # nothing is charged
+        try:
+            return answer_claim(body, self.world)
+        except TooLargeError as error:
+            return self._too_large(error)
+
+    def _too_large(self, error: TooLargeError) -> Answer:
+        """Answer what cannot be read for its size: as all that cannot be judged, it does not enter."""
+        review = error.review
+        if not self.world.policy.is_enforced:
+            return self._answer(review, None, NOT_ENFORCED)
+        if review.operation not in (_CREATE, Operation.UPDATE) or self.world.tenancy(review.namespace).is_exempt:
+            return self._answer(review, None, _NOT_A_CREATE)
+        return self._answer(review, None, Deny((Reason(Code.TOO_LARGE, error.text),)))
 
     async def _commit(self, review: Review, found: objects.Pod, deadline: float, is_gone: Callable[[], bool]) -> Answer:
         # kube-apiserver fills in name and UID before it validates; reviews written by hand may lack them
@@ -163,12 +188,14 @@ class Gate:
         if mark is not None and mark.nodes and mark.nodes[:1] != taken:
             self.world.advice.redeem(self.world.fleet, mark.nodes[0], pod)
 
-    def _read(self, review: Review, found: objects.Pod, *, name: str = "", uid: Uid = NO_UID) -> Pod | Deny | Retry:
+    def _read(self, review: Review, found: objects.Pod, *, name: str = "", uid: Uid = NO_UID) -> Pod | Decision:
         weights = self.world.policy.resources
         pod = to_pod(found, namespace=review.namespace, weights=weights, name=name, uid=uid)
         if isinstance(pod, InvalidPod):
-            return Deny(tuple(Reason(Code.INVALID_REQUEST, problem) for problem in pod.problems))
-        if pod.claims or pod.demand.strange:
+            if pod.is_foreign and not pod.problems:
+                return NotApplicable(Reason(Code.NO_GPU, f"asks for no GPU, and is left as it is: {pod.excess[0]}"))
+            return Deny(pod.reasons)
+        if pod.claims or pod.demand.strange or pod.shares_by:
             return count(pod, Requester(review.username), self.world)
         return pod
 
@@ -200,7 +227,8 @@ class Gate:
                 outcome, reason, charge = "skip", decision.reason, decision.charge
             case Deny(reasons):
                 outcome, reason = "deny", Reason(reasons[0].code, refusal_text(reasons))
-                refusal = Refusal(Status.FORBIDDEN, reason.text, reasons)
+                status = Status.ALREADY_EXISTS if reason.code is Code.ALREADY_EXISTS else Status.FORBIDDEN
+                refusal = Refusal(status, reason.text, reasons)
             case Retry():
                 outcome, reason = "retry", decision.reason
                 text = f"{reason.text} ({reason.code})"

@@ -20,8 +20,10 @@ from webhook.observe.decisions import Phase
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
 from webhook.server.answer import Answer, Record, Reviewer
+from webhook.server.bodies import Bodies
 from webhook.server.probes import Readiness
-from webhook.server.settings import BODY_SECONDS, MAX_BODY_BYTES
+from webhook.server.refused import RefusedError
+from webhook.server.settings import BODY_SECONDS
 from webhook.server.target import Target
 
 JSON: Final = "application/json"
@@ -29,20 +31,6 @@ _JSON_HEADERS: Final = {"Content-Type": JSON}
 _ENFORCE: Final = Enforcement.ENFORCE.value
 _UNREMARKABLE: Final = frozenset({404, 405})
 """Statuses that scanners and typos cause: counted, but not logged."""
-
-
-class RefusedError(Exception):
-    """A request that is answered with an HTTP error; `code` names it for programs, `text` for people.
-
-    With `retry_after_seconds` the API server asks again by itself, within its own time.
-    """
-
-    def __init__(self, status: int, code: str, text: str, *, retry_after_seconds: int = 0) -> None:
-        super().__init__(text)
-        self.status = status
-        self.code = code
-        self.text = text
-        self.retry_after_seconds = retry_after_seconds
 
 
 class Handlers:
@@ -62,6 +50,7 @@ class Handlers:
         self._metrics = metrics
         self._logs = logs
         self._why_cold = why_cold
+        self._bodies = Bodies()
         self._clock = asyncio.get_running_loop().time
 
     async def mutate(self, request: web.BaseRequest, target: Target) -> web.Response:
@@ -79,6 +68,10 @@ class Handlers:
     async def workloads(self, request: web.BaseRequest, target: Target) -> web.Response:
         """Answer POST /workloads."""
         return await self._review(request, target, Phase.WORKLOADS, self._reviewer.workloads)
+
+    async def claims(self, request: web.BaseRequest, target: Target) -> web.Response:
+        """Answer POST /claims."""
+        return await self._review(request, target, Phase.CLAIMS, self._reviewer.claims)
 
     async def healthz(self, _request: web.BaseRequest, _target: Target) -> web.Response:
         """Answer GET /healthz: a loop that gets here is alive."""
@@ -138,12 +131,15 @@ class Handlers:
         if target.trouble:
             raise RefusedError(400, "InvalidTimeout", target.trouble)
         _check_headers(request)
-        body = await _read_body(request, within_seconds=min(BODY_SECONDS, target.work_seconds))
-        started = time.perf_counter()
+        body = await self._bodies.read(request, within_seconds=min(BODY_SECONDS, target.work_seconds))
         try:
-            answer = await review(body, deadline=arrived + target.work_seconds)
+            await self._bodies.turn(body)
+            started = time.perf_counter()
+            answer = await review(body.text, deadline=arrived + target.work_seconds)
         except ReviewError as exc:
             raise RefusedError(exc.status, "MalformedReview", exc.text) from exc
+        finally:
+            self._bodies.give_back(body)
         seconds = time.perf_counter() - started
         record = answer.record
         self._metrics.decision(phase, outcome=record.outcome, code=record.code, team=record.team, seconds=seconds)
@@ -186,31 +182,6 @@ def _check_headers(request: web.BaseRequest) -> None:
     if headers.get("Content-Encoding", "identity") != "identity":
         # A few compressed bytes could grow to any size; the API server never compresses reviews.
         raise RefusedError(415, "UnsupportedMediaType", "the body must not be compressed")
-
-
-async def _read_body(request: web.BaseRequest, *, within_seconds: float) -> bytes:
-    """Read the whole body within size and time."""
-    try:
-        if request.content.is_eof():
-            return await request.read()
-        if (request.content_length or 0) > MAX_BODY_BYTES:
-            raise _too_large()
-        if request.headers.get("Expect", "").lower() == "100-continue":
-            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            request.writer.output_size = 0  # or aiohttp takes the final answer for already sent
-        async with asyncio.timeout(within_seconds):
-            return await request.read()
-    except web.HTTPRequestEntityTooLarge as exc:
-        raise _too_large() from exc
-    except TimeoutError as exc:
-        text = f"the body did not come within {within_seconds:g} s"
-        raise RefusedError(408, "BodyTimeout", text) from exc
-    except (web.RequestPayloadError, ConnectionError) as exc:
-        raise RefusedError(400, "BrokenBody", "the body ended early or is not framed as HTTP asks") from exc
-
-
-def _too_large() -> RefusedError:
-    return RefusedError(413, "BodyTooLarge", f"the body is larger than {MAX_BODY_BYTES // 1024**2} MiB")
 
 
 def _error(status: int, body: dict[str, str]) -> web.Response:

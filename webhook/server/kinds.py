@@ -1,23 +1,26 @@
 """Everything that a cluster's world is made of, as the watches feed it."""
 
+from collections.abc import Callable
 from typing import Any
 
 from webhook.cluster.devices import device_kinds
 from webhook.cluster.feed import PodSink
 from webhook.cluster.kind import Kind
 from webhook.cluster.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
+from webhook.core.names import Uid
 from webhook.core.world import World
 from webhook.kube import objects
 from webhook.kube.nodes import to_namespace, to_node, to_priority
 from webhook.kube.pods import to_resident
+from webhook.kube.salvage import salvaged
 
 
-def world_kinds(world: World, *, pods: PodSink) -> tuple[Kind[Any], ...]:
-    """Feed a world; its pods go through `pods`, which may be the world itself."""
+def world_kinds(world: World, *, pods: PodSink, lose: Callable[[Uid], None] | None = None) -> tuple[Kind[Any], ...]:
+    """Feed a world; its pods go through `pods`, which may be the world itself. `lose` as in pod_kind."""
     return (
         node_kind(world, objects.Node, to_node),
         namespace_kind(world, objects.Namespace, to_namespace),
         priority_class_kind(world, objects.PriorityClass, to_priority),
         *device_kinds(world),
-        pod_kind(pods, objects.Pod, lambda pod: to_resident(pod, world.policy.resources)),
+        pod_kind(pods, objects.Pod, lambda pod: to_resident(pod, world.policy.resources), lose=lose, salvage=salvaged),
     )

@@ -52,11 +52,19 @@ class Live:
             lambda: [Standing(*state) for state in ledger.states()],
             teams=lambda: [team.name for team in world.policy.teams],
         )
-        ledger = ApiLedger(connection, world, reached=lambda: pods.reached, recorder=counts)
+        ledger = ApiLedger(
+            connection,
+            world,
+            reached=lambda: pods.reached,
+            recorder=counts,
+            known=lambda name: pods.handle(name),  # noqa: PLW0108 - made below
+        )
         stack.push_async_callback(ledger.close)
         onlooker = Onlooker(world)
-        witness = Witness(world, onlooker, report=lambda pod: _tell_bypass(pod, world, counts, logs))
-        feed = Feed(connection, (*world_kinds(world, pods=witness), ledger.kind()))
+        witness = Witness(
+            world, onlooker, report=lambda pod: _tell_bypass(pod, world, counts, logs), linger=ledger.linger
+        )
+        feed = Feed(connection, (*world_kinds(world, pods=witness, lose=witness.lose_pod), ledger.kind()))
         pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
         definition = Definition(connection, team_ledger_crd())

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from webhook.cluster.errors import ClusterError
+from webhook.cluster.lease import timing_of
 from webhook.cluster.namespace import own_namespace
 from webhook.core.onlooker import Onlooker
 from webhook.core.policy import Policy
@@ -18,6 +19,7 @@ from webhook.core.world import World
 from webhook.kube.worldfile import WorldFileError, read_world
 from webhook.observe.logs import Logs, open_logs
 from webhook.observe.metrics import Metrics
+from webhook.observe.watchdog import Watchdog
 from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.watch import PolicyHolder
 from webhook.server.app import build_app, serve, stop_signals
@@ -68,6 +70,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                     shares=live.ledger,
                     onlooker=live.onlooker,
                     why_untrusted=live.why_untrusted,
+                    timing=timing_of(settings.lease_seconds),
                 )
                 metrics.watch_leader(leader.candidacy)
                 metrics.watch_tier_changes(leader.tiers.changes)
@@ -90,6 +93,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                 on_problem=lambda problems: tell_refused(_refuse_policy(problems, holder, readiness, metrics, logs)),
             ),
             certificates.keep(),
+            Watchdog(metrics, logs).run(),
         ]
         app = build_app(gate, readiness, metrics, logs, why_cold=why_cold, check_caller=certificates.check_caller)
 

@@ -13,8 +13,17 @@ from webhook.observe.logs import LogFormat
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 """The API server takes objects of 3 MiB, and an UPDATE review carries two of them."""
 
-KEEPALIVE_SECONDS: Final = 3630.0
+MOST_BODIES_BYTES: Final = 24 * 1024 * 1024
+"""All large bodies that are read at once; the others wait. Each is in memory twice for a moment."""
+
+KEEPALIVE_SECONDS: Final = 300.0
 """The API server closes idle connections after 90 s. We must never be the first: its POST into our close is a 500."""
+
+HEADER_SECONDS: Final = 10.0
+"""A whole header must have come so long after its first byte."""
+
+MOST_CONNECTIONS: Final = 2048
+"""Connections from one address. An API server has one for each call under way, and answers 600 requests at once."""
 
 BODY_SECONDS: Final = 10.0
 """A whole body must have come after so long: the API server sends it at once, and waits 30 s at most itself."""
@@ -82,7 +91,8 @@ class Settings:
 
     `certs` is a folder, or a Secret. `cert_hosts` are names that a self-made certificate carries besides localhost and
     the listen address. `client_ca` is a file: with it only clients with a certificate of these CAs may send reviews.
-    `namespace` holds what replicas share; None: the pod's own, or that of the kubeconfig. `enforce` overrides
+    `namespace` holds what replicas share; None: the pod's own, or that of the kubeconfig. `lease_seconds` is how
+    long the leader's Lease must stand still before another replica takes over. `enforce` overrides
     what policy says of that.
     """
 
@@ -97,6 +107,7 @@ class Settings:
     namespace: str | None = None
     log_format: LogFormat = LogFormat.JSON
     drain_seconds: float = DRAIN_SECONDS
+    lease_seconds: int = 15
     enforce: Enforcement | None = None
 
     @property

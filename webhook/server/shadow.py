@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from webhook.core import mark as marks
 from webhook.core.admission import admit
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable
 from webhook.core.labels import pack
@@ -12,6 +13,7 @@ from webhook.core.page import Flight, Judgement
 from webhook.core.pod import NO_LABELS, Pod, Requester, Resident
 from webhook.core.reason import Code, Reason
 from webhook.core.tier import Tier
+from webhook.core.topology import asked_labels
 from webhook.core.world import World
 
 if TYPE_CHECKING:
@@ -73,7 +75,8 @@ class Shadow:
 def flight_of(pod: Pod, charge: Charge, *, nodes: tuple[NodeName, ...] = ()) -> Flight:
     """Describe a pod that is allowed, with what it is charged; it takes its room on the first of the nodes.
 
-    Its labels are told where its like are to be spread: they come in bursts, and count before they are seen.
+    Of its labels those are told by which its like are to be spread: they come in bursts, and count before they are
+    seen.
     """
     resident = Resident(
         uid=pod.uid,
@@ -86,7 +89,9 @@ def flight_of(pod: Pod, charge: Charge, *, nodes: tuple[NodeName, ...] = ()) -> 
         tier_label=pod.tier_label,
         user=charge.user,
         claims=pod.claims,
-        packed=pack(pod.labels) if pod.topology else NO_LABELS,
+        shares_by=pod.shares_by,
+        admitted=mark.admitted if pod.claims and (mark := marks.read(pod.mark or "")) is not None else None,
+        packed=pack(asked_labels(pod.topology, pod.labels)) if pod.topology else NO_LABELS,
         keeps_off=pod.keeps_off if pod.topology else (),
     )
     return Flight(resident, charge, pod.node_name or (nodes[0] if nodes else None))

@@ -1,10 +1,11 @@
-"""Notices GPU pods that never passed the gate, while it hands what the watch brings on to the world."""
+"""Hands pods from the watch on to the world; notices those that never passed the gate, or were deleted by force."""
 
 from collections.abc import Callable, Iterable
 
+from webhook.core.lingering import lingering
 from webhook.core.names import Uid
 from webhook.core.onlooker import Onlooker
-from webhook.core.page import Unseen
+from webhook.core.page import Flight, Unseen
 from webhook.core.pod import Resident
 from webhook.core.world import World
 
@@ -17,10 +18,18 @@ class Witness:
     is told that the first lists are in.
     """
 
-    def __init__(self, world: World, onlooker: Onlooker, *, report: Callable[[Resident], None]) -> None:
+    def __init__(
+        self,
+        world: World,
+        onlooker: Onlooker,
+        *,
+        report: Callable[[Resident], None],
+        linger: Callable[[Flight], None],
+    ) -> None:
         self._world = world
         self._onlooker = onlooker
         self._report = report
+        self._linger = linger
         self._is_open = False
 
     def set_pod(self, pod: Resident) -> None:
@@ -32,6 +41,14 @@ class Witness:
     def remove_pod(self, uid: Uid) -> None:
         """Drop a pod."""
         self._onlooker.remove_pod(uid)
+
+    def lose_pod(self, uid: Uid) -> None:
+        """Drop a pod that is gone and was not seen to end: what its node may still run of it stays charged."""
+        left = lingering(uid, self._world)
+        self.remove_pod(uid)
+        if left is not None:
+            self._world.assume(left)
+            self._linger(left)
 
     def open(self) -> Iterable[Resident]:
         """Begin to report; gives the pods that were there before and carry no label."""

@@ -6,7 +6,7 @@ from webhook.core.pod import Requester
 from webhook.core.policy import Enforcement, OnWorkloadLimit
 from webhook.core.reason import LIMIT_CODES, Code, Reason, refusal_text
 from webhook.core.world import World
-from webhook.kube.review import Operation, Refusal, Status, encode_response
+from webhook.kube.review import Operation, Refusal, Review, Status, TooLargeError, encode_response
 from webhook.kube.workload_review import WorkloadReview, decode_workload
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.model import Workload
@@ -28,6 +28,7 @@ class _Judged(NamedTuple):
 
 
 _NOT_ENFORCED = _Judged("skip", NOT_ENFORCED.reason)
+_TOO_LARGE = Reason(Code.TOO_LARGE, "too large to be judged as a whole: its pods are judged one by one")
 
 
 def answer_workload(body: bytes, world: World) -> Answer:
@@ -35,9 +36,13 @@ def answer_workload(body: bytes, world: World) -> Answer:
 
     Unless policy is enforced nothing is refused, and only where it is to warn anybody hears of it.
     """
-    review = decode_workload(body)
     mode = world.policy.enforce
-    judged = _judged(review, world) if mode is not Enforcement.OFF else _NOT_ENFORCED
+    review: WorkloadReview | Review
+    try:
+        review = asked = decode_workload(body)
+        judged = _judged(asked, world) if mode is not Enforcement.OFF else _NOT_ENFORCED
+    except TooLargeError as error:
+        review, judged = error.review, _Judged("skip", _TOO_LARGE, (_TOO_LARGE,), name=error.review.name)
     refusal = None
     if judged.refused and mode is Enforcement.ENFORCE:
         refusal = Refusal(Status.FORBIDDEN, refusal_text(judged.refused), judged.refused)

@@ -33,10 +33,16 @@ holds them with marks, generated from the code; here the marks get what the poli
 {{- $documents := include "fairgate.policyDocuments" . | fromJsonArray -}}
 {{- $exempt := include "fairgate.exempt" $documents | fromJson -}}
 {{- $access := .Values.guards.deviceAccess | default "warn" -}}
-{{- $keys := list "fairgate.dev/exempt" -}}
+{{- $grace := "600" -}}
+{{- $keys := list "fairgate.dev/exempt" "resource.kubernetes.io/admin-access" -}}
+{{- $paths := list -}}
 {{- range $documents -}}
 {{- with .defaults -}}
 {{- $access = default $access .deviceAccess -}}
+{{- $paths = concat $paths (.hostPaths | default list) -}}
+{{- with .maximumGracePeriod -}}
+{{- $grace = include "fairgate.seconds" . -}}
+{{- end -}}
 {{- end -}}
 {{- range .teams -}}
 {{- with .namespaceSelector -}}
@@ -54,11 +60,12 @@ holds them with marks, generated from the code; here the marks get what the poli
 {{- $made := list -}}
 {{- range $guard := $base.guards -}}
 {{- $name := $guard.metadata.name -}}
+{{- $isOfDevices := hasPrefix "fairgate-devices" $name -}}
 {{- range $guard.spec.validations -}}
 {{- $_ := set . "expression" (.expression | replace "request.userInfo.username in [\"@user@\"] || " ($trusted | empty | ternary "" (printf "request.userInfo.username in [%s] || " $trusted))) -}}
 {{- end -}}
 {{- if eq $guard.kind "ValidatingAdmissionPolicyBinding" -}}
-{{- $isWarning := and (eq $name "fairgate-devices") (eq $access "warn") (eq $mode "enforce") -}}
+{{- $isWarning := and $isOfDevices (eq $access "warn") (eq $mode "enforce") -}}
 {{- $_ := set $guard.spec "validationActions" ($isWarning | ternary (list "Warn" "Audit") $actions) -}}
 {{- else if eq $name "fairgate-tenancy" -}}
 {{- $changed := list -}}
@@ -67,16 +74,37 @@ holds them with marks, generated from the code; here the marks get what the poli
 {{- end -}}
 {{- $_ := set (first $guard.spec.matchConditions) "expression" (join " || " $changed) -}}
 {{- $validation := first $guard.spec.validations -}}
-{{- $_ := set $validation "messageExpression" (replace "fairgate.dev/exempt say" (printf "%s say" (join ", " $keys)) $validation.messageExpression) -}}
-{{- else if eq $name "fairgate-devices" -}}
+{{- $_ := set $validation "messageExpression" (replace "fairgate.dev/exempt, resource.kubernetes.io/admin-access say" (printf "%s say" (join ", " $keys)) $validation.messageExpression) -}}
+{{- else if has $name (list "fairgate-forged" "fairgate-grace") -}}
+{{- range $guard.spec.matchConditions -}}
+{{- $expression := eq .name "is-not-exempt" | ternary $exempt.globs (.expression | replace "> 600" (printf "> %s" $grace)) -}}
+{{- $_ := set . "expression" (include "fairgate.filled" (dict "base" $base "documents" $documents "text" $expression)) -}}
+{{- end -}}
+{{- $validation := first $guard.spec.validations -}}
+{{- $_ := set $validation "messageExpression" (replace "600 seconds" (printf "%s seconds" $grace) $validation.messageExpression) -}}
+{{- $_ := set $guard.spec.matchConstraints "namespaceSelector" $exempt.selector -}}
+{{- else if hasKey $guard.spec.matchConstraints "namespaceSelector" -}}
 {{- $_ := set (first $guard.spec.matchConditions) "expression" $exempt.globs -}}
 {{- $_ := set $guard.spec.matchConstraints "namespaceSelector" $exempt.selector -}}
 {{- end -}}
-{{- if not (and (eq $name "fairgate-devices") (eq $access "ignore")) -}}
+{{- range $guard.spec.variables -}}
+{{- $_ := set . "expression" (.expression | replace "\"@path@\"" (include "fairgate.quoted" ($paths | uniq | sortAlpha))) -}}
+{{- end -}}
+{{- if not (and $isOfDevices (eq $access "ignore")) -}}
 {{- $made = append $made $guard -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $made -}}
+{{- end -}}
+
+{{/* A duration of the policy in seconds. */}}
+{{- define "fairgate.seconds" -}}
+{{- $seconds := 0.0 -}}
+{{- range regexFindAll "[0-9.]+[hms]" (toString .) -1 -}}
+{{- $unit := get (dict "h" 3600 "m" 60 "s" 1) (substr (int (sub (len .) 1)) (len .) .) -}}
+{{- $seconds = addf $seconds (mulf (float64 (trimAll "hms" .)) $unit) -}}
+{{- end -}}
+{{- int64 $seconds -}}
 {{- end -}}
 
 {{/* CEL: the pod concerns us. */}}

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli.review.sample import OTHERS, POLICY, TRAIN
+from tests.examples import examples
 from webhook.cli.main import main
 from webhook.cli.worlds import default_kubeconfig
 
@@ -218,7 +219,7 @@ def changed(path, value):
     return document
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(50)
 @given(
     st.lists(st.builds(changed, st.sampled_from(PATHS), VALUES) | VALUES, min_size=1, max_size=3),
     st.sampled_from(["json", "table", "sarif", "junit", "markdown", "review"]),
@@ -231,7 +232,7 @@ def test_no_stream_breaks_the_review(review, documents, form):
         json.loads(result.stdout)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40)
 @given(st.binary(max_size=300))
 def test_no_bytes_break_the_review(review, content):
     result = review("-", stdin=content)

@@ -1,8 +1,8 @@
 """`fairgate status`: what is printed, in every layout, on every kind of terminal."""
 
 import json
-import subprocess
-import sys
+import signal
+import time
 from pathlib import Path
 
 import msgspec
@@ -10,6 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests import forks
 from tests.cli import golden, sample_world
 from webhook.cli.main import main
 from webhook.cli.status.board import board_of
@@ -104,19 +105,24 @@ def test_a_world_and_a_cluster_exclude_each_other(run):
 
 def test_watching_draws_again_what_has_changed_until_it_is_interrupted(tmp_path):
     options = sample_world.write(tmp_path)
-    command = [sys.executable, "-m", "webhook", "status", *options, "--watch", "--interval", "0.1", "-o", "json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
-        lines = iter(watching.stdout.readline, "")
-        assert next(line for line in lines if "gpu-10" in line)
+    out, err = tmp_path / "out", tmp_path / "err"
+    watching = forks.start(
+        "webhook", "status", *options, "--watch", "--interval", "0.1", "-o", "json", out=out, err=err
+    )
+    try:
+        until(lambda: "gpu-10" in out.read_text())
         sample_world.write(tmp_path, [found for found in sample_world.objects() if found["kind"] == "Node"][:1])
-        end = 0
-        for line in lines:
-            end = end + 1 if line == "}\n" else end
-            if end and "gpu-10" in line:
-                end = 0
-            if end == 3:
-                break
-        watching.send_signal(2)
-        assert all(lines), "it goes on until it hears of the signal"
-        assert watching.stderr.read() == ""
-        assert watching.wait(20) == 0
+        until(lambda: len(boards := out.read_text().split("\n}\n")) > 4 and "gpu-10" not in "".join(boards[-4:]))
+        assert watching.poll() is None, "it goes on until it hears of the signal"
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(timeout=20) == 0
+        assert err.read_text() == ""
+    finally:
+        watching.kill()
+
+
+def until(holds):
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)

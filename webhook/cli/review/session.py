@@ -24,6 +24,8 @@ from webhook.kube.workloads.table import kind_table
 from webhook.server.foretell import Answer, Foreteller, Template, read_template
 
 _ABOUT_NODES: Final = frozenset({Code.NO_ROOM_NOW, Code.NEVER_FITS})
+_MOST_PODS: Final = 1_000_000
+"""Of one sort that are judged one by one: what a million of them hear, the next hear, too."""
 _IN_PART: Final = "it starts whole or not at all: while some of its pods are refused, the others hold GPUs and wait"
 
 
@@ -131,7 +133,9 @@ class Session:
         """Tell how many pods there are at peak; of a DaemonSet one on every node that it may use."""
         if pod.handling is Handling.DAEMON_SET and self._imagination is None:
             return self._world.fleet.matching(pod.constraints).bit_count()
-        return None if pod_set.problem is not None else pod_set.count
+        if pod_set.problem is not None or pod_set.count is None:
+            return None
+        return min(pod_set.count, _MOST_PODS)
 
     def _team(self, namespace: Namespace) -> TeamName | None:
         team = self._world.tenancy(namespace).team_name

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.kube import keys
+from webhook.kube import bounds, keys
 from webhook.kube.workloads.model import Json, PodSet, Unknown, Workload, mapping, text
 from webhook.kube.workloads.paths import Maker, Pods, count_at, pods_at
 from webhook.kube.workloads.related import NO_RELATED, Related
@@ -45,6 +45,8 @@ def expand(
     name = text(metadata.get("name")) or text(metadata.get("generateName")).rstrip("-")
     scene = Scene(api_version, text(metadata.get("namespace")) or namespace, name, related)
     found = _read(document, row, scene)
+    if len(found.pods) > bounds.POD_SETS:
+        return Unknown(f"it makes more than {bounds.POD_SETS} groups of pods: they are judged one by one")
     sets = tuple(_pod_set(pods, row, scene) for pods in found.pods)
     if not sets and not found.warnings:
         sets = (PodSet("", None, {}, f"it describes no pods where a {kind} keeps them"),)

@@ -1,13 +1,15 @@
 """Pod sets, as Kubernetes would see them, judged as a whole by the core."""
 
+from dataclasses import replace
 from typing import Final
 
 import msgspec
 
+from webhook.core.counting import as_created
 from webhook.core.demand import Weights
 from webhook.core.names import Namespace
 from webhook.core.pod import Requester
-from webhook.core.reason import Code, Reason
+from webhook.core.reason import Reason
 from webhook.core.whole import Part, misfits
 from webhook.core.world import World
 from webhook.kube import objects
@@ -36,7 +38,7 @@ def judge(workload: Workload, requester: Requester, world: World) -> tuple[Reaso
             continue
         part = to_part(pod_set, namespace=workload.namespace, weights=world.policy.resources)
         if isinstance(part, InvalidPod):
-            refused += (Reason(Code.INVALID_REQUEST, problem) for problem in part.problems)
+            refused += part.reasons
         else:
-            parts.append(part)
+            parts.append(replace(part, pod=as_created(part.pod, world.policy)))
     return tuple(dict.fromkeys((*refused, *misfits(parts, requester, world))))

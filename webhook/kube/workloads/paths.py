@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from webhook.core.policy import PodPath
 from webhook.kube.workloads.model import Json, mapping, text
 
-MOST_PODS: Final = 1_000_000
-"""No workload has more pods: a larger number is a typing error, and would make every sum below meaningless."""
+MOST_PODS: Final = 2**31 - 1
+"""The API server takes no larger number."""
 
 
 class Maker(NamedTuple):

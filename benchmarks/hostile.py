@@ -1,0 +1,145 @@
+"""How long others wait for a server while a tenant sends it the largest and oddest pods that there are.
+
+`fairgate serve` runs as a process of its own on a world of many nodes; one client posts every shape at every size in
+turn, a neighbor posts ordinary reviews all the while. Shown are, for each shape, the neighbor's longest wait and the
+processor time of the server for one request; then what 1,000 different hostile requests leave in its memory. Waits hold
+whatever else the machine does: compare them with those of no attack, in the first line.
+
+    python -m benchmarks.hostile --nodes 1000
+"""
+
+import argparse
+import http.client
+import json
+import os
+import random
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from benchmarks.serve_inputs import policy, review_body, world
+from tests.attacks.shapes import MIB, pods, review, salted
+
+ROOT: Final = Path(__file__).parents[1]
+SIZES: Final = {"4 KiB": 4096, "60 KiB": 60 * 1024, "1 MiB": MIB, "3 MiB": 3 * MIB}
+_HEADERS: Final = {"Content-Type": "application/json"}
+
+
+@contextmanager
+def serving(nodes: int) -> Iterator[tuple[str, int, int]]:
+    """Start a server; give its host, port and process."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "policy").mkdir()
+        (folder / "policy" / "policy.yaml").write_text(json.dumps(policy(16 * nodes)))
+        (folder / "world.yaml").write_text(json.dumps(world(nodes, 10)))
+        arguments = ["serve", "--policy", "policy", "--world", "world.yaml", "--listen", "127.0.0.1:0"]
+        command = [sys.executable, "-m", "webhook", *arguments, "--certs", "certs", "--drain-seconds", "0"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=environment)
+        try:
+            yield "127.0.0.1", _port(folder / "log", process), process.pid
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _port(log: Path, process: "subprocess.Popen[bytes]") -> int:
+    while process.poll() is None:
+        for line in log.read_text().splitlines():
+            if '"event":"listening"' in line and line.endswith("}"):
+                return int(json.loads(line)["url"].rpartition(":")[2])
+        time.sleep(0.1)
+    sys.exit(f"the server did not start:\n{log.read_text()[-2000:]}")
+
+
+class Caller:
+    """A connection that is kept."""
+
+    def __init__(self, host: str, port: int) -> None:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        self._connection = http.client.HTTPSConnection(host, port, context=context, timeout=600)
+
+    def post(self, body: bytes, path: str = "/mutate") -> float:
+        """Post a review; gives the seconds until its answer."""
+        before = time.perf_counter()
+        self._connection.request("POST", f"{path}?timeout=30s", body=body, headers=_HEADERS)
+        self._connection.getresponse().read()
+        return time.perf_counter() - before
+
+
+class Neighbor(threading.Thread):
+    """Posts ordinary reviews until it is stopped; `longest` is the longest wait since it was last set to 0."""
+
+    def __init__(self, caller: Caller) -> None:
+        super().__init__(daemon=True)
+        self.longest = 0.0
+        self.is_over = False
+        self._caller = caller
+
+    def run(self) -> None:
+        """Post, again and again."""
+        body = review_body()
+        while not self.is_over:
+            self.longest = max(self.longest, self._caller.post(body))
+            time.sleep(0.002)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Tell the processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mib(pid: int) -> float:
+    """Tell the resident memory of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
+
+
+def main() -> None:
+    """Measure and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--worst", type=int, default=8, help="shapes to show of each size")
+    options = parser.parse_args()
+    with serving(options.nodes) as (host, port, pid):
+        neighbor, attacker = Neighbor(Caller(host, port)), Caller(host, port)
+        neighbor.start()
+        time.sleep(2)
+        neighbor.longest = 0.0
+        time.sleep(3)
+        print(f"{options.nodes:,} nodes; without an attack the neighbor waits {1000 * neighbor.longest:.1f} ms at most")
+        print(
+            "\n| size | shape | neighbor waits at most, ms | server's processor time, ms |\n| --- | --- | --- | --- |"
+        )
+        for size, number in SIZES.items():
+            rows = []
+            for name, shape in pods(number):
+                body, neighbor.longest = review(shape), 0.0
+                before = cpu_seconds(pid)
+                for path in ("/mutate", "/validate", "/mutate"):
+                    attacker.post(body, path)
+                rows.append((1000 * neighbor.longest, name, 1000 * (cpu_seconds(pid) - before) / 3))
+            for waited, name, cpu in sorted(rows, reverse=True)[: options.worst]:
+                print(f"| {size} | {name} | {waited:.1f} | {cpu:.0f} |", flush=True)
+        draw = random.Random(1)
+        bodies = [review(shape) for number in (1000, 4000, 15_000, 60_000) for _, shape in pods(number)]
+        before = memory_mib(pid)
+        for number in range(1000):
+            attacker.post(salted(draw.choice(bodies), number))
+        print(f"\n1,000 different requests: {memory_mib(pid) - before:+.1f} MiB resident")
+        neighbor.is_over = True
+        neighbor.join()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""A crowded cluster in memory and a gate in front of it: what attacks by requests alone are tried on."""
+
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from webhook.core.amount import ONE_GPU
+from webhook.core.demand import Demand, demand_of
+from webhook.core.labels import pack
+from webhook.core.names import CPU, MEMORY, PODS, GpuModel, Namespace, NodeName, PoolName, ResourceName, TeamName, Uid
+from webhook.core.node import Node
+from webhook.core.pod import Resident
+from webhook.core.policy import BUILT_IN_RESOURCES, Policy, Pool, Share, Team
+from webhook.core.tier import Tier
+from webhook.core.world import World
+from webhook.kube.review import ReviewError
+from webhook.server.answer import Answer
+from webhook.server.gate import Gate
+from webhook.server.ledger import MemoryLedger
+
+GPU = ResourceName("nvidia.com/gpu")
+GIB = 1 << 30
+MODELS = ("NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3")
+NOW = "2026-01-01T00:00:00Z"
+
+
+def policy() -> Policy:
+    """Two large teams, one with shares per model, and two pools: the more ways to place a pod, the dearer it is."""
+    whole = Share(200_000 * ONE_GPU, 400_000 * ONE_GPU)
+    teams = (
+        Team(TeamName("vision"), ("vision",), gpus=whole, models={GpuModel(model): whole for model in MODELS}),
+        Team(TeamName("nlp"), ("nlp",), gpus=whole),
+        Team(TeamName("mallory"), ("mallory",), gpus=whole),
+    )
+    pools = tuple(Pool(PoolName(name), node_selector=(("pool", name),)) for name in ("left", "right"))
+    return Policy(teams=teams, pools=pools, hash="crowd")
+
+
+def demand(gpus: int) -> Demand:
+    return demand_of({GPU: gpus, CPU: 4000, MEMORY: 16 * GIB, PODS: 1}, BUILT_IN_RESOURCES)
+
+
+def crowded(nodes: int) -> World:
+    """Nodes of eight GPUs in ten zones with ten pods of two templates each, a few of which hold GPUs."""
+    world = World(policy())
+    for i in range(nodes):
+        name, model = NodeName(f"node-{i:05}"), GpuModel(MODELS[i % 2])
+        labels = {
+            "kubernetes.io/hostname": name,
+            "topology.kubernetes.io/zone": f"zone-{i % 10}",
+            "nvidia.com/gpu.product": model,
+            "pool": "left" if i % 4 < 2 else "right",
+            "nvidia.com/gpu.memory": str(40_000 + i % 8),
+        }
+        offered = {CPU: 96_000, MEMORY: 768 * GIB, GPU: 8, PODS: 110}
+        world.set_node(Node(name, offered, labels, model=model, model_label="nvidia.com/gpu.product"))
+        for p in range(10):
+            packed = pack({"app": f"app-{p % 2}", "index": str(p)})
+            uid, gpus = Uid(f"{i}-{p}"), int(p < i % 6)
+            team, tier = ("nlp", Tier.GUARANTEED) if gpus else (None, None)
+            made = Resident(uid, Namespace("nlp"), uid, demand(gpus), name, None, team, tier, packed=packed)
+            world.set_pod(made)
+    world.arrange()
+    return world
+
+
+def gate(world: World) -> Gate:
+    """Put a gate in front of a world; time stands still."""
+    return Gate(world, MemoryLedger(world, time.monotonic), now_text=lambda: NOW)
+
+
+class Turn(NamedTuple):
+    """What a review came to, and the processor time that it took: nobody else was answered meanwhile."""
+
+    answer: Answer | ReviewError
+    milliseconds: float
+
+
+def turn(call: Coroutine[Any, Any, Answer]) -> Turn:
+    """Run a review that never waits to its end."""
+    before = time.thread_time()
+    try:
+        call.send(None)
+    except StopIteration as done:
+        return Turn(done.value, 1000 * (time.thread_time() - before))
+    except ReviewError as error:
+        return Turn(error, 1000 * (time.thread_time() - before))
+    raise AssertionError("the review waited for something")
+
+
+def memory_mib() -> float:
+    """Tell the resident memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20

@@ -1,0 +1,170 @@
+"""Attacks of a namespace admin who borrows GPUs and would keep them, or have others lose theirs for nothing."""
+
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.attacks.attacker import Attacker, make_attacker
+from tests.control_plane.objects import pod
+from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_namespace, make_nodes, wait_for
+from tests.scenarios.evictor import alive, ask, evicted, evictor, fill, held_nodes, wait_bound
+from tests.scenarios.gate import TEAM, TIER, gate
+
+pytestmark = pytest.mark.cluster
+
+BORROW = {TIER: "preemptible"}
+STUBBORN = {"fairgate.test/ignores-sigterm": "true"}
+YEAR = 86_400 * 365
+MIRROR = {"kubernetes.io/config.mirror": "x"}
+
+
+def on(node: str, **more: object) -> dict[str, object]:
+    """What binds a pod to a node by way of the scheduler."""
+    return {"nodeSelector": {"kubernetes.io/hostname": node}, **more}
+
+
+def tier(cluster, namespace, name):
+    labels = get_pod(cluster, namespace, name)["metadata"]["labels"]
+    return labels.get(TIER) if TEAM in labels else None
+
+
+def budget(attacker: Attacker, name: str, labels: dict[str, str]) -> None:
+    spec = {"maxUnavailable": 0, "selector": {"matchLabels": labels}}
+    made = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": spec}
+    assert attacker.create(made).returncode == 0
+
+
+def daemon_set(node: str, **spec: object) -> dict[str, object]:
+    template = {"metadata": {"labels": {"app": "d"}}, "spec": pod("d", **on(node, **spec))["spec"]}
+    spec = {"selector": {"matchLabels": {"app": "d"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d"}, "spec": spec}
+
+
+def test_what_others_place_is_inside_the_share_or_comes_back(cluster):
+    make_nodes(cluster, 5)
+    stray = make_namespace(cluster)
+    with (
+        gate(cluster, limit_a=60, limit_b=40, policy="defaults: {unknownTeam: preemptible}") as fairgate,
+        evictor(fairgate),
+    ):
+        mine, theirs = fairgate.team_a, fairgate.team_b
+        attacker, drifter = make_attacker(cluster, mine), make_attacker(cluster, stray, "drifter")
+        # a label, an annotation of their own
+        labelled = pod("p", gpus=1, nodeName="node-0", labels={TIER: "guaranteed"})
+        attacker.refused(labelled, code="ProtectedKeyChanged")
+        attacker.refused(pod("p", gpus=1, nodeName="node-0", annotations=MIRROR), code="InvalidRequest")
+        # another scheduler with a nodeName; a nodeName; a DaemonSet; a namespace of no team
+        attacker.create_pod(pod("other", gpus=10, nodeName="node-0", schedulerName="other"))
+        attacker.create_pod(pod("direct", gpus=10, nodeName="node-1"))
+        wait_for(cluster, lambda: tier(cluster, mine, "direct"), what="both have a tier")
+        assert (tier(cluster, mine, "other"), tier(cluster, mine, "direct")) == ("guaranteed", "guaranteed")
+        assert attacker.create(daemon_set("node-2", gpus=10)).returncode == 0
+        attacker.create_pod(pod("more", gpus=10, nodeName="node-3", schedulerName="other"))
+        drifter.create_pod(pod("stray", gpus=10, nodeName="node-4"))
+        (daemon,) = wait_for(
+            cluster, lambda: list_pods(cluster, mine, labelSelector="app=d"), what="the pod of the DaemonSet"
+        )
+        borrowers = [(mine, "more"), (mine, daemon["metadata"]["name"]), (stray, "stray")]
+        for where, name in borrowers:
+            wait_for(cluster, lambda where=where, name=name: tier(cluster, where, name), what=f"{name} has a tier")
+            assert tier(cluster, where, name) == "preemptible"
+        for number, node in enumerate(("node-2", "node-4")):
+            ask(cluster, theirs, f"b{number}", gpus=10, **on(node))
+        wait_bound(cluster, theirs, "b0", "b1")
+        assert {"more", "other", "direct"} <= set(alive(cluster, mine))
+        assert alive(cluster, stray) == []
+
+
+def test_neither_budgets_nor_grace_periods_nor_gangs_keep_borrowed_gpus(cluster):
+    make_nodes(cluster, 3)
+    policy = "reclaim: {budgets: 2s}"
+    with gate(cluster, limit_a=60, limit_b=40, policy=policy) as fairgate, evictor(fairgate) as running:
+        mine, theirs = fairgate.team_a, fairgate.team_b
+        attacker = make_attacker(cluster, mine)
+        # two budgets that let no pod go
+        for name in ("one", "two"):
+            budget(attacker, name, {"app": "kept"})
+        kept = fill(cluster, mine, 2, prefix="kept", gpus=5, labels={**BORROW, "app": "kept"}, **on("node-0"))
+        # deleted, to be gone in a year
+        (dying,) = fill(cluster, mine, 1, prefix="d", gpus=10, labels=BORROW, annotations=STUBBORN, **on("node-1"))
+        attacker.kubectl("delete", "pod", dying, f"--grace-period={YEAR}", "--wait=false")
+        # a gang label on everything, one of them guaranteed
+        gang = {"training.kubeflow.org/job-name": "g"}
+        (shield,) = fill(cluster, mine, 1, prefix="shield", gpus=4, labels=gang, **on("node-2"))
+        gangers = fill(cluster, mine, 2, prefix="gang", gpus=3, labels={**BORROW, **gang}, **on("node-2"))
+        for number in range(3):
+            ask(cluster, theirs, f"b{number}", **on(f"node-{number}"))
+        wait_bound(cluster, theirs, "b0", "b2")
+        assert len(evicted(cluster, mine, kept)) == 1
+        assert [line["is_past_budgets"] for line in running.said("evicted") if line["name"] in kept] == [True]
+        assert evicted(cluster, mine, [shield, *gangers]) == gangers
+        left = wait_for(
+            cluster,
+            lambda: (found := get_pod(cluster, mine, dying)["metadata"]["deletionGracePeriodSeconds"]) < YEAR and found,
+            what="the year is cut",
+        )
+        assert left <= 600
+        attacker.kubectl("delete", "pod", dying, "--force", "--grace-period=0")
+        wait_bound(cluster, theirs, "b1")
+
+
+def test_no_eviction_serves_who_did_not_ask_or_cannot_come(cluster):
+    make_nodes(cluster, 2)
+    with gate(cluster, limit_a=60, limit_b=40) as fairgate, evictor(fairgate) as running:
+        mine, theirs = fairgate.team_a, fairgate.team_b
+        attacker, careless = make_attacker(cluster, mine), make_attacker(cluster, theirs, "eve")
+        slow = {"annotations": STUBBORN, "terminationGracePeriodSeconds": 6}
+        there = fill(cluster, mine, 5, gpus=2, labels=BORROW, **slow, **on("node-0"))
+        # a pod that can never start, older than one that can
+        volume = {"name": "v", "persistentVolumeClaim": {"claimName": "nowhere"}}
+        careless.create_pod(pod("broken", gpus=4, volumes=[volume], **on("node-0")))
+        ask(cluster, theirs, "b", gpus=4, **on("node-0"))
+        wait_for(cluster, lambda: held_nodes(cluster), what="the hold")
+        # the same by nodeName
+        direct = pod("direct", gpus=2, nodeName="node-0")
+        wait_for(
+            cluster,
+            lambda: "(HeldRoom)" in attacker.create(direct, "--dry-run=server").stderr,
+            what="a held node is refused",
+        )
+        wait_bound(cluster, theirs, "b")
+        assert len(evicted(cluster, mine, there)) == 2
+        assert not running.said("hold given up")
+        assert [line["name"] for line in running.said("plan")] == ["b"]
+        # a gang of which half could come, its pods some time apart
+        fill(cluster, mine, 2, prefix="own", gpus=3, **on("node-1"))
+        others = fill(cluster, mine, 2, prefix="lent", gpus=2, labels=BORROW, **on("node-1"))
+        gang = {"training.kubeflow.org/job-name": "late"}
+        for name in ("late0", "late1"):
+            ask(cluster, theirs, name, gpus=4, labels=gang, **on("node-1"))
+            time.sleep(0.3)
+        causes = wait_for(cluster, lambda: _causes(running, "late0", "late1"), what="both are refused")
+        assert causes == {"late0": "GangIncomplete", "late1": "NotEnoughVictims"}
+        assert evicted(cluster, mine, others) == []
+
+
+def test_pods_that_come_and_go_cost_others_less_and_less(cluster):
+    """To create and delete a guaranteed pod again and again would have borrowers evicted for nothing."""
+    make_nodes(cluster, 1)
+    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+        attacker = make_attacker(cluster, fairgate.team_b, "eve")
+        fill(cluster, fairgate.team_a, 10, labels=BORROW)
+        for number in range(40):
+            if running.said("reclaim paused"):
+                break
+            attacker.create_pod(pod(f"b{number}", gpus=1, cpu="1", memory="4Gi"))
+            wait_bound(cluster, fairgate.team_b, f"b{number}")
+            attacker.kubectl("delete", "pod", f"b{number}", "--force", "--grace-period=0")
+            create_pod(cluster, fairgate.team_a, pod(f"again{number}", gpus=1, cpu="1", memory="4Gi", labels=BORROW))
+            wait_bound(cluster, fairgate.team_a, f"again{number}")
+        paused = running.said("reclaim paused")[0]
+        assert (paused["team"], round(paused["seconds"])) == ("b", 5)
+        ask(cluster, fairgate.team_b, "last")
+        wait_bound(cluster, fairgate.team_b, "last")
+        assert (datetime.now(UTC) - datetime.fromisoformat(paused["time"])).total_seconds() > 4.5
+
+
+def _causes(running, *names):
+    found = {line["name"]: line["cause"] for line in running.said("no plan") if line["name"] in names}
+    return found if len(found) == len(names) else None

@@ -1,0 +1,179 @@
+"""Attacks on what a team is charged: pods that outlive their charge, charges without pods, users, labels, numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.attacks.attacker import Attacker, make_attacker
+from tests.control_plane.api import ApiError
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.objects import job, pod
+from tests.control_plane.workbench import list_pods, make_namespace, make_nodes, wait_bound, wait_for
+from tests.scenarios.gate import Gate, gate
+
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
+
+SIZE = {"cpu": "1", "memory": "1Gi"}
+YEAR = 31_536_000
+
+
+@pytest.fixture
+def fairgate(cluster: ControlPlane) -> Iterator[Gate]:
+    make_nodes(cluster, 4)
+    with gate(cluster) as running:
+        yield running
+
+
+@pytest.fixture
+def mallory(fairgate: Gate) -> Attacker:
+    return make_attacker(fairgate.cluster, fairgate.team_a)
+
+
+def sized(name: str, gpus: int, **more: object) -> dict:
+    return pod(name, gpus=gpus, **SIZE, **more)
+
+
+def test_a_grace_period_of_a_year_is_refused(mallory):
+    told = mallory.refused(sized("p", 1, terminationGracePeriodSeconds=YEAR), code="GracePeriodTooLong")
+    assert "pods with GPUs may have at most 600" in told
+    made = mallory.create(pod("free", terminationGracePeriodSeconds=YEAR))
+    assert made.returncode == 0, made.stderr
+
+
+def test_it_cannot_be_had_later_either(mallory):
+    mallory.create_pod(sized("p", 1, terminationGracePeriodSeconds=5))
+    wait_bound(mallory.cluster, mallory.namespace, "p")
+    longer = json.dumps({"spec": {"terminationGracePeriodSeconds": YEAR}})
+    assert mallory.kubectl("patch", "pod", "p", "--patch", longer).returncode != 0, "Kubernetes' own rule"
+    for deletion in (("pod", "p"), ("pods", "--all")):
+        done = mallory.kubectl("delete", *deletion, "--wait=false", f"--grace-period={YEAR}")
+        assert "(GracePeriodTooLong)" in done.stderr, (done.stdout, done.stderr)
+    pods = f"/api/v1/namespaces/{mallory.namespace}/pods"
+    with pytest.raises(ApiError, match="GracePeriodTooLong"):
+        mallory.api.delete(pods, {"gracePeriodSeconds": YEAR}, gracePeriodSeconds=str(YEAR))
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    path = f"{pods}/p/eviction"
+    with pytest.raises(ApiError, match="GracePeriodTooLong"):
+        mallory.api.create(path, eviction | {"deleteOptions": {"gracePeriodSeconds": YEAR}})
+    mallory.api.create(path, eviction | {"deleteOptions": {"gracePeriodSeconds": 10}})
+
+
+def test_what_is_deleted_by_force_is_charged_while_its_node_may_run_it(fairgate, mallory):
+    wait_for(mallory.cluster, lambda: fairgate.metric("fairgate_leader") == 1, what="it leads")
+    mallory.create_pod(sized("p", 20, terminationGracePeriodSeconds=3) | {})
+    assert list_pods(mallory.cluster, mallory.namespace), "it asks for more than a node has, and waits"
+    mallory.kubectl("delete", "pod", "p")
+    wait_for(mallory.cluster, lambda: fairgate.charged("a") == 0, what="a pod on no node leaves nothing behind")
+    for name in ("p", "q"):
+        mallory.create_pod(sized(name, 10, terminationGracePeriodSeconds=6))
+        wait_bound(mallory.cluster, mallory.namespace, name)
+    mallory.kubectl("delete", "pod", "p", "q", "--force", "--grace-period=0")
+    assert "used 0, reserved 20" in mallory.refused(sized("r", 1), code="TeamLimitExceeded")
+    entries = wait_for(
+        mallory.cluster,
+        lambda: [entry for entry in fairgate.ledger("a")["ledger"]["inFlight"] if "lingers" in entry],
+        what="written, for other replicas",
+    )
+    assert {entry["lingers"] for entry in entries} == {11}
+    wait_for(mallory.cluster, lambda: mallory.create(sized("r", 1)).returncode == 0, what="room again", timeout=40)
+
+
+def test_a_pod_that_kubelet_ended_leaves_nothing_behind(fairgate, mallory):
+    mallory.create_pod(sized("p", 10, terminationGracePeriodSeconds=20))
+    wait_bound(mallory.cluster, mallory.namespace, "p")
+    mallory.kubectl("delete", "pod", "p")
+    wait_for(mallory.cluster, lambda: fairgate.charged("a") == 0, what="its charge gone", timeout=10)
+
+
+@pytest.mark.parametrize("taken_by", ["a pod with GPUs", "a pod without", "a pod that waits"])
+def test_creating_a_name_that_exists_charges_nothing(fairgate, mallory, taken_by):
+    gate_ = {"schedulingGates": [{"name": "example.org/never"}]} if taken_by == "a pod that waits" else {}
+    mallory.create_pod(sized("taken", 1, **gate_) if "with GPUs" in taken_by else pod("taken", **gate_))
+    held = 1 if "with GPUs" in taken_by else 0
+    wait_for(mallory.cluster, lambda: len(list_pods(mallory.cluster, mallory.namespace)) == 1, what="the pod")
+    for _ in range(3):
+        done = mallory.create(sized("taken", 10))
+        assert "AlreadyExists" in done.stderr, done.stderr
+    assert fairgate.charged("a") <= held + 10, "at most one that came before the watch did"
+    wait_for(mallory.cluster, lambda: "(AlreadyExists)" in mallory.create(sized("taken", 10)).stderr, what="known")
+
+
+def test_many_creations_of_one_new_name_hold_no_more_than_one(fairgate, mallory):
+    with ThreadPoolExecutor(10) as pool:
+        done = list(pool.map(lambda _: mallory.create(sized("twin", 2)).returncode, range(10)))
+    assert done.count(0) == 1
+    wait_for(mallory.cluster, lambda: fairgate.charged("a") == 2, what="one pod charged", timeout=10)
+
+
+def test_labels_and_decisions_are_not_forged_on_pods_without_gpus(mallory):
+    for forged in (
+        {"labels": {"fairgate.dev/team": "b"}},
+        {"labels": {"fairgate.dev/tier": "guaranteed"}},
+        {"annotations": {"fairgate.dev/decision": "{}"}},
+    ):
+        mallory.refused(pod("forged", **forged), code="ProtectedKeyChanged")
+    claims = {"resourceClaims": [{"name": "c", "resourceClaimName": "none"}]}
+    refused = mallory.create(pod("forged", labels={"fairgate.dev/team": "b"}, **claims))
+    assert refused.returncode != 0, "one that comes to Fairgate all the same"
+
+
+def test_the_largest_job_there_can_be_is_warned_of(mallory):
+    done = mallory.create(job("huge", pods=2**31 - 1, gpus=1, **SIZE), "--dry-run=server")
+    assert "needs 2147483647 GPUs, team a's limit is 20" in done.stderr
+
+
+ASKED_FOR = f"key-00000{'x' * 50}"
+
+
+def test_large_labels_hold_up_nobody_elses_charge(fairgate, mallory):
+    labels = {f"key-{number:05}{'x' * 50}": "x" * 63 for number in range(250)}
+    spread = {"maxSkew": 5, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
+    spread["labelSelector"] = {"matchLabels": {ASKED_FOR: "x" * 63}}
+
+    def create(number: int) -> int:
+        if number % 3 == 0:
+            return mallory.create(sized(f"small-{number}", 1)).returncode
+        large = sized(f"large-{number}", 1, labels=labels, topologySpreadConstraints=[spread])
+        return mallory.create(large).returncode
+
+    with ThreadPoolExecutor(9) as pool:
+        assert list(pool.map(create, range(9))) == [0] * 9
+    for entry in fairgate.ledger("a")["ledger"].get("inFlight", []):
+        assert set(entry.get("labels", {})) <= {ASKED_FOR}
+    assert fairgate.metric("fairgate_ledger_writes_total", result="too_large") == 0
+
+
+def test_service_accounts_do_not_multiply_a_user(cluster):
+    namespace = make_namespace(cluster)
+    share = {"name": "c", "namespaces": [namespace], "gpus": {"limit": 20}, "perUser": {"limit": 6}}
+    with gate(cluster) as fairgate:
+        head = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
+        (fairgate.policy / "more.yaml").write_text(f"{head}teams: {json.dumps([share])}\n")
+        try:
+            wait_for(cluster, lambda: 'team="c"' in fairgate.get("/metrics"), what="team c")
+            _multiply(make_attacker(cluster, namespace, "eve"))
+        finally:
+            (fairgate.policy / "more.yaml").unlink()
+
+
+def _multiply(eve: Attacker) -> None:
+    pods = f"/api/v1/namespaces/{eve.namespace}/pods"
+    for number in range(3):
+        name = f"robot-{number}"
+        assert eve.kubectl("create", "serviceaccount", name).returncode == 0
+        binding = ("create", "rolebinding", name, "--clusterrole=edit", f"--serviceaccount={eve.namespace}:{name}")
+        assert eve.kubectl(*binding).returncode == 0
+        robot = eve.cluster.acting_as(f"system:serviceaccount:{eve.namespace}:{name}")
+        wait_for(eve.cluster, lambda robot=robot: robot.list(pods) is not None, what="its rights")
+        if number == 0:
+            robot.create(pods, sized("first", 4))
+            continue
+        with pytest.raises(ApiError, match="UserLimitExceeded") as refused:
+            robot.create(pods, sized(name, 4))
+        assert f"user system:serviceaccounts:{eve.namespace} in team c: requested 4, limit 6, used" in str(
+            refused.value
+        )

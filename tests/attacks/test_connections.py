@@ -1,0 +1,126 @@
+"""No connection is held for nothing: headers, bodies and numbers are bounded, and small requests come first."""
+
+import asyncio
+import socket
+import threading
+import time
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from tests.attacks.crowd import memory_mib
+from tests.server.harness import running
+from webhook.kube import bounds
+from webhook.server import bodies, connections
+from webhook.server.settings import MAX_BODY_BYTES
+
+HEAD = b"POST /mutate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+def post(body, *, length=None):
+    return HEAD + f"Content-Length: {len(body) if length is None else length}\r\n\r\n".encode() + body
+
+
+@asynccontextmanager
+async def held(server, number, data):
+    """So many connections that each send this and then wait."""
+    made = [await server.connect() for _ in range(number)]
+    for _, writer in made:
+        writer.write(data)
+        await writer.drain()
+    yield made
+
+
+async def test_a_header_that_does_not_end_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.2)
+    async with running(tmp_path) as server, held(server, 3, HEAD) as made:
+        for reader, _ in made:
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+
+
+async def test_a_header_that_comes_byte_by_byte_is_not_waited_for_either(tmp_path, monkeypatch):
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.5)
+    async with running(tmp_path) as server:
+        reader, writer = await server.connect()
+        writer.write(HEAD + b"X-Slow: ")
+        ends = asyncio.get_running_loop().time() + 10
+        answer = b""
+        while not reader.at_eof() and asyncio.get_running_loop().time() < ends:
+            writer.write(b"a")
+            with suppress(TimeoutError, ConnectionError):
+                answer += await asyncio.wait_for(reader.read(1), 0.05)
+        assert reader.at_eof()
+        assert answer == b""
+
+
+async def test_an_idle_connection_is_not_a_slow_header(tmp_path, monkeypatch):
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.1)
+    async with running(tmp_path) as server:
+        reader, writer = await server.connect()
+        for _ in range(2):
+            await asyncio.sleep(0.3)
+            writer.write(post(b"{}"))
+            assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
+            await reader.readuntil(b"}")
+
+
+async def test_one_address_has_so_many_connections(tmp_path, monkeypatch):
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 3)
+    async with running(tmp_path) as server, held(server, 3, b"") as made:
+        reader, _ = await server.connect()
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+        made[0][1].close()
+        await made[0][1].wait_closed()
+        await asyncio.sleep(0.05)  # the server's end of it
+        assert (await server.review()).status == 200
+
+
+async def test_bodies_that_do_not_end_take_little_memory_and_nobodys_place(tmp_path):
+    body = bytes(MAX_BODY_BYTES - 1)
+    async with running(tmp_path) as server:
+        await server.review()
+        before = memory_mib()
+        senders = [threading.Thread(target=_send_slowly, args=(server, body)) for _ in range(24)]
+        for each in senders:
+            each.start()
+        while any(each.is_alive() for each in senders):
+            assert (await server.review()).status == 200
+            assert memory_mib() - before < 100
+
+
+def _send_slowly(server, body):
+    """Send all but the last byte of a body, as far as the server takes it within a second."""
+    with (
+        socket.create_connection(("127.0.0.1", server.port), timeout=1) as plain,
+        server.tls.wrap_socket(plain, server_hostname="localhost") as secure,
+        suppress(OSError),
+    ):
+        secure.sendall(post(b"", length=MAX_BODY_BYTES))
+        secure.sendall(body)
+        secure.recv(1)
+
+
+async def test_large_bodies_that_find_no_memory_are_put_off(tmp_path, monkeypatch):
+    monkeypatch.setattr(bodies, "MOST_BODIES_BYTES", 1024 * 1024)
+    async with running(tmp_path) as server, held(server, 1, post(b" ", length=1024 * 1024)):
+        await asyncio.sleep(0.1)
+        reply = await server.review("/mutate?timeout=1s", data=b" " * 1024 * 512)
+        assert (reply.status, reply.json["code"], reply.headers["Retry-After"]) == (503, "TooManyBodies", "1")
+        assert (await server.review()).status == 200
+
+
+@pytest.mark.parametrize("size", [bodies.SMALL_BYTES + 1, bounds.LARGE_BYTES])
+async def test_between_two_large_reviews_the_small_ones_have_their_turn(tmp_path, size):
+    async with running(tmp_path) as server:
+        order = []
+        server.reviewer.work = lambda: time.sleep(0.005)
+        large = [asyncio.create_task(_told(server, b" " * size, "large", order)) for _ in range(30)]
+        small = [asyncio.create_task(_told(server, b"{}", "small", order)) for _ in range(10)]
+        await asyncio.gather(*large, *small)
+        assert order.index("large") < len(order) - 1
+        assert order[25:].count("small") == 0
+
+
+async def _told(server, body, name, order):
+    assert (await server.review(data=body)).status == 200
+    order.append(name)

@@ -1,0 +1,276 @@
+"""A namespace admin tries to hold more GPUs than its team's limits allow: by names, by nodes, by claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.attacks.attacker import Attacker, make_attacker
+from tests.control_plane.cleanup import Snapshot
+from tests.control_plane.cluster import ControlPlane
+from tests.control_plane.objects import pod
+from tests.control_plane.workbench import get_pod, list_pods, make_namespace, make_nodes, wait_bound, wait_for
+from tests.scenarios.gate import Gate, gate
+
+pytestmark = pytest.mark.cluster
+
+LIMIT = 20
+MODEL = "nvidia.com/gpu.product"
+DEVICES = "/apis/resource.k8s.io/v1"
+DRIVER = "gpu.nvidia.com"
+POLICY = """\
+defaults: {shareSchedulers: [hami-scheduler]}
+resources: {nvidia.com/gpumem: {perGpu: 81920}}
+pools:
+  - {name: common, nodeSelector: {pool: common}}
+  - {name: closed, nodeSelector: {pool: closed}, teams: [b]}
+"""
+PICKY = """\
+apiVersion: fairgate.dev/v1alpha1
+kind: Policy
+teams:
+  - {name: picky, namespaces: [NAMESPACE], gpus: {limit: 40}, models: {H100: {limit: 2}}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A team of limit 20 with one pool, another with a limit of 2 on H100, and an admin of each namespace."""
+
+    fairgate: Gate
+    mallory: Attacker
+    picky: Attacker
+    open_node: str
+    closed_node: str
+
+    @property
+    def cluster(self) -> ControlPlane:
+        return self.fairgate.cluster
+
+
+@pytest.fixture(scope="module")
+def site(control_plane: ControlPlane) -> Iterator[Site]:
+    control_plane.vacate()
+    before = Snapshot.take(control_plane)
+    yield from _site(control_plane)
+    before.restore(control_plane)
+
+
+def _site(cluster: ControlPlane) -> Iterator[Site]:
+    (open_node,) = make_nodes(cluster, 1, prefix="open", gpus=60, labels={"pool": "common", MODEL: "H100"})
+    (closed_node,) = make_nodes(cluster, 1, prefix="closed", gpus=60, labels={"pool": "closed", MODEL: "A100"})
+    cluster.api.create(
+        f"{DEVICES}/deviceclasses", {"metadata": {"name": DRIVER}, "spec": {"selectors": [driver_is(DRIVER)]}}
+    )
+    cluster.api.create(f"{DEVICES}/deviceclasses", {"metadata": {"name": "anything"}, "spec": {}})
+    offered = {
+        "driver": DRIVER,
+        "nodeName": open_node,
+        "pool": {"name": open_node, "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": f"gpu-{number}"} for number in range(60)],
+    }
+    cluster.api.create(f"{DEVICES}/resourceslices", {"metadata": {"name": "gpus"}, "spec": offered})
+    with gate(cluster, limit_a=LIMIT, policy=POLICY) as fairgate:
+        namespace = make_namespace(cluster)
+        (fairgate.policy / "picky.yaml").write_text(PICKY.replace("NAMESPACE", namespace))
+        picky = make_attacker(cluster, namespace, "trudy")
+        mallory = make_attacker(cluster, fairgate.team_a)
+        probe = pod("probe", gpus=1, nodeName=closed_node)
+        wait_for(cluster, lambda: "(NoPoolAllowed)" in picky.create(probe, "--dry-run=server").stderr, what="policy")
+        yield Site(fairgate, mallory, picky, open_node, closed_node)
+
+
+@pytest.fixture
+def nothing_left(site: Site) -> Iterator[None]:
+    """Delete what an attack made."""
+    yield
+    kinds = "pods,resourceclaims,resourceclaimtemplates"
+    for attacker in (site.mallory, site.picky):
+        attacker.kubectl("delete", kinds, "--all", "--grace-period=0", "--force", "--wait=true")
+    wait_for(site.cluster, lambda: site.fairgate.charged("a") == 0 == site.fairgate.charged("picky"), what="all ended")
+
+
+def driver_is(driver: str) -> dict[str, object]:
+    return {"cel": {"expression": f'device.driver == "{driver}"'}}
+
+
+def asking(name: str, resources: dict[str, str], **spec: object) -> dict[str, object]:
+    """A pod of one container with these limits and nothing else."""
+    made = pod(name, **spec)
+    made["spec"]["containers"][0]["resources"] = {"limits": resources}
+    return made
+
+
+def claim(kind: str, name: str, count: int, *, device_class: str = DRIVER, **exactly: object) -> dict[str, object]:
+    wanted = {"deviceClassName": device_class, "count": count, **exactly}
+    spec: dict[str, object] = {"devices": {"requests": [{"name": "gpus", "exactly": wanted}]}}
+    spec = {"spec": spec} if kind == "ResourceClaimTemplate" else spec
+    return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def claiming(name: str, *, gate: bool = False, **source: str) -> dict[str, object]:
+    gates = {"schedulingGates": [{"name": "example.com/mine"}]} if gate else {}
+    return pod(name, resourceClaims=[{"name": "gpus", **source}], **gates)
+
+
+def let_go(attacker: Attacker, name: str) -> None:
+    """Take the pod's own scheduling gate off, as its owner may."""
+    attacker.kubectl("patch", "pod", name, "--type=json", "-p", '[{"op": "remove", "path": "/spec/schedulingGates"}]')
+
+
+def allocated(site: Site) -> int:
+    """How many devices all claims of the attacker hold."""
+    found = site.cluster.api.list(f"{DEVICES}/namespaces/{site.mallory.namespace}/resourceclaims")
+    results = [each.get("status", {}).get("allocation", {}).get("devices", {}).get("results", []) for each in found]
+    return sum(map(len, results))
+
+
+def wait_refused_allocation(site: Site, name: str) -> None:
+    """Wait until kube-scheduler heard the refusal, which it writes into the pod's condition."""
+
+    def message() -> bool:
+        found = get_pod(site.cluster, site.mallory.namespace, name)
+        conditions = found.get("status", {}).get("conditions", [])
+        return any("ClaimChanged" in each.get("message", "") for each in conditions)
+
+    wait_for(site.cluster, message, what=f"the refusal of {name}'s claim")
+
+
+# -- by names
+
+
+@pytest.mark.parametrize(
+    ("share", "spec"),
+    [
+        ({"nvidia.com/gpumem-percentage": "0"}, {}),
+        ({"nvidia.com/gpumem-percentage": "0"}, {"schedulerName": "hami-scheduler"}),
+        ({"nvidia.com/gpumem": "1"}, {"schedulerName": "other"}),
+        ({"nvidia.com/gpucores": "0", "nvidia.com/gpumem": "0"}, {}),
+        ({"nvidia.com/gpumem-percentage": "1"}, {"nodeName": "open-0"}),
+    ],
+    ids=["a zero", "a zero for HAMi", "another scheduler", "two zeros", "nodeName"],
+)
+def test_a_share_that_nothing_keeps_to_counts_whole_gpus(site: Site, share: dict[str, str], spec: dict[str, str]):
+    made = asking("many", {"nvidia.com/gpu": "21", **share}, **spec)
+    assert "requested 21, limit 20" in site.mallory.refused(made, code="TeamLimitExceeded")
+
+
+def test_a_share_for_hami_on_a_node_of_the_attackers_choice_is_refused(site: Site):
+    share = {"nvidia.com/gpu": "21", "nvidia.com/gpumem-percentage": "1"}
+    site.mallory.refused(
+        asking("p", share, schedulerName="hami-scheduler", nodeName=site.open_node), code="InvalidRequest"
+    )
+
+
+# -- by nodes
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_node_name_passes_neither_the_models_limit_nor_into_a_closed_pool(site: Site):
+    site.picky.refused(pod("six", gpus=6, nodeName=site.open_node), code="ModelLimitExceeded")
+    site.picky.create_pod(pod("two", gpus=2, nodeName=site.open_node))
+    site.picky.refused(pod("third", gpus=1, nodeName=site.open_node), code="ModelLimitExceeded")
+    site.mallory.refused(pod("p", gpus=1, nodeName=site.closed_node), code="NoPoolAllowed")
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_neither_does_another_scheduler_nor_a_forged_daemon_set(site: Site):
+    forged = pod("daemon", gpus=3, nodeSelector={"pool": "common"})
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
+    forged["metadata"]["ownerReferences"] = [owner]
+    site.picky.refused(forged, code="ModelLimitExceeded")
+    own = {"schedulerName": "mine", "nodeSelector": {"pool": "common"}}
+    site.picky.create_pod(pod("waits", gpus=2, **own))
+    wait_for(site.cluster, lambda: site.fairgate.charged("picky") == 2, what="the watch shows it")
+    site.picky.refused(pod("waits-too", gpus=1, **own), code="ModelLimitExceeded")
+    site.mallory.refused(pod("p", gpus=1, schedulerName="mine"), code="NoPoolAllowed")
+
+
+# -- by claims
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_claim_that_grows_behind_its_pod_gets_no_devices(site: Site):
+    site.mallory.create(claim("ResourceClaim", "mine", 1))
+    wait_admitted(site, claiming("first", gate=True, resourceClaimName="mine"))
+    site.mallory.kubectl("delete", "resourceclaim", "mine")
+    site.mallory.create(claim("ResourceClaim", "mine", 25))
+    let_go(site.mallory, "first")
+    wait_refused_allocation(site, "first")
+    assert allocated(site) == 0
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_claim_that_is_made_again_as_it_was_gets_its_devices(site: Site):
+    site.mallory.create(claim("ResourceClaim", "mine", 2))
+    wait_admitted(site, claiming("first", gate=True, resourceClaimName="mine"))
+    site.mallory.kubectl("delete", "resourceclaim", "mine")
+    site.mallory.create(claim("ResourceClaim", "mine", 2))
+    let_go(site.mallory, "first")
+    wait_bound(site.cluster, site.mallory.namespace, "first")
+    assert allocated(site) == 2
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_template_that_grows_behind_its_pod_gets_no_devices(site: Site):
+    site.mallory.create(claim("ResourceClaimTemplate", "made", 1))
+    wait_admitted(site, claiming("first", gate=True, resourceClaimTemplateName="made"))
+    site.mallory.kubectl("delete", "resourceclaimtemplate", "made")
+    site.mallory.create(claim("ResourceClaimTemplate", "made", 25))
+    claims = f"{DEVICES}/namespaces/{site.mallory.namespace}/resourceclaims"
+    wait_for(site.cluster, lambda: site.cluster.api.list(claims), what="the claim is made from the template as it was")
+    site.mallory.kubectl("delete", "resourceclaims", "--all")
+    let_go(site.mallory, "first")
+    wait_refused_allocation(site, "first")
+    assert allocated(site) == 0
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_class_that_names_no_driver_hands_out_gpus_all_the_same(site: Site):
+    picked = claim("ResourceClaimTemplate", "any", 25, device_class="anything", selectors=[driver_is(DRIVER)])
+    site.mallory.create(picked)
+    refused = wait_known(site, claiming("p", resourceClaimTemplateName="any"))
+    assert "requested 25, limit 20" in refused
+    assert "(TeamLimitExceeded)" in refused
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_claim_of_something_else_does_not_turn_into_gpus(site: Site):
+    disks = claim("ResourceClaim", "mine", 1, device_class="anything", selectors=[driver_is("disk.example.com")])
+    site.mallory.create(disks)
+    wait_known(site, claiming("first", gate=True, resourceClaimName="mine"))
+    site.mallory.create(claiming("first", gate=True, resourceClaimName="mine"))
+    site.mallory.kubectl("delete", "resourceclaim", "mine")
+    site.mallory.create(claim("ResourceClaim", "mine", 4))
+    let_go(site.mallory, "first")
+    wait_refused_allocation(site, "first")
+    assert allocated(site) == 0
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_decision_of_ones_own_on_a_pod_without_gpus_is_refused(site: Site):
+    forged = pod("p", labels={"fairgate.dev/team": "a"}, annotations={"fairgate.dev/decision": '{"gpus":"25"}'})
+    disks = claim("ResourceClaim", "mine", 1, device_class="anything", selectors=[driver_is("disk.example.com")])
+    site.mallory.create(disks)
+    forged["spec"]["resourceClaims"] = [{"name": "d", "resourceClaimName": "mine"}]
+    wait_known(site, claiming("probe", resourceClaimName="mine"))
+    site.mallory.refused(forged, code="ProtectedKeyChanged")
+
+
+def wait_known(site: Site, made: dict[str, object]) -> str:
+    """Try a pod until Fairgate knows its claims, and give what it is told then."""
+
+    def told() -> str | None:
+        stderr = site.mallory.create(made, "--dry-run=server").stderr
+        return None if "(ClaimUnknown)" in stderr else stderr or " "
+
+    return wait_for(site.cluster, told, what="Fairgate knows the claim")
+
+
+def wait_admitted(site: Site, made: dict[str, object]) -> None:
+    wait_known(site, made)
+    done = site.mallory.create(made)
+    assert done.returncode == 0, done.stderr
+    assert list_pods(site.cluster, site.mallory.namespace)

@@ -1,0 +1,68 @@
+"""What every attack is made of: an action on an attacker, and short ways to say what it does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.attacks.attacker import Attacker
+from tests.control_plane.objects import pod
+
+DEVICES = "/apis/resource.k8s.io/v1"
+IMAGE = "example.invalid/x:1"
+LABELLED = {"of": "mallory"}
+"""On every pod of hers, so that her budgets and selectors find them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What an attacker finds: where the others are, and which nodes there are."""
+
+    victims: tuple[str, ...]
+    nodes: tuple[str, ...]
+    scarce_node: str
+    """With GPUs of a model that her team may have two of."""
+    closed_node: str
+    """Of a pool that is closed to her team."""
+    service: tuple[str, int]
+    """Where Fairgate listens."""
+
+    @property
+    def closed(self) -> frozenset[str]:
+        """The nodes that are not everybody's."""
+        return frozenset({self.scarce_node, self.closed_node})
+
+
+Action = Callable[[Attacker, Scene, random.Random], None]
+"""One attack; an ApiError is an answer like any other."""
+
+
+def named(dice: random.Random) -> str:
+    """A name for an object."""
+    return f"x-{dice.randrange(16**8):08x}"
+
+
+def gpu_pod(dice: random.Random, gpus: int = 1, **more: Any) -> dict[str, Any]:
+    """A pod of hers with GPUs and next to nothing else, so that only GPUs are scarce."""
+    labels = LABELLED | more.pop("labels", {})
+    return pod(more.pop("name", "") or named(dice), gpus=gpus, cpu="10m", memory="16Mi", labels=labels, **more)
+
+
+def with_resources(made: dict[str, Any], **amounts: str) -> dict[str, Any]:
+    """Ask for more resources, by their names with `_` for `-`, of nvidia.com."""
+    resources = made["spec"]["containers"][0]["resources"]
+    for side in ("requests", "limits"):
+        resources[side] |= {f"nvidia.com/{name.replace('_', '-')}": amount for name, amount in amounts.items()}
+    return made
+
+
+def collection(attacker: Attacker, group: str, plural: str) -> str:
+    """The path of a collection in her namespace; group and version as in `apps/v1`, or `v1`."""
+    return f"/{'api' if group == 'v1' else 'apis'}/{group}/namespaces/{attacker.namespace}/{plural}"
+
+
+def own_pods(attacker: Attacker) -> list[dict[str, Any]]:
+    """The pods of her namespace."""
+    return attacker.api.list(collection(attacker, "v1", "pods"))

@@ -1,0 +1,59 @@
+"""How long guaranteed pods wait while others borrow: the time in which a borrower could go for them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.chaos.observer import gpus_of
+from tests.scenarios.serving import TIER
+
+ENDED = {"Succeeded", "Failed"}
+
+
+@dataclass(slots=True)
+class GuaranteedWaits:
+    """GuaranteedWaits of guaranteed pods in some namespaces, fed with the events of all pods, in their order.
+
+    A pod waits from the event by which kube-scheduler calls it unschedulable to the one by which it is bound or gone.
+    `closed` are nodes on which no borrower is in their way.
+    """
+
+    namespaces: frozenset[str]
+    closed: frozenset[str] = frozenset()
+    done: list[float] = field(default_factory=list)
+    _since: dict[str, tuple[float, str]] = field(default_factory=dict)
+    _borrowers: dict[str, str] = field(default_factory=dict)
+
+    def take(self, kind: str, pod: dict[str, Any]) -> None:
+        """Take in an event."""
+        meta, spec = pod["metadata"], pod["spec"]
+        uid, name = meta["uid"], f"{meta['namespace']}/{meta['name']}"
+        is_over = kind == "DELETED" or pod.get("status", {}).get("phase") in ENDED
+        tier = (meta.get("labels") or {}).get(TIER)
+        self._borrowers.pop(uid, None)
+        node = spec.get("nodeName")
+        if not is_over and tier != "guaranteed" and node is not None and node not in self.closed and gpus_of(pod):
+            self._borrowers[uid] = f"{name} on {node}"
+        waits = not is_over and tier == "guaranteed" and "nodeName" not in spec and _is_unschedulable(pod)
+        if waits and meta["namespace"] in self.namespaces and "deletionTimestamp" not in meta:
+            self._since.setdefault(uid, (time.monotonic(), name))
+        elif uid in self._since:
+            self.done.append(time.monotonic() - self._since.pop(uid)[0])
+        if not self._borrowers:
+            self._since = {uid: (time.monotonic(), name) for uid, (_, name) in self._since.items()}
+
+    def longest(self) -> float:
+        """The longest wait so far, of pods that still wait as well."""
+        return max([*self.done, *(time.monotonic() - since for since, _ in self._since.values())], default=0.0)
+
+    def state(self) -> str:
+        """Who waits now, and for whom."""
+        waiting = [f"{name} for {time.monotonic() - since:.1f} s" for since, name in self._since.values()]
+        return f"waiting: {waiting}; borrowers: {sorted(self._borrowers.values())}"
+
+
+def _is_unschedulable(pod: dict[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(each["type"] == "PodScheduled" and each.get("reason") == "Unschedulable" for each in conditions)

@@ -1,0 +1,110 @@
+"""What bounds the evictor's patience: with budgets, grace periods, holds, and with teams that use no room."""
+
+import asyncio
+
+from tests.cluster.fake_api import Answer
+from tests.evictor.stage import PODS
+from tests.evictor.test_reclaimer import fill
+from webhook.core.policy import ReclaimRules
+from webhook.evictor import keeper as keepers
+from webhook.evictor.patience import TOGETHER_SECONDS
+from webhook.kube.holds import rfc3339
+
+BOUND = ReclaimRules().longest_grace_seconds
+YEAR = 86_400 * 365
+GIVEN_UP = 30 + keepers.HOLD_SECONDS
+"""When room for which nobody comes is given up: after the grace period of who went."""
+
+
+async def test_kube_scheduler_keeps_the_room_too_until_it_is_given_up(stage):
+    fill(stage, "n0")
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: stage.real_evictions() == 1)
+        assert stage.nominated("b") == "n0"
+        await asyncio.sleep(GIVEN_UP)
+        await stage.until(lambda: stage.nominated("b") is None)
+
+
+async def test_the_next_leader_gives_up_what_an_earlier_one_nominated(stage):
+    fill(stage, "n0")
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: stage.real_evictions() == 1)
+    async with stage.leader():
+        await asyncio.sleep(GIVEN_UP)
+        await stage.until(lambda: stage.nominated("b") is None)
+
+
+async def test_a_grace_period_of_a_year_is_cut(stage):
+    stage.node("n0")
+    stage.borrower("a", on="n0", gpus=4, terminationGracePeriodSeconds=YEAR)
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: stage.real_evictions() == 1)
+        assert {each["deleteOptions"]["gracePeriodSeconds"] for each in stage.api.evictions} == {BOUND}
+        await asyncio.sleep(BOUND + GIVEN_UP)
+        await stage.until(lambda: not stage.taints("n0"))
+
+
+async def test_budgets_that_let_nobody_go_are_passed_after_a_while(stage):
+    fill(stage, "n0")
+    stage.api.always["post"] = Answer(429)
+    async with stage.leader():
+        stage.asker("b")
+        await asyncio.sleep(299)
+        assert len(stage.names()) == 5
+        await asyncio.sleep(60)  # the rest after the last refusal
+        await stage.until(lambda: len(stage.names()) == 4)
+    assert stage.real_evictions() == 0
+
+
+async def test_no_room_is_kept_for_ever_by_steps_forward_of_others(stage):
+    """Pods that come and are seated prolong a hold, and with it the room of one that never starts."""
+    fill(stage, "n0")
+    async with stage.leader():
+        stage.asker("never")
+        await stage.until(lambda: stage.nominated("never") == "n0")
+        began, number = stage.now(), 0
+        while stage.nominated("never") is not None:
+            assert stage.now() - began < BOUND + 400
+            number += 1
+            stage.asker(f"c{number}")
+            await stage.until(
+                lambda name=f"c{number}": len(stage.tolerations(name)) > 0 or not stage.nominated("never")
+            )
+            stage.bind(f"c{number}", "n0")
+            await asyncio.sleep(45)
+            stage.api.delete(PODS, f"c{number}", namespace="team-b")
+            stage.borrower(f"again{number}", on="n0")
+        assert stage.now() - began > BOUND
+
+
+async def test_a_team_whose_pods_do_not_use_their_room_has_to_wait(stage):
+    stage.node("n0")
+    stage.borrower("a0", on="n0", gpus=4)
+    async with stage.leader():
+        for number in range(4):
+            stage.asker(f"b{number}")
+            await stage.until(lambda number=number: stage.real_evictions() == number + 1)
+            stage.api.delete(PODS, f"b{number}", namespace="team-b")
+            await stage.until(lambda: not stage.taints("n0"))
+            began = stage.now()
+            stage.borrower(f"a{number + 1}", on="n0", gpus=4)
+            await asyncio.sleep(TOGETHER_SECONDS)
+        stage.asker("last")
+        await stage.until(lambda: stage.real_evictions() == 5)
+        assert 8 < stage.now() - began < 15, "the fourth in a row costs ten seconds"
+
+
+async def test_a_gang_is_looked_at_as_soon_as_it_stopped_growing(stage):
+    fill(stage, "n0")
+    gang = {"training.kubeflow.org/job-name": "g"}
+    async with stage.leader():
+        created = rfc3339(int(stage.now()))
+        stage.asker("b0", gang=gang, created=created)
+        await asyncio.sleep(1)
+        assert stage.real_evictions() == 0
+        began = stage.now()
+        await stage.until(lambda: stage.real_evictions() == 1)
+        assert stage.now() - began < 4

@@ -1,0 +1,47 @@
+"""What holds the event loop is counted, and told with the place in the code."""
+
+import asyncio
+import json
+import os
+import time
+
+from tests.server.harness import until
+from webhook.observe.logs import LogFormat, open_logs
+from webhook.observe.process import Component, ProcessMetrics
+from webhook.observe.watchdog import Watchdog
+
+
+def spin(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        sum(range(1000))
+
+
+async def test_people_are_told_the_same(tmp_path):
+    fd = os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT)
+    logs = open_logs(LogFormat.CONSOLE, fd=fd)
+    watching = asyncio.create_task(Watchdog(ProcessMetrics(Component.SERVER), logs).run())
+    await asyncio.sleep(0)
+    spin(0.3)
+    await until(lambda: "event loop held" in (logs.flush() or (tmp_path / "log").read_text()))
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    os.close(fd)
+
+
+async def test_a_held_loop_is_counted_and_logged_with_where_it_was(tmp_path):
+    fd = os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT)
+    metrics, logs = ProcessMetrics(Component.SERVER), open_logs(LogFormat.JSON, fd=fd)
+    watching = asyncio.create_task(Watchdog(metrics, logs).run())
+    await asyncio.sleep(0)
+    spin(0.3)
+    held = 'fairgate_event_loop_held_seconds_count{by="other"} 1.0'
+    await until(lambda: held in metrics.expose().body.decode())
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    logs.flush()
+    line = next(line for line in map(json.loads, (tmp_path / "log").read_text().splitlines()) if "seconds" in line)
+    assert line["event"] == "event loop held"
+    assert line["seconds"] >= 0.2
+    assert "test_watchdog.spin" in line["where"], line
+    os.close(fd)
