@@ -9,7 +9,7 @@ from webhook.core.labels import pack
 from webhook.core.names import Uid
 from webhook.core.placement import best_nodes
 from webhook.core.policy import LabelSelector
-from webhook.core.selector import Constraints, Effect, Taint
+from webhook.core.selector import HELD, Constraints, Effect, Taint
 from webhook.core.spread import Asker, spread_of
 from webhook.core.tier import Tier
 from webhook.core.topology import AffinityRule, SpreadRule
@@ -56,6 +56,7 @@ def test_every_other_node_is_counted_under_the_first_cause_that_keeps_the_pod_of
         node("down", gpus=8, is_ready=False),
         node("drained", gpus=8, is_cordoned=True),
         replace(node("tainted", gpus=8), taints=(Taint("maintenance", Effect.NO_SCHEDULE),)),
+        replace(node("held", gpus=8), taints=(Taint(HELD, Effect.NO_SCHEDULE, "h1"),)),
     )
     for name in ("full", "full-too"):
         place.take(name, demand(6))
@@ -63,13 +64,20 @@ def test_every_other_node_is_counted_under_the_first_cause_that_keeps_the_pod_of
     told = candidates(place, demand(4), ANY, tier=Tier.GUARANTEED)
     assert [each.node for each in told.best] == ["room"]
     assert told.filtered == (
-        Filtered("too little nvidia.com/gpu free", 2),
-        Filtered(Cause.CORDONED, 1),
-        Filtered(Cause.NOT_READY, 1),
-        Filtered(Cause.CONSTRAINTS, 1),
-        Filtered("too little cpu free", 1),
-        Filtered(Cause.NEVER, 1),
+        Filtered("too little nvidia.com/gpu free", ("full", "full-too")),
+        Filtered(Cause.CORDONED, ("drained",)),
+        Filtered(Cause.HELD, ("held",)),
+        Filtered(Cause.NOT_READY, ("down",)),
+        Filtered(Cause.CONSTRAINTS, ("tainted",)),
+        Filtered("too little cpu free", ("few-cores",)),
+        Filtered(Cause.NEVER, ("small",)),
     )
+
+
+def test_nodes_are_named_in_the_order_of_people():
+    names = [f"gpu-{number}" for number in (10, 9, 2, 1)]
+    told = candidates(fleet(*(node(name, gpus=2) for name in names)), demand(4), ANY, tier=Tier.GUARANTEED)
+    assert told.filtered == (Filtered(Cause.NEVER, ("gpu-1", "gpu-2", "gpu-9", "gpu-10")),)
 
 
 def test_costs_are_the_same_whether_the_largest_node_came_first_or_last():
@@ -99,8 +107,8 @@ def test_what_a_topology_spread_rules_out_is_told_by_its_key():
     told = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
     assert [each.node for each in told.best] == ["b0"]
     assert told.filtered == (
-        Filtered("too many of the pod's like in its zone", 2),
-        Filtered("no label zone, by which the pod must be spread", 1),
+        Filtered("too many of the pod's like in its zone", ("a0", "a1")),
+        Filtered("no label zone, by which the pod must be spread", ("nowhere",)),
     )
 
 
@@ -114,8 +122,8 @@ def test_what_inter_pod_affinity_rules_out_is_told_by_its_key():
     told = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
     assert [each.node for each in told.best] == ["a1"]
     assert told.filtered == (
-        Filtered("none of the pods that the pod wants beside it in its zone", 1),
-        Filtered("pods that the pod keeps away from in its host", 1),
+        Filtered("none of the pods that the pod wants beside it in its zone", ("b0",)),
+        Filtered("pods that the pod keeps away from in its host", ("a0",)),
     )
 
 
@@ -125,4 +133,4 @@ def test_what_keeps_the_pod_off_is_told_by_its_key():
     place = world(nodes=[node(name, labels={"host": name}) for name in ("a0", "b0")], residents=[keeper])
     spread = spread_of(Asker("team-a", {"app": "web"}, (), ANY), place.fleet, place.siblings)
     told = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
-    assert told.filtered == (Filtered("pods that keep away from the pod in its host", 1),)
+    assert told.filtered == (Filtered("pods that keep away from the pod in its host", ("a0",)),)

@@ -6,7 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.make import ALICE, GPU, demand, gpus, node, pod, policy, pool, resident, team, world
+from tests.core.make import (
+    ALICE,
+    GPU,
+    demand,
+    gpus,
+    mutated,
+    node,
+    pod,
+    policy,
+    pool,
+    requirement,
+    resident,
+    team,
+    world,
+)
 from webhook.core.admission import admit
 from webhook.core.asked import as_asked
 from webhook.core.claims import ClaimKey, ClaimRef, ClassCount, DeviceClass, DeviceRequest
@@ -15,7 +29,7 @@ from webhook.core.explanation import explain
 from webhook.core.names import ResourceName
 from webhook.core.policy import LabelSelector
 from webhook.core.reason import Code
-from webhook.core.selector import Operator, Requirement
+from webhook.core.selector import HELD, Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
 from webhook.policy.builtin import BUILT_IN
 
 
@@ -74,10 +88,37 @@ def test_nodes_without_room_are_counted_by_cause():
     [step] = explain(pod(4), ALICE, place).pools
     assert step.nodes.with_room == 0
     assert dict(step.nodes.filtered) == {
-        "cordoned": 1,
-        "too small even when empty": 1,
-        f"too little {GPU} free": 1,
+        "cordoned": ("b",),
+        "too small even when empty": ("c",),
+        f"too little {GPU} free": ("a",),
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "obstacles", "place"),
+    [
+        pytest.param("a", ("the pod asks for 4 nvidia.com/gpu, 1 of 10 are free",), None, id="full"),
+        pytest.param("b", ("it is cordoned",), None, id="cordoned"),
+        pytest.param("c", ("the pod asks for 4 nvidia.com/gpu, it has 2 in all",), None, id="small"),
+        pytest.param("d", (), 1, id="it has room"),
+    ],
+)
+def test_one_node_that_is_asked_for_tells_all_that_is_in_the_way(name, obstacles, place):
+    nodes = [node("a"), node("b", is_cordoned=True), node("c", gpus=2), node("d")]
+    [step] = explain(pod(4), ALICE, world(nodes=nodes, residents=[resident(9, node="a")]), node=name).pools
+    assert (step.asked.node, step.asked.obstacles, step.asked.place) == (name, obstacles, place)
+
+
+def test_a_pod_that_reclaim_helped_is_not_taken_for_one_that_helps_itself():
+    toleration = Toleration(HELD, value="h1", effect=Effect.NO_SCHEDULE)
+    user = pod(2, constraints=Constraints(tolerations=(Toleration("own", exists=True),)))
+    place = world()
+    stored = mutated(user, admit(user, ALICE, place))
+    helped = stored._replace(constraints=stored.constraints.joined(tolerations=(toleration,)))
+    assert as_asked(helped, place.policy) == as_asked(stored, place.policy)
+    bare = user._replace(constraints=user.constraints.joined(tolerations=(toleration,)))
+    assert as_asked(bare, place.policy) == user
+    assert isinstance(explain(as_asked(helped, place.policy), ALICE, place).decision, Admit)
 
 
 def test_another_pool_that_has_room_is_named():
@@ -122,9 +163,6 @@ def test_the_smaller_request_is_the_largest_that_runs(asked, held, limit):
 
 
 def test_a_decided_pod_is_asked_as_its_user_asked():
-    from tests.core.make import mutated, requirement  # noqa: PLC0415
-    from webhook.core.selector import Constraints, NodeTerm  # noqa: PLC0415
-
     a100 = pool("a100", node_selector=(("gpu", "a100"),), affinity=(requirement("memory", "Gt", "75000"),))
     rules = policy(pools=(a100,))
     nodes = [node(f"n{i}", labels={"gpu": "a100", "memory": "80000", "zone": "x"}) for i in range(3)]

@@ -14,6 +14,7 @@ from tests.cluster.book import until
 from tests.cluster.fake_api import FakeApi
 from tests.core import make
 from webhook.cluster.client import ApiConnection
+from webhook.cluster.owner_events import Notice
 from webhook.core.policy import Policy
 from webhook.evictor.account import Account
 from webhook.evictor.executor import Executor
@@ -44,6 +45,7 @@ class Stage:
         self.connection = connection
         self.policy = POOR
         self.told: list[Event] = []
+        self.notices: list[Notice] = []
         self.is_leading = True
         loop, began = asyncio.get_running_loop(), int(time.time())
         self.now: Callable[[], float] = lambda: began + loop.time()
@@ -122,7 +124,9 @@ class Stage:
         feed = lookout.feed(self.connection)
         nowhere = os.open(os.devnull, os.O_WRONLY)
         logs = Logs(LineWriter(nowhere), log_format=LogFormat.JSON)
-        account = Account(lookout.world, lookout.roll, logs=logs, teller=self, metrics=self.metrics)
+        account = Account(
+            lookout.world, lookout.roll, logs=logs, teller=self, metrics=self.metrics, tell_owner=self.notices.append
+        )
         keeper = Keeper(lookout, account, clock=self.now, new_id=lambda: f"h{next(self._ids)}")
         executor = Executor(self.connection, is_leading=lambda: self.is_leading)
         work = Reclaimer(lookout, keeper, executor, account, self.metrics, why_untrusted=feed.readiness, clock=self.now)

@@ -58,6 +58,7 @@ class _Request:
     params: Mapping[str, str]
     body: bytes | None = None
     content_type: str | None = None
+    accept: str | None = None
 
 
 class ApiConnection:
@@ -112,15 +113,17 @@ class ApiConnection:
         action: str,
         content_type: str = "application/json",
         params: Mapping[str, str] | None = None,
+        accept: str | None = None,
         seconds: float = SEND_SECONDS,
     ) -> bytes:
         """Send one request and give the body of its 2xx answer: reads of one object, and every write.
 
-        `action` is as in `get`; a PATCH says its kind by `content_type`; `seconds` bounds all of it. Raises ApiError
+        `action` is as in `get`; a PATCH says its kind by `content_type`, a GET may name a form of the
+        object by `accept`; `seconds` bounds all of it. Raises ApiError
         for any other answer. ClusterError says that no answer came: a write may have been carried out all the same.
         """
         limits = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
-        request = _Request(method, path, params or {}, body, content_type if body is not None else None)
+        request = _Request(method, path, params or {}, body, content_type if body is not None else None, accept)
         try:
             async with await self._send(request, limits) as response:
                 if not response.ok:
@@ -150,6 +153,8 @@ class ApiConnection:
         headers = await used.headers()
         if request.content_type is not None:
             headers = (*headers, ("Content-Type", request.content_type))
+        if request.accept is not None:
+            headers = (*headers, ("Accept", request.accept))
         return await self._session.request(
             request.method,
             used.server + request.path,

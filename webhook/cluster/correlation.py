@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Generic, TypeVar
 
-from webhook.kube.events import Event, EventReason, ObjectRef
+from webhook.kube.events import Event, EventReason, Identity, ObjectRef
 
 BURST: Final = 25
 """Writes that an object and reason may cause at once; client-go's value …"""
@@ -54,16 +54,17 @@ class Correlator:
     """Remembers what was told."""
 
     def __init__(self) -> None:
-        self._told: _Recent[Event, Told] = _Recent()
+        self._told: _Recent[Identity, Told] = _Recent()
         self._buckets: _Recent[tuple[ObjectRef, EventReason], _Bucket] = _Recent()
 
-    def take(self, event: Event, *, now: float, wall: datetime) -> Told | None:
-        """Count an event; None where its object has had too many for this reason.
+    def take(self, event: Event, *, now: float, wall: datetime, times: int = 1) -> Told | None:
+        """Count an event that happened so often; None where its object has had too many for this reason.
 
         A repeat that is held back is in the count of the next one that is not. `now` is monotonic, `wall` for people.
         """
-        told = self._told.get(event, lambda: Told(event, wall, wall))
-        told.count += 1
+        told = self._told.get(event.identity, lambda: Told(event, wall, wall))
+        told.event = event
+        told.count += times
         told.last = wall
         bucket = self._buckets.get((event.about, event.reason), lambda: _Bucket(BURST, now))
         return told if bucket.take(now) else None

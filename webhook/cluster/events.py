@@ -11,7 +11,7 @@ from webhook.cluster.client import ApiConnection
 from webhook.cluster.correlation import Correlator, Told
 from webhook.cluster.errors import ApiError, ClusterError
 from webhook.cluster.pace import DEFAULT_PACE, Pace
-from webhook.kube.events import Event, new_event, repeat_patch
+from webhook.kube.events import Event, Identity, count_of, new_event, repeat_patch
 
 WAITING: Final = 1000
 """Events that may wait to be written; one is gone in some 3 ms, so more wait only while the API server is away."""
@@ -19,6 +19,7 @@ WAITING: Final = 1000
 TRIES: Final = 5
 """How often one event is tried, resting about 0.5, 1, 2 and 4 s: what is told later than that helps nobody."""
 
+_MERGE: Final = "application/merge-patch+json"
 _log: Final = logging.getLogger("webhook.cluster.events")
 
 
@@ -47,22 +48,23 @@ class EventWriter:
         self._pace = pace
         self._clock = clock
         self._correlator = Correlator()
-        self._waiting: dict[Event, Told] = {}
+        self._waiting: dict[Identity, Told] = {}
         self._has_work = asyncio.Event()
 
     def counts(self) -> dict[str, int]:
         """Give these counts by name, as metrics show them."""
         return {"written": self.written, "held_back": self.held_back, "dropped": self.dropped}
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: Event, *, times: int = 1) -> None:
         """Have an event written soon, or counted if it was told before; returns at once, whatever happens."""
-        told = self._correlator.take(event, now=asyncio.get_running_loop().time(), wall=self._clock())
+        now, wall, identity = asyncio.get_running_loop().time(), self._clock(), event.identity
+        told = self._correlator.take(event, now=now, wall=wall, times=times)
         if told is None:
             self.held_back += 1
-        elif len(self._waiting) >= WAITING and event not in self._waiting:
+        elif len(self._waiting) >= WAITING and identity not in self._waiting:
             self.dropped += 1
         else:
-            self._waiting[event] = told
+            self._waiting[identity] = told
             self._has_work.set()
 
     async def run(self) -> NoReturn:
@@ -96,9 +98,9 @@ class EventWriter:
                 await self._connection.send(
                     "PATCH",
                     f"{path}/{event.name}",
-                    repeat_patch(count=told.count, last=told.last),
+                    repeat_patch(event, count=told.count, last=told.last),
                     action="patch events",
-                    content_type="application/merge-patch+json",
+                    content_type=_MERGE,
                 )
             except ApiError as error:
                 if not error.is_missing:
@@ -117,9 +119,23 @@ class EventWriter:
         try:
             await self._connection.send("POST", path, body, action="create events")
         except ApiError as error:
-            if not error.is_conflict:  # a conflict: we, or the replica that led before, have told it already
+            if not error.is_conflict:
                 raise
+            if event.series:  # another replica told it before, and what it counted counts on
+                await self._continue(told, f"{path}/{event.name}")
         told.is_written = True
+
+    async def _continue(self, told: Told, path: str) -> None:
+        """Go on with an event of a series that another replica, or this one before its restart, has begun."""
+        try:
+            body = await self._connection.send("GET", path, action="get events")
+        except ApiError as error:
+            if not error.is_missing:
+                raise
+            return
+        told.count += count_of(body)
+        patch = repeat_patch(told.event, count=told.count, last=told.last)
+        await self._connection.send("PATCH", path, patch, action="patch events", content_type=_MERGE)
 
 
 def _may_pass(error: ClusterError) -> bool:

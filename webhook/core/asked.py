@@ -4,16 +4,23 @@ For people who ask how a pod would fare if it came now. The decision on the pod 
 user and pool both name is taken for the pool's.
 """
 
+from dataclasses import replace
+
 from webhook.core import mark as marks
 from webhook.core.mark import Mark
 from webhook.core.pod import Handling, Pod
 from webhook.core.policy import Policy
-from webhook.core.selector import Constraints, NodeTerm, Operator, Requirement
+from webhook.core.selector import HELD, Constraints, NodeTerm, Operator, Requirement
 
 
 def as_asked(pod: Pod, policy: Policy) -> Pod:
-    """Take off a pod what the decision on it added, and its node; without a decision only its node is known."""
+    """Take off a pod what the decision on it added, its node, and the evictor's tolerations of held nodes.
+
+    Without a decision only the node and those tolerations are known. A toleration of held nodes is never the user's:
+    creation refuses it, and on pods that exist only Fairgate may add it.
+    """
     mark = None if pod.mark is None else marks.read(pod.mark)
+    pod = pod._replace(constraints=_without_holds(pod.constraints))
     if pod.handling is Handling.NODE_NAME:
         pod = pod._replace(node_name=None, handling=Handling.MANAGED)
     if mark is None:
@@ -24,6 +31,11 @@ def as_asked(pod: Pod, policy: Policy) -> Pod:
         tier_label=mark.asked,
         constraints=_unsteered(pod.constraints, mark, policy),
     )
+
+
+def _without_holds(constraints: Constraints) -> Constraints:
+    kept = tuple(each for each in constraints.tolerations if each.key != HELD)
+    return constraints if kept == constraints.tolerations else replace(constraints, tolerations=kept)
 
 
 def _unsteered(constraints: Constraints, mark: Mark, policy: Policy) -> Constraints:

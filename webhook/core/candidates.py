@@ -3,18 +3,20 @@
 For people and tools that ask, not for decisions: it looks at every node.
 """
 
-from collections import Counter
+import re
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from webhook.core.demand import Demand
 from webhook.core.fleet import Fleet
 from webhook.core.names import NodeName
 from webhook.core.placement import best_nodes
 from webhook.core.ranking import Cost
-from webhook.core.selector import Constraints
+from webhook.core.selector import HELD, Constraints, Toleration
 from webhook.core.spread import NO_SPREAD, Spread
 from webhook.core.tier import Tier
+
+_NUMBERS: Final = re.compile(r"([0-9]{1,18})")
 
 
 class Cause(StrEnum):
@@ -22,6 +24,7 @@ class Cause(StrEnum):
 
     NOT_READY = "not ready"
     CORDONED = "cordoned"
+    HELD = "kept free for pods that wait"
     CONSTRAINTS = "selectors, affinity or taints"
     NEVER = "too small even when empty"
     DEVICES = "no room on single GPUs"
@@ -35,10 +38,10 @@ class Candidate(NamedTuple):
 
 
 class Filtered(NamedTuple):
-    """A cause, or the label or resource that is to blame, and how many nodes it keeps the pod off."""
+    """A cause, or the label or resource that is to blame, and the nodes that it keeps the pod off, by name."""
 
     cause: str
-    nodes: int
+    names: tuple[NodeName, ...]
 
 
 class Candidates(NamedTuple):
@@ -65,16 +68,29 @@ def candidates(
     best = best_nodes(fleet, demand, even, count=count, tier=tier, keep_whole=keep_whole)
     room = fleet.with_room(demand, matching & fleet.open_bits & spread.allowed)
     able = fleet.with_capacity(demand, matching)
-    causes = Counter(
-        _cause(fleet, node.name, demand, matching=matching, able=able, spread=spread)
-        for node in fleet.nodes()
-        if not room & fleet.bit(node.name)
-    )
+    unheld = fleet.matching(_with_held(constraints))
+    causes: dict[str, list[NodeName]] = {}
+    for node in fleet.nodes():
+        if not room & fleet.bit(node.name):
+            cause = _cause(fleet, node.name, demand, matching=matching, unheld=unheld, able=able, spread=spread)
+            causes.setdefault(cause, []).append(node.name)
     return Candidates(
         tuple([Candidate(name, _cost(fleet, name, demand, tier)) for name in best]),
         room.bit_count(),
-        tuple(Filtered(cause, nodes) for cause, nodes in sorted(causes.items(), key=lambda item: (-item[1], item[0]))),
+        tuple(
+            Filtered(cause, tuple(sorted(names, key=natural)))
+            for cause, names in sorted(causes.items(), key=lambda item: (-len(item[1]), item[0]))
+        ),
     )
+
+
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Give a key by which gpu-2 comes before gpu-10."""
+    return tuple((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in _NUMBERS.split(name))
+
+
+def _with_held(constraints: Constraints) -> Constraints:
+    return constraints.joined(tolerations=(Toleration(HELD, exists=True),))
 
 
 def _cost(fleet: Fleet, name: NodeName, demand: Demand, tier: Tier) -> Cost | None:
@@ -87,23 +103,26 @@ def _cost(fleet: Fleet, name: NodeName, demand: Demand, tier: Tier) -> Cost | No
     return ranking.cost(view.classes.all[number]) if number >= 0 else None
 
 
-def _cause(fleet: Fleet, name: NodeName, demand: Demand, *, matching: int, able: int, spread: Spread) -> str:
+def _cause(
+    fleet: Fleet, name: NodeName, demand: Demand, *, matching: int, unheld: int, able: int, spread: Spread
+) -> str:
     node, bit = fleet.get(name), fleet.bit(name)
     if node is not None and not node.is_ready:
         return Cause.NOT_READY
     if node is not None and node.is_cordoned:
         return Cause.CORDONED
     if not matching & bit:
-        return Cause.CONSTRAINTS
+        return Cause.HELD if unheld & bit else Cause.CONSTRAINTS
     if not able & bit:
         return Cause.NEVER
-    if (why := _why_not_beside(spread, bit)) is not None:
+    if (why := why_not_beside(spread, bit)) is not None:
         return why
     short = next((resource for resource, amount in demand.requests if fleet.free(name, resource) < amount), None)
     return Cause.DEVICES if short is None else f"too little {short} free"
 
 
-def _why_not_beside(spread: Spread, bit: int) -> str | None:
+def why_not_beside(spread: Spread, bit: int) -> str | None:
+    """Say which rule about the pods around it keeps a pod off a node; None where none does."""
     for each in spread.hard:
         if not each.domains.bits & bit:
             return f"no label {each.rule.key}, by which the pod must be spread"

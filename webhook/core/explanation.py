@@ -10,29 +10,46 @@ from typing import Final, NamedTuple
 from webhook.core.admission import admit
 from webhook.core.candidates import Candidates, candidates
 from webhook.core.counting import count
-from webhook.core.decision import Admit, Decision
+from webhook.core.decision import Admit, Decision, Deny
 from webhook.core.demand import Demand, demand_of
 from webhook.core.limits import Bar, bars, model_bars, tier_for
-from webhook.core.names import PoolName, User
+from webhook.core.names import Namespace, NodeName, PoolName, User
+from webhook.core.obstacles import obstacles
+from webhook.core.placement import best_nodes
 from webhook.core.pod import Pod, Requester
 from webhook.core.policy import Policy, Pool, Team
 from webhook.core.pools import WHOLE_CLUSTER, allowed_pools
 from webhook.core.reason import Code
-from webhook.core.spread import Asker, spread_of
+from webhook.core.selector import Constraints
+from webhook.core.spread import Asker, Spread, spread_of
 from webhook.core.standing import Standing, standing
+from webhook.core.tier import Tier
 from webhook.core.world import World
 
 HOLDERS: Final = 5
+NO_DEMAND: Final = Demand(0, (), ())
 
 _WAITS: Final = frozenset({Code.NO_ROOM_NOW, Code.NEVER_FITS})
 
 
 class PoolStep(NamedTuple):
-    """A pool: `closed` says why the pod may not enter, None if it may; then `nodes` are those of the pool."""
+    """A pool: `closed` says why the pod may not enter, None if it may; then `nodes` are those of the pool.
+
+    `asked` is about the one node that was asked for, None where none was.
+    """
 
     pool: Pool
     closed: str | None
     nodes: Candidates | None
+    asked: "NodeStep | None" = None
+
+
+class NodeStep(NamedTuple):
+    """One node that was asked for: what keeps the pod off it, or its place among the nodes that have room."""
+
+    node: NodeName
+    obstacles: tuple[str, ...]
+    place: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +80,8 @@ class Explanation:
         return _runs(self.decision)
 
 
-def explain(pod: Pod, requester: Requester, world: World) -> Explanation:
-    """Decide on a new pod, and keep every step."""
+def explain(pod: Pod, requester: Requester, world: World, *, node: NodeName | None = None) -> Explanation:
+    """Decide on a new pod, and keep every step; `node` is one of which to say why the pod would not go there."""
     decision = admit(pod, requester, world)
     counted = count(pod, requester, world)
     judged = counted if isinstance(counted, Pod) else pod
@@ -81,7 +98,7 @@ def explain(pod: Pod, requester: Requester, world: World) -> Explanation:
         found.book.reserved,
         tuple(found.book.largest_holders(HOLDERS)),
         bars(found.team, found.book, user=found.user) + model_bars(found.team, found.book),
-        tuple(_pools(judged, found, world)),
+        tuple(_pools(judged, found, world, node)),
         None if runs else _smaller(pod, requester, world),
         () if runs else tuple(_elsewhere(pod, requester, world)),
     )
@@ -91,7 +108,12 @@ def _runs(decision: Decision) -> bool:
     return isinstance(decision, Admit) and not any(warning.code in _WAITS for warning in decision.warnings)
 
 
-def _pools(pod: Pod, found: Standing, world: World) -> Iterator[PoolStep]:
+def unreadable(namespace: Namespace, decision: Deny, world: World) -> Explanation:
+    """Give the explanation of a pod that is refused because it cannot be read."""
+    return Explanation(Pod(namespace, NO_DEMAND), world.tenancy(namespace).team, None, decision)
+
+
+def _pools(pod: Pod, found: Standing, world: World, asked: NodeName | None) -> Iterator[PoolStep]:
     team = found.team
     allowed = allowed_pools(pod, team.name, world).allowed
     tier = tier_for(pod.demand.gpus, team, found.book, None, asked=pod.asked_tier)
@@ -101,9 +123,24 @@ def _pools(pod: Pod, found: Standing, world: World) -> Iterator[PoolStep]:
             keep_whole = world.policy.placement.keep_whole
             spread = spread_of(Asker(pod.namespace, pod.labels, pod.topology, constraints), world.fleet, world.siblings)
             nodes = candidates(world.fleet, pod.demand, constraints, tier=tier, keep_whole=keep_whole, spread=spread)
-            yield PoolStep(pool, None, nodes)
+            yield PoolStep(pool, None, nodes, _node(asked, pod.demand, constraints, world, spread=spread, tier=tier))
         else:
             yield PoolStep(pool, _why_closed(pod, pool, team), None)
+
+
+def _node(
+    name: NodeName | None, demand: Demand, constraints: Constraints, world: World, *, spread: Spread, tier: Tier
+) -> NodeStep | None:
+    fleet = world.fleet
+    node = None if name is None else fleet.get(name)
+    if node is None:
+        return None
+    if found := obstacles(fleet, node, demand, constraints, spread=spread):
+        return NodeStep(node.name, found)
+    among = fleet.matching(constraints) & spread.allowed
+    keep_whole = world.policy.placement.keep_whole
+    order = best_nodes(fleet, demand, among, count=len(fleet), tier=tier, keep_whole=keep_whole)
+    return NodeStep(node.name, (), order.index(node.name) + 1 if node.name in order else None)
 
 
 def _why_closed(pod: Pod, pool: Pool, team: Team) -> str:

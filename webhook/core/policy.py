@@ -136,6 +136,7 @@ class Defaults:
 
     `share_schedulers` place shares of devices as HAMi does: their pods are charged by the share.
     `maximum_grace_seconds` is the longest grace period of a GPU pod; cluster-autoscaler waits for no longer one either.
+    `retry_refused`: controllers whose pods were refused are asked to try again once there is room.
     """
 
     unknown_team: UnknownTeam = UnknownTeam.REJECT
@@ -146,6 +147,7 @@ class Defaults:
     share_schedulers: tuple[str, ...] = ()
     unknown_user: UnknownUser = UnknownUser.IGNORE
     maximum_grace_seconds: int = 600
+    retry_refused: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,15 @@ class Report(NamedTuple):
     is_for_taints: bool = False
 
 
+class Controller(NamedTuple):
+    """The controller of a pod, named in full."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
 @dataclass(frozen=True, slots=True)
 class Tenant:
     """A pod that is there. Times are seconds of Unix time.
@@ -39,7 +48,7 @@ class Tenant:
     eviction was announced for. `is_gated`: a scheduling gate holds it back. `started_at` is 0 before it started.
     `chosen` are the nodes that the gate chose for it. Where it may go (`constraints`, `topology`, `chosen`) and why it
     is nowhere (`report`) is known only while it waits. `gang_size` is how many pods its gang is said to have, 0 where
-    nobody says.
+    nobody says. `controller` made it, as its owner reference names it.
     """
 
     pod: Resident
@@ -57,6 +66,7 @@ class Tenant:
     is_gated: bool = False
     chosen: tuple[NodeName, ...] = ()
     report: Report | None = None
+    controller: Controller | None = None
 
     @property
     def is_waiting(self) -> bool:

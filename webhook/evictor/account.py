@@ -1,17 +1,20 @@
 """Tells who loses what, for whom and why: in the log before anything is done, as Events, and as metrics."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from webhook.cluster.evictions import Evicted, Later, Outcome, Refused
+from webhook.cluster.owner_events import Notice
 from webhook.core.amount import format_gpus
 from webhook.core.holding import Claim, Target
 from webhook.core.names import TeamName, Uid
+from webhook.core.outlook import WHY_NOT
 from webhook.core.roll import Roll
 from webhook.core.scene import Cause, Move, Waiting
 from webhook.core.scene import Refused as NotPlanned
 from webhook.core.survey import over_share
+from webhook.core.tenant import Tenant
 from webhook.core.victim import Victim
 from webhook.core.world import World
 from webhook.kube.events import Event, EventReason, EventType, ObjectRef
@@ -19,13 +22,6 @@ from webhook.kube.holds import rfc3339
 from webhook.observe.logs import Logs
 from webhook.observe.reclaim import ReclaimMetrics
 
-_WHY_NOT = {
-    Cause.NO_NODE: "no open node that it may use could hold it, even without borrowers",
-    Cause.TOPOLOGY_UNMET: "the nodes that could hold it have other pods around them than it demands",
-    Cause.NOT_ENOUGH_VICTIMS: "the borrowing pods that may be evicted now do not make enough room on any one node",
-    Cause.NOT_FOR_ROOM: "kube-scheduler reports something else than too little room, which no eviction mends",
-    Cause.GANG_INCOMPLETE: "not all of its gang is there or would get room, and for a part of it nobody is evicted",
-}
 _NAMED = 5
 """Victims named in an Event; the log names all."""
 
@@ -39,13 +35,23 @@ class Teller(Protocol):
 
 
 class Account:
-    """Keeps the account of one evictor."""
+    """Keeps the account of one evictor. `tell_owner` has the owners of victims hear of evictions."""
 
-    def __init__(self, world: World, roll: Roll, *, logs: Logs, teller: Teller, metrics: ReclaimMetrics) -> None:
+    def __init__(
+        self,
+        world: World,
+        roll: Roll,
+        *,
+        logs: Logs,
+        teller: Teller,
+        metrics: ReclaimMetrics,
+        tell_owner: Callable[[Notice], None],
+    ) -> None:
         self._world = world
         self._roll = roll
         self._logs = logs
         self._teller = teller
+        self._tell_owner = tell_owner
         self._metrics = metrics
         self._told: dict[Uid, Cause] = {}
 
@@ -72,7 +78,7 @@ class Account:
                 self._told[uid] = cause
                 self._logs.event.info("no plan", **_subject(waiting), cause=str(cause))
                 about = _about(uid, waiting.namespace, waiting.name)
-                text = f"no borrowed GPUs can be taken back for it now: {_WHY_NOT[cause]}"
+                text = f"no borrowed GPUs can be taken back for it now: {WHY_NOT[cause]}"
                 self._tell(about, EventType.WARNING, EventReason.CANNOT_RECLAIM, "Reclaim", text)
 
     def evicted(self, target: Target, outcome: Outcome, *, now: int) -> None:
@@ -90,10 +96,9 @@ class Account:
                     lost = tenant.pod.demand.gpus * max(0, now - since)
                     self._metrics.victim(tenant.team, gpu_unit_seconds=lost)
                     if waiting is not None:
-                        text = (
-                            f"evicted: {_reason(waiting.waiting(), tenant.team, tenant.pod.demand.gpus, self._sums())}"
-                        )
-                        self._tell(about, EventType.WARNING, EventReason.RECLAIMED, "Evict", text)
+                        why = _reason(waiting.waiting(), tenant.team, tenant.pod.demand.gpus, self._sums())
+                        self._tell(about, EventType.WARNING, EventReason.RECLAIMED, "Evict", f"evicted: {why}")
+                        self._tell_controller(tenant, f"pod {target.name} was evicted: {why}", waiting.team)
             case Evicted.GONE:
                 self._metrics.eviction("gone")
             case Refused(why):
@@ -140,6 +145,13 @@ class Account:
 
     def _tell(self, about: ObjectRef, kind: EventType, reason: EventReason, action: str, text: str) -> None:
         self._teller.tell(Event(about, kind, reason, action, text))
+
+    def _tell_controller(self, tenant: Tenant, text: str, team: TeamName) -> None:
+        """Tell who owns a victim; evictions for one team are told as one, with a count."""
+        if (made_by := tenant.controller) is not None:
+            api_version, kind, name, uid = made_by
+            owner = ObjectRef(kind, tenant.pod.namespace, name, uid, api_version)
+            self._tell_owner(Notice(owner, EventReason.RECLAIMED, "Evict", text, f"for team {team}"))
 
     def _sums(self) -> "_Sums":
         return _Sums(self._world)
@@ -193,7 +205,7 @@ def _promise(move: Move, sums: _Sums) -> str:
     more = len(move.victims) - _NAMED
     rest = f" and {more} more" if more > 0 else ""
     over = "; ".join(sums.over(team) for team in sorted({victim.team for victim in move.victims}))
-    return f"{kept}: {sums.of(move.waiting.team)}; {over}. Evicted: {named}{rest}"
+    return f"{kept}: {sums.of(move.waiting.team)}; {over}. To be evicted: {named}{rest}"
 
 
 def _for(waiting: Waiting, victim: Victim, sums: _Sums) -> str:

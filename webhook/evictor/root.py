@@ -16,6 +16,8 @@ from webhook.cluster.events import EventWriter
 from webhook.cluster.feed import Feed
 from webhook.cluster.lease import Lease, Timing, own_identity
 from webhook.cluster.namespace import own_namespace
+from webhook.cluster.owner_events import OwnerEvents
+from webhook.cluster.owners import OwnerFinder
 from webhook.core import survey
 from webhook.core.policy import Enforcement, Policy
 from webhook.core.stranded import STRANDED_SECONDS
@@ -80,7 +82,7 @@ async def run(settings: Settings, *, show: Callable[[str], None]) -> None:
         else:
             namespace = settings.namespace or await own_namespace(settings.kubeconfig)
             office = _Office(lookout, connection, feed, logs, metrics, settings=settings, namespace=namespace)
-            chores += [office.events.run(), office.lease.run(office.lead)]
+            chores += [office.events.run(), office.owner_events.run(), office.lease.run(office.lead)]
         if settings.listen is not None:
             endpoints = Endpoints(metrics, why_not_ready=feed.readiness)
             logs.event.info("listening", url=await stack.enter_async_context(endpoints.serving(*settings.listen)))
@@ -105,6 +107,7 @@ class _Office:
         identity = own_identity()
         self.lease = Lease(connection, namespace=namespace, name=LEASE_NAME, identity=identity, timing=settings.timing)
         self.events = EventWriter(connection, component=COMPONENT, instance=identity)
+        self.owner_events = OwnerEvents(OwnerFinder(connection), self.events)
         self._lookout = lookout
         self._connection = connection
         self._feed = feed
@@ -121,7 +124,14 @@ class _Office:
     async def lead(self) -> None:
         """Reclaim and repair until cancelled."""
         lookout, logs, why_untrusted = self._lookout, self._logs, self._feed.readiness
-        account = Account(lookout.world, lookout.roll, logs=logs, teller=self.events, metrics=self._metrics)
+        account = Account(
+            lookout.world,
+            lookout.roll,
+            logs=logs,
+            teller=self.events,
+            metrics=self._metrics,
+            tell_owner=self.owner_events.take,
+        )
         keeper = self._keeper = Keeper(lookout, account, clock=time.time, new_id=lambda: secrets.token_hex(ID_BYTES))
         executor = Executor(self._connection, is_leading=lambda: self.lease.is_leading)
         reclaimer = Reclaimer(lookout, keeper, executor, account, self._metrics, why_untrusted=why_untrusted)

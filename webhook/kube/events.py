@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -38,6 +38,9 @@ class EventReason(StrEnum):
     RECLAIMED = "Reclaimed"
     REPLACED = "Replaced"
     STRANDED = "Stranded"
+    REFUSED = "Refused"
+    NO_ROOM_NOW = "NoRoomNow"
+    NEVER_FITS = "NeverFits"
 
 
 class EventType(StrEnum):
@@ -62,7 +65,8 @@ class ObjectRef:
 class Event:
     """What happened to an object. Equal events are one object in the API, with a count.
 
-    `action` is what was done, in a verb: the reason says why.
+    `action` is what was done, in a verb: the reason says why. Events of one `series` are one object, too, with the
+    message of the last one: for messages whose numbers change each time. `related` is a second object that it is about.
     """
 
     about: ObjectRef
@@ -70,6 +74,8 @@ class Event:
     reason: EventReason
     action: str
     message: str
+    series: str = ""
+    related: ObjectRef | None = None
 
     @property
     def namespace(self) -> str:
@@ -77,11 +83,29 @@ class Event:
         return self.about.namespace or _NAMESPACE_OF_NONE
 
     @property
+    def identity(self) -> "Identity":
+        """Tell which events are the same one in the API."""
+        return Identity(
+            self.about, self.type, self.reason, self.action, self.series, "" if self.series else self.message
+        )
+
+    @property
     def name(self) -> str:
         """Name the event by what it says: the same from another replica meets itself, and is not told twice."""
-        told = "\0".join((self.about.uid, self.type, self.reason, self.action, self.message))
+        told = "\0".join((self.about.uid, self.type, self.reason, self.action, self.series or self.message))
         digits = sha256(told.encode()).hexdigest()[:_ID_DIGITS]
         return f"{self.about.name[: _LONGEST_NAME - _ID_DIGITS - 1].rstrip('-.')}.{digits}"
+
+
+class Identity(NamedTuple):
+    """What equal events have in common."""
+
+    about: ObjectRef
+    type: EventType
+    reason: EventReason
+    action: str
+    series: str
+    message: str
 
 
 class _Metadata(msgspec.Struct, omit_defaults=True):
@@ -101,7 +125,7 @@ class _Source(msgspec.Struct):
     component: str
 
 
-class _Event(msgspec.Struct, rename="camel"):
+class _Event(msgspec.Struct, rename="camel", omit_defaults=True):
     metadata: _Metadata
     involved_object: _Reference
     type: str
@@ -114,13 +138,22 @@ class _Event(msgspec.Struct, rename="camel"):
     source: _Source
     reporting_component: str
     reporting_instance: str
-    api_version: str = keys.CORE_API
-    kind: str = "Event"
+    api_version: str
+    kind: str
+    related: _Reference | None = None
 
 
 class _Repeat(msgspec.Struct, rename="camel"):
     count: int
     last_timestamp: str
+    message: str
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    count: int | None = None
+
+
+_counted: Final = msgspec.json.Decoder(_Counted)
 
 
 def new_event(event: Event, *, count: int, first: datetime, last: datetime, component: str, instance: str) -> bytes:
@@ -128,7 +161,7 @@ def new_event(event: Event, *, count: int, first: datetime, last: datetime, comp
     about = event.about
     body = _Event(
         metadata=_Metadata(event.name, event.namespace),
-        involved_object=_Reference(about.kind, about.name, about.api_version, about.namespace, about.uid),
+        involved_object=_reference(about),
         type=event.type,
         reason=event.reason,
         action=event.action,
@@ -139,13 +172,25 @@ def new_event(event: Event, *, count: int, first: datetime, last: datetime, comp
         source=_Source(component),
         reporting_component=component,
         reporting_instance=instance,
+        api_version=keys.CORE_API,
+        kind="Event",
+        related=None if event.related is None else _reference(event.related),
     )
     return msgspec.json.encode(body)
 
 
-def repeat_patch(*, count: int, last: datetime) -> bytes:
-    """Write a merge patch that says how often an event has happened by now."""
-    return msgspec.json.encode(_Repeat(count, _time(last)))
+def repeat_patch(event: Event, *, count: int, last: datetime) -> bytes:
+    """Write a merge patch that says how often an event has happened by now, and what it says by now."""
+    return msgspec.json.encode(_Repeat(count, _time(last), _cut(event.message)))
+
+
+def count_of(body: bytes) -> int:
+    """Read how often an event has happened by what the API server keeps of it. Raises ValueError where it is none."""
+    return max(1, _counted.decode(body).count or 1)
+
+
+def _reference(ref: ObjectRef) -> _Reference:
+    return _Reference(ref.kind, ref.name, ref.api_version, ref.namespace, ref.uid)
 
 
 def _cut(message: str) -> str:

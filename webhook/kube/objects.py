@@ -32,6 +32,7 @@ class OwnerReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: str
     api_version: str = ""
     controller: bool | None = None
+    uid: str = ""
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):

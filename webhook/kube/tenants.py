@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from sys import intern
 from typing import Final
 
@@ -9,10 +10,11 @@ import msgspec
 
 from webhook.core.demand import Weights
 from webhook.core.pod import NO_KEYS
-from webhook.core.tenant import Report, Tenant
+from webhook.core.tenant import Controller, Report, Tenant
 from webhook.core.victim import GangId
 from webhook.kube import keys, objects
 from webhook.kube.constraints import Placement, read_placement
+from webhook.kube.owners import controller_of
 from webhook.kube.pods import chosen_nodes, grace_seconds, to_resident, unix_seconds
 
 _PLACED: Final = Placement()
@@ -96,7 +98,19 @@ def to_tenant(pod: TenantPod, weights: Weights) -> Tenant | None:
         is_gated=bool(spec.scheduling_gates or placement.excess),  # no plan is made for what cannot be read
         chosen=chosen_nodes(annotations) if is_ours and resident.node is None else (),
         report=_report(pod.status) if resident.node is None else None,
+        controller=_controller(metadata),
     )
+
+
+def _controller(metadata: objects.ObjectMeta) -> Controller | None:
+    """Read who made a pod; the pods of one controller share what is kept of it."""
+    found = controller_of(metadata, namespace=metadata.namespace)
+    return None if found is None else _known_controller(found.api_version, found.kind, found.name, found.uid)
+
+
+@lru_cache(maxsize=4096)
+def _known_controller(api_version: str, kind: str, name: str, uid: str) -> Controller:
+    return Controller(api_version, kind, name, uid)
 
 
 def _report(status: TenantStatus | None) -> Report | None:

@@ -58,6 +58,7 @@ def build(draft: Draft) -> Policy:
             share_schedulers=_share_schedulers(defaults.share_schedulers, draft),
             unknown_user=defaults.unknown_user,
             maximum_grace_seconds=defaults.maximum_grace_period,
+            retry_refused=defaults.retry_refused,
         ),
         pools=tuple(sorted((_pool(pool.value) for pool in draft.pools), key=lambda pool: pool.name)),
         placement=_placement(placement),

@@ -234,6 +234,10 @@ class Defaults(_Spec):
     )
     unknown_user: UnknownUser = Field(default=UnknownUser.IGNORE, description="Controllers' pods of no known user.")
     maximum_grace_period: GracePeriod = Field(default=600, description="The longest of GPU pods: 30s to 24h.")
+    retry_refused: bool = Field(
+        default=True,
+        description="Have controllers whose pods were refused try again once there is room, by an annotation.",
+    )
 
 
 class Toleration(_Spec):

@@ -7,6 +7,7 @@ request in: on one event loop that is the lock, so concurrent requests never pas
 from collections.abc import Callable, Sequence
 from typing import Protocol, assert_never
 
+from webhook.cluster.owner_events import Notice
 from webhook.core import mark as marks
 from webhook.core.admission import admit
 from webhook.core.amount import format_gpus
@@ -38,6 +39,7 @@ from webhook.kube.review import (
 )
 from webhook.server.answer import Answer, Record
 from webhook.server.claims import answer_claim
+from webhook.server.notices import notice_of
 from webhook.server.shadow import NOT_ENFORCED, Caller, Shadow, flight_of, warnings_of
 from webhook.server.workloads import answer_workload
 
@@ -69,6 +71,7 @@ class Gate:
 
     With a `clock`, in seconds, pods that are asked for at the same time are sent to different room: what was advised is
     kept for a moment. Without one each pod is thought to go through both webhooks before the next one comes.
+    `tell_owner` has the controller of a pod hear of a refusal, and of a pod that finds no room.
     """
 
     def __init__(
@@ -79,8 +82,10 @@ class Gate:
         now_text: Callable[[], str],
         onlooker: Onlooker | None = None,
         clock: Callable[[], float] | None = None,
+        tell_owner: Callable[[Notice], None] | None = None,
     ) -> None:
         self.world = world
+        self._tell_owner = tell_owner
         self._clock = clock
         self._ledger = ledger
         self._shadow = Shadow(world, ledger, onlooker or Onlooker(world))
@@ -235,6 +240,8 @@ class Gate:
                 refusal = Refusal(Status.TOO_MANY_REQUESTS, text, (reason,), decision.after_seconds)
             case _ as never:
                 assert_never(never)
+        if (refusal is not None or warnings) and mode is _ENFORCE:
+            self._tell(review, decision)
         audit: dict[str, str] = {"code": reason.code}
         team = tier = gpus = ""
         if charge is None and refusal is not None and pod is not None:
@@ -279,6 +286,11 @@ class Gate:
                 would,
             ),
         )
+
+    def _tell(self, review: Review, decision: Decision) -> None:
+        """Have the pod's controller hear of it."""
+        if self._tell_owner is not None and (notice := notice_of(review, decision)) is not None:
+            self._tell_owner(notice)
 
 
 _CREATE = Operation.CREATE  # on Python 3.11 each look at an enum's member costs 0.1 us

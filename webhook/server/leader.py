@@ -8,6 +8,8 @@ from typing import Final
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.events import EventWriter
 from webhook.cluster.lease import DEFAULT_TIMING, Lease, Timing, own_identity
+from webhook.cluster.owner_events import OwnerEvents
+from webhook.cluster.owners import OwnerFinder
 from webhook.core.onlooker import Onlooker
 from webhook.core.world import World
 from webhook.kube import keys
@@ -17,6 +19,7 @@ from webhook.observe.process import Candidacy
 from webhook.server.adopter import Adopter
 from webhook.server.bypasses import Bypasses
 from webhook.server.registrar import Registrar
+from webhook.server.retries import Retrier
 from webhook.server.tiers import Shares, Tiers
 
 LEASE_NAME: Final = "fairgate"
@@ -30,7 +33,7 @@ LOOK_AGAIN_SECONDS: Final = 10.0
 
 
 class Leader:
-    """One candidate and its duties. Start `run` and `events.run` as tasks."""
+    """One candidate and its duties. Start `run`, `events.run` and `owner_events.run` as tasks."""
 
     def __init__(
         self,
@@ -45,8 +48,10 @@ class Leader:
         timing: Timing = DEFAULT_TIMING,
     ) -> None:
         identity = own_identity()
+        self._has_changed = asyncio.Event()
         self.lease = Lease(connection, namespace=namespace, name=LEASE_NAME, identity=identity, timing=timing)
         self.events = EventWriter(connection, component=COMPONENT, instance=identity)
+        self.owner_events = OwnerEvents(OwnerFinder(connection), self.events)
         self.tiers = Tiers(
             world,
             connection,
@@ -54,6 +59,9 @@ class Leader:
             teller=self.events,
             logs=logs,
             is_leading=lambda: self.lease.is_leading,
+        )
+        self.retrier = Retrier(
+            connection, world, logs, is_leading=lambda: self.lease.is_leading, wake=self._has_changed.set
         )
         self._about_us = ObjectRef("Lease", namespace, LEASE_NAME, api_version=keys.LEASE_API)
         self.adopter = Adopter(
@@ -65,7 +73,6 @@ class Leader:
         self._world = world
         self._why_untrusted = why_untrusted
         self._logs = logs
-        self._has_changed = asyncio.Event()
         world.on_books_changed = self._has_changed.set
 
     async def run(self) -> None:
@@ -98,6 +105,7 @@ class Leader:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._registrar.run())
                 group.create_task(self._settle())
+                group.create_task(self.retrier.listen())
         finally:
             self._logs.event.info("no longer leading", identity=self.lease.identity)
 
@@ -117,6 +125,7 @@ class Leader:
             self._bypasses.look()
             await self.adopter.look()
             await self.tiers.settle()
+            await self.retrier.look()
         else:
             self._bypasses.excuse()
             self._onlooker.settle(team.name for team in self._world.policy.teams)

@@ -13,6 +13,7 @@ from typing import Any
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.lease import timing_of
 from webhook.cluster.namespace import own_namespace
+from webhook.cluster.owner_events import Notice
 from webhook.core.onlooker import Onlooker
 from webhook.core.policy import Policy
 from webhook.core.world import World
@@ -53,6 +54,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
         chores: list[Coroutine[Any, Any, None]] = []
         why_cold: Callable[[], str | None] = _never_cold
         tell_refused: Callable[[str], None] = _nobody_hears
+        tell_owner: Callable[[Notice], None] | None = None
         ledger: Ledger
         match settings.world:
             case WorldFile(path=path):
@@ -72,16 +74,15 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                     why_untrusted=live.why_untrusted,
                     timing=timing_of(settings.lease_seconds),
                 )
-                metrics.watch_leader(leader.candidacy)
-                metrics.watch_tier_changes(leader.tiers.changes)
-                metrics.watch_registration(leader.is_registration_in_step)
+                _watch_leader(leader, metrics)
                 readiness.watch("world", live.why_untrusted)
                 readiness.watch("ledger", live.why_no_ledger)
                 ledger, onlooker, why_cold = live.ledger, live.onlooker, live.why_cold
                 chores = live.chores(logs, settled=lambda: _settle(world, logs), is_leader=leader.may_tidy)
-                chores += [leader.run(), leader.events.run()]
+                chores += [leader.run(), leader.events.run(), leader.owner_events.run()]
+                tell_owner = leader.owner_events.take
                 tell_refused = leader.tell_policy_refused
-        gate = Gate(world, ledger, now_text=_now_text, onlooker=onlooker, clock=time.monotonic)
+        gate = Gate(world, ledger, now_text=_now_text, onlooker=onlooker, clock=time.monotonic, tell_owner=tell_owner)
 
         def take(policy: Policy) -> None:
             world.set_policy(policy)
@@ -106,6 +107,12 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
 
         await _beside(chores, serve(app, settings, certificates.context, stop=stop, on_listening=tell))
     logs.flush()
+
+
+def _watch_leader(leader: Leader, metrics: Metrics) -> None:
+    metrics.watch_leader(leader.candidacy)
+    metrics.watch_tier_changes(leader.tiers.changes)
+    metrics.watch_registration(leader.is_registration_in_step)
 
 
 async def _own_namespace(kubeconfig: Path | None) -> str:

@@ -6,10 +6,12 @@ from pathlib import Path
 import click
 
 from webhook.cli.options import Layout, chosen_source, policy_option, world_options
+from webhook.kube.keys import OWN_NAMESPACE
 
 _EXAMPLES = """\b
 Examples:
   kubectl fairgate explain --policy policies pod/train-0 -n vision
+  kubectl fairgate explain --policy policies deployment/serve -n vision --node gpu-3
   fairgate explain --policy policies train.yaml
   fairgate explain --policy policies --world world.yaml pod/train-0 -n vision
   helm template charts/train | fairgate explain --policy policies -
@@ -19,7 +21,7 @@ Exit status: 0 all would run now, 1 something is refused or would wait, 2 someth
 
 
 @click.command(epilog=_EXAMPLES, short_help="Explain one decision step by step.")
-@click.argument("what", metavar="pod/NAME|FILE|-", type=click.Path(allow_dash=True))
+@click.argument("what", metavar="KIND/NAME|FILE|-", type=click.Path(allow_dash=True))
 @policy_option
 @world_options
 @click.option(
@@ -28,7 +30,15 @@ Exit status: 0 all would run now, 1 something is refused or would wait, 2 someth
     default="default",
     show_default=True,
     metavar="NAME",
-    help="Namespace of the pod, or of objects that name none.",
+    help="Namespace of the object, or of objects that name none.",
+)
+@click.option("--node", metavar="NAME", help="Say also why the pod would, or would not, go to this node.")
+@click.option(
+    "--fairgate-namespace",
+    default=OWN_NAMESPACE,
+    show_default=True,
+    metavar="NAME",
+    help="Where Fairgate runs: the evictor's Lease is read there.",
 )
 @click.option(
     "--as",
@@ -53,6 +63,8 @@ def explain(
     cluster: bool,
     kubeconfig: Path | None,
     namespace: str,
+    node: str | None,
+    fairgate_namespace: str,
     user: str,
     layout: Layout,
 ) -> None:
@@ -62,11 +74,13 @@ def explain(
     best with what they cost), those that have not by cause, the outcome, and what would run now instead. Costs are in
     GPUs: what the pods to come lose, those that the pod takes included, and a little for what is left over.
 
-    Of a pod that exists it tells what was decided when it came, and how it would fare now without itself. Of a FILE it
-    tells this of one pod of each role, each as if it were the first.
+    Of a pod that exists it tells what was decided when it came, and how it would fare now without itself; of one that
+    waits what reclaim can do for it, of one that borrows which eviction is announced. Of a Job, Deployment or another
+    kind that makes pods it explains the next pod of each role, or one that waits, or one that runs. Of a FILE it tells
+    this of one pod of each role, each as if it were the first.
     """
     # pydantic and rich are slow to import, and --help needs neither
     from webhook.cli.explain.run import Order, run  # noqa: PLC0415
 
     source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
-    sys.exit(run(Order(what, policy, source, namespace, user, layout)))
+    sys.exit(run(Order(what, policy, source, namespace, user, layout, node, fairgate_namespace)))

@@ -1,18 +1,20 @@
 """An explanation as data: the stable format of `-o json` and `-o yaml`. Messages for people are in steps.py."""
 
-from typing import Annotated
+from typing import Annotated, Literal, assert_never
 
 import msgspec
 
-from webhook.cli.explain.subjects import Subject
+from webhook.cli.explain.outcome import Told
 from webhook.cli.explain.verdict import Outcome, verdict_of
 from webhook.core.amount import format_gpus, format_limit
 from webhook.core.candidates import Candidates
 from webhook.core.demand import Demand
-from webhook.core.explanation import Explanation, PoolStep
+from webhook.core.explanation import PoolStep
 from webhook.core.forecast import WEIGHT, WHOLE
+from webhook.core.outlook import Impossible, Kept, Possible
 from webhook.core.reason import Reason
 from webhook.core.tier import Tier
+from webhook.kube.holds import rfc3339
 
 
 class ReasonReport(msgspec.Struct):
@@ -54,10 +56,60 @@ class NodeReport(msgspec.Struct, rename="camel"):
 
 
 class FilteredReport(msgspec.Struct):
-    """What keeps the pod off so many nodes."""
+    """What keeps the pod off so many nodes, and which."""
 
     cause: str
     nodes: int
+    names: list[str]
+
+
+class NodeAnswer(msgspec.Struct):
+    """What --node asked for: `obstacles` is everything that keeps the pod off it, `place` its place among the best."""
+
+    name: str
+    obstacles: list[str]
+    place: Annotated[int | None, msgspec.Meta(description="1 is the first choice; null where it has no room")]
+
+
+class EvictedReport(msgspec.Struct):
+    """A pod that goes for another one; `at` is when, null where no plan is under way."""
+
+    pod: str
+    at: str | None
+
+
+class ReclaimReport(msgspec.Struct, rename="camel"):
+    """What reclaim can do for a pod that waits."""
+
+    state: Annotated[
+        Literal["kept", "possible", "impossible"],
+        msgspec.Meta(description="kept: a plan is under way; possible: one could be made now"),
+    ]
+    node: str | None
+    gpus: str
+    teams: Annotated[list[str], msgspec.Meta(description="from whom GPUs can be taken back, where no plan is yet")]
+    evicted: list[EvictedReport]
+    since: Annotated[str | None, msgspec.Meta(description="when the plan was made")]
+    why: Annotated[str | None, msgspec.Meta(description="why nothing can be done")]
+    leader: Annotated[str | None, msgspec.Meta(description="the leading evictor; empty: none leads; null: not known")]
+
+
+class EvictionReport(msgspec.Struct, rename="camel"):
+    """The eviction that is announced for the pod, or was asked for."""
+
+    at: str
+    done: Annotated[bool, msgspec.Meta(description="true: it was evicted, and is ending")]
+    team: str | None
+    beneficiary: str | None
+
+
+class EventReport(msgspec.Struct):
+    """What Fairgate said of the object in an Event."""
+
+    reason: str
+    message: str
+    count: int
+    last: str
 
 
 class PoolReport(msgspec.Struct, rename="camel"):
@@ -68,6 +120,7 @@ class PoolReport(msgspec.Struct, rename="camel"):
     with_room: int | None
     best: list[NodeReport]
     filtered: list[FilteredReport]
+    node: Annotated[NodeAnswer | None, msgspec.Meta(description="what --node asked for")]
 
 
 class ExplanationReport(msgspec.Struct, rename="camel"):
@@ -75,6 +128,7 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
 
     subject: str
     count: int | None
+    pods: Annotated[str | None, msgspec.Meta(description="of a workload of the cluster: how many of its pods exist")]
     demand: dict[str, str]
     requests: dict[str, int]
     gpus: str
@@ -90,15 +144,20 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
     pools: list[PoolReport]
     smaller: Annotated[dict[str, str] | None, msgspec.Meta(description="the largest lesser request that would run now")]
     elsewhere: Annotated[list[str], msgspec.Meta(description="pools in which it would run now")]
+    reclaim: ReclaimReport | None
+    eviction: EvictionReport | None
+    events: list[EventReport]
 
 
-def report_of(subject: Subject, told: Explanation) -> ExplanationReport:
+def report_of(whole: Told) -> ExplanationReport:
     """Say an explanation as data."""
+    subject, told = whole.subject, whole.explanation
     verdict = verdict_of(told.decision)
     gpus = told.pod.demand.gpus
     return ExplanationReport(
         subject=subject.title,
         count=subject.count,
+        pods=subject.pods or None,
         demand=_devices(told.pod.demand),
         requests={str(name): amount for name, amount in told.pod.demand.requests},
         gpus=format_gpus(gpus),
@@ -123,7 +182,37 @@ def report_of(subject: Subject, told: Explanation) -> ExplanationReport:
         pools=[_pool(step) for step in told.pools],
         smaller=None if told.smaller is None else _devices(told.smaller),
         elsewhere=list(told.elsewhere),
+        reclaim=_reclaim(whole),
+        eviction=_eviction(whole),
+        events=[EventReport(each.reason, each.message, each.count, rfc3339(each.last)) for each in whole.beside.events],
     )
+
+
+def _reclaim(whole: Told) -> ReclaimReport | None:
+    gpus, leader = format_gpus(whole.explanation.pod.demand.gpus), whole.beside.evictor.leader
+    match whole.outlook:
+        case None:
+            return None
+        case Kept(holding=holding, targets=targets):
+            evicted = [EvictedReport(f"{each.namespace}/{each.name}", rfc3339(each.at)) for each in targets]
+            since = rfc3339(holding.since)
+            return ReclaimReport("kept", holding.node, gpus, [], evicted, since, None, leader)
+        case Possible(move=move):
+            evicted = [EvictedReport(f"{each.namespace}/{each.name}", None) for each in move.victims]
+            teams = sorted({str(each.team) for each in move.victims})
+            return ReclaimReport("possible", move.node, gpus, teams, evicted, None, None, leader)
+        case Impossible(why=why):
+            return ReclaimReport("impossible", None, gpus, [], [], None, why, leader)
+        case _ as never:
+            assert_never(never)
+
+
+def _eviction(whole: Told) -> EvictionReport | None:
+    existing = whole.subject.existing
+    if existing is None or not (existing.evicted_at or existing.evict_at):
+        return None
+    at, team = existing.evicted_at or existing.evict_at, existing.evict_for or None
+    return EvictionReport(at, bool(existing.evicted_at), team, whole.beneficiary or None)
 
 
 def _reason(reason: Reason) -> ReasonReport:
@@ -136,9 +225,11 @@ def _devices(demand: Demand) -> dict[str, str]:
 
 def _pool(step: PoolStep) -> PoolReport:
     if step.nodes is None:
-        return PoolReport(step.pool.name, step.closed, None, [], [])
-    filtered = [FilteredReport(str(cause), nodes) for cause, nodes in step.nodes.filtered]
-    return PoolReport(step.pool.name, None, step.nodes.with_room, _nodes(step.nodes), filtered)
+        return PoolReport(step.pool.name, step.closed, None, [], [], None)
+    filtered = [FilteredReport(str(cause), len(names), list(names)) for cause, names in step.nodes.filtered]
+    asked = step.asked
+    node = None if asked is None else NodeAnswer(asked.node, list(asked.obstacles), asked.place)
+    return PoolReport(step.pool.name, None, step.nodes.with_room, _nodes(step.nodes), filtered, node)
 
 
 def _nodes(found: Candidates) -> list[NodeReport]:

@@ -1,35 +1,43 @@
 """Carries `fairgate explain` out."""
 
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, assert_never
 
 import click
 from rich.console import Console
 
+from webhook.cli.explain.beside import Beside, Wish, read_beside
+from webhook.cli.explain.outcome import Told, event_lines
+from webhook.cli.explain.reclaim import Evictions
 from webhook.cli.explain.report import report_of
 from webhook.cli.explain.steps import to_steps
-from webhook.cli.explain.subjects import Subject, pod_name, pod_of_world, pods_of_manifests
+from webhook.cli.explain.subjects import Subject, find_pod, pods_of_manifests, subject_of_pod
+from webhook.cli.explain.target import Target, read_target
+from webhook.cli.explain.workload import subjects_of_workload
 from webhook.cli.options import Layout, columns, is_coloured
 from webhook.cli.review.sources import read_sources
-from webhook.cli.worlds import Objects, Source, WorldError, origin_of, read_objects, read_once, seen, world_of
+from webhook.cli.worlds import Objects, Source, WorldError, origin_of, read_objects, seen, world_of
 from webhook.cli.written import to_json, to_yaml
 from webhook.core.asked import as_asked
 from webhook.core.decision import Deny
-from webhook.core.explanation import Explanation, explain
-from webhook.core.names import Uid
-from webhook.core.pod import Pod
+from webhook.core.explanation import Explanation, explain, unreadable
+from webhook.core.names import NodeName, Uid
 from webhook.core.replay import requester_of
 from webhook.core.world import World
+from webhook.kube.keys import OWN_NAMESPACE
 from webhook.kube.pods import stand_in_uid
 from webhook.kube.stream import Unreadable, read_stream
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.workloads.model import Unknown
+from webhook.kube.workloads.table import kind_table
 from webhook.policy.load import load
 from webhook.policy.problems import PolicyError, PolicyUnreadable
+from webhook.server.settings import LiveCluster, WorldFile
 
 RUNS: Final = 0
 DOES_NOT_RUN: Final = 1
@@ -46,12 +54,18 @@ class Order:
     namespace: str
     user: str
     layout: Layout
+    node: str | None = None
+    fairgate_namespace: str = OWN_NAMESPACE
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    subject: Subject
-    explanation: Explanation
+class _Found:
+    """What there is to explain, in which world, and what else was read."""
+
+    subjects: Sequence[Subject | Unknown]
+    objects: Objects
+    world: World
+    beside: Beside
 
 
 class _NothingToExplainError(Exception):
@@ -63,40 +77,77 @@ def run(order: Order) -> int:
     shown = Console(stderr=True)
     try:
         with shown.status("Reading") if shown.is_terminal else nullcontext():
-            world, found = _subjects(order)
+            found = _find(order)
+        told, problems = _explain(found, order)
     except (PolicyError, PolicyUnreadable, WorldError, _NothingToExplainError) as error:
         for problem in error.problems if isinstance(error, PolicyError) else (error,):
             click.echo(f"fairgate: {problem}", err=True)
         return NOT_JUDGED
-    told = []
-    problems = []
-    for subject in found:
-        if isinstance(subject, Unknown):
-            problems.append(subject.reason)
-        elif isinstance(subject.template, Deny):
-            problems += [f"{subject.title}: {reason.text} ({reason.code})" for reason in subject.template.reasons]
-        else:
-            told.append(_Told(subject, _explained(subject, subject.template.pod, world, order)))
-    click.echo(_written(told, order, world), nl=False)
-    for reason in problems:
+    click.echo(_written(told, found, order), nl=False)
+    for reason in (*found.beside.notes, *problems):
         click.echo(f"fairgate: {reason}", err=True)
-    if any(not each.explanation.runs_now and each.explanation.limits for each in told):
+    if any(each.is_held_up for each in told):
         return DOES_NOT_RUN
     return NOT_JUDGED if problems else RUNS
 
 
-def _subjects(order: Order) -> tuple[World, Sequence[Subject | Unknown]]:
+def _find(order: Order) -> _Found:
     policy = load(order.policy)
-    name = pod_name(order.what)
-    if name is None:
-        world = read_once(order.source, policy)
-        return world, list(pods_of_manifests(_manifests(order.what), namespace=order.namespace, world=world))
-    found = read_objects(order.source)
-    world = world_of(found, policy, name=origin_of(order.source).name)
-    subject = pod_of_world(found, name, namespace=order.namespace, world=world)
-    if subject is None:
-        raise _NothingToExplainError(f"there is no pod {name} in namespace {order.namespace}; try -n NAMESPACE")
-    return world, [subject]
+    kinds = kind_table(policy.workloads.kinds)
+    target = None if Path(order.what).exists() else read_target(order.what, kinds)
+    manifests = _manifests(order.what) if target is None else ()
+    objects = read_objects(order.source)
+    world = world_of(objects, policy, name=origin_of(order.source).name)
+    if order.node is not None and world.fleet.get(NodeName(order.node)) is None:
+        raise _NothingToExplainError(f"there is no node {order.node}")
+    beside = _beside(order, target)
+    if target is None:
+        subjects = list(pods_of_manifests(manifests, namespace=order.namespace, world=world, kinds=kinds))
+    elif target.is_pod:
+        subjects = [_pod(target.name, objects, order, world, beside)]
+    else:
+        document = _workload(target, order, beside)
+        subjects = list(subjects_of_workload(document, objects, namespace=order.namespace, world=world, kinds=kinds))
+    return _Found(subjects, objects, world, beside)
+
+
+def _beside(order: Order, target: Target | None) -> Beside:
+    match order.source:
+        case WorldFile():
+            return Beside()
+        case LiveCluster(kubeconfig=kubeconfig):
+            from webhook.cluster.errors import ClusterError  # noqa: PLC0415 - slow to import, and files need none of it
+
+            try:
+                return read_beside(kubeconfig, Wish(target, order.namespace, order.fairgate_namespace))
+            except ClusterError as error:
+                raise WorldError(str(error)) from error
+        case _ as never:
+            assert_never(never)
+
+
+def _pod(name: str, objects: Objects, order: Order, world: World, beside: Beside) -> Subject:
+    pod = find_pod(objects, name, namespace=order.namespace)
+    if pod is not None:
+        return subject_of_pod(pod, namespace=order.namespace, world=world)
+    gone = f"there is no pod {name} in namespace {order.namespace}"
+    if beside.events:
+        past = "".join(f"\n  {line}" for line in event_lines(beside.events, now=time.time()))
+        raise _NothingToExplainError(f"{gone} any more; Fairgate said of it:{past}")
+    raise _NothingToExplainError(f"{gone}; try -n NAMESPACE")
+
+
+def _workload(target: Target, order: Order, beside: Beside) -> Mapping[str, Any]:
+    if isinstance(order.source, WorldFile):
+        raise _NothingToExplainError(
+            f"a world file holds no {target.kind.resource}: name the manifest of {target.kind.kind} {target.name}, or "
+            "explain it beside the cluster"
+        )
+    if beside.workload is None:
+        why = "".join(f"; {note}" for note in beside.notes) or "; try -n NAMESPACE"
+        missing = f"{target.kind.kind} {target.name} was not found in namespace {order.namespace}"
+        raise _NothingToExplainError(f"{missing}{why}")
+    return beside.workload
 
 
 def _manifests(path: str) -> Objects:
@@ -106,41 +157,68 @@ def _manifests(path: str) -> Objects:
 def _objects(path: str) -> Iterator[dict[str, object]]:
     for source in read_sources((path,), sys.stdin.buffer):
         if source.problem is not None:
-            raise _NothingToExplainError(f"{source.name}: {source.problem}; name a file or pod/NAME")
+            raise _NothingToExplainError(f"{source.name}: {source.problem}; name a file, or KIND/NAME such as pod/NAME")
         for document in read_stream(source.content):
             if isinstance(document, Unreadable):
                 raise _NothingToExplainError(f"{source.name}:{document.line}: not valid YAML: {document.problem}")
             yield from (dict(each) for each in flattened((document.value,)))
 
 
-def _explained(subject: Subject, pod: Pod, world: World, order: Order) -> Explanation:
+def _explain(found: _Found, order: Order) -> tuple[list[Told], list[str]]:
+    told: list[Told] = []
+    problems: list[str] = []
+    evictions: Evictions | None = None
+    now = int(time.time())
+    for subject in found.subjects:
+        if isinstance(subject, Unknown):
+            problems.append(subject.reason)
+            continue
+        uid = _uid(subject)
+        explanation = _explained(subject, uid, found.world, order)
+        outlook, beneficiary = None, ""
+        if not explanation.runs_now or subject.existing is not None:
+            if evictions is None:
+                fresh = world_of(found.objects, found.world.policy, name=origin_of(order.source).name)
+                evictions = Evictions.of(found.objects, fresh, found.beside)
+            outlook = evictions.outlook(explanation, uid, now=now)
+            beneficiary = evictions.beneficiary(uid)
+        told.append(Told(subject, explanation, outlook, beneficiary, found.beside, now))
+    return told, problems
+
+
+def _uid(subject: Subject) -> str:
+    """Give the UID of a pod that exists, as a world knows it; "" where it does not exist."""
+    if subject.existing is None or isinstance(subject.template, Deny):
+        return ""
+    pod = subject.template.pod
+    return subject.existing.uid or stand_in_uid(pod.namespace, pod.name)
+
+
+def _explained(subject: Subject, uid: str, world: World, order: Order) -> Explanation:
     """Explain a pod as if it came now; one that exists is taken off first."""
-    user = order.user
-    if subject.existing is not None:
-        uid = pod.uid or stand_in_uid(pod.namespace, pod.name)
+    if isinstance(subject.template, Deny):
+        return unreadable(subject.namespace, subject.template, world)
+    pod, user = subject.template.pod, order.user
+    if uid:
         charge = world.charge_of(Uid(uid))
         user = user or (charge.user or "" if charge is not None else "")
         world.remove_pod(Uid(uid))
         pod = as_asked(pod, world.policy)
-    return explain(pod, requester_of(pod, user), world)
+    node = None if order.node is None else NodeName(order.node)
+    return explain(pod, requester_of(pod, user), world, node=node)
 
 
-def _written(told: list[_Told], order: Order, world: World) -> str:
-    reports = [report_of(each.subject, each.explanation) for each in told]
+def _written(told: list[Told], found: _Found, order: Order) -> str:
+    reports = [report_of(each) for each in told]
     match order.layout:
         case Layout.JSON:
             return to_json(reports)
         case Layout.YAML:
             return to_yaml(reports)
         case Layout.TABLE | Layout.WIDE:
+            world = found.world
             parts = [
-                to_steps(
-                    each.subject,
-                    each.explanation,
-                    policy_hash=world.policy.hash,
-                    width=columns(),
-                    is_coloured=is_coloured(),
-                )
+                to_steps(each, policy_hash=world.policy.hash, width=columns(), is_coloured=is_coloured())
                 for each in told
             ]
             return "\n".join([*parts, f"{seen(origin_of(order.source), world)}\n"])

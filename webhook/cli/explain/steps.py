@@ -8,14 +8,16 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from webhook.cli.explain.outcome import Told, event_lines, eviction_line, reclaim_lines, some
 from webhook.cli.explain.report import in_gpus
-from webhook.cli.explain.subjects import Existing, Subject
+from webhook.cli.explain.subjects import Existing
 from webhook.cli.explain.verdict import Outcome, Verdict, verdict_of
 from webhook.cli.words import plural, plural_gpus
 from webhook.core import mark as marks
 from webhook.core.amount import Unlimited, format_gpus, format_limit
+from webhook.core.decision import Deny
 from webhook.core.demand import Demand
-from webhook.core.explanation import Explanation, PoolStep
+from webhook.core.explanation import Explanation, NodeStep, PoolStep
 from webhook.core.names import CPU, MEMORY
 from webhook.core.tier import Tier
 
@@ -28,18 +30,23 @@ _STYLES: Final = {
 _GIB: Final = 1 << 30
 
 
-def to_steps(subject: Subject, told: Explanation, *, policy_hash: str, width: int, is_coloured: bool) -> str:
+def to_steps(whole: Told, *, policy_hash: str, width: int, is_coloured: bool) -> str:
     """Write an explanation for a screen of this width."""
+    subject = whole.subject
     out = StringIO()
     console = Console(file=out, width=width, force_terminal=is_coloured, no_color=not is_coloured, highlight=False)
     count = "" if subject.count == 1 else f", one of {subject.count or 'an open number of'}"
     console.print(Text(f"{subject.title}{count}", style="bold"))
+    if subject.pods:
+        console.print(Text(subject.pods))
     if subject.existing is not None:
+        if line := eviction_line(subject.existing, whole.beneficiary):
+            console.print(Text(line, style="yellow"))
         console.print(Text(_as_it_is(subject.existing, policy_hash)))
     grid = Table(box=None, pad_edge=False, show_header=False)
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
-    for name, step in _steps(told):
+    for name, step in _steps(whole):
         grid.add_row(name, step)
     console.print(grid)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
@@ -56,9 +63,11 @@ def _as_it_is(existing: Existing, policy_hash: str) -> str:
     return f"{where}. Admitted{tier} ({mark.code}) at {mark.at} by {policy}. If it came now, without itself:"
 
 
-def _steps(told: Explanation) -> Iterator[tuple[str, RenderableType]]:
+def _steps(whole: Told) -> Iterator[tuple[str, RenderableType]]:
+    told = whole.explanation
     verdict = verdict_of(told.decision)
-    yield "demand", Text(_demand(told.pod.demand))
+    is_read = not isinstance(whole.subject.template, Deny)
+    yield "demand", Text(_demand(told.pod.demand) if is_read else "cannot be read")
     team = "nobody's" if told.team is None else told.team.name
     user = "" if told.user is None else f"; user {told.user}"
     yield "team", Text(f"{team}, by namespace {told.pod.namespace}{user}")
@@ -68,6 +77,10 @@ def _steps(told: Explanation) -> Iterator[tuple[str, RenderableType]]:
     for step in told.pools:
         yield f"pool {step.pool.name}" if step.pool.name else "nodes", _pool(step)
     yield "outcome", _outcome(verdict)
+    if lines := list(reclaim_lines(whole)):
+        yield "reclaim", Text("\n".join(lines), style="yellow")
+    if lines := list(event_lines(whole.beside.events, now=whole.now)):
+        yield "events", Text("\n".join(lines))
     if instead := list(_instead(told)):
         yield "instead", Text("\n".join(instead), style="cyan")
 
@@ -108,7 +121,7 @@ def _pool(step: PoolStep) -> RenderableType:
     if step.nodes is None:
         return Text(f"closed: {step.closed}", style="dim")
     found = step.nodes
-    without = sum(filtered.nodes for filtered in found.filtered)
+    without = sum(len(filtered.names) for filtered in found.filtered)
     parts: list[RenderableType] = [Text(f"{found.with_room} of {plural(found.with_room + without, 'node')} have room")]
     if found.best:
         table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
@@ -120,8 +133,18 @@ def _pool(step: PoolStep) -> RenderableType:
             costs = () if cost is None or left is None else (sum(cost), cost.useless, cost.mixing, left)
             table.add_row(Text(name), *[f"{in_gpus(each):.3f}" for each in costs])
         parts.append(table)
-    parts += [Text(f"{nodes}: {cause}") for cause, nodes in found.filtered]
+    parts += [Text(f"{len(names)}: {cause}: {some(names)}") for cause, names in found.filtered]
+    if step.asked is not None:
+        parts.append(Text(_asked(step.asked), style="cyan"))
     return Group(*parts)
+
+
+def _asked(asked: NodeStep) -> str:
+    if asked.obstacles:
+        return f"{asked.node}: {'; '.join(asked.obstacles)}"
+    if asked.place is None:
+        return f"{asked.node}: has room, and soft rules about the pods around it prefer other nodes"
+    return f"{asked.node}: has room, and is choice number {asked.place}"
 
 
 def _outcome(verdict: Verdict) -> Text:

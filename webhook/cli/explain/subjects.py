@@ -9,62 +9,100 @@ from webhook.core.names import Namespace
 from webhook.core.world import World
 from webhook.kube import keys
 from webhook.kube.workloads.expand import expand
-from webhook.kube.workloads.model import Unknown, mapping, text
+from webhook.kube.workloads.model import Unknown, listed, mapping, text
 from webhook.kube.workloads.related import Related
-from webhook.kube.workloads.table import kind_table
+from webhook.kube.workloads.row import KindTable
 from webhook.server.foretell import Template, read_template
 
-POD_PREFIXES: Final = ("pod/", "pods/", "po/")
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """What a pod that exists carries: where it is and what was decided when it came."""
+    """What a pod that exists carries: where it is and what was decided when it came.
+
+    `evict_at` and `evict_for` announce its eviction, "" where none is; `evicted_at` says since when it ends because
+    of one.
+    """
 
     node: str
     tier: str
     mark: str | None
+    uid: str = ""
+    evict_at: str = ""
+    evict_for: str = ""
+    evicted_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One pod to explain. `count` is how many like it there would be, None where nobody knows."""
+    """One pod to explain. `count` is how many like it there would be, None where nobody knows.
+
+    `pods` says of a workload of the cluster how many of its pods exist.
+    """
 
     title: str
+    namespace: Namespace
     template: Template | Deny
     count: int | None = 1
     existing: Existing | None = None
+    pods: str = ""
 
 
-def pod_name(asked: str) -> str | None:
-    """Read pod/NAME; None where it is something else."""
-    return next((asked.removeprefix(prefix) for prefix in POD_PREFIXES if asked.startswith(prefix)), None)
+def find_pod(found: Iterable[Mapping[str, Any]], name: str, *, namespace: str) -> Mapping[str, Any] | None:
+    """Find a pod among the objects of a world."""
+    return next((pod for pod in pods_in(found, namespace) if mapping(pod["metadata"]).get("name") == name), None)
 
 
-def pod_of_world(found: Iterable[Mapping[str, Any]], name: str, *, namespace: str, world: World) -> Subject | None:
-    """Find a pod of the world; None where it is not there."""
+def pods_in(found: Iterable[Mapping[str, Any]], namespace: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the pods of one namespace."""
     for each in found:
         metadata = mapping(each.get("metadata"))
-        if each.get("kind") != "Pod" or metadata.get("name") != name:
-            continue
-        if (text(metadata.get("namespace")) or "default") == namespace:
-            labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
-            existing = Existing(
-                text(mapping(each.get("spec")).get("nodeName")),
-                text(labels.get(keys.TIER)),
-                annotations.get(keys.DECISION),
-            )
-            template = read_template(each, namespace=Namespace(namespace), world=world)
-            return Subject(f"Pod {namespace}/{name}", template, existing=existing)
-    return None
+        if each.get("kind") == "Pod" and (text(metadata.get("namespace")) or "default") == namespace:
+            yield each
+
+
+def subject_of_pod(pod: Mapping[str, Any], *, namespace: str, world: World, pods: str = "", title: str = "") -> Subject:
+    """Explain a pod that exists."""
+    metadata = mapping(pod.get("metadata"))
+    labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
+    existing = Existing(
+        text(mapping(pod.get("spec")).get("nodeName")),
+        text(labels.get(keys.TIER)),
+        annotations.get(keys.DECISION),
+        text(metadata.get("uid")),
+        text(annotations.get(keys.EVICT_AT)),
+        text(annotations.get(keys.EVICT_FOR)),
+        _evicted_at(pod),
+    )
+    template = read_template(pod, namespace=Namespace(namespace), world=world)
+    title = title or f"Pod {namespace}/{text(metadata.get('name'))}"
+    return Subject(title, Namespace(namespace), template, existing=existing, pods=pods)
+
+
+def has_ended(pod: Mapping[str, Any]) -> bool:
+    """Tell whether a pod holds nothing any more."""
+    return text(mapping(pod.get("status")).get("phase")) in _ENDED
+
+
+def _evicted_at(pod: Mapping[str, Any]) -> str:
+    """Tell since when a pod ends because the eviction API was asked to; "" where it was not."""
+    for condition in listed(mapping(pod.get("status")).get("conditions")):
+        told = mapping(condition)
+        if (told.get("type"), told.get("status"), told.get("reason")) == (
+            "DisruptionTarget",
+            "True",
+            "EvictionByEvictionAPI",
+        ):
+            return text(told.get("lastTransitionTime"))
+    return ""
 
 
 def pods_of_manifests(
-    found: Iterable[Mapping[str, Any]], *, namespace: str, world: World
+    found: Iterable[Mapping[str, Any]], *, namespace: str, world: World, kinds: KindTable
 ) -> Iterator[Subject | Unknown]:
     """Yield one pod of each role of each workload; Unknown where nobody knows the pods."""
     objects = list(found)
-    kinds = kind_table(world.policy.workloads.kinds)
     related = Related.of(objects, namespace=namespace)
     for each in objects:
         workload = expand(each, kinds=kinds, related=related, namespace=namespace)
@@ -77,6 +115,7 @@ def pods_of_manifests(
             if not pods.template:
                 yield Unknown(f"{title}: {pods.problem}")
                 continue
-            template = read_template(pods.template, namespace=Namespace(workload.namespace), world=world)
+            home = Namespace(workload.namespace)
+            template = read_template(pods.template, namespace=home, world=world)
             role = f", role {pods.role}" if pods.role else ""
-            yield Subject(f"{title}{role}", template, pods.count)
+            yield Subject(f"{title}{role}", home, template, pods.count)

@@ -1,0 +1,200 @@
+"""What a cluster tells beside its world: an object that makes pods, Events, budgets, and who leads the evictors.
+
+Each is read once, and what may not be read is left out with a note: an explanation is worth having without it.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.cli.explain.target import Target
+from webhook.core.tenant import Disruption
+from webhook.kube import keys
+from webhook.kube.disruptions import DisruptionBudget, to_disruption
+from webhook.kube.lease import LeaseRecord, read_lease
+from webhook.kube.pods import unix_seconds
+
+if TYPE_CHECKING:
+    from webhook.cluster.client import ApiConnection
+
+LEASE: Final = "fairgate-evictor"
+EVENTS: Final = "200"
+"""Events of one object that are read: kube-apiserver keeps them for an hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastEvent:
+    """An Event that Fairgate wrote, and how often, the last time in seconds of Unix time."""
+
+    reason: str
+    message: str
+    count: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evictor:
+    """Who leads the evictors: "" nobody, None where that cannot be known; `why` says so."""
+
+    leader: str | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """All of it. `notes` say what could not be read."""
+
+    evictor: Evictor = Evictor(None, "a world file does not say which evictor leads")
+    budgets: tuple[Disruption, ...] = ()
+    events: tuple[PastEvent, ...] = ()
+    workload: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What to read: of which object, and in which namespace Fairgate runs."""
+
+    target: Target | None
+    namespace: str
+    fairgate_namespace: str
+
+
+class _EventMeta(msgspec.Struct, frozen=True, rename="camel"):
+    creation_timestamp: str | None = None
+
+
+class _Source(msgspec.Struct, frozen=True):
+    component: str | None = None
+
+
+class _Event(msgspec.Struct, frozen=True, rename="camel"):
+    metadata: _EventMeta = _EventMeta()
+    reason: str | None = None
+    message: str | None = None
+    count: int | None = None
+    last_timestamp: str | None = None
+    source: _Source | None = None
+
+
+class _List(msgspec.Struct, frozen=True):
+    items: list[msgspec.Raw] | None = None
+
+
+class _Version(msgspec.Struct, frozen=True):
+    version: str
+
+
+class _Group(msgspec.Struct, frozen=True, rename="camel"):
+    preferred_version: _Version
+
+
+def read_beside(kubeconfig: Path | None, wish: Wish) -> Beside:
+    """Read all of it. Raises ClusterError where the cluster cannot be asked at all."""
+    return asyncio.run(_read(kubeconfig, wish))
+
+
+async def _read(kubeconfig: Path | None, wish: Wish) -> Beside:
+    from webhook.cluster.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
+
+    async with await connect(kubeconfig) as connection:
+        reader = _Reader(connection)
+        evictor, budgets, events, workload = await asyncio.gather(
+            reader.evictor(wish.fairgate_namespace), reader.budgets(), reader.events(wish), reader.workload(wish)
+        )
+        return Beside(evictor, budgets, events, workload, tuple(reader.notes))
+
+
+class _Reader:
+    def __init__(self, connection: "ApiConnection") -> None:
+        self.notes: list[str] = []
+        self._connection = connection
+
+    async def evictor(self, namespace: str) -> Evictor:
+        path = f"/apis/{keys.LEASE_API}/namespaces/{namespace}/leases/{LEASE}"
+        body, why = await self._get(path, action="get leases")
+        if body is None:
+            missing = f"there is no Lease {LEASE} in namespace {namespace}"
+            return Evictor("", missing) if not why else Evictor(None, f"its Lease could not be read: {why}")
+        return leading(read_lease(body).record, now=datetime.now(UTC))
+
+    async def budgets(self) -> tuple[Disruption, ...]:
+        body, why = await self._get(f"/apis/{keys.BUDGET_API}/poddisruptionbudgets", action="list poddisruptionbudgets")
+        if body is None:
+            self.notes.append(f"PodDisruptionBudgets are not looked at: {why}")
+            return ()
+        found = []
+        for raw in msgspec.json.decode(body, type=_List).items or ():
+            try:
+                found.append(to_disruption(msgspec.json.decode(raw, type=DisruptionBudget)))
+            except ValueError:
+                continue
+        return tuple(found)
+
+    async def events(self, wish: Wish) -> tuple[PastEvent, ...]:
+        if wish.target is None:
+            return ()
+        selector = f"involvedObject.name={wish.target.name},involvedObject.kind={wish.target.kind.kind}"
+        path = f"/api/v1/namespaces/{wish.namespace}/events"
+        body, why = await self._get(path, {"fieldSelector": selector, "limit": EVENTS}, action="list events")
+        if body is None:
+            self.notes.append(f"Events are not shown: {why}")
+            return ()
+        found = (msgspec.json.decode(raw, type=_Event) for raw in msgspec.json.decode(body, type=_List).items or ())
+        ours = [_past(each) for each in found if each.source and (each.source.component or "").startswith("fairgate")]
+        return tuple(sorted(ours, key=lambda each: -each.last))
+
+    async def workload(self, wish: Wish) -> Mapping[str, Any] | None:
+        """Read the object that was named; None where it is a pod, or not there."""
+        target = wish.target
+        if target is None or target.is_pod:
+            return None
+        base = f"/apis/{target.kind.group}" if target.kind.group else "/api"
+        action = f"get {target.kind.resource}"
+        for version in await self._versions(target, base):
+            path = f"{base}/{version}/namespaces/{wish.namespace}/{target.kind.resource}/{target.name}"
+            body, why = await self._get(path, action=action)
+            if body is not None:
+                found: Mapping[str, Any] = msgspec.json.decode(body)
+                return found
+            if why:
+                self.notes.append(why)
+        return None
+
+    async def _versions(self, target: Target, base: str) -> tuple[str, ...]:
+        if target.versions != ("*",):
+            return target.versions
+        body, _ = await self._get(base, action="get")
+        return () if body is None else (msgspec.json.decode(body, type=_Group).preferred_version.version,)
+
+    async def _get(
+        self, path: str, params: Mapping[str, str] | None = None, *, action: str
+    ) -> "tuple[bytes | None, str]":
+        """Give a body; or None and why, "" where there is no such object."""
+        from webhook.cluster.errors import ApiError  # noqa: PLC0415
+
+        try:
+            return await self._connection.send("GET", path, action=action, params=params), ""
+        except ApiError as error:
+            return None, "" if error.is_missing else str(error)
+
+
+def leading(record: LeaseRecord, *, now: datetime) -> Evictor:
+    """Tell who leads by a Lease; clocks that differ by as much as the Lease lasts are borne."""
+    if not record.holder:
+        return Evictor("", f"its Lease {LEASE} is free")
+    renewed = unix_seconds(record.renewed_at)
+    silent = int(now.timestamp()) - renewed
+    if silent > 2 * record.duration_seconds:
+        return Evictor("", f"{record.holder} renewed its Lease {silent} s ago for the last time")
+    return Evictor(record.holder)
+
+
+def _past(event: _Event) -> PastEvent:
+    last = unix_seconds(event.last_timestamp or event.metadata.creation_timestamp or "")
+    return PastEvent(event.reason or "", event.message or "", event.count or 1, last)

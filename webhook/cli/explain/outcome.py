@@ -1,0 +1,109 @@
+"""All that is told of one subject, and its parts that need the time: reclaim, evictions, past Events. In words."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from webhook.cli.explain.beside import Beside, Evictor, PastEvent
+from webhook.cli.explain.subjects import Existing, Subject
+from webhook.cli.explain.verdict import Outcome, verdict_of
+from webhook.cli.words import age, plural, plural_gpus
+from webhook.core.amount import format_gpus
+from webhook.core.explanation import Explanation
+from webhook.core.holding import Target
+from webhook.core.outlook import Impossible, Kept, Outlook, Possible
+from webhook.core.victim import Victim
+from webhook.kube.holds import rfc3339
+
+NAMED: Final = 10
+"""Objects of one list that are named in text; data has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One subject with everything that is told of it.
+
+    `outlook` is what reclaim can do for it, None where it needs nothing; `beneficiary` is the pod for which it is
+    evicted, "" where none is known. `now` is in seconds of Unix time.
+    """
+
+    subject: Subject
+    explanation: Explanation
+    outlook: Outlook | None
+    beneficiary: str
+    beside: Beside
+    now: int
+
+    @property
+    def is_held_up(self) -> bool:
+        """Tell whether the pod is refused or would wait; what is not judged is neither."""
+        return not self.explanation.runs_now and verdict_of(self.explanation.decision).outcome != Outcome.NOT_JUDGED
+
+
+def some(names: Iterable[str]) -> str:
+    """Name up to ten, and how many more there are."""
+    found = list(names)
+    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return ", ".join(found[:NAMED]) + more
+
+
+def reclaim_lines(told: Told) -> Iterator[str]:
+    """Say what reclaim can do for a pod, and whether an evictor leads to do it."""
+    gpus = plural_gpus(told.explanation.pod.demand.gpus)
+    match told.outlook:
+        case None:
+            return
+        case Kept(holding=holding, targets=targets):
+            since = age(max(0, told.now - holding.since))
+            yield f"{gpus} on {holding.node} are kept for it, until {rfc3339(holding.until)}; plan since {since}"
+            if targets:
+                yield f"to be evicted for that: {some(map(_target, targets))}"
+            yield _leads(told.beside.evictor)
+        case Possible(move=move):
+            if not move.victims:
+                yield f"{gpus} on {move.node} become free: pods that end hold them"
+            else:
+                teams = ", ".join(sorted({victim.team for victim in move.victims}))
+                yield f"{gpus} can be taken back from {teams} on {move.node}"
+                yield f"{plural(len(move.victims), 'pod')} would be evicted: {some(map(_victim, move.victims))}"
+            yield _leads(told.beside.evictor)
+        case Impossible(why=why):
+            yield f"no GPUs are taken back for it: {why}"
+        case _ as never:
+            assert_never(never)
+
+
+def eviction_line(existing: Existing, beneficiary: str) -> str:
+    """Say which eviction is announced or under way; "" where none is."""
+    if existing.evicted_at:
+        return f"It was evicted at {existing.evicted_at} and is ending."
+    if not existing.evict_at:
+        return ""
+    pod = f" for pod {beneficiary}" if beneficiary else ""
+    team = f" team {existing.evict_for} takes its guaranteed share back{pod}." if existing.evict_for else ""
+    return f"It will be evicted at {existing.evict_at}:{team} Save its work until then."
+
+
+def event_lines(events: Iterable[PastEvent], *, now: float) -> Iterator[str]:
+    """Say what Fairgate said of an object before, the latest first."""
+    for each in list(events)[:NAMED]:
+        times = "" if each.count == 1 else f", {each.count} times"
+        yield f"{each.reason} {age(max(0.0, now - each.last))} ago{times}: {each.message}"
+
+
+def _target(target: Target) -> str:
+    return f"{target.namespace}/{target.name} at {rfc3339(target.at)}"
+
+
+def _victim(victim: Victim) -> str:
+    return f"{victim.namespace}/{victim.name} {format_gpus(victim.demand.gpus)}"
+
+
+def _leads(evictor: Evictor) -> str:
+    match evictor.leader:
+        case None:
+            return f"whether an evictor leads is not known: {evictor.why}"
+        case "":
+            return f"no evictor leads, so nothing is evicted: {evictor.why}"
+        case leader:
+            return f"evictor {leader} leads"

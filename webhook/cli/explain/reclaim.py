@@ -1,0 +1,110 @@
+"""What reclaim does for a pod that waits, or with one that borrows: made from the objects of a world. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from webhook.cli.explain.beside import Beside
+from webhook.core.decision import Admit
+from webhook.core.explanation import Explanation
+from webhook.core.holding import Holding
+from webhook.core.names import Uid
+from webhook.core.outlook import Impossible, Outlook, eviction_of, outlook
+from webhook.core.policy import Policy
+from webhook.core.roll import Roll
+from webhook.core.scene import Waiting
+from webhook.core.selector import HELD
+from webhook.core.tier import Tier
+from webhook.core.world import World
+from webhook.kube import objects
+from webhook.kube.holds import read_holding
+from webhook.kube.tenants import TenantPod, to_tenant
+
+_HYPOTHETICAL: Final = Uid("explained")
+_pod_decoder: Final = msgspec.json.Decoder(TenantPod)
+
+
+@dataclass(frozen=True, slots=True)
+class Evictions:
+    """The evictor's view of a cluster: its world, where held nodes are open, its roll, and what nodes keep."""
+
+    world: World
+    roll: Roll
+    holdings: tuple[Holding, ...]
+
+    @classmethod
+    def of(cls, found: Iterable[Mapping[str, Any]], world: World, beside: Beside) -> "Evictions":
+        """Read the objects of a world as the evictor does; `world` is made of them and becomes the evictor's."""
+        policy, holdings = world.policy, []
+        roll = Roll(policy.reclaim)
+        for budget in beside.budgets:
+            roll.set_disruption(budget)
+        for each in found:
+            match each.get("kind"):
+                case "Node":
+                    metadata = msgspec.convert(each["metadata"], objects.ObjectMeta)
+                    if (holding := read_holding(metadata)) is not None:
+                        holdings.append(holding)
+                case "Pod":
+                    _enroll(each, roll, world, policy)
+        for node in list(world.fleet.nodes()):
+            if any(taint.key == HELD for taint in node.taints):
+                world.set_node(replace(node, taints=tuple(taint for taint in node.taints if taint.key != HELD)))
+        return cls(world, roll, tuple(holdings))
+
+    def outlook(self, told: Explanation, uid: str, *, now: int) -> Outlook | None:
+        """Tell what reclaim can do for a pod; None where it needs nothing.
+
+        `uid` is that of a pod that exists, "" where the explanation is of one that would be created now.
+        """
+        tenant = self.roll.get(Uid(uid)) if uid else None
+        if tenant is not None:
+            if tenant.pod.node is not None or tenant.pod.is_terminating:
+                return None
+            if tenant.pod.tier is None:
+                return Impossible("Fairgate did not decide on it")
+            return outlook(tenant.waiting(), self.roll, self.world, holdings=self.holdings, now=now)
+        is_guaranteed = isinstance(told.decision, Admit) and told.decision.charge.tier is Tier.GUARANTEED
+        if uid or told.team is None or told.runs_now or not is_guaranteed:
+            return None
+        pool = next((step.pool for step in told.pools if step.nodes is not None), None)
+        pod = told.pod
+        constraints = pod.constraints if pool is None else self.world.joined(pod.constraints, pool)
+        waiting = Waiting(
+            _HYPOTHETICAL,
+            pod.namespace,
+            pod.name,
+            told.team.name,
+            pod.demand,
+            constraints,
+            now,
+            labels=pod.labels,
+            topology=pod.topology,
+        )
+        return outlook(waiting, self.roll, self.world, holdings=self.holdings, now=now)
+
+    def beneficiary(self, uid: str) -> str:
+        """Name the pod for which another one is evicted; "" where that is not known."""
+        found = eviction_of(Uid(uid), self.holdings)
+        if found is None:
+            return ""
+        holding, target = found
+        return next((f"{each.namespace}/{each.name}" for each in holding.claims if each.uid == target.claim), "")
+
+
+def _enroll(found: Mapping[str, Any], roll: Roll, world: World, policy: Policy) -> None:
+    """Put a pod on the roll, counted as the world counts it: what claims come to is known there alone."""
+    try:
+        tenant = to_tenant(_pod_decoder.decode(msgspec.json.encode(found)), policy.resources)
+    except ValueError:
+        return
+    if tenant is None:
+        return
+    counted = world.pod(tenant.pod.uid) or tenant.pod
+    at_rest = replace(counted, promised=None)
+    if counted.promised is not None:
+        world.set_pod(at_rest)
+    if counted.demand.gpus:
+        roll.set(replace(tenant, pod=at_rest))

@@ -1,0 +1,35 @@
+"""What the owner of a pod should hear of a decision: controllers read no refusal and no warning to anybody. Pure."""
+
+from typing import Final
+
+from webhook.cluster.owner_events import Notice
+from webhook.core.decision import Admit, Decision, Deny
+from webhook.core.reason import Code, refusal_text
+from webhook.kube.events import EventReason
+from webhook.kube.owners import controller_of
+from webhook.kube.review import Operation, Review
+
+_CREATE: Final = Operation.CREATE
+_WAITS: Final = {Code.NO_ROOM_NOW: EventReason.NO_ROOM_NOW, Code.NEVER_FITS: EventReason.NEVER_FITS}
+
+
+def notice_of(review: Review, decision: Decision) -> Notice | None:
+    """Write what the controller of a pod is told: a refusal, or that the pod finds no room.
+
+    None where there is nothing to tell, nobody to tell it to, or nothing happened: a dry run, a name that is taken.
+    """
+    if review.dry_run or review.pod is None or review.operation is not _CREATE:
+        return None
+    told: tuple[EventReason, str, str, Code]
+    match decision:
+        case Deny(reasons=reasons) if reasons[0].code is not Code.ALREADY_EXISTS:
+            told = (EventReason.REFUSED, "Refuse", refusal_text(reasons), reasons[0].code)
+        case Admit(warnings=warnings):
+            found = next((each for each in warnings if each.code in _WAITS), None)
+            if found is None:
+                return None
+            told = (_WAITS[found.code], "Admit", f"{found.text} ({found.code})", found.code)
+        case _:
+            return None
+    owner = controller_of(review.pod.metadata, namespace=review.namespace)
+    return None if owner is None else Notice(owner, *told)
