@@ -2,6 +2,7 @@
 
 import logging
 from collections import OrderedDict
+from http import HTTPStatus
 from typing import Final
 
 from webhook.cluster.client import ApiConnection
@@ -17,6 +18,9 @@ REMEMBERED: Final = 4096
 
 READ_SECONDS: Final = 5.0
 """How long one read may take: an Event is worth having without it."""
+
+_FINAL: Final = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
+"""Answers that stay as they are: no right, no such object or API."""
 
 _log: Final = logging.getLogger("webhook.cluster.owners")
 
@@ -51,11 +55,13 @@ class OwnerFinder:
                 "GET", path, action=f"get {path.split('/')[-2]}", accept=ACCEPT, seconds=READ_SECONDS
             )
             found = owner_in(body, ref)
-        except (ApiError, ValueError) as error:
-            _log.debug("owner of %s %s/%s not found: %s", ref.kind, ref.namespace, ref.name, error)
+        except ValueError:
             found = None
-        except ClusterError:
-            return None  # no answer: the next time may have one
+        except ClusterError as error:
+            _log.debug("owner of %s %s/%s not found: %s", ref.kind, ref.namespace, ref.name, error)
+            if not (isinstance(error, ApiError) and error.status in _FINAL):
+                return None  # the next time may have an answer
+            found = None
         self._known[ref] = found
         if len(self._known) > REMEMBERED:
             self._known.popitem(last=False)

@@ -10,6 +10,7 @@ from webhook.kube.events import ObjectRef
 
 READ: Final = {
     ("", "Pod"): "pods",
+    ("", "ReplicationController"): "replicationcontrollers",
     ("apps", "DaemonSet"): "daemonsets",
     ("apps", "Deployment"): "deployments",
     ("apps", "ReplicaSet"): "replicasets",
@@ -21,6 +22,9 @@ READ: Final = {
     ("serving.knative.dev", "Revision"): "revisions",
 }
 """Kinds that others make for people: only these are read to find who owns them, and the roles allow no others."""
+
+LONGEST: Final = 317
+"""Characters of an apiVersion, the longest of an owner's texts: a tenant may write any length, and they are kept."""
 
 ACCEPT: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 """The answer holds metadata alone: no template, no status."""
@@ -38,7 +42,8 @@ def controller_of(metadata: objects.ObjectMeta, *, namespace: str) -> ObjectRef 
     """Name the controller of an object of a namespace; None where it has none, or one that is not named in full."""
     for owner in metadata.owner_references or ():
         if owner.controller:
-            if not (owner.api_version and owner.kind and owner.name and owner.uid):
+            texts = (owner.api_version, owner.kind, owner.name, owner.uid)
+            if not all(texts) or max(map(len, texts)) > LONGEST:
                 return None
             return ObjectRef(owner.kind, namespace, owner.name, owner.uid, owner.api_version)
     return None

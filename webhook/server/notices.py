@@ -1,11 +1,11 @@
 """What the owner of a pod should hear of a decision: controllers read no refusal and no warning to anybody. Pure."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.cluster.owner_events import Notice
 from webhook.core.decision import Admit, Decision, Deny
 from webhook.core.reason import Code, refusal_text
-from webhook.kube.events import EventReason
+from webhook.kube.events import LONGEST_MESSAGE, EventReason
 from webhook.kube.owners import controller_of
 from webhook.kube.review import Operation, Review
 
@@ -20,16 +20,30 @@ def notice_of(review: Review, decision: Decision) -> Notice | None:
     """
     if review.dry_run or review.pod is None or review.operation is not _CREATE:
         return None
-    told: tuple[EventReason, str, str, Code]
+    found = _told(decision)
+    owner = controller_of(review.pod.metadata, namespace=review.namespace)
+    if owner is None or found is None:
+        return None
+    return Notice(owner, found.reason, found.action, found.text[:LONGEST_MESSAGE], found.code)
+
+
+class _Told(NamedTuple):
+    reason: EventReason
+    action: str
+    text: str
+    code: Code
+
+
+def _told(decision: Decision) -> _Told | None:
     match decision:
         case Deny(reasons=reasons) if reasons[0].code is not Code.ALREADY_EXISTS:
-            told = (EventReason.REFUSED, "Refuse", refusal_text(reasons), reasons[0].code)
+            return _Told(EventReason.REFUSED, "Refuse", refusal_text(reasons), reasons[0].code)
         case Admit(warnings=warnings):
-            found = next((each for each in warnings if each.code in _WAITS), None)
-            if found is None:
-                return None
-            told = (_WAITS[found.code], "Admit", f"{found.text} ({found.code})", found.code)
+            waits = next((each for each in warnings if each.code in _WAITS), None)
+            return (
+                None
+                if waits is None
+                else _Told(_WAITS[waits.code], "Admit", f"{waits.text} ({waits.code})", waits.code)
+            )
         case _:
             return None
-    owner = controller_of(review.pod.metadata, namespace=review.namespace)
-    return None if owner is None else Notice(owner, *told)

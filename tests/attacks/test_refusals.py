@@ -1,0 +1,92 @@
+"""Refusals without end cost others nothing: few Events, few reads, little memory, and others' owners hear theirs."""
+
+import asyncio
+import json
+import tracemalloc
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.attacks.shapes import MIB
+from tests.cases.test_cases import open_gate, pod, review
+from tests.cluster.book import FAST, until, write_kubeconfig
+from tests.cluster.fake_api import FakeApi
+from webhook.cluster.client import connect
+from webhook.cluster.events import EventWriter
+from webhook.cluster.owner_events import BURST, WAITING, OwnerEvents
+from webhook.cluster.owners import STEPS, OwnerFinder
+
+EVENTS = "/api/v1/events"
+TEAMS = [{"name": name, "namespaces": [name], "gpus": {"guaranteed": 8, "limit": 8}} for name in ("greedy", "honest")]
+CASE = {"policy": {"teams": TEAMS}, "nodes": {"n0": {"allocatable": {"nvidia.com/gpu": "8"}}}}
+REFUSALS = 500
+
+
+def asked(number, *, namespace="greedy", **owner):
+    """A pod over the limit, made by a controller that is said to be there."""
+    forged = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": f"r{number}",
+        "uid": f"u{number}",
+        "controller": True,
+    }
+    metadata = {"namespace": namespace, "name": f"p{number}", "ownerReferences": [forged | owner]}
+    return review(pod({"gpus": 9, "metadata": metadata}), uid=f"r{number}", requester="mallory")
+
+
+@asynccontextmanager
+async def served(folder):
+    """A gate that tells owners, through a real writer, beside an API server that answers."""
+    async with FakeApi().serving() as api, await connect(write_kubeconfig(folder / "k", api.url)) as connection:
+        writer = EventWriter(connection, component="fairgate", instance="fairgate-0", pace=FAST)
+        told = OwnerEvents(OwnerFinder(connection), writer)
+        gate = await asyncio.to_thread(open_gate, CASE, folder)
+        gate._tell_owner = told.take
+        tasks = [asyncio.create_task(writer.run()), asyncio.create_task(told.run())]
+        try:
+            yield gate, api, writer
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def refuse(gate, body):
+    answer = await gate.mutate(body, deadline=1e9)
+    assert not json.loads(answer.body)["response"]["allowed"]
+
+
+async def test_forged_owners_without_end_become_few_requests_and_others_hear_theirs(tmp_path):
+    async with served(tmp_path) as (gate, api, writer):
+        for number in range(REFUSALS):
+            await refuse(gate, asked(number))
+        await refuse(gate, asked(0, namespace="honest"))
+        await until(lambda: any(event["metadata"]["namespace"] == "honest" for event in api.objects[EVENTS].values()))
+        await until(lambda: writer.written >= BURST)
+        assert writer.held_back >= REFUSALS - WAITING - BURST
+        assert len(api.asked) <= (BURST + WAITING) * (1 + STEPS)
+
+
+async def test_one_owner_refused_without_end_is_one_event(tmp_path):
+    async with served(tmp_path) as (gate, api, writer):
+        for _ in range(REFUSALS):
+            await refuse(gate, asked(1))
+        await until(lambda: writer.written)
+        [event] = api.objects[EVENTS].values()
+    assert event["count"] == REFUSALS
+    assert len(api.asked) <= 2
+
+
+@pytest.mark.parametrize("field", ["name", "uid", "kind", "apiVersion"])
+async def test_an_owner_of_a_megabyte_is_not_kept(tmp_path, field):
+    async with served(tmp_path) as (gate, api, writer):
+        body = asked(1, **{field: "x" * (MIB // 8)})
+        await refuse(gate, body)
+        tracemalloc.start()
+        for _ in range(WAITING):
+            await refuse(gate, body)
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert held < MIB
+        assert (writer.written, api.asked) == (0, [])
