@@ -238,7 +238,8 @@ class FakeApi:
         return web.json_response(answer, status=status)
 
     def _verb(self, request: web.Request, query: dict[str, str]) -> str:
-        if request.method != "GET" or (not query and place_of(request.path).name):
+        is_group = request.path.startswith("/apis/") and request.path.count("/") == 2  # discovery: only by a Body
+        if request.method != "GET" or is_group or (not query and place_of(request.path).name):
             return request.method.lower()
         if "sendInitialEvents" in query:
             return "stream"
@@ -251,7 +252,10 @@ class FakeApi:
             version, rest = self._snapshots.pop(token)
         else:
             shown = _shown(query)
-            version, rest = self.version, [o for _, o in sorted(self.objects[path].items()) if shown(o)]
+            place = place_of(path)
+            there = sorted(self.objects[place.collection].items())
+            of_namespace = [o for key, o in there if not place.namespace or key.startswith(f"{place.namespace}/")]
+            version, rest = self.version, [o for o in of_namespace if shown(o)]
         limit = int(query["limit"])
         page, rest = rest[:limit], rest[limit:]
         meta = {"resourceVersion": str(version)}
@@ -345,9 +349,15 @@ class FakeApi:
 def _shown(query: dict[str, str]) -> Callable[[Obj], bool]:
     terms = [term for term in query.get("fieldSelector", "").split(",") if term]
     hidden = {term.split("!=")[1] for term in terms if "!=" in term}
-    names = {term.partition("=")[2] for term in terms if term.startswith("metadata.name=")}
+    wanted = [term.partition("=") for term in terms if "!=" not in term]
+
+    def field(obj: Obj, path: str) -> Any:
+        for part in path.split("."):
+            obj = obj.get(part, {})
+        return obj
+
     return lambda obj: (
-        obj.get("status", {}).get("phase") not in hidden and (not names or obj["metadata"]["name"] in names)
+        obj.get("status", {}).get("phase") not in hidden and all(field(obj, path) == value for path, _, value in wanted)
     )
 
 

@@ -102,13 +102,64 @@ def test_a_pod_is_taken_off_before_it_is_judged_again(run):
             "New",
             id="a kind that nobody described",
         ),
-        pytest.param(["-"], json.dumps(b.pod("p", gpus="1.5")), "InvalidRequest", id="no pod that the API takes"),
+        pytest.param(["rs/web", "-n", "vision"], "", "a world file holds no replicasets", id="a workload in a file"),
+        pytest.param(["pod/llm", "-n", "nlp", "--node", "gone"], "", "there is no node gone", id="no node"),
     ],
 )
 def test_what_cannot_be_explained_says_why(run, words, given, want):
     result = run(*words, input=given)
     assert result.exit_code == 2
     assert want in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("pod", "want"),
+    [
+        pytest.param(b.pod("p", namespace="strangers", gpus=1), "UnknownTeam", id="a namespace of no team"),
+        pytest.param(
+            b.pod("p", namespace="vision", containers=[b.container(gpus=1, resource="acme.com/gpu")]),
+            "UnknownGpuResource",
+            id="a resource that policy does not know",
+        ),
+        pytest.param(b.pod("p", namespace="vision", gpus="0.5"), "InvalidRequest", id="half a device"),
+    ],
+)
+def test_every_refusal_ends_with_the_status_of_refusals_as_review_does(run, tmp_path, pod, want):
+    result = run("-", input=json.dumps(pod))
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert "outcome  refused" in result.stdout
+    assert f"({want})" in result.stdout
+    [told] = json.loads(run("-", "-o", "json", input=json.dumps(pod)).stdout)
+    assert (told["outcome"], told["reasons"][0]["code"]) == ("refused", want)
+    (tmp_path / "pod.json").write_text(json.dumps(pod))
+    options = ["--policy", str(tmp_path / "policy.yaml"), "--world", str(tmp_path / "world.json")]
+    assert CliRunner().invoke(main, ["review", *options, str(tmp_path / "pod.json")]).exit_code == result.exit_code
+
+
+def test_what_is_not_judged_is_neither_refused_nor_waits(run):
+    assert run("-", input=json.dumps(b.pod("p", namespace="vision", gpus=None))).exit_code == 0
+
+
+def test_one_node_says_what_is_in_the_way(run):
+    shown = run("pod/next", "-n", "nlp", "--node", "gpu-3")
+    assert "gpu-3: the pod asks for 8 nvidia.com/gpu, 0 of 8 are free" in shown.stdout
+    [told] = json.loads(run("pod/next", "-n", "nlp", "--node", "gpu-4", "-o", "json").stdout)
+    assert told["pools"][0]["node"] == {"name": "gpu-4", "obstacles": ["it is cordoned"], "place": None}
+    free = run("pod/llm", "-n", "nlp", "--node", "gpu-3")
+    assert "gpu-3: has room, and is choice number 1" in free.stdout
+
+
+def test_nodes_are_named_up_to_ten_in_text_and_all_in_data(tmp_path):
+    sample_world.write(tmp_path)
+    found = [b.node(f"n-{number}", gpus=2) for number in range(12)]
+    (tmp_path / "few.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": found}))
+    words = ["explain", "--policy", str(tmp_path / "policy.yaml"), "--world", str(tmp_path / "few.json"), "-"]
+    given = json.dumps(b.pod("p", namespace="vision", gpus=4))
+    shown = CliRunner().invoke(main, words, input=given).stdout
+    assert "12: too small even when empty: n-0, n-1, n-2, n-3, n-4, n-5, n-6, n-7, n-8, n-9 and 2 more" in shown
+    [told] = json.loads(CliRunner().invoke(main, [*words, "-o", "json"], input=given).stdout)
+    [filtered] = told["pools"][0]["filtered"]
+    assert (filtered["nodes"], filtered["names"]) == (12, [f"n-{number}" for number in range(12)])
 
 
 def test_who_applies_it_counts_for_limits_per_user(run):

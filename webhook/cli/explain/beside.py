@@ -18,6 +18,7 @@ from webhook.kube import keys
 from webhook.kube.disruptions import DisruptionBudget, to_disruption
 from webhook.kube.lease import LeaseRecord, read_lease
 from webhook.kube.pods import unix_seconds
+from webhook.kube.worldobjects import WorldKind
 
 if TYPE_CHECKING:
     from webhook.cluster.client import ApiConnection
@@ -47,12 +48,13 @@ class Evictor:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """All of it. `notes` say what could not be read."""
+    """All of it. `notes` say what could not be read; the object itself: `why_no_workload`."""
 
     evictor: Evictor = Evictor(None, "a world file does not say which evictor leads")
     budgets: tuple[Disruption, ...] = ()
     events: tuple[PastEvent, ...] = ()
     workload: Mapping[str, Any] | None = None
+    why_no_workload: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -63,6 +65,9 @@ class Wish:
     target: Target | None
     namespace: str
     fairgate_namespace: str
+
+
+_BUDGETS: Final = WorldKind("PodDisruptionBudget", keys.BUDGET_API, f"/apis/{keys.BUDGET_API}/poddisruptionbudgets")
 
 
 class _EventMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -107,12 +112,13 @@ async def _read(kubeconfig: Path | None, wish: Wish) -> Beside:
         evictor, budgets, events, workload = await asyncio.gather(
             reader.evictor(wish.fairgate_namespace), reader.budgets(), reader.events(wish), reader.workload(wish)
         )
-        return Beside(evictor, budgets, events, workload, tuple(reader.notes))
+        return Beside(evictor, budgets, events, workload, reader.why_no_workload, tuple(reader.notes))
 
 
 class _Reader:
     def __init__(self, connection: "ApiConnection") -> None:
         self.notes: list[str] = []
+        self.why_no_workload = ""
         self._connection = connection
 
     async def evictor(self, namespace: str) -> Evictor:
@@ -124,14 +130,18 @@ class _Reader:
         return leading(read_lease(body).record, now=datetime.now(UTC))
 
     async def budgets(self) -> tuple[Disruption, ...]:
-        body, why = await self._get(f"/apis/{keys.BUDGET_API}/poddisruptionbudgets", action="list poddisruptionbudgets")
-        if body is None:
-            self.notes.append(f"PodDisruptionBudgets are not looked at: {why}")
+        from webhook.cluster.errors import ApiError  # noqa: PLC0415 - slow to import, and files need none of it
+        from webhook.cluster.listing import list_objects  # noqa: PLC0415
+
+        try:
+            listed = await list_objects(self._connection, _BUDGETS)
+        except ApiError as error:
+            self.notes.append(f"PodDisruptionBudgets are not looked at: {error}")
             return ()
         found = []
-        for raw in msgspec.json.decode(body, type=_List).items or ():
+        for each in listed:
             try:
-                found.append(to_disruption(msgspec.json.decode(raw, type=DisruptionBudget)))
+                found.append(to_disruption(msgspec.convert(each, DisruptionBudget)))
             except ValueError:
                 continue
         return tuple(found)
@@ -162,8 +172,7 @@ class _Reader:
             if body is not None:
                 found: Mapping[str, Any] = msgspec.json.decode(body)
                 return found
-            if why:
-                self.notes.append(why)
+            self.why_no_workload = why or self.why_no_workload
         return None
 
     async def _versions(self, target: Target, base: str) -> tuple[str, ...]:

@@ -130,11 +130,10 @@ def _pod(name: str, objects: Objects, order: Order, world: World, beside: Beside
     pod = find_pod(objects, name, namespace=order.namespace)
     if pod is not None:
         return subject_of_pod(pod, namespace=order.namespace, world=world)
-    gone = f"there is no pod {name} in namespace {order.namespace}"
     if beside.events:
         past = "".join(f"\n  {line}" for line in event_lines(beside.events, now=time.time()))
-        raise _NothingToExplainError(f"{gone} any more; Fairgate said of it:{past}")
-    raise _NothingToExplainError(f"{gone}; try -n NAMESPACE")
+        raise _NothingToExplainError(f"pod {order.namespace}/{name} has ended or was deleted; its Events:{past}")
+    raise _NothingToExplainError(f"there is no pod {name} in namespace {order.namespace}; try -n NAMESPACE")
 
 
 def _workload(target: Target, order: Order, beside: Beside) -> Mapping[str, Any]:
@@ -144,9 +143,8 @@ def _workload(target: Target, order: Order, beside: Beside) -> Mapping[str, Any]
             "explain it beside the cluster"
         )
     if beside.workload is None:
-        why = "".join(f"; {note}" for note in beside.notes) or "; try -n NAMESPACE"
         missing = f"{target.kind.kind} {target.name} was not found in namespace {order.namespace}"
-        raise _NothingToExplainError(f"{missing}{why}")
+        raise _NothingToExplainError(f"{missing}; {beside.why_no_workload or 'try -n NAMESPACE'}")
     return beside.workload
 
 
