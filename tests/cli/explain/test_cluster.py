@@ -64,14 +64,14 @@ class Cluster:
         self.api.put(PODS, name, namespace=namespace, metadata=metadata, spec=made["spec"], status=status or {})
         return self.api.objects[PODS][f"{namespace}/{name}"]["metadata"]["uid"]
 
-    def lease(self, *, holder="evictor-0", silent=0):
+    def lease(self, *, holder="evictor-0", silent=0, namespace="fairgate-system"):
         renewed = datetime.now(UTC) - timedelta(seconds=silent)
         spec = {
             "holderIdentity": holder,
             "leaseDurationSeconds": 15,
             "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         }
-        self.api.put(LEASES, "fairgate-evictor", namespace="fairgate-system", spec=spec)
+        self.api.put(LEASES, "fairgate-evictor", namespace=namespace, spec=spec)
 
     def event(self, about, reason, message, *, kind="Pod", namespace="vision", component="fairgate", count=1):
         involved = {"kind": kind, "name": about, "namespace": namespace}
@@ -137,6 +137,15 @@ async def test_where_no_evictor_leads_that_is_said(cluster, lease, want):
     cluster.pod("borrower", node="gpu-1", gpus=8)
     cluster.pod("waiting", namespace="nlp", tier="guaranteed", status=NO_ROOM)
     assert want in (await cluster.explain("pod/waiting", "-n", "nlp")).stdout
+
+
+async def test_an_evictor_of_another_namespace_is_found_and_its_namespace_named(cluster):
+    cluster.lease(namespace="gpu-tools")
+    cluster.pod("borrower", node="gpu-1", gpus=8)
+    cluster.pod("waiting", namespace="nlp", tier="guaranteed", status=NO_ROOM)
+    assert (
+        "evictor evictor-0 of namespace gpu-tools leads" in (await cluster.explain("pod/waiting", "-n", "nlp")).stdout
+    )
 
 
 async def test_a_lease_that_may_not_be_read_is_no_evictor_that_is_missing(cluster):

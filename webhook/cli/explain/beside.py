@@ -74,6 +74,14 @@ class _EventMeta(msgspec.Struct, frozen=True, rename="camel"):
     creation_timestamp: str | None = None
 
 
+class _Place(msgspec.Struct, frozen=True):
+    namespace: str = ""
+
+
+class _Named(msgspec.Struct, frozen=True):
+    metadata: _Place = _Place()
+
+
 class _Source(msgspec.Struct, frozen=True):
     component: str | None = None
 
@@ -124,10 +132,22 @@ class _Reader:
     async def evictor(self, namespace: str) -> Evictor:
         path = f"/apis/{keys.LEASE_API}/namespaces/{namespace}/leases/{LEASE}"
         body, why = await self._get(path, action="get leases")
-        if body is None:
-            missing = f"there is no Lease {LEASE} in namespace {namespace}"
-            return Evictor("", missing) if not why else Evictor(None, f"its Lease could not be read: {why}")
-        return leading(read_lease(body).record, now=datetime.now(UTC))
+        if body is not None:
+            return leading(read_lease(body).record, now=datetime.now(UTC))
+        if why:
+            return Evictor(None, f"its Lease could not be read: {why}")
+        return await self._evictor_elsewhere() or Evictor("", f"there is no Lease {LEASE} in namespace {namespace}")
+
+    async def _evictor_elsewhere(self) -> Evictor | None:
+        """Look in all namespaces, where that is allowed, and name the one: anybody may make a Lease in one's own."""
+        params = {"fieldSelector": f"metadata.name={LEASE}", "limit": EVENTS}
+        body, _ = await self._get(f"/apis/{keys.LEASE_API}/leases", params, action="list leases")
+        for raw in () if body is None else msgspec.json.decode(body, type=_List).items or ():
+            found = leading(read_lease(raw).record, now=datetime.now(UTC))
+            if found.leader:
+                namespace = msgspec.json.decode(raw, type=_Named).metadata.namespace
+                return Evictor(f"{found.leader} of namespace {namespace}")
+        return None
 
     async def budgets(self) -> tuple[Disruption, ...]:
         from webhook.cluster.errors import ApiError  # noqa: PLC0415 - slow to import, and files need none of it

@@ -38,7 +38,7 @@ Exit status: 0 all would run now, 1 something is refused or would wait, 2 someth
     default=OWN_NAMESPACE,
     show_default=True,
     metavar="NAME",
-    help="Where Fairgate runs: the evictor's Lease is read there.",
+    help="Where Fairgate runs: the evictor's Lease is read there; other namespaces are looked at if there is none.",
 )
 @click.option(
     "--as",
