@@ -64,9 +64,31 @@ def _right(event: Json) -> Right:
     return Right(event["verb"], target.get("apiGroup", ""), resource, target.get("name", ""))
 
 
-USED_ELSEWHERE = frozenset({Right("delete", "", "pods", ""), Right("get", "fairgate.dev", "teamledgers", "")})
-"""What no step of the walk is sure to need: deleting a pod past a budget (tests/attacks/test_borrowed.py), and reading
-a ledger that another replica wrote meanwhile (tests/scenarios/test_replicas.py)."""
+_MADE_FOR_PEOPLE = {
+    ("", "replicationcontrollers"),
+    ("apps", "daemonsets"),
+    ("apps", "deployments"),
+    ("apps", "replicasets"),
+    ("apps", "statefulsets"),
+    ("batch", "jobs"),
+    ("jobset.x-k8s.io", "jobsets"),
+    ("ray.io", "rayclusters"),
+    ("serving.knative.dev", "configurations"),
+    ("serving.knative.dev", "revisions"),
+}
+USED_ELSEWHERE = frozenset(
+    {
+        Right("delete", "", "pods", ""),
+        Right("get", "fairgate.dev", "teamledgers", ""),
+        Right("get", "", "events", ""),
+        Right("get", "", "pods", ""),
+        *(Right(verb, group, resource) for verb in ("get", "patch") for group, resource in _MADE_FOR_PEOPLE),
+    }
+)
+"""What no step of the walk is sure to need: deleting a pod past a budget (tests/attacks/test_borrowed.py), reading a
+ledger that another replica wrote meanwhile (tests/scenarios/test_replicas.py), going on with an Event that another
+replica began, reading the owners of pods and having controllers try again (tests/scenarios/test_owners.py,
+tests/cluster/test_owner_events.py)."""
 
 
 class Witness:

@@ -82,9 +82,9 @@ class Stage:
     def _pod(self, name: str, team: str, tier: str, **more: Any) -> str:
         labels = {"fairgate.dev/team": team, "fairgate.dev/tier": tier}
         labels |= more.pop("gang", {})
-        status, created = more.pop("status", {}), more.pop("created", None)
+        status, created, owners = more.pop("status", {}), more.pop("created", None), more.pop("ownerReferences", [])
         body = builders.pod(name, namespace=team, labels=labels, **more) | {"status": status}
-        body["metadata"]["creationTimestamp"] = created
+        body["metadata"] |= {"creationTimestamp": created} | ({"ownerReferences": owners} if owners else {})
         uid: str = self.api.put(PODS, name, namespace=team, **body)["metadata"]["uid"]
         return uid
 

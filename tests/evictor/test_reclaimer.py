@@ -14,6 +14,7 @@ from webhook.evictor import executor as executors
 from webhook.evictor import keeper as keepers
 from webhook.evictor.lookout import Lookout
 from webhook.evictor.rehearsal import Rehearsal
+from webhook.kube.events import ObjectRef
 
 NOTICE = make.policy(make.team(guaranteed=0), make.team("team-b"), reclaim=ReclaimRules(notice_seconds=30))
 
@@ -40,6 +41,25 @@ async def test_a_waiting_pod_gets_a_hold_a_toleration_and_its_room(stage):
         assert "fairgate.dev/hold" not in stage.api.objects[NODES][f"/{node}"]["metadata"].get("annotations", {})
     assert stage.reasons().count("Reclaimed") == 2
     assert stage.reasons().count("Reclaiming") == 1
+
+
+async def test_the_plan_says_who_is_to_be_evicted_and_the_owner_of_victims_hears_of_it_afterwards(stage):
+    stage.node("n0")
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u-train", "controller": True}
+    for number in range(4):
+        stage.borrower(f"v{number}", on="n0", ownerReferences=[owner])
+    async with stage.leader():
+        stage.asker("b", gpus=2)
+        await stage.until(lambda: stage.real_evictions() == 2)
+    plan = next(event.message for event in stage.told if event.reason == "Reclaiming")
+    assert "To be evicted: team-a/v" in plan
+    want = ObjectRef("Job", "team-a", "train", "u-train", "batch/v1")
+    assert [(each.owner, each.reason, each.series) for each in stage.notices] == [
+        (want, "Reclaimed", "for team team-b")
+    ] * 2
+    assert all(
+        "was evicted: team team-b takes its share back for pod team-b/b" in each.message for each in stage.notices
+    )
 
 
 async def test_the_time_to_room_counts_from_the_demand_and_not_from_the_plan(stage):

@@ -30,6 +30,9 @@ class EventReason(StrEnum):
     ADOPTED = "Adopted"
     BYPASSED_ADMISSION = "BypassedAdmission"
     POLICY_REFUSED = "PolicyRefused"
+    REFUSED = "Refused"
+    NO_ROOM_NOW = "NoRoomNow"
+    NEVER_FITS = "NeverFits"
     RECLAIMING = "Reclaiming"
     CANNOT_RECLAIM = "CannotReclaim"
     EVICTION_PLANNED = "EvictionPlanned"
@@ -38,9 +41,6 @@ class EventReason(StrEnum):
     RECLAIMED = "Reclaimed"
     REPLACED = "Replaced"
     STRANDED = "Stranded"
-    REFUSED = "Refused"
-    NO_ROOM_NOW = "NoRoomNow"
-    NEVER_FITS = "NeverFits"
 
 
 class EventType(StrEnum):
