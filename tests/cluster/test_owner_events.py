@@ -70,6 +70,18 @@ async def test_the_deployment_hears_what_its_replica_set_was_told(api, connectio
     assert (event["related"]["kind"], event["related"]["uid"]) == ("ReplicaSet", direct.uid)
 
 
+async def test_kinds_that_people_make_are_the_top_and_never_read(api, connection):
+    notebook = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "name": "nb", "uid": "u-nb", "controller": True}
+    stateful = put(api, "/apis/apps/v1/statefulsets", "nb", "StatefulSet", notebook)
+    training = ObjectRef("PyTorchJob", "team-a", "train", "u-train", "kubeflow.org/v1")
+    async with telling(connection) as (told, writer):
+        told.take(refused(stateful))
+        told.take(refused(training))
+        await until(lambda: writer.written == 2)
+    assert {event["involvedObject"]["kind"] for event in kept(api)} == {"Notebook", "PyTorchJob"}
+    assert api.count("get") == 1
+
+
 async def test_owners_are_read_once_and_their_metadata_alone(api, connection):
     _, direct = web(api)
     async with telling(connection) as (told, writer):

@@ -80,9 +80,9 @@ class Cluster:
         last = rfc3339(int(time.time()) - 120)
         self.api.put(EVENTS, name, namespace=namespace, source={"component": component}, lastTimestamp=last, **parts)
 
-    async def explain(self, *words):
+    async def explain(self, *words, given=""):
         options = ["--policy", str(self.folder / "policy.yaml"), "--kubeconfig", str(self.folder / "k"), "--cluster"]
-        result = await asyncio.to_thread(CliRunner().invoke, main, ["explain", *options, *words])
+        result = await asyncio.to_thread(CliRunner().invoke, main, ["explain", *options, *words], input=given)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return result
 
@@ -117,6 +117,16 @@ async def test_a_waiting_pod_is_told_from_whom_gpus_can_be_taken_back_and_who_le
         "why": None,
         "leader": "evictor-0",
     }
+
+
+async def test_a_manifest_is_told_from_whom_its_pod_would_get_its_room(cluster):
+    cluster.lease()
+    cluster.pod("borrower", node="gpu-1", gpus=8)
+    shown = await cluster.explain("-", given=json.dumps(b.pod("new", namespace="nlp", gpus=8)))
+    assert shown.exit_code == 1
+    assert "reclaim  8 GPUs can be taken back from vision on gpu-1" in shown.stdout
+    borrowing = json.dumps(b.pod("new", namespace="vision", gpus=8))
+    assert "reclaim" not in (await cluster.explain("-", given=borrowing)).stdout
 
 
 @pytest.mark.parametrize(

@@ -35,24 +35,21 @@ class Evictions:
     holdings: tuple[Holding, ...]
 
     @classmethod
-    def of(cls, found: Iterable[Mapping[str, Any]], world: World, beside: Beside) -> "Evictions":
+    def of(
+        cls, found: Iterable[Mapping[str, Any]], world: World, beside: Beside, holdings: tuple[Holding, ...]
+    ) -> "Evictions":
         """Read the objects of a world as the evictor does; `world` is made of them and becomes the evictor's."""
-        policy, holdings = world.policy, []
+        policy = world.policy
         roll = Roll(policy.reclaim)
         for budget in beside.budgets:
             roll.set_disruption(budget)
         for each in found:
-            match each.get("kind"):
-                case "Node":
-                    metadata = msgspec.convert(each["metadata"], objects.ObjectMeta)
-                    if (holding := read_holding(metadata)) is not None:
-                        holdings.append(holding)
-                case "Pod":
-                    _enroll(each, roll, world, policy)
+            if each.get("kind") == "Pod":
+                _enroll(each, roll, world, policy)
         for node in list(world.fleet.nodes()):
             if any(taint.key == HELD for taint in node.taints):
                 world.set_node(replace(node, taints=tuple(taint for taint in node.taints if taint.key != HELD)))
-        return cls(world, roll, tuple(holdings))
+        return cls(world, roll, holdings)
 
     def outlook(self, told: Explanation, uid: str, *, now: int) -> Outlook | None:
         """Tell what reclaim can do for a pod; None where it needs nothing.
@@ -85,13 +82,21 @@ class Evictions:
         )
         return outlook(waiting, self.roll, self.world, holdings=self.holdings, now=now)
 
-    def beneficiary(self, uid: str) -> str:
-        """Name the pod for which another one is evicted; "" where that is not known."""
-        found = eviction_of(Uid(uid), self.holdings)
-        if found is None:
-            return ""
-        holding, target = found
-        return next((f"{each.namespace}/{each.name}" for each in holding.claims if each.uid == target.claim), "")
+
+def holdings_of(found: Iterable[Mapping[str, Any]]) -> tuple[Holding, ...]:
+    """Read what the nodes of a world keep."""
+    nodes = (each["metadata"] for each in found if each.get("kind") == "Node")
+    read = (read_holding(msgspec.convert(metadata, objects.ObjectMeta)) for metadata in nodes)
+    return tuple([holding for holding in read if holding is not None])
+
+
+def beneficiary(uid: str, holdings: Iterable[Holding]) -> str:
+    """Name the pod for which another one is evicted; "" where that is not known."""
+    found = eviction_of(Uid(uid), holdings)
+    if found is None:
+        return ""
+    holding, target = found
+    return next((f"{each.namespace}/{each.name}" for each in holding.claims if each.uid == target.claim), "")
 
 
 def _enroll(found: Mapping[str, Any], roll: Roll, world: World, policy: Policy) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from webhook.cli.explain.beside import Beside, Wish, read_beside
 from webhook.cli.explain.outcome import Told, event_lines
-from webhook.cli.explain.reclaim import Evictions
+from webhook.cli.explain.reclaim import Evictions, beneficiary, holdings_of
 from webhook.cli.explain.report import report_of
 from webhook.cli.explain.steps import to_steps
 from webhook.cli.explain.subjects import Subject, find_pod, pods_of_manifests, subject_of_pod
@@ -165,7 +165,7 @@ def _objects(path: str) -> Iterator[dict[str, object]]:
 def _explain(found: _Found, order: Order) -> tuple[list[Told], list[str]]:
     told: list[Told] = []
     problems: list[str] = []
-    evictions: Evictions | None = None
+    holdings, evictions = holdings_of(found.objects), None
     now = int(time.time())
     for subject in found.subjects:
         if isinstance(subject, Unknown):
@@ -173,14 +173,13 @@ def _explain(found: _Found, order: Order) -> tuple[list[Told], list[str]]:
             continue
         uid = _uid(subject)
         explanation = _explained(subject, uid, found.world, order)
-        outlook, beneficiary = None, ""
-        if not explanation.runs_now or subject.existing is not None:
-            if evictions is None:
+        outlook = None
+        if not (explanation.runs_now if subject.existing is None else subject.existing.node):
+            if evictions is None:  # a whole world more: only where a pod waits, or would
                 fresh = world_of(found.objects, found.world.policy, name=origin_of(order.source).name)
-                evictions = Evictions.of(found.objects, fresh, found.beside)
+                evictions = Evictions.of(found.objects, fresh, found.beside, holdings)
             outlook = evictions.outlook(explanation, uid, now=now)
-            beneficiary = evictions.beneficiary(uid)
-        told.append(Told(subject, explanation, outlook, beneficiary, found.beside, now))
+        told.append(Told(subject, explanation, outlook, beneficiary(uid, holdings), found.beside, now))
     return told, problems
 
 
