@@ -30,7 +30,7 @@ async def following(connection):
 
 
 def happen(api, name, namespace):
-    api.put(PATH, name, namespace=namespace, reason="Refused")
+    api.put(PATH, name, namespace=namespace, reason="Refused", reportingComponent="fairgate")
 
 
 async def test_what_comes_is_told_and_what_came_before_is_not_even_listed(api, connection):

@@ -37,7 +37,7 @@ class Stage:
 
     def refused(self, name, uid, *, namespace="team-a", kind="Job", api_version="batch/v1", number=1, **more):
         owner = {"apiVersion": api_version, "kind": kind, "name": name, "namespace": namespace, "uid": uid}
-        body = {"reason": "Refused", "involvedObject": owner} | more
+        body = {"reason": "Refused", "reportingComponent": "fairgate", "involvedObject": owner} | more
         self.api.put(PATH, f"{name}.{number}", namespace=namespace, **body)
 
     async def heard(self, count=1):
