@@ -11,6 +11,7 @@ import yaml
 from tests.charts.helm import CHART, CI_VALUES, NAMESPACE, RELEASE, HelmError, helm, kinds, render
 from tests.scenarios.serving import FAIRGATE, ROOT
 from webhook import __version__
+from webhook.kube.held_nodes import held_nodes_crd
 from webhook.kube.team_ledger_crd import team_ledger_crd
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary")]
@@ -170,10 +171,11 @@ def test_trusted_users_are_those_of_fairgate_manifests():
     assert comparable(found) == comparable(want)
 
 
-def test_the_definition_of_ledgers_is_the_one_of_fairgate_manifests_and_stays():
-    [found] = kinds(render(), "CustomResourceDefinition")
-    assert found["spec"] == team_ledger_crd()["spec"]
-    assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+def test_the_definitions_are_those_of_fairgate_manifests_and_stay():
+    found = kinds(render(), "CustomResourceDefinition")
+    assert [each["spec"] for each in found] == [team_ledger_crd()["spec"], held_nodes_crd()["spec"]]
+    for each in found:
+        assert each["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
 def test_the_prometheus_operator_is_told_of_ports_secrets_and_rules_that_are_there():
