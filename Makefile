@@ -8,7 +8,7 @@ LOCKED := .ci/requirements.txt
 WORKERS   ?= 4
 CONTAINER ?= docker
 VERSION    = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' webhook/__init__.py)
-IMAGE      = fairgate:$(VERSION)
+IMAGE      = fairgate/fairgate:$(VERSION)
 PIN       := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from tests.charts.helm import NAMESPACE, RELEASE
+from tests.charts.hooks import Hooks
 from tests.charts.installed import EVICTOR, SERVER, Installed
 from tests.charts.kubelet import Container, Json, Kubelet
 from tests.control_plane import egress
@@ -33,6 +34,7 @@ class Release(Installed):
     def __init__(self, cluster: ControlPlane, fairgate: Path) -> None:
         super().__init__(cluster)
         self.kubelet = _Logged(cluster, NAMESPACE, command=[fairgate / "fairgate"])
+        self.hooks = Hooks(cluster, self.kubelet, NAMESPACE)
 
     def kubectl(self, real: Path) -> str:
         """A script that is kubectl, but for logs: simulated nodes have none, so they are those of the processes."""
