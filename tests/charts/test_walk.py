@@ -205,7 +205,8 @@ def uninstalled_while_down(cluster, release):
 
 def counted(cluster, metric, **labels):
     """What the API server's own metric counts, on which alerts are built."""
-    return serving.total(cluster.kubectl("get", "--raw", "/metrics"), metric, **labels)
+    # the parser gives every counter this ending
+    return serving.total(cluster.kubectl("get", "--raw", "/metrics"), f"{metric}_total", **labels)
 
 
 def kubectl_create(cluster, namespace, name, gpus=8):

@@ -206,6 +206,7 @@ STAGES = {
     "docs/operations.md": _installed,
     "docs/quickstart.md": _kind,
     "docs/standalone.md": _nodes,
+    "docs/users.md": partial(_served, until="Two of 8 GPUs, and one too many:", nodes=2),
     "docs/workloads.md": partial(_served, until="Two of 8 GPUs, and one too many:", nodes=2),
     "policies/README.md": _own_policies,
 }
