@@ -147,8 +147,18 @@ class Installed:
     def _lead_to(self, pods: list[dict[str, Container]]) -> None:
         """Have the Service lead to these pods."""
         service = self.cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/services/{RELEASE}")["spec"]
-        address = f"{service['clusterIP']}:{service['ports'][0]['port']}"
-        egress.lead(self.cluster.processes, {address: [pod[SERVER].port for pod in pods]})
+        addresses = [f"{service['clusterIP']}:{service['ports'][0]['port']}", *self._pod_addresses()]
+        egress.lead(self.cluster.processes, {each: [pod[SERVER].port for pod in pods] for each in addresses})
+
+    def _pod_addresses(self) -> list[str]:
+        """Where the API server finds the simulated pods when it is asked to reach the Service."""
+        pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+
+        def addresses() -> list[str]:
+            found = [pod["status"].get("podIP") for pod in self.cluster.api.list(pods)]
+            return [f"{address}:8443" for address in found] if found and all(found) else []
+
+        return wait_for(self.cluster, addresses, what="addresses of the pods")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.book import write_kubeconfig
-from tests.cluster.fake_api import FakeApi
+from tests.cluster.fake_api import Answer, Body, FakeApi
 from tests.core import make
 from webhook.cluster.client import connect
 from webhook.kube.registration import webhook_configurations
@@ -65,6 +65,28 @@ async def test_why_webhooks_stay_open_is_said_once_for_each_cause(scene):
         f"{kept}, there is no caBundle yet",
     ]
     assert scene.registrar.problem == scene.lines()[-1]["why"]
+
+
+SERVICE = {"namespace": "fairgate-system", "name": "fairgate", "port": 443}
+PROBE = "/api/v1/namespaces/fairgate-system/services/https:fairgate:443/proxy/healthz"
+
+
+@pytest.mark.parametrize(
+    ("status", "want"),
+    [(503, "Ignore"), (404, "Ignore"), (200, "Fail"), (403, "Fail")],
+    ids=["no way there", "no Service", "reached", "not ours to ask"],
+)
+async def test_before_they_fail_closed_the_api_server_reaches_the_service(scene, status, want):
+    scene.why_not = None
+    scene.publish_ca()
+    for webhook in scene.webhooks():
+        webhook["clientConfig"] = {"caBundle": "AAAA", "service": {**SERVICE, "path": "/x"}}
+    scene.api.faults[f"get {PROBE}"] += [Body(b"ok\n") if status == 200 else Answer(status)]
+    await scene.registrar.look()
+    assert scene.webhooks()[0]["failurePolicy"] == want
+    assert [asked.path for asked in scene.api.asked].count(PROBE) == 1
+    if want == "Ignore":
+        assert "stays Ignore, the API server does not reach it: " in scene.registrar.problem
 
 
 async def test_once_ready_and_trusted_they_fail_closed_and_nothing_is_left_to_say(scene):

@@ -1,13 +1,14 @@
 """Fairgate's registration on the API, kept in step with the policy. Never made here, and never deleted."""
 
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.errors import ApiError, ClusterError
-from webhook.kube.in_step import GUARD, in_step, still_open
+from webhook.kube.in_step import GUARD, in_step, probe_path, still_open
 from webhook.kube.keys import REGISTRATION_API
 
 _PLURALS: Final = {
@@ -16,15 +17,22 @@ _PLURALS: Final = {
     GUARD: "validatingadmissionpolicies",
 }
 
+PROBE_SECONDS: Final = 10.0
+"""How long the API server may take to reach a Service: longer than it waits for the answer to a review."""
+
 _Json = dict[str, Any]
 _OBJECT: Final = msgspec.json.Decoder(_Json)
 
 
 class InStep(NamedTuple):
-    """What one round changed, by the objects' names, and the webhooks that fail open and should not."""
+    """What one round changed, by the objects' names, and the webhooks that fail open and should not.
+
+    `probes` are the paths by which the API server reaches these, as far as it does by a Service.
+    """
 
     changed: tuple[str, ...]
     open: tuple[str, ...]
+    probes: tuple[str, ...] = ()
 
 
 async def keep_in_step(connection: ApiConnection, wanted: Iterable[_Json], *, is_served: bool) -> InStep:
@@ -34,7 +42,7 @@ async def keep_in_step(connection: ApiConnection, wanted: Iterable[_Json], *, is
     where somebody else was faster, the next call looks again.
     """
     changed: list[str] = []
-    still: list[str] = []
+    still: list[_Json] = []
     for each in wanted:
         found = await _read(connection, each)
         if found is None:
@@ -43,7 +51,21 @@ async def keep_in_step(connection: ApiConnection, wanted: Iterable[_Json], *, is
         still += still_open(adjusted, each)
         if adjusted != found and await _write(connection, adjusted, each):
             changed.append(each["metadata"]["name"])
-    return InStep(tuple(changed), tuple(still))
+    probes = dict.fromkeys(filter(None, map(probe_path, still)))
+    return InStep(tuple(changed), tuple(each["name"] for each in still), tuple(probes))
+
+
+async def why_unreachable(connection: ApiConnection, probes: Iterable[str]) -> str | None:
+    """Ask the API server to call these paths itself; say why it cannot, None where it can or may not be asked."""
+    for path in probes:
+        try:
+            await connection.send("GET", path, action="reach this server by its Service", seconds=PROBE_SECONDS)
+        except ApiError as error:
+            if error.status != HTTPStatus.FORBIDDEN:
+                return f"the API server does not reach it: {error}"
+        except ClusterError as error:
+            return f"the API server does not reach it: {error}"
+    return None
 
 
 async def _read(connection: ApiConnection, wanted: _Json) -> _Json | None:

@@ -48,10 +48,22 @@ def in_step(found: _Json, wanted: _Json, *, is_served: bool) -> _Json:
     return {**found, "webhooks": [adjusted(webhook) for webhook in found.get("webhooks") or ()]}
 
 
-def still_open(adjusted: _Json, wanted: _Json) -> list[str]:
+def still_open(adjusted: _Json, wanted: _Json) -> list[_Json]:
     """List the webhooks that fail open although policy wants them to fail closed."""
     closed = {webhook["name"] for webhook in wanted.get("webhooks", ()) if webhook[_FAILURE] == _FAIL}
-    return [each["name"] for each in adjusted.get("webhooks") or () if each["name"] in closed and _is_open(each)]
+    return [each for each in adjusted.get("webhooks") or () if each["name"] in closed and _is_open(each)]
+
+
+def probe_path(webhook: _Json) -> str | None:
+    """Give the path by which the API server itself asks the Service of a webhook for its health; None for a URL.
+
+    It takes the way that reviews take: whatever keeps it out keeps them out.
+    """
+    service = webhook["clientConfig"].get("service")
+    if not service:
+        return None
+    name = f"https:{service['name']}:{service.get('port', 443)}"
+    return f"/api/v1/namespaces/{service['namespace']}/services/{name}/proxy/healthz"
 
 
 def _failure_policy(webhook: _Json, wanted: _Json, *, is_served: bool) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.errors import ClusterError
-from webhook.cluster.registered import keep_in_step
+from webhook.cluster.registered import InStep, keep_in_step, why_unreachable
 from webhook.core.world import World
 from webhook.kube.in_step import wanted_by
 from webhook.observe.logs import Logs
@@ -20,7 +20,8 @@ LOOK_AGAIN_SECONDS: Final = 1.0
 class Registrar:
     """Looks after webhook configurations and guards while `run` runs. `problem` is why they are not as they should be.
 
-    `why_not_serving` says why this server cannot answer reviews now: no webhook starts to fail closed before it can.
+    `why_not_serving` says why this server cannot answer reviews now. No webhook starts to fail closed before it can and
+    the API server has reached it once, by the Service.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class Registrar:
     ) -> None:
         self.problem: str | None = None
         self._is_open = False
+        self._is_reached = False
         self._connection = connection
         self._world = world
         self._logs = logs
@@ -41,20 +43,34 @@ class Registrar:
 
     async def look(self) -> None:
         """Bring them in line once; a problem is logged once."""
-        policy = self._world.policy
-        why_not = self._why_not_serving()
         problem = None
         try:
-            done = await keep_in_step(self._connection, wanted_by(policy), is_served=why_not is None)
+            done, cause = await self._keep()
         except ClusterError as error:
             problem = str(error)
         else:
-            if done.changed:
-                self._logs.event.info("registration changed", objects=list(done.changed), policy=policy.hash)
             self._is_open = bool(done.open)
+            if done.changed:
+                policy = self._world.policy.hash
+                self._logs.event.info("registration changed", objects=list(done.changed), policy=policy)
             if done.open:
-                cause = f"this server is not ready: {why_not}" if why_not else "there is no caBundle yet"
                 problem = f"{', '.join(done.open)}: failurePolicy stays Ignore, {cause}"
         if problem is not None and problem != self.problem:
             self._logs.event.warning("registration not kept in step", why=problem)
         self.problem = problem
+
+    async def _keep(self) -> tuple[InStep, str]:
+        """Do what can be done now; give the cause why a webhook still fails open, where one does."""
+        wanted = wanted_by(self._world.policy)
+        why_not = self._why_not_serving()
+        if why_not is not None:
+            return await keep_in_step(self._connection, wanted, is_served=False), f"this server is not ready: {why_not}"
+        done = await keep_in_step(self._connection, wanted, is_served=self._is_reached)
+        if done.open and not self._is_reached:
+            why_not = await why_unreachable(self._connection, done.probes)
+            if why_not is not None:
+                return done, why_not
+            self._is_reached = True
+            closed = await keep_in_step(self._connection, wanted, is_served=True)
+            done = closed._replace(changed=tuple(dict.fromkeys((*done.changed, *closed.changed))))
+        return done, "there is no caBundle yet"
