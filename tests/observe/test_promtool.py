@@ -192,3 +192,23 @@ def test_every_expression_of_the_dashboard_is_promql(promtool, tmp_path):
 @pytest.mark.parametrize("metrics", [reference.server(), reference.evictor()], ids=["server", "evictor"])
 def test_the_metrics_follow_the_conventions(promtool, metrics):
     assert promtool("check", "metrics", stdin=metrics.expose().body.decode()) == ""
+
+
+def test_gpu_hours_add_up_over_leaders(promtool, tmp_path):
+    """Ten GPUs for twenty hours: one replica leads for the first ten, another for the rest."""
+    labels = 'team="a",model="H100",tier="guaranteed"'
+    series = [
+        {"series": f'fairgate_gpu_seconds_total{{{labels},instance="s"}}', "values": "0+600x600 360000x600"},
+        {"series": f'fairgate_gpu_seconds_total{{{labels},instance="t"}}', "values": "_x600 0+600x600"},
+    ]
+    hours = "sum by (team, tier) (increase(fairgate_gpu_seconds_total[20h])) / 3600"
+    assert hours.replace("20h", "30d") in reference.page()
+    wanted = {
+        "expr": f"count(abs({hours} - 200) < 1)",
+        "eval_time": "20h",
+        "exp_samples": [{"labels": "{}", "value": 1}],
+    }
+    test = {"tests": [{"interval": "1m", "input_series": series, "promql_expr_test": [wanted]}]}
+    file = tmp_path / "test.yaml"
+    file.write_text(json.dumps(test))
+    promtool("test", "rules", file)
