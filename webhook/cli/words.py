@@ -1,18 +1,10 @@
 """Numbers in words, the same for all commands."""
 
-from webhook.core.amount import format_gpus
+from webhook.core.words import plural, plural_gpus
+
+__all__ = ["age", "plural", "plural_gpus"]
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
-
-
-def plural(count: int, noun: str) -> str:
-    """Write a number with its noun."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
-def plural_gpus(units: int) -> str:
-    """Write an amount of GPUs."""
-    return f"{format_gpus(units)} GPU{'s' * (format_gpus(units) != '1')}"
 
 
 def age(seconds: float) -> str:
