@@ -114,7 +114,7 @@ def _without_node(part: Part, team: Team, world: World) -> Iterable[Reason]:
         return
     yield from _over_model(part, part.count, team, able, world)
     if part.count > able.bit_count() and (room := _room(able, part, world)) < part.count:
-        text = f"the nodes hold {room} of {part.count} {part.role} pods ({asked}) at once, even when empty"
+        text = f"the nodes hold {room} of {part.count} {printable(part.role)} pods ({asked}) at once, even when empty"
         yield Reason(Code.NEVER_FITS, " ".join(text.split()))
 
 

@@ -6,11 +6,11 @@ from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from webhook.cli.explain.report import in_gpus
 from webhook.cli.explain.subjects import Existing, Subject
 from webhook.cli.explain.verdict import Outcome, Verdict, verdict_of
+from webhook.cli.screen import Line as Text
 from webhook.cli.words import plural, plural_gpus
 from webhook.core import mark as marks
 from webhook.core.amount import Unlimited, format_gpus, format_limit
@@ -69,7 +69,7 @@ def _steps(told: Explanation) -> Iterator[tuple[str, RenderableType]]:
         yield f"pool {step.pool.name}" if step.pool.name else "nodes", _pool(step)
     yield "outcome", _outcome(verdict)
     if instead := list(_instead(told)):
-        yield "instead", Text("\n".join(instead), style="cyan")
+        yield "instead", Group(*[Text(each, style="cyan") for each in instead])
 
 
 def _demand(demand: Demand) -> str:

@@ -61,6 +61,7 @@ class Report(msgspec.Struct):
     decisions: int
     unread: Annotated[int, msgspec.Meta(description="lines that are no JSON")]
     rows: list[Row]
+    read: Annotated[int, msgspec.Meta(description="lines that are JSON")] = 0
 
 
 def tally(lines: Iterable[bytes]) -> Report:
@@ -73,7 +74,9 @@ def tally(lines: Iterable[bytes]) -> Report:
             continue
         try:
             line = decoder.decode(raw)
+            report.read += 1
         except msgspec.ValidationError:
+            report.read += 1
             continue  # another event: in `world loaded`, `nodes` is a number
         except (msgspec.MsgspecError, UnicodeDecodeError):
             report.unread += 1

@@ -7,10 +7,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from webhook.cli.screen import Line
 from webhook.cli.status.board import Board, ModelRow, NodeRow, TeamRow
 from webhook.cli.status.picture import Pen
 from webhook.cli.words import plural
-from webhook.core.amount import ONE_GPU, format_gpus, format_limit
+from webhook.core.amount import format_limit, tell_gpus
 from webhook.core.names import GpuModel, ResourceName
 
 _VENDORS: Final = ("NVIDIA-", "AMD-", "nvidia-", "amd-")
@@ -34,7 +35,7 @@ def to_table(
         console.print("", _free(board, is_wide=is_wide), sep="\n")
     else:
         console.print("no node has GPUs that policy counts")
-    console.print("", Text(seen), sep="\n", soft_wrap=not is_coloured)
+    console.print("", *map(Line, seen.split("\n")), sep="\n", soft_wrap=not is_coloured)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
@@ -51,10 +52,11 @@ def _teams(board: Board, *, is_wide: bool, has_room: bool) -> Table:
     table = _grid("team", ">guaranteed", ">limit", ">used", ">borrowed", ">waiting", "who holds")
     for team in board.teams:
         holders = [f"{holder} {_gpus(gpus)}" for holder, gpus in team.holders]
-        told = ", ".join(holders) if has_room or is_wide else "\n".join(holders[:2])
-        table.add_row(Text(team.name), *_numbers(team), Text(told or "-"))
+        listed = [", ".join(holders)] if has_room or is_wide else holders[:2]
+        told = Text("\n").join(map(Line, listed)) if holders else Line("-")
+        table.add_row(Line(team.name), *_numbers(team), told)
         for model in team.models if is_wide else ():
-            table.add_row(Text(f"  {_short(model.model)}"), *_numbers(model), "")
+            table.add_row(Line(f"  {_short(model.model)}"), *_numbers(model), "")
     return table
 
 
@@ -63,18 +65,17 @@ def _numbers(row: TeamRow | ModelRow) -> list[Text]:
     borrowed = row.used - row.used_guaranteed if isinstance(row, ModelRow) else row.borrowed
     waiting = "" if isinstance(row, ModelRow) else _gpus(row.waiting)
     return [
-        Text(_gpus(row.guaranteed)),
-        Text(format_limit(row.limit)),
-        Text(_gpus(row.used), style="bold red" if is_full and isinstance(row.limit, int) else ""),
-        Text(_gpus(borrowed), style="yellow" if borrowed else ""),
-        Text(waiting, style="yellow" if waiting not in {"", "0"} else ""),
+        Line(_gpus(row.guaranteed)),
+        Line(format_limit(row.limit)),
+        Line(_gpus(row.used), style="bold red" if is_full and isinstance(row.limit, int) else ""),
+        Line(_gpus(borrowed), style="yellow" if borrowed else ""),
+        Line(waiting, style="yellow" if waiting not in {"", "0"} else ""),
     ]
 
 
 def _gpus(units: int) -> str:
-    """Write GPUs for people: a fraction of more than one GPU is rounded."""
-    exact = format_gpus(units)
-    return f"~{units / ONE_GPU:.2f}" if "/" in exact and units > ONE_GPU else exact
+    """Write GPUs for a column: what is rounded has a tilde."""
+    return tell_gpus(units).replace("about ", "~").replace("less than ", "<")
 
 
 def _nodes(board: Board, pen: Pen, *, is_wide: bool) -> Table:
@@ -84,12 +85,12 @@ def _nodes(board: Board, pen: Pen, *, is_wide: bool) -> Table:
         for number, bank in enumerate(node.banks):
             first = number == 0
             table.add_row(
-                Text(node.name if first else ""),
-                Text(_short(node.model) if first else ""),
-                *([Text(_tail(bank.resource))] if has_kinds else []),
+                Line(node.name if first else ""),
+                Line(_short(node.model) if first else ""),
+                *([Line(_tail(bank.resource))] if has_kinds else []),
                 pen.bank(bank),
-                Text(f"{bank.used}/{bank.pieces}"),
-                Text(node.state if first else "", style="yellow"),
+                Line(f"{bank.used}/{bank.pieces}"),
+                Line(node.state if first else "", style="yellow"),
             )
             if is_wide:
                 _add_holders(table, node, number)
@@ -103,7 +104,7 @@ def _add_holders(table: Table, node: NodeRow, number: int) -> None:
             key = (hold.pod, hold.team, hold.tier)
             sums[key] = sums.get(key, 0) + hold.pieces
     for (pod, team, tier), pieces in sums.items():
-        table.add_row("", "", "", Text(f"{pod} ({team}, {tier})", style="dim"), Text(str(pieces), style="dim"), "")
+        table.add_row("", "", "", Line(f"{pod} ({team}, {tier})", style="dim"), Line(str(pieces), style="dim"), "")
 
 
 def _free(board: Board, *, is_wide: bool) -> Table:
@@ -112,14 +113,14 @@ def _free(board: Board, *, is_wide: bool) -> Table:
     table = _grid("model", "resource", ">of", ">free", "largest job now", "by reclaim", *more)
     for row in board.free:
         table.add_row(
-            Text(_short(row.model) or "-"),
-            Text(_tail(row.resource)),
-            Text(str(row.pieces)),
-            Text(str(row.free)),
-            Text(_job(row.at_once, row.largest)),
-            Text(_job(row.seats, row.seat)),
-            *([Text(str(row.closed))] if has_closed else []),
-            *([Text(str(row.whole_nodes))] if is_wide else []),
+            Line(_short(row.model) or "-"),
+            Line(_tail(row.resource)),
+            Line(str(row.pieces)),
+            Line(str(row.free)),
+            Line(_job(row.at_once, row.largest)),
+            Line(_job(row.seats, row.seat)),
+            *([Line(str(row.closed))] if has_closed else []),
+            *([Line(str(row.whole_nodes))] if is_wide else []),
         )
     return table
 
