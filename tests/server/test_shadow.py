@@ -68,8 +68,8 @@ def test_warn_tells_the_user():
     assert response["allowed"]
     [warning] = response["warnings"]
     assert warning == (
-        "Fairgate would refuse this pod (TeamLimitExceeded): team team-a: requested 9, limit 6, used 3, reserved 0; "
-        "largest holders: team-a/Pod/a 3; a request of at most 3 would pass now"
+        "Fairgate would refuse this pod (TeamLimitExceeded): team team-a: requested 9, limit 6, used 3; "
+        "largest holders: team-a/Pod/a 3 (alice@example.com, waiting); a request of at most 3 would pass now"
     )
     assert (record.outcome, record.would, record.code) == ("warn", "deny", "TeamLimitExceeded")
 

@@ -41,4 +41,4 @@ def similar(name: str, known: tuple[str, ...]) -> str | None:
     """Find the known name that a misspelled one is most like; None where none is close."""
     if len(name) > _LONGEST_TYPO:
         return None
-    return next(iter(get_close_matches(name, known, n=1, cutoff=_LIKENESS)), None)
+    return next(iter(get_close_matches(name.lower(), known, n=1, cutoff=_LIKENESS)), None)

@@ -86,19 +86,20 @@ def never_text(pod: Pod, pools: tuple[Pool, ...], world: World, *, what: str = "
     """Say that no node could hold a pod even when empty: for its taints, its conditions, or what it asks for."""
     reach, where = _reach(pod, pools, world), _where(pools)
     if not reach.members:
-        return f"no node could hold {what}: {where} has no node yet"
+        return f"no node could hold {what}: there is none yet{where}"
     if reach.able:
         taints = ", ".join(_taints(reach.able, pod, pools, world))
-        return f"{_nodes(reach.able)} of {where} could hold {what}, and it does not tolerate their taints ({taints})"
+        able = f"{_nodes(reach.able)}{where}"
+        return f"{what} does not tolerate the taints ({taints}) of the nodes that could hold it: {able}"
     text = f"no node could hold {what}: "
     if not reach.allowed:
         number = reach.members.bit_count()
         which = f"none of the {number} nodes" if number > 1 else "the only node"
         verb = "meets" if number > 1 else "does not meet"
-        return f"{text}{which} of {where} {verb} its node selector and affinity; correct them"
+        return f"{text}{which}{where} {verb} its node selector and affinity; correct them"
     of = where if reach.allowed == reach.members else f"{where} that it may use"
     why = " and ".join(_too_much(pod.demand, reach.allowed, of, world))
-    return f"{text}it asks for {why}; ask for less per pod"
+    return f"{text}it asks for {why}; ask for less"
 
 
 def _reach(pod: Pod, pools: tuple[Pool, ...], world: World) -> _Reach:
@@ -130,9 +131,7 @@ def _away(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
 
 def _where(pools: tuple[Pool, ...]) -> str:
     names = [pool.name for pool in pools if pool.name]
-    if not names:
-        return "the cluster"
-    return f"pool{'s' * (len(names) != 1)} {', '.join(names)}"
+    return f" of pool{'s' * (len(names) != 1)} {', '.join(names)}" if names else ""
 
 
 def _short(demand: Demand, able: int, world: World) -> str:
@@ -148,7 +147,8 @@ def _short(demand: Demand, able: int, world: World) -> str:
         return f"no node has {_listed(demand, short)} free now"
     if demand.per_device is not None:
         return f"no single GPU has {_listed(demand, (demand.per_device.resource,))} free now"
-    return f"no node has {_listed(demand, [name for name, _ in demand.requests if name != PODS])} free at once"
+    rare = [name for name, amount in demand.requests if fleet.having(name, amount, among) != among]
+    return f"no node has {_listed(demand, rare)} free at once"
 
 
 def _too_much(demand: Demand, slots: int, of: str, world: World) -> Iterable[str]:
@@ -158,13 +158,13 @@ def _too_much(demand: Demand, slots: int, of: str, world: World) -> Iterable[str
     for name, amount in asked:
         most = fleet.most(name, slots)
         largest = f"the largest of {number} nodes" if number > 1 else "the only node"
-        has = f"{largest} of {of} has {amount_text(name, most)}" if most else f"{_nodes(slots)} of {of}: none has any"
+        has = f"{largest}{of} has {amount_text(name, most)}" if most else f"{_nodes(slots)}{of}: none has any"
         yield f"{name} {amount_text(name, amount)}, {has}"
     if not asked and demand.per_device is not None:
-        yield f"{_listed(demand, (demand.per_device.resource,))} on one GPU, more than any of {of} has"
+        yield f"{_listed(demand, (demand.per_device.resource,))} on one GPU, more than any{of} has"
     elif not asked:
         names = [name for name, _ in demand.requests if name != PODS]
-        yield f"{_listed(demand, names)} together, which none of {_nodes(slots)} of {of} has"
+        yield f"{_listed(demand, names)} together, which none of {_nodes(slots)}{of} has"
 
 
 def _nodes(slots: int) -> str:

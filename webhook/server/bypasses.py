@@ -35,7 +35,7 @@ class Bypasses:
     def _tell(self, pod: Resident) -> None:
         team = self._world.tenancy(pod.namespace).team_name
         text = (
-            f"holds {plural_gpus(pod.demand.gpus)} that Fairgate did not decide on, charged to team {team}. "
+            f"holds {plural_gpus(pod.demand.gpus)} that Fairgate did not decide on; they are charged to team {team}. "
             "A pod of a DaemonSet, with a nodeName or of another scheduler is never labelled; any other was made past "
             "Fairgate's webhook"
         )
