@@ -3,7 +3,7 @@
 import click
 from rich.text import Text
 
-from webhook.core.words import printable, printable_lines
+from webhook.core.words import printable
 
 
 class Line(Text):
@@ -14,5 +14,5 @@ class Line(Text):
 
 
 def complain(problem: object) -> None:
-    """Write to standard error what is wrong."""
-    click.echo(f"fairgate: {printable_lines(str(problem))}", err=True)
+    """Write to standard error what is wrong, on one line."""
+    click.echo(f"fairgate: {printable(str(problem))}", err=True)

@@ -70,7 +70,10 @@ def tally(lines: Iterable[bytes]) -> Report:
     decoder = msgspec.json.Decoder(Line)
     report = Report("", "", 0, 0, [])
     for raw in lines:
-        if not raw.strip():
+        if not (line_start := raw.lstrip()[:1]):
+            continue
+        if line_start != b"{":  # a line for people may begin with a number, which is JSON, too
+            report.unread += 1
             continue
         try:
             line = decoder.decode(raw)

@@ -53,7 +53,8 @@ def diff(judged: Judged, group: PodGroup) -> str:
         return ""
     name = printable(f"{judged.title}{f' ({group.role})' if group.role else ''}")
     before, after = _yaml(group.patch.before), _yaml(group.patch.after)
-    return "\n".join(difflib.unified_diff(before, after, f"{name}, as written", f"{name}, admitted", lineterm="", n=2))
+    lines = difflib.unified_diff(before, after, f"{name}, as written", f"{name}, admitted", lineterm="", n=2)
+    return "\n".join(map(printable, lines))
 
 
 def _yaml(pod: Mapping[str, Any]) -> list[str]:
