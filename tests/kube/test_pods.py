@@ -57,7 +57,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("manifest", "want"), WRONG.values(), ids=WRONG)
 def test_gpu_amounts_that_kubernetes_would_refuse_are_explained(manifest, want):
-    assert want in problems(manifest)
+    assert problems(manifest) == (want,)
 
 
 UNREADABLE = {

@@ -87,6 +87,12 @@ def test_a_dry_run_is_judged_and_not_counted():
     assert (record.would, place.world.book("team-a").total) == ("deny", 0)
 
 
+@pytest.mark.parametrize("gpus", [-1, "two", 99])
+def test_off_judges_no_amount_either(gpus):
+    response, record = validated(gate(Enforcement.OFF), "a", gpus)
+    assert (response["allowed"], record.would, record.code) == (True, "", "NotEnforced")
+
+
 def test_a_pod_that_cannot_be_read_passes():
     response, record = validated(gate(Enforcement.SHADOW), "a", -1)
     assert response["allowed"]

@@ -106,8 +106,8 @@ def _holder(holder: Holder, now: int) -> str:
     if holder.user is not None and not holder.user.startswith("system:"):
         told.append(shortened(printable(holder.user), _LONGEST_USER))
     age = max(0, now - holder.since) if now and holder.since else None
-    if age is not None:
-        told.append(coarse_age(age))
+    if age is not None and (coarse := coarse_age(age)):
+        told.append(coarse)
     if holder.is_waiting and (age is None or age >= _SETTLED_SECONDS):
         told.append("waiting")
     besides = f" ({', '.join(told)})" if told else ""

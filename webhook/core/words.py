@@ -43,10 +43,13 @@ def shortened(text: str, longest: int) -> str:
 
 
 def coarse_age(seconds: int) -> str:
-    """Write an age that stays the same for a while: a text that is repeated every minute must not change with it."""
+    """Write an age that stays the same for a while; "" below ten minutes, in which most that is to change does.
+
+    A text that is repeated every minute must not change with it.
+    """
     minutes = seconds // _MINUTE // _STEP_MINUTES * _STEP_MINUTES
     if seconds < _HOUR:
-        return f"{minutes}m" if minutes else f"<{_STEP_MINUTES}m"
+        return f"{minutes}m" if minutes else ""
     return f"{seconds // _HOUR}h" if seconds < _HOURS * _HOUR else f"{seconds // _DAY}d"
 
 
