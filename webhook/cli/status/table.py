@@ -10,8 +10,8 @@ from rich.text import Text
 from webhook.cli.screen import Line
 from webhook.cli.status.board import Board, ModelRow, NodeRow, TeamRow
 from webhook.cli.status.picture import Pen
-from webhook.cli.words import plural
-from webhook.core.amount import format_limit, tell_gpus
+from webhook.cli.words import column_gpus, plural
+from webhook.core.amount import format_limit
 from webhook.core.names import GpuModel, ResourceName
 
 _VENDORS: Final = ("NVIDIA-", "AMD-", "nvidia-", "amd-")
@@ -51,7 +51,7 @@ def _grid(*columns: str) -> Table:
 def _teams(board: Board, *, is_wide: bool, has_room: bool) -> Table:
     table = _grid("team", ">guaranteed", ">limit", ">used", ">borrowed", ">waiting", "who holds")
     for team in board.teams:
-        holders = [f"{holder} {_gpus(gpus)}" for holder, gpus in team.holders]
+        holders = [f"{holder} {column_gpus(gpus)}" for holder, gpus in team.holders]
         listed = [", ".join(holders)] if has_room or is_wide else holders[:2]
         told = Text("\n").join(map(Line, listed)) if holders else Line("-")
         table.add_row(Line(team.name), *_numbers(team), told)
@@ -63,19 +63,14 @@ def _teams(board: Board, *, is_wide: bool, has_room: bool) -> Table:
 def _numbers(row: TeamRow | ModelRow) -> list[Text]:
     is_full = not isinstance(row.limit, int) or row.used >= row.limit
     borrowed = row.used - row.used_guaranteed if isinstance(row, ModelRow) else row.borrowed
-    waiting = "" if isinstance(row, ModelRow) else _gpus(row.waiting)
+    waiting = "" if isinstance(row, ModelRow) else column_gpus(row.waiting)
     return [
-        Line(_gpus(row.guaranteed)),
+        Line(column_gpus(row.guaranteed)),
         Line(format_limit(row.limit)),
-        Line(_gpus(row.used), style="bold red" if is_full and isinstance(row.limit, int) else ""),
-        Line(_gpus(borrowed), style="yellow" if borrowed else ""),
+        Line(column_gpus(row.used), style="bold red" if is_full and isinstance(row.limit, int) else ""),
+        Line(column_gpus(borrowed), style="yellow" if borrowed else ""),
         Line(waiting, style="yellow" if waiting not in {"", "0"} else ""),
     ]
-
-
-def _gpus(units: int) -> str:
-    """Write GPUs for a column: what is rounded has a tilde."""
-    return tell_gpus(units).replace("about ", "~").replace("less than ", "<")
 
 
 def _nodes(board: Board, pen: Pen, *, is_wide: bool) -> Table:
