@@ -7,14 +7,8 @@ import msgspec
 
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.errors import ApiError, ClusterError
-from webhook.kube.in_step import GUARD, in_step
+from webhook.kube.in_step import PLURALS, in_step
 from webhook.kube.keys import REGISTRATION_API
-
-_PLURALS: Final = {
-    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
-    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
-    GUARD: "validatingadmissionpolicies",
-}
 
 _Json = dict[str, Any]
 _OBJECT: Final = msgspec.json.Decoder(_Json)
@@ -29,7 +23,7 @@ async def keep_in_step(connection: ApiConnection, wanted: Iterable[_Json]) -> tu
 
 
 async def _adjust(connection: ApiConnection, wanted: _Json) -> bool:
-    plural = _PLURALS[wanted["kind"]]
+    plural = PLURALS[wanted["kind"]]
     path = f"/apis/{REGISTRATION_API}/{plural}/{wanted['metadata']['name']}"
     try:
         body = await connection.send("GET", path, action=f"get {plural}")

@@ -70,6 +70,11 @@ OWN_GROUP: Final = "fairgate.dev"
 OWN_API: Final = f"{OWN_GROUP}/v1alpha1"
 TEAM_LEDGER: Final = "TeamLedger"
 TEAM_LEDGERS: Final = "teamledgers"
+REPORT: Final = "Report"
+REPORTS: Final = "reports"
+"""The objects in which Fairgate publishes its policy and the state of its processes."""
+VIEWER: Final = "fairgate-viewer"
+"""The ClusterRole that lets its subjects read what Fairgate publishes."""
 
 OWN_NAMESPACE: Final = "fairgate-system"
 OWN_LABELS: Final = (("app.kubernetes.io/name", "fairgate"),)

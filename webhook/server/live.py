@@ -17,6 +17,7 @@ from webhook.core.page import Flight
 from webhook.core.pod import Resident
 from webhook.core.residents import holder_of
 from webhook.core.world import World
+from webhook.kube.report_crd import report_crd
 from webhook.kube.team_ledger_crd import team_ledger_crd
 from webhook.observe.ledger import LedgerMetrics, Standing
 from webhook.observe.logs import Logs
@@ -35,6 +36,7 @@ class Live:
     world: World
     ledger: ApiLedger
     definition: Definition
+    reports: Definition
     witness: Witness
     onlooker: Onlooker
     counts: LedgerMetrics
@@ -67,8 +69,8 @@ class Live:
         feed = Feed(connection, (*world_kinds(world, pods=witness, lose=witness.lose_pod), ledger.kind()))
         pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
-        definition = Definition(connection, team_ledger_crd())
-        return cls(connection, feed, world, ledger, definition, witness, onlooker, counts)
+        definition, reports = Definition(connection, team_ledger_crd()), Definition(connection, report_crd())
+        return cls(connection, feed, world, ledger, definition, reports, witness, onlooker, counts)
 
     def chores(
         self, logs: Logs, *, settled: Callable[[], None], is_leader: Callable[[], bool]
@@ -76,6 +78,7 @@ class Live:
         """List what runs for as long as the server does."""
         return [
             self.definition.ensure(),
+            self.reports.ensure(),
             self.feed.run(),
             self._arrange(logs, settled),
             self.ledger.reap(is_leader=is_leader, report=lambda flight: self._tell_orphan(flight, logs)),

@@ -1,14 +1,12 @@
 """Nodes where there are none: with `--empty` limits are judged, and room is taken for granted."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 import msgspec
 
 from webhook.core.names import NodeName
 from webhook.core.pod import Pod
-from webhook.core.policy import Mode, Policy
 from webhook.core.pools import allowed_pools
 from webhook.core.selector import Constraints, Operator, Requirement
 from webhook.core.world import World
@@ -16,12 +14,6 @@ from webhook.kube import objects
 from webhook.kube.nodes import to_node
 
 _AMPLE: Final = "1000000000"
-
-
-def without_nodes(policy: Policy, *, priority_classes: frozenset[str]) -> Policy:
-    """Take from a policy what needs a cluster: the choice of nodes, and PriorityClasses that nobody has seen."""
-    known = {tier: name for tier, name in policy.priority_classes.items() if name in priority_classes}
-    return replace(policy, placement=replace(policy.placement, mode=Mode.OFF), priority_classes=known)
 
 
 class Imagination:

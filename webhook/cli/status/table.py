@@ -18,9 +18,16 @@ _ROOM_FOR_HOLDERS: Final = 100
 
 
 def to_table(
-    board: Board, *, seen: str, width: int, is_coloured: bool, is_wide: bool = False, is_plain: bool = False
+    board: Board,
+    *,
+    seen: str,
+    width: int,
+    is_coloured: bool,
+    is_wide: bool = False,
+    is_plain: bool = False,
+    has_nodes: bool = True,
 ) -> str:
-    """Write the board for a screen of this width, and below it what was `seen`.
+    """Write the board for a screen of this width, and below it what was `seen`; `has_nodes`: nodes were read at all.
 
     `is_wide` adds teams' GPU models, the pods of each node, whole nodes and what is free on closed ones.
     """
@@ -31,8 +38,9 @@ def to_table(
     if board.nodes:
         console.print(_nodes(board, pen, is_wide=is_wide))
         console.print(pen.legend(), soft_wrap=not is_coloured)
-        console.print("", _free(board, is_wide=is_wide), sep="\n")
-    else:
+        if board.free:
+            console.print("", _free(board, is_wide=is_wide), sep="\n")
+    elif has_nodes:
         console.print("no node has GPUs that policy counts")
     console.print("", Text(seen), sep="\n", soft_wrap=not is_coloured)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
