@@ -14,6 +14,7 @@ NAMESPACES = "/api/v1/namespaces"
 NODES = "/api/v1/nodes"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 TEAM_LEDGERS = "/apis/fairgate.dev/v1alpha1/teamledgers"
+REPORTS = "/apis/fairgate.dev/v1alpha1/reports"
 # In this order: a webhook that is gone must not refuse the rest, and a namespace that ends makes no new pods.
 COLLECTIONS = (
     f"{ADMISSION}/mutatingwebhookconfigurations",
@@ -80,10 +81,11 @@ class Snapshot:
 
 
 def delete_ledgers(control_plane: ControlPlane) -> bool:
-    """Delete every team's ledger; True once that is done."""
-    if control_plane.api.exists(TEAM_LEDGERS):
-        for name in _names(control_plane, TEAM_LEDGERS):
-            delete(control_plane, f"{TEAM_LEDGERS}/{name}")
+    """Delete every team's ledger, and what Fairgate reported; True once that is done."""
+    for path in (TEAM_LEDGERS, REPORTS):
+        if control_plane.api.exists(path):
+            for name in _names(control_plane, path):
+                delete(control_plane, f"{path}/{name}")
     return True
 
 

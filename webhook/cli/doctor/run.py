@@ -59,7 +59,9 @@ class DoctorReport(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class Seen:
+    """What was read: of the dry run None where it was not made."""
+
     evidence: Evidence
     policy: Policy | None
     probe: Probe | Unread | None
@@ -81,16 +83,16 @@ def run(order: Order) -> int:
     return exit_status(findings)
 
 
-async def _look(order: Order) -> _Seen:
+async def _look(order: Order) -> Seen:
     given = load(order.policy) if order.policy is not None else None
     namespace = order.namespace or await own_namespace(order.kubeconfig)
     async with await connect(order.kubeconfig) as connection:
         evidence = await inspect(connection)
         policy = given or _published(evidence.policy)
         if policy is None or Check.REACHABLE in order.skip:
-            return _Seen(evidence, policy, None, namespace, is_exempt=False)
+            return Seen(evidence, policy, None, namespace, is_exempt=False)
         found = await probe(connection, policy, namespace=namespace)
-        return _Seen(evidence, policy, found, namespace, is_exempt=await is_exempt(connection, namespace))
+        return Seen(evidence, policy, found, namespace, is_exempt=await is_exempt(connection, namespace))
 
 
 def _published(part: Part[Report]) -> Policy | None:
@@ -105,7 +107,7 @@ def _published(part: Part[Report]) -> Policy | None:
     return overridden(policy, enforce=Enforcement(report.enforce) if report.enforce in set(Enforcement) else None)
 
 
-def judge(seen: _Seen) -> list[Finding]:
+def judge(seen: Seen) -> list[Finding]:
     """Let every check look at what was read."""
     evidence, policy = seen.evidence, seen.policy
     now = evidence.now if evidence.now is not None else time.time()

@@ -13,7 +13,9 @@ from webhook.core.world import World
 from webhook.kube import objects
 from webhook.kube.nodes import to_node
 
-_AMPLE: Final = "1000000000"
+_AMPLE: Final = 1_000_000_000
+_TIMES: Final = 1_000
+"""How many pods an ample node could hold, whatever they ask for: memory is counted in bytes."""
 
 
 class Imagination:
@@ -42,7 +44,7 @@ def _node(name: str, pod: Pod, constraints: Constraints) -> dict[str, object]:
     if term is not None:
         labels |= _met(term.labels)
         name = dict(_met(term.fields)).get("metadata.name", name)
-    amounts = {resource: _AMPLE for resource, _ in pod.demand.requests}
+    amounts = {resource: str(max(_AMPLE, _TIMES * asked)) for resource, asked in pod.demand.requests}
     return {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": amounts}}
 
 
