@@ -100,7 +100,11 @@ def test_a_viewer_needs_no_policy_and_sees_the_sums_of_all_teams(stage, tmp_path
     checked = person.fairgate("policy", "check", fairgate.policy, "--cluster", "--fail-on", "warning")
     assert checked.exit_code == 0, checked.output
     less = tmp_path / "less.yaml"
-    less.write_text((fairgate.policy / "teams.yaml").read_text().replace('"limit": 20', '"limit": 1'))
+    less.write_text(
+        (fairgate.policy / "teams.yaml")
+        .read_text()
+        .replace('"guaranteed": 20, "limit": 20', '"guaranteed": 0, "limit": 1')
+    )
     differs = person.fairgate("policy", "diff", less)
     assert differs.exit_code in {0, 1}, differs.output
     assert f"{fairgate.team_a}/mine" in differs.stdout

@@ -56,7 +56,7 @@ class Coverage:
             )
         if not self.is_room_known:
             notes.append("free room is not known")
-        needed = _names(sorted(extent.resource for extent in self.missing))
+        needed = _all_of(sorted(extent.resource for extent in self.missing))
         notes.append(f"the rest takes the right to list {needed} in the whole cluster")
         return notes
 

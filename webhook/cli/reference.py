@@ -13,6 +13,7 @@ from typing import Final
 
 import click
 
+from webhook.cli.doctor.run import DoctorReport
 from webhook.cli.explain.report import ExplanationReport
 from webhook.cli.main import main
 from webhook.cli.policydiff import DiffReport
@@ -31,6 +32,7 @@ eval "$(_FAIRGATE_COMPLETE=bash_source fairgate)"   # or zsh_source, fish_source
 
 
 _DATA: Final = {
+    "doctor": DoctorReport,
     "explain": list[ExplanationReport],
     "policy-diff": DiffReport,
     "review": ReviewReport,

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import filterfalse
 
 from webhook.core.amount import Limit, Unlimited, exceeds, format_gpus, format_limit
 from webhook.core.demand import demand_of
@@ -11,6 +12,7 @@ from webhook.core.node import Node
 from webhook.core.policy import Policy, Pool, Team, UnknownTeam
 from webhook.core.pools import WHOLE_CLUSTER
 from webhook.core.selector import NO_CONSTRAINTS
+from webhook.core.unseen import is_unseen
 from webhook.core.world import World
 from webhook.policy import schema
 from webhook.policy.problems import Problem
@@ -173,7 +175,7 @@ def _without_team(scene: _Scene, origin: str) -> Iterator[Problem]:
     if scene.policy.defaults.unknown_team is not UnknownTeam.REJECT:
         return
     counts: dict[str, int] = {}
-    for pod in scene.world.pods():
+    for pod in filterfalse(is_unseen, scene.world.pods()):
         tenancy = scene.world.tenancy(pod.namespace)
         if pod.demand.gpus and tenancy.team is None and not tenancy.is_exempt:
             counts[pod.namespace] = counts.get(pod.namespace, 0) + 1

@@ -28,7 +28,7 @@ def to_table(findings: Iterable[Finding], *, width: int, is_coloured: bool) -> s
         before = each.check
         told = Text(each.message)
         if each.remedy:
-            told.append(f"\n→ {each.remedy}", style="cyan")
+            told.append(f"\n-> {each.remedy}", style="cyan")
         table.add_row(Text(name), Text(each.state.value, style=_STYLES[each.state]), told)
     console.print(table, "", Text(_sum(found)), sep="\n")
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
