@@ -1,5 +1,6 @@
 """Lists objects once: for commands that look at a cluster and go. What follows one is watch.py."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, Protocol
 
@@ -14,6 +15,9 @@ from webhook.kube.bounds import LARGE_BYTES
 
 _PAGE_SIZE: Final = "500"
 _READ_SECONDS: Final = 30.0
+_MOST_REFUSALS: Final = 3
+_LONGEST_REST: Final = 5.0
+"""A server that is busy says when to come again (429): it is asked again so often, after so many seconds at most."""
 _page: Final = msgspec.json.Decoder(Page)
 
 
@@ -79,6 +83,7 @@ async def _pages(
         return
     params = {**selectors, "limit": _PAGE_SIZE}
     action = f"list {path.rpartition('/')[2]}"
+    refusals = 0
     while True:
         try:
             async with connection.get(path, params, action=action, read_seconds=_READ_SECONDS) as answer:
@@ -86,7 +91,11 @@ async def _pages(
         except ApiError as error:
             if error.is_missing:
                 return
-            raise
+            refusals += 1
+            if not error.retry_after_seconds or refusals > _MOST_REFUSALS:
+                raise
+            await asyncio.sleep(min(error.retry_after_seconds, _LONGEST_REST))
+            continue
         except msgspec.DecodeError as cause:
             raise ClusterError(f"cannot {action}: the answer is not a list: {cause}") from cause
         yield page.items or []
