@@ -27,7 +27,10 @@ from tests.control_plane.workbench import make_namespace, wait_for
 from tests.scenarios import serving
 
 SERVER, EVICTOR = "server", "evictor"
-CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/teamledgers.fairgate.dev"
+CRDS = tuple(
+    f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.fairgate.dev"
+    for plural in ("teamledgers", "reports")
+)
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 QUICK = ("--set", "server.drainSeconds=0")  # no kube-proxy is here that would go on using an address
 
@@ -162,7 +165,8 @@ def _get(url: str, *, ca: Path) -> str:
 
 def forget(cluster: ControlPlane) -> None:
     """Delete what an uninstalled release leaves, and wait until that and every namespace that is leaving is gone."""
-    if cluster.api.exists(CRD):
-        cluster.api.delete(CRD)
+    for path in CRDS:
+        if cluster.api.exists(path):
+            cluster.api.delete(path)
     end_namespaces(cluster, NAMESPACE)
-    wait_for(cluster, lambda: not cluster.api.exists(CRD), what="the definition of TeamLedgers gone")
+    wait_for(cluster, lambda: not any(map(cluster.api.exists, CRDS)), what="the definitions gone")

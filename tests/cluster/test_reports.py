@@ -1,4 +1,4 @@
-"""Reports over real HTTP: each process writes its own entry, and forgets those that ended without a goodbye."""
+"""Reports over real HTTP: each process writes its own entry, and removes those that did not shut down cleanly."""
 
 import asyncio
 
@@ -60,7 +60,7 @@ async def test_what_changed_is_written_at_once_and_the_rest_seldom(api, connecti
     assert api.count("patch") == 4
 
 
-async def test_entries_of_the_dead_are_forgotten(connection):
+async def test_entries_of_processes_that_crashed_are_removed(connection):
     await Process(connection, "dead_1").reporter.look()
     process = Process(connection)
     process.time = NOON + writing.FORGET_SECONDS + 1
@@ -71,7 +71,7 @@ async def test_entries_of_the_dead_are_forgotten(connection):
     assert sorted(await entries(connection)) == ["host_1"]
 
 
-async def test_who_stops_says_goodbye(api, connection):
+async def test_a_clean_shutdown_removes_the_entry(api, connection):
     process = Process(connection)
     running = asyncio.create_task(process.reporter.run())
     await until(lambda: api.objects[reports.PATH])

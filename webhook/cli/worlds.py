@@ -155,7 +155,7 @@ def choose_policy(folder: Path | None, source: object) -> Policy:
 
 
 def without_placement(policy: Policy, *, priority_classes: frozenset[str]) -> Policy:
-    """Take from a policy what needs a cluster: the choice of nodes, and PriorityClasses that nobody has seen."""
+    """Take from a policy what needs a cluster: the choice of nodes, and PriorityClasses that are not known to exist."""
     known = {tier: name for tier, name in policy.priority_classes.items() if name in priority_classes}
     return replace(policy, placement=replace(policy.placement, mode=Mode.OFF), priority_classes=known)
 

@@ -21,7 +21,7 @@ REPEAT_SECONDS: Final = 10.0
 """An unchanged state is published again after so long, to show that the process lives."""
 
 FORGET_SECONDS: Final = 300.0
-"""An entry that was not renewed for so long is removed by the next writer: its process ended without a goodbye."""
+"""An entry that was not renewed for so long is removed by the next writer: its process did not shut down cleanly."""
 
 _WITHDRAW_SECONDS: Final = 2.0
 _log: Final = logging.getLogger("webhook.cluster.reports")
@@ -75,7 +75,7 @@ class ReplicaReporter:
         self._last_at = float("-inf")
 
     async def run(self) -> NoReturn:
-        """Publish what changes, and now and then what does not, until cancelled; the entry is then taken off."""
+        """Publish every change, and the unchanged state every ten seconds, until cancelled; then remove the entry."""
         try:
             while True:
                 await self.look()

@@ -16,7 +16,7 @@ _GROUP: Final = keys.REGISTRATION_API.partition("/")[0]
 
 
 def viewer_role() -> _Json:
-    """Make the role. It is aggregated to `view`, so whoever may view the whole cluster may view this."""
+    """Make the role. It is aggregated to `view`, so users who may view the whole cluster may view this."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",

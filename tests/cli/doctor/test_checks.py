@@ -80,12 +80,12 @@ BROKEN = {
         "cannot keep the registration in step",
     ),
     "too few replicas": ({"deployments": Read([deployment(1)])}, {"server"}, "Deployment fairgate: 1 of 2 replicas"),
-    "nobody leads": (replicas(**{"pod-1_a": process()}), {"leader"}, "no server leads"),
+    "no server leads": (replicas(**{"pod-1_a": process()}), {"leader"}, "no server leads"),
     "two lead": (replicas(**{"pod-2_b": process(leading=True)}), {"leader"}, "several lead: pod-1_a, pod-2_b"),
-    "a server that cannot stand": (
+    "a server that cannot take part in the election": (
         replicas(**{"pod-2_b": process(election="cannot get leases: 403")}),
         {"leader"},
-        "pod-2_b cannot stand: cannot get leases: 403",
+        "pod-2_b cannot take part in the election: cannot get leases: 403",
     ),
     "no evictor": (replicas(**NO_EVICTORS), {"evictor"}, "no evictor reports"),
     "no evictor leads": (replicas(**{"pod-1_c": process("evictor")}), {"evictor"}, "no evictor leads"),
@@ -207,7 +207,7 @@ def test_a_dry_run_shows_nothing_where_fairgate_is_not_to_be_asked():
         assert found.state is want
 
 
-def test_a_process_that_was_followed_by_another_in_its_pod_is_not_missed():
+def test_a_process_that_another_in_its_pod_followed_is_not_missed():
     assert exit_status(findings(**replicas(**{"pod-2_old": process(age=200)}))) == 0
 
 

@@ -34,14 +34,14 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """The processes of one component: those that report, and those that stopped without a goodbye."""
+    """The processes of one component: those that report, and those that stopped reporting without a clean shutdown."""
 
     alive: tuple[Process, ...]
     silent: tuple[Process, ...]
 
 
 def processes_of(report: Report, component: Component, *, now: float) -> Processes:
-    """Sort the processes of a component. One that was followed by another in the same pod is no more looked for."""
+    """Sort the processes of a component. One that another process in the same pod followed is left out."""
     found = []
     for name, each in sorted(report.replicas.items()):
         if each.component == component:
@@ -65,7 +65,7 @@ def check_server(found: Processes, deployments: Part[list[dict[str, Any]]]) -> l
     problems += _silent(check, found.silent)
     for each in found.alive:
         told = [f"{each.name} is not ready: {why}" for why in each.report.not_ready]
-        problems += wrong(check, told, "what is named there is to be put right; docs/operations.md#readiness")
+        problems += wrong(check, told, "correct what the condition names; docs/operations.md#readiness")
         if each.report.registration:
             text = f"{each.name} cannot keep the registration in step with the policy: {each.report.registration}"
             problems += wrong(check, [text], "grant the right that is named, or apply `fairgate manifests` again")
@@ -165,7 +165,9 @@ def _named(report: PolicyReport) -> str:
 
 
 def _silent(check: Check, silent: Iterable[Process]) -> list[Finding]:
-    told = [f"{each.name} has not reported for {each.silent_seconds:.0f} s, and did not say goodbye" for each in silent]
+    told = [
+        f"{each.name} has not reported for {each.silent_seconds:.0f} s and did not shut down cleanly" for each in silent
+    ]
     return wrong(
         check, told, "it was killed, hangs, or cannot reach the API server; it is forgotten after five minutes"
     )
@@ -173,7 +175,11 @@ def _silent(check: Check, silent: Iterable[Process]) -> list[Finding]:
 
 def _election(check: Check, found: Processes, component: str, why: str) -> list[Finding]:
     leaders = [each.name for each in found.alive if each.report.leading]
-    problems = [f"{each.name} cannot stand: {each.report.election}" for each in found.alive if each.report.election]
+    problems = [
+        f"{each.name} cannot take part in the election: {each.report.election}"
+        for each in found.alive
+        if each.report.election
+    ]
     if len(leaders) == 1 and not problems:
         return ok(check, f"{leaders[0]} leads")
     findings = wrong(check, problems, _LOGS)

@@ -1,4 +1,4 @@
-"""Checks of what the API server was told: webhooks, guards, certificates, and whether it reaches a server."""
+"""Checks of the registration in the API server: webhooks, guards, certificates, and whether it reaches a server."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
