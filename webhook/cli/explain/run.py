@@ -83,6 +83,7 @@ def run(order: Order) -> int:
         return NOT_JUDGED
     view.coverage.tell()
     world = view.world
+    imagination = None if view.coverage.is_room_known else Imagination(world)
     told = []
     problems = []
     for subject in found:
@@ -91,7 +92,7 @@ def run(order: Order) -> int:
         elif isinstance(subject.template, Deny):
             problems += [f"{subject.title}: {reason.text} ({reason.code})" for reason in subject.template.reasons]
         else:
-            told.append(_Told(subject, _explained(subject, subject.template.pod, view, order)))
+            told.append(_Told(subject, _explained(subject, subject.template.pod, world, order, imagination)))
     click.echo(_written(told, order, world), nl=False)
     for reason in problems:
         click.echo(f"fairgate: {reason}", err=True)
@@ -128,18 +129,18 @@ def _objects(path: str) -> Iterator[dict[str, object]]:
             yield from (dict(each) for each in flattened((document.value,)))
 
 
-def _explained(subject: Subject, pod: Pod, view: View, order: Order) -> Explanation:
-    """Explain a pod as if it came now; one that exists is taken off first. Where room is not known, there is room."""
-    user, world = order.user, view.world
+def _explained(subject: Subject, pod: Pod, world: World, order: Order, imagination: Imagination | None) -> Explanation:
+    """Explain a pod as if it came now; one that exists is taken off first. Where room is not known, it is imagined."""
+    user = order.user
     if subject.existing is not None:
         uid = pod.uid or stand_in_uid(pod.namespace, pod.name)
         charge = world.charge_of(Uid(uid))
         user = user or (charge.user or "" if charge is not None else "")
         world.remove_pod(Uid(uid))
         pod = as_asked(pod, world.policy)
-    if view.coverage.is_room_known:
+    if imagination is None:
         return explain(pod, requester_of(pod, user), world)
-    Imagination(world).make_room(pod)
+    imagination.make_room(pod)
     told = explain(pod, requester_of(pod, user), world)
     return replace(told, pools=tuple(PoolStep(step.pool, step.closed or _NOT_LOOKED_AT, None) for step in told.pools))
 
