@@ -154,9 +154,11 @@ def test_the_schema_is_the_one_in_the_repository(results):
 def test_manifests_for_a_url(results):
     result = results["url"]
     assert (result.returncode, result.stderr) == (0, "")
-    definition, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
-    assert [made["kind"] for made in (definition, mutating, validating)] == [
+    ledgers, reports, viewer, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
+    assert [made["kind"] for made in (ledgers, reports, viewer, mutating, validating)] == [
         "CustomResourceDefinition",
+        "CustomResourceDefinition",
+        "ClusterRole",
         "MutatingWebhookConfiguration",
         "ValidatingWebhookConfiguration",
     ]
@@ -177,8 +179,8 @@ def test_manifests_for_a_url(results):
 
 
 def test_manifests_for_a_service(results):
-    made = list(yaml.safe_load_all(results["service"].stdout))
-    service = made[1]["webhooks"][0]["clientConfig"]["service"]
+    mutating = next(made for made in yaml.safe_load_all(results["service"].stdout) if "webhooks" in made)
+    service = mutating["webhooks"][0]["clientConfig"]["service"]
     assert service == {"namespace": "fairgate-system", "name": "fairgate", "port": 443, "path": "/mutate"}
 
 
