@@ -154,8 +154,9 @@ def test_the_schema_is_the_one_in_the_repository(results):
 def test_manifests_for_a_url(results):
     result = results["url"]
     assert (result.returncode, result.stderr) == (0, "")
-    ledgers, reports, viewer, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
-    assert [made["kind"] for made in (ledgers, reports, viewer, mutating, validating)] == [
+    ledgers, reports, held, viewer, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
+    assert [made["kind"] for made in (ledgers, reports, held, viewer, mutating, validating)] == [
+        "CustomResourceDefinition",
         "CustomResourceDefinition",
         "CustomResourceDefinition",
         "ClusterRole",

@@ -27,9 +27,9 @@ from tests.control_plane.workbench import make_namespace, wait_for
 from tests.scenarios import serving
 
 SERVER, EVICTOR = "server", "evictor"
-CRDS = tuple(
+DEFINITIONS = tuple(
     f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.fairgate.dev"
-    for plural in ("teamledgers", "reports")
+    for plural in ("teamledgers", "reports", "heldnodes")
 )
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 QUICK = ("--set", "server.drainSeconds=0")  # no kube-proxy is here that would go on using an address
@@ -165,8 +165,7 @@ def _get(url: str, *, ca: Path) -> str:
 
 def forget(cluster: ControlPlane) -> None:
     """Delete what an uninstalled release leaves, and wait until that and every namespace that is leaving is gone."""
-    for path in CRDS:
-        if cluster.api.exists(path):
-            cluster.api.delete(path)
+    for path in filter(cluster.api.exists, DEFINITIONS):
+        cluster.api.delete(path)
     end_namespaces(cluster, NAMESPACE)
-    wait_for(cluster, lambda: not any(map(cluster.api.exists, CRDS)), what="the definitions gone")
+    wait_for(cluster, lambda: not any(map(cluster.api.exists, DEFINITIONS)), what="the definitions gone")

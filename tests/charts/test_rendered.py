@@ -11,6 +11,7 @@ import yaml
 from tests.charts.helm import CHART, CI_VALUES, NAMESPACE, RELEASE, HelmError, helm, kinds, render
 from tests.scenarios.serving import FAIRGATE, ROOT
 from webhook import __version__
+from webhook.kube.held_nodes import held_nodes_crd
 from webhook.kube.report_crd import report_crd
 from webhook.kube.team_ledger_crd import team_ledger_crd
 
@@ -173,7 +174,7 @@ def test_trusted_users_are_those_of_fairgate_manifests():
 
 def test_the_definitions_are_those_of_fairgate_manifests_and_stay():
     found = kinds(render(), "CustomResourceDefinition")
-    want = {made["metadata"]["name"]: made["spec"] for made in (team_ledger_crd(), report_crd())}
+    want = {made["metadata"]["name"]: made["spec"] for made in (team_ledger_crd(), report_crd(), held_nodes_crd())}
     assert {each["metadata"]["name"]: each["spec"] for each in found} == want
     assert all(each["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"} for each in found)
 

@@ -41,10 +41,11 @@ def run(*arguments):
 def test_the_definition_and_two_configurations_are_printed_for_a_url(folder, ca):
     result = run("--policy", folder, "--url", "https://127.0.0.1:8443", "--ca", ca)
     assert result.exit_code == 0, result.output
-    ledgers, reports, viewer, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
-    assert [made["metadata"]["name"] for made in (ledgers, reports, viewer)] == [
+    ledgers, reports, held, viewer, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
+    assert [made["metadata"]["name"] for made in (ledgers, reports, held, viewer)] == [
         "teamledgers.fairgate.dev",
         "reports.fairgate.dev",
+        "heldnodes.fairgate.dev",
         "fairgate-viewer",
     ]
     assert mutating["webhooks"][0]["clientConfig"] == {
@@ -62,6 +63,9 @@ def test_the_definition_and_two_configurations_are_printed_for_a_url(folder, ca)
         "fairgate-tenancy",
         "fairgate-forged",
         "fairgate-grace",
+        "fairgate-held-bindings",
+        "fairgate-held-node-names",
+        "fairgate-held-devices",
         *DEVICES,
     ]
     assert [bound["spec"]["policyName"] for bound in guards[1::2]] == [made["metadata"]["name"] for made in guards[::2]]
@@ -83,13 +87,14 @@ def test_guards_go_as_far_as_policy_does(folder, mode, want, devices):
         for made in yaml.safe_load_all(printed)
         if made["kind"] == "ValidatingAdmissionPolicyBinding"
     }
-    names = ("fairgate-labels", "fairgate-held-room", "fairgate-tenancy", "fairgate-forged", "fairgate-grace")
-    assert bound == dict.fromkeys(names, want) | dict.fromkeys(DEVICES, devices)
+    names = ("labels", "held-room", "tenancy", "forged", "grace", "held-bindings", "held-node-names", "held-devices")
+    assert bound == dict.fromkeys([f"fairgate-{name}" for name in names], want) | dict.fromkeys(DEVICES, devices)
 
 
 def test_switched_off_only_definitions_and_the_role_are_left(folder):
     printed = run("--policy", folder, "--url", "https://127.0.0.1:8443", "--enforce", "off").stdout
     assert [made["kind"] for made in yaml.safe_load_all(printed)] == [
+        "CustomResourceDefinition",
         "CustomResourceDefinition",
         "CustomResourceDefinition",
         "ClusterRole",

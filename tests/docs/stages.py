@@ -6,6 +6,7 @@ from functools import partial
 
 from tests import builders
 from tests.builders import Json
+from tests.charts.installed import forget
 from tests.cli import sample_world
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.commands import CONTROLLER_MANAGER
@@ -70,6 +71,12 @@ KUSTOMIZATION = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomizatio
 def _nodes(reader: Reader, count: int = 4) -> None:
     """Nodes of ten GPUs."""
     make_nodes(reader.cluster, count)
+
+
+def _never_registered(reader: Reader) -> None:
+    """The same, and no definition that another page left."""
+    _nodes(reader)
+    forget(reader.cluster)
 
 
 def _own_policies(reader: Reader) -> None:
@@ -225,7 +232,7 @@ STAGES = {
     "docs/migration.md": _quotas,
     "docs/operations.md": _installed,
     "docs/quickstart.md": _bare_node,
-    "docs/standalone.md": _nodes,
+    "docs/standalone.md": _never_registered,
     "docs/workloads.md": partial(_served, until="Two of 8 GPUs, and one too many:", nodes=2),
     "policies/README.md": _own_policies,
 }

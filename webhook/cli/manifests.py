@@ -11,6 +11,7 @@ import yaml
 from webhook.cli.options import enforce_option
 from webhook.core.policy import Enforcement
 from webhook.kube.guards import guards
+from webhook.kube.held_nodes import held_nodes_crd
 from webhook.kube.registration import ServiceReference, webhook_configurations
 from webhook.kube.report_crd import report_crd
 from webhook.kube.team_ledger_crd import team_ledger_crd
@@ -83,8 +84,8 @@ def manifests(
 ) -> None:
     """Print what a policy needs in the API server as YAML, to be applied by an admin.
 
-    That is the definitions of TeamLedger and Report, the ClusterRole fairgate-viewer, the webhook configurations and
-    the guards.
+    That is the definitions of TeamLedger, Report and HeldNodes, the ClusterRole fairgate-viewer, the webhook
+    configurations and the guards.
 
     The webhooks are sent exactly those pods that the policy is about, and objects that make pods: print and apply all
     of it again when its resource names, its selectors of namespaces or its kinds of workloads change. Give one of --url
@@ -107,12 +108,9 @@ def manifests(
     except PolicyUnreadable as error:
         click.echo(str(error), err=True)
         raise click.exceptions.Exit(2) from error
-    made = [
-        team_ledger_crd(),
-        report_crd(),
-        viewer_role(),
-        *webhook_configurations(policy, ca_bundle_pem=pem, url=url, service=service),
-    ]
+    definitions = [team_ledger_crd(), report_crd(), held_nodes_crd()]
+    registration = webhook_configurations(policy, ca_bundle_pem=pem, url=url, service=service)
+    made = [*definitions, viewer_role(), *registration]
     if with_guards and policy.enforce is not Enforcement.OFF:
         made += guards(policy, trusted_users=trusted_users)
     click.echo(yaml.dump_all(made, Dumper=_Dumper, sort_keys=False, width=2**16), nl=False)

@@ -75,6 +75,10 @@ REPORTS: Final = "reports"
 """The objects in which Fairgate publishes its policy and the state of its processes."""
 VIEWER: Final = "fairgate-viewer"
 """The ClusterRole that lets its subjects read what Fairgate publishes."""
+HELD_NODES_KIND: Final = "HeldNodes"
+HELD_NODES: Final = "heldnodes"
+HELD_NODES_NAME: Final = "fairgate"
+"""Its only object: a guard in the API server finds it by this name."""
 
 OWN_NAMESPACE: Final = "fairgate-system"
 OWN_LABELS: Final = (("app.kubernetes.io/name", "fairgate"),)

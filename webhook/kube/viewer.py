@@ -5,11 +5,16 @@ from typing import Any, Final
 from webhook.kube import keys
 from webhook.kube.device_guards import DEVICES, SOURCES, VOLUMES
 from webhook.kube.guards import FORGED, GRACE, HELD_ROOM, LABELS, TENANCY
+from webhook.kube.held_guards import HELD_BINDINGS, HELD_DEVICES, HELD_NODE_NAMES
 from webhook.kube.registration import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 
 _Json = dict[str, Any]
 
-GUARDS: Final = (LABELS, HELD_ROOM, TENANCY, FORGED, GRACE, DEVICES, SOURCES, VOLUMES)
+GUARDS: Final = (
+    *(LABELS, HELD_ROOM, TENANCY, FORGED, GRACE),
+    *(HELD_BINDINGS, HELD_NODE_NAMES, HELD_DEVICES),
+    *(DEVICES, SOURCES, VOLUMES),
+)
 """The names of all guards, and of their bindings."""
 
 _GROUP: Final = keys.REGISTRATION_API.partition("/")[0]
