@@ -21,7 +21,7 @@ from webhook.policy.load import load
 from webhook.policy.published import published
 from webhook.policy.source import read_files
 
-QUICKSTART = pages.ROOT / "docs" / "quickstart.md"
+INSTALL = pages.ROOT / "docs" / "install.md"
 STANDALONE = pages.ROOT / "docs" / "standalone.md"
 TEAMS = """apiVersion: fairgate.dev/v1alpha1
 kind: Policy
@@ -178,10 +178,10 @@ def _define_reports(cluster: ControlPlane) -> None:
     wait_for(cluster, lambda: cluster.api.exists(reports.PATH), what="the API server serves Reports")
 
 
-def _bare_node(reader: Reader) -> None:
+def _kind(reader: Reader, gpus: int = 0) -> None:
     """A clone of the repository, and kind's node."""
     (reader.folder / "fairgate").symlink_to(pages.ROOT)
-    _make_nodes(reader.cluster, node("fairgate-control-plane", gpus=0))
+    _make_nodes(reader.cluster, node("fairgate-control-plane", gpus=gpus))
 
 
 def _chart_and_nodes(reader: Reader) -> None:
@@ -203,9 +203,9 @@ def _lead(reader: Reader) -> None:
 
 
 def _installed(reader: Reader) -> None:
-    """Fairgate in the cluster, as far as the quickstart has installed it."""
-    _bare_node(reader)
-    reader.follow(QUICKSTART, until="Three pods of two GPUs are all that the team may have. `train.yaml`:")
+    """Fairgate in the cluster, as far as that page has installed it."""
+    _kind(reader, gpus=8)
+    reader.follow(INSTALL, until="Three pods of two GPUs are all that the team may have. `train.yaml`:")
 
 
 def _quotas(reader: Reader) -> None:
@@ -228,11 +228,13 @@ STAGES = {
     "docs/cli.md": _everything,
     "docs/concepts.md": partial(_served, until="## Borrowed GPUs"),
     "docs/evictor.md": _own_policies,
+    "docs/install.md": partial(_kind, gpus=8),
     "docs/looking.md": _cluster_in_use,
     "docs/migration.md": _quotas,
     "docs/operations.md": _installed,
-    "docs/quickstart.md": _bare_node,
+    "docs/quickstart.md": _kind,
     "docs/standalone.md": _never_registered,
+    "docs/users.md": partial(_served, until="Two of 8 GPUs, and one too many:", nodes=2),
     "docs/workloads.md": partial(_served, until="Two of 8 GPUs, and one too many:", nodes=2),
     "policies/README.md": _own_policies,
 }

@@ -76,7 +76,7 @@ def answer(number, *, enforce=Enforcement.ENFORCE, **more):
 def test_what_its_pod_was_let_in_with_passes():
     response, record = answer(1)
     assert response["allowed"]
-    assert (record.code, record.team, record.name, record.gpus) == ("ClaimCovered", "team-a", "mine", "1")
+    assert (record.code, record.team, record.name, record.gpus) == ("ClaimCovered", "team-a", "mine", 1)
 
 
 def test_more_is_refused_with_what_to_do():
