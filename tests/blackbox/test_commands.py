@@ -154,10 +154,12 @@ def test_the_schema_is_the_one_in_the_repository(results):
 def test_manifests_for_a_url(results):
     result = results["url"]
     assert (result.returncode, result.stderr) == (0, "")
-    ledgers, held, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
-    assert [made["kind"] for made in (ledgers, held, mutating, validating)] == [
+    ledgers, reports, held, viewer, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
+    assert [made["kind"] for made in (ledgers, reports, held, viewer, mutating, validating)] == [
         "CustomResourceDefinition",
         "CustomResourceDefinition",
+        "CustomResourceDefinition",
+        "ClusterRole",
         "MutatingWebhookConfiguration",
         "ValidatingWebhookConfiguration",
     ]
@@ -178,8 +180,8 @@ def test_manifests_for_a_url(results):
 
 
 def test_manifests_for_a_service(results):
-    made = list(yaml.safe_load_all(results["service"].stdout))
-    service = made[2]["webhooks"][0]["clientConfig"]["service"]
+    mutating = next(made for made in yaml.safe_load_all(results["service"].stdout) if "webhooks" in made)
+    service = mutating["webhooks"][0]["clientConfig"]["service"]
     assert service == {"namespace": "fairgate-system", "name": "fairgate", "port": 443, "path": "/mutate"}
 
 

@@ -8,10 +8,10 @@ from typing import Annotated, NamedTuple
 import msgspec
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
+from webhook.cli.screen import Line
 from webhook.cli.words import plural
-from webhook.cli.worlds import Objects, world_of
+from webhook.cli.worlds import Objects, Reading, world_of
 from webhook.core.amount import format_gpus
 from webhook.core.asked import as_asked
 from webhook.core.names import Namespace
@@ -57,7 +57,7 @@ class _Judged(NamedTuple):
     fate: FateReport
 
 
-def compare(found: Objects, old: Policy, new: Policy, *, name: str) -> DiffReport:
+def compare(found: Reading, old: Policy, new: Policy, *, name: str) -> DiffReport:
     """Judge every pod of a world under both policies. Raises WorldError."""
     before, after = _fates(found, old, name=name), _fates(found, new, name=name)
     changes = []
@@ -74,10 +74,10 @@ _UNCOUNTED = FateReport("", "not counted", None, "")
 """Stands for a pod none of whose resources a policy counts."""
 
 
-def _fates(found: Objects, policy: Policy, *, name: str) -> dict[str, _Judged]:
-    full = world_of(found, policy, name=name)
-    empty = world_of(tuple(each for each in found if each.get("kind") != "Pod"), policy, name=name)
-    running = list(_running(found, full))
+def _fates(found: Reading, policy: Policy, *, name: str) -> dict[str, _Judged]:
+    full = world_of(found, policy, name=name, keep_nodes=True)
+    empty = world_of(found.pods_left_out, policy, name=name, keep_nodes=True)
+    running = list(_running(found.objects, full))
     told = fates(running, empty)
     return {
         f"{each.resident.namespace}/{each.resident.name}": _Judged(each.resident, _report(told[each.resident.uid]))
@@ -113,12 +113,12 @@ def to_table(diff: DiffReport, *, width: int, is_coloured: bool) -> str:
         for change in diff.changes:
             style = "bold red" if change.new.outcome == _REFUSED else ""
             was, now = _told(change.old, change.new), _told(change.new, change.old)
-            table.add_row(Text(change.pod), Text(change.gpus), Text(was), Text(now, style=style))
+            table.add_row(Line(change.pod), Line(change.gpus), Line(was), Line(now, style=style))
         console.print(table, "")
     for change in diff.changes:
         if change.new.reason:
-            console.print(Text(f"{change.pod}: {change.new.reason}"), soft_wrap=not is_coloured)
-    console.print(Text(_sum(diff)), soft_wrap=not is_coloured)
+            console.print(Line(f"{change.pod}: {change.new.reason}"), soft_wrap=not is_coloured)
+    console.print(Line(_sum(diff)), soft_wrap=not is_coloured)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 

@@ -19,6 +19,7 @@ from webhook.core.reason import Code, Reason
 from webhook.core.standing import NO_GPU, Standing, standing
 from webhook.core.steer import Choice, choose, towards
 from webhook.core.tier import Tier
+from webhook.core.unplaced import never_refusal
 from webhook.core.verification import verify
 from webhook.core.world import World
 
@@ -50,8 +51,10 @@ def admit(pod: Pod, requester: Requester, world: World) -> Decision:
     choice = choose(pod, pools.allowed, found, world) if pools.allowed else ()
     if not isinstance(choice, Choice):
         return Deny(reasons + _asked_in_vain(pod, found, None) + choice)
-    reasons += _asked_in_vain(pod, found, choice.model)
-    reasons += tuple(reason for note in choice.notes if (reason := _in_vain(pod, note, pools.allowed)) is not None)
+    in_vain = (_in_vain(pod, note, pools.allowed, world) for note in choice.notes)
+    reasons += tuple(reason for reason in in_vain if reason is not None)
+    if label := _asked_in_vain(pod, found, choice.model):
+        return Deny(reasons + label if reasons else tuple(_or_borrow(reason, choice) for reason in label))
     if reasons:
         return Deny(reasons)
     return _admitted(pod, found, choice, world)
@@ -110,19 +113,28 @@ def _asked_in_vain(pod: Pod, found: Standing, model: GpuModel | None) -> tuple[R
         )
         return (Reason(Code.INVALID_REQUEST, text),)
     if pod.asked_tier is _GUARANTEED and not has_guaranteed_room(pod.demand.gpus, found.team, found.book, model):
-        return (guaranteed_violation(pod.demand.gpus, found.team, found.book, model),)
+        return (guaranteed_violation(found.request, found.team, found.book, model),)
     return ()
 
 
-def _in_vain(pod: Pod, note: Reason, pools: tuple[Pool, ...]) -> Reason | None:
-    """Refuse to let a pod wait where it asked for one pool that is full, or for what no node there can ever give."""
+def _or_borrow(reason: Reason, choice: Choice) -> Reason:
+    """Say that the pod would be admitted without its label, where nothing else is in its way."""
+    if reason.code is not Code.GUARANTEED_SHARE_USED:
+        return reason
+    when = "once nodes have room" if choice.notes else "now"
+    advice = f"without label fairgate.dev/tier it would be admitted as preemptible, and borrow idle GPUs {when}"
+    return reason._replace(text=f"{reason.text}; {advice}")
+
+
+def _in_vain(pod: Pod, note: Reason, pools: tuple[Pool, ...], world: World) -> Reason | None:
+    """Refuse to let a pod wait where it asked for one pool that is full, or for what no node can ever give."""
     what, _, _ = note.text.partition(": the pod waits")
     if note.code is Code.NEVER_FITS and (pod.pool is not None or pod.requires):
         where = f"pool {pod.pool}" if pod.pool is not None else f"pools that offer {', '.join(sorted(pod.requires))}"
         return Reason(Code.POOL_UNFIT, f"the pod is bound to {where}: {what}")
     if pod.pool is not None and not any(pool.is_autoscaled for pool in pools):
         return Reason(Code.POOL_FULL, f"the pod is pinned to pool {pod.pool}: {what}")
-    return None
+    return never_refusal(pod, pools, world) if note.code is Code.NEVER_FITS else None
 
 
 def _apart(pod: Pod, world: World) -> NotApplicable | Deny | None:

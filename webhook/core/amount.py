@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 ONE_GPU: Final = 840_000
-_LONGEST_DENOMINATOR: Final = 2
+_LARGEST_DENOMINATOR: Final = 16
 
 
 class Unlimited(Enum):
@@ -61,12 +61,16 @@ def gpu_number(units: int) -> int | float:
 
 
 def tell_gpus(units: int) -> str:
-    """Write GPU units for people: as format_gpus does, but rounded down where that would be an unwieldy fraction."""
+    """Write GPU units for people: exact up to thousandths and as a share up to 1/16, else rounded and said to be so."""
     text = format_gpus(units)
-    if len(text.partition("/")[2]) <= _LONGEST_DENOMINATOR:
+    if "/" not in text:
         return text
-    whole, rest = divmod(units * 10_000 // ONE_GPU, 10_000)
-    return f"about {whole}.{rest:04d}"
+    if units < ONE_GPU and int(text.partition("/")[2]) <= _LARGEST_DENOMINATOR:
+        return text
+    if units < ONE_GPU // 1000:
+        return "less than 0.001"
+    digits = 3 if units < ONE_GPU // 10 else 2
+    return f"about {round(units / ONE_GPU, digits):g}" if units < 10**4 * ONE_GPU else f"about {units // ONE_GPU}"
 
 
 def format_limit(limit: Limit) -> str:

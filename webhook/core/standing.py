@@ -6,6 +6,7 @@ from webhook.core.amount import Unlimited
 from webhook.core.decision import Charge, Deny, NotApplicable, Retry
 from webhook.core.elsewhere import judge_elsewhere
 from webhook.core.ledger import Book
+from webhook.core.limit_text import Request
 from webhook.core.limits import violations
 from webhook.core.names import GpuModel, Namespace, User
 from webhook.core.pod import Handling, NamespaceFacts, Pod, Requester
@@ -46,11 +47,12 @@ _NOT_OURS = Reason(
 
 
 class Standing(NamedTuple):
-    """A pod that is ours to judge: its team, that team's book, its user, and the limits it would break."""
+    """A pod that is ours to judge: its team, that team's book, its user, its request and the limits it would break."""
 
     team: Team
     book: Book
     user: User | None
+    request: Request
     broken: tuple[Reason, ...]
     warnings: tuple[Reason, ...]
 
@@ -78,14 +80,15 @@ def standing(pod: Pod, requester: Requester, world: World) -> Standing | Deny | 
     if team is None:
         return Deny((unknown_team(pod.namespace, world.policy),))
     book = world.book(team.name)
-    broken = violations(pod.demand.gpus, team, book, user=user) + _forgeries(pod) + overlong(pod, world.policy)
+    request = Request.of(pod.demand, world.policy.resources, world.now)
+    broken = violations(request, team, book, user=user) + _forgeries(pod) + overlong(pod, world.policy)
     if pod.handling is not _MANAGED:
-        return _placed_elsewhere(pod, Standing(team, book, user, broken, ()), tenancy, world)
-    return Standing(team, book, user, broken, _user_warning(team, user))
+        return _placed_elsewhere(pod, Standing(team, book, user, request, broken, ()), tenancy, world)
+    return Standing(team, book, user, request, broken, _user_warning(team, user))
 
 
 def _placed_elsewhere(pod: Pod, found: Standing, tenancy: Tenancy, world: World) -> Deny | NotApplicable | Retry:
-    elsewhere = judge_elsewhere(pod, found.team, found.book, world)
+    elsewhere = judge_elsewhere(pod, found.request, found.team, found.book, world)
     if isinstance(elsewhere, Retry):
         return elsewhere
     if broken := found.broken + elsewhere.broken + _forgeries_apart(pod, world):

@@ -1,9 +1,9 @@
 """What only one replica does: its turn by a Lease, its work whenever the books change."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.events import EventWriter
@@ -35,7 +35,10 @@ LOOK_AGAIN_SECONDS: Final = 10.0
 
 
 class Leader:
-    """One candidate and its duties. Start `run`, `events.run` and `owner_events.run` as tasks."""
+    """One candidate and its duties. Start `run`, `events.run` and `owner_events.run` as tasks.
+
+    `duties` run beside its own.
+    """
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class Leader:
         why_not_serving: Callable[[], str | None],
         accounting: Accounting,
         timing: Timing = DEFAULT_TIMING,
+        duties: Iterable[Callable[[], Coroutine[Any, Any, None]]] = (),
     ) -> None:
         identity = own_identity()
         self._has_changed = asyncio.Event()
@@ -78,6 +82,7 @@ class Leader:
         self._world = world
         self._why_untrusted = why_untrusted
         self._logs = logs
+        self._duties = tuple(duties)
         world.on_books_changed = self._has_changed.set
 
     async def run(self) -> None:
@@ -104,6 +109,10 @@ class Leader:
         """Tell whether the webhook configurations follow the policy, as far as this replica has to see to it."""
         return not self.lease.is_leading or self._registrar.problem is None
 
+    def registration_problem(self) -> str | None:
+        """Tell why the webhook configurations may not follow the policy; None where another replica sees to it."""
+        return self._registrar.problem if self.lease.is_leading else None
+
     async def _work(self) -> None:
         self._logs.event.info("leading", identity=self.lease.identity)
         try:
@@ -112,6 +121,8 @@ class Leader:
                 group.create_task(self._accountant.run())
                 group.create_task(self._settle())
                 group.create_task(self.retrier.listen())
+                for duty in self._duties:
+                    group.create_task(duty())
         finally:
             self._logs.event.info("no longer leading", identity=self.lease.identity)
 

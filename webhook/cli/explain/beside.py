@@ -60,11 +60,15 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What to read: of which object, and in which namespace Fairgate runs."""
+    """What to read: of which object, and in which namespace Fairgate runs.
+
+    `is_reclaim_told` says whether to read what reclaim depends on.
+    """
 
     target: Target | None
     namespace: str
     fairgate_namespace: str
+    is_reclaim_told: bool = True
 
 
 _BUDGETS: Final = WorldKind("PodDisruptionBudget", keys.BUDGET_API, f"/apis/{keys.BUDGET_API}/poddisruptionbudgets")
@@ -118,7 +122,7 @@ async def _read(kubeconfig: Path | None, wish: Wish) -> Beside:
     async with await connect(kubeconfig) as connection:
         reader = _Reader(connection)
         evictor, budgets, events, workload = await asyncio.gather(
-            reader.evictor(wish.fairgate_namespace), reader.budgets(), reader.events(wish), reader.workload(wish)
+            reader.evictor(wish), reader.budgets(wish), reader.events(wish), reader.workload(wish)
         )
         return Beside(evictor, budgets, events, workload, reader.why_no_workload, tuple(reader.notes))
 
@@ -129,7 +133,10 @@ class _Reader:
         self.why_no_workload = ""
         self._connection = connection
 
-    async def evictor(self, namespace: str) -> Evictor:
+    async def evictor(self, wish: Wish) -> Evictor:
+        if not wish.is_reclaim_told:
+            return Evictor(None, "its Lease was not read")
+        namespace = wish.fairgate_namespace
         path = f"/apis/{keys.LEASE_API}/namespaces/{namespace}/leases/{LEASE}"
         body, why = await self._get(path, action="get leases")
         if body is not None:
@@ -149,7 +156,9 @@ class _Reader:
                 return Evictor(f"{found.leader} of namespace {namespace}")
         return None
 
-    async def budgets(self) -> tuple[Disruption, ...]:
+    async def budgets(self, wish: Wish) -> tuple[Disruption, ...]:
+        if not wish.is_reclaim_told:
+            return ()
         from webhook.cluster.errors import ApiError  # noqa: PLC0415 - slow to import, and files need none of it
         from webhook.cluster.listing import list_objects  # noqa: PLC0415
 

@@ -10,8 +10,8 @@ from webhook.kube.keys import OWN_NAMESPACE
 
 _EXAMPLES = """\b
 Examples:
-  kubectl fairgate explain --policy policies pod/train-0 -n vision
-  kubectl fairgate explain --policy policies deployment/serve -n vision --node gpu-3
+  kubectl fairgate explain pod/train-0 -n vision
+  kubectl fairgate explain deployment/serve -n vision --node gpu-3
   fairgate explain --policy policies train.yaml
   fairgate explain --policy policies --world world.yaml pod/train-0 -n vision
   helm template charts/train | fairgate explain --policy policies -
@@ -58,7 +58,7 @@ Exit status: 0 all would run now, 1 something is refused or would wait, 2 someth
 def explain(
     *,
     what: str,
-    policy: Path,
+    policy: Path | None,
     world: Path | None,
     cluster: bool,
     kubeconfig: Path | None,

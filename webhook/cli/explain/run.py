@@ -2,9 +2,9 @@
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, assert_never
 
@@ -20,14 +20,17 @@ from webhook.cli.explain.subjects import Subject, find_pod, pods_of_manifests, s
 from webhook.cli.explain.target import Target, read_target
 from webhook.cli.explain.workload import subjects_of_workload
 from webhook.cli.options import Layout, columns, is_coloured
+from webhook.cli.review.imagined import Imagination
 from webhook.cli.review.sources import read_sources
-from webhook.cli.worlds import Objects, Source, WorldError, origin_of, read_objects, seen, world_of
+from webhook.cli.screen import complain
+from webhook.cli.worlds import Reading, Source, WorldError, choose_policy, origin_of, read_objects, seen, world_of
 from webhook.cli.written import to_json, to_yaml
 from webhook.core.asked import as_asked
 from webhook.core.decision import Deny
-from webhook.core.explanation import Explanation, explain, unreadable
+from webhook.core.explanation import Explanation, PoolStep, explain, unreadable
 from webhook.core.names import NodeName, Uid
 from webhook.core.replay import requester_of
+from webhook.core.words import printable
 from webhook.core.world import World
 from webhook.kube.keys import OWN_NAMESPACE
 from webhook.kube.pods import stand_in_uid
@@ -35,7 +38,6 @@ from webhook.kube.stream import Unreadable, read_stream
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.workloads.model import Unknown
 from webhook.kube.workloads.table import kind_table
-from webhook.policy.load import load
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 from webhook.server.settings import LiveCluster, WorldFile
 
@@ -43,13 +45,15 @@ RUNS: Final = 0
 DOES_NOT_RUN: Final = 1
 NOT_JUDGED: Final = 2
 
+_NOT_LOOKED_AT: Final = "not looked at: you may not list all nodes and pods"
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """What the user asked for."""
 
     what: str
-    policy: Path
+    policy: Path | None
     source: Source
     namespace: str
     user: str
@@ -63,13 +67,17 @@ class _Found:
     """What there is to explain, in which world, and what else was read."""
 
     subjects: Sequence[Subject | Unknown]
-    objects: Objects
+    reading: Reading
     world: World
     beside: Beside
 
 
 class _NothingToExplainError(Exception):
-    """What was named is not there, or cannot be read."""
+    """What was named is not there, or cannot be read; `past` is what Fairgate said of it."""
+
+    def __init__(self, problem: str, past: Iterable[str] = ()) -> None:
+        super().__init__(problem)
+        self.past = tuple(past)
 
 
 def run(order: Order) -> int:
@@ -81,58 +89,68 @@ def run(order: Order) -> int:
         told, problems = _explain(found, order)
     except (PolicyError, PolicyUnreadable, WorldError, _NothingToExplainError) as error:
         for problem in error.problems if isinstance(error, PolicyError) else (error,):
-            click.echo(f"fairgate: {problem}", err=True)
+            complain(problem)
+        for line in error.past if isinstance(error, _NothingToExplainError) else ():
+            click.echo(f"  {printable(line)}", err=True)
         return NOT_JUDGED
     click.echo(_written(told, found, order), nl=False)
-    for reason in (*found.beside.notes, *problems):
-        click.echo(f"fairgate: {reason}", err=True)
+    found.reading.coverage.tell()
+    if found.beside.notes:
+        complain("; ".join(found.beside.notes))
+    for reason in problems:
+        complain(reason)
     if any(each.is_held_up for each in told):
         return DOES_NOT_RUN
     return NOT_JUDGED if problems else RUNS
 
 
 def _find(order: Order) -> _Found:
-    policy = load(order.policy)
+    policy = choose_policy(order.policy, order.source)
     kinds = kind_table(policy.workloads.kinds)
     target = None if Path(order.what).exists() else read_target(order.what, kinds)
     manifests = _manifests(order.what) if target is None else ()
-    objects = read_objects(order.source)
-    world = world_of(objects, policy, name=origin_of(order.source).name)
-    if order.node is not None and world.fleet.get(NodeName(order.node)) is None:
+    reading = read_objects(order.source, namespaces=(order.namespace,))
+    world = world_of(reading, policy, name=origin_of(order.source).name)
+    is_room_known = reading.coverage.is_room_known
+    if order.node is not None and is_room_known and world.fleet.get(NodeName(order.node)) is None:
         raise _NothingToExplainError(f"there is no node {order.node}")
-    beside = _beside(order, target)
+    beside = _beside(order, target, is_room_known=is_room_known)
     if target is None:
         subjects = list(pods_of_manifests(manifests, namespace=order.namespace, world=world, kinds=kinds))
     elif target.is_pod:
-        subjects = [_pod(target.name, objects, order, world, beside)]
+        subjects = [_pod(target.name, reading, order, world, beside)]
     else:
         document = _workload(target, order, beside)
-        subjects = list(subjects_of_workload(document, objects, namespace=order.namespace, world=world, kinds=kinds))
-    return _Found(subjects, objects, world, beside)
+        known = reading.objects if reading.coverage.shows("pods", order.namespace) else None
+        subjects = list(subjects_of_workload(document, known, namespace=order.namespace, world=world, kinds=kinds))
+    return _Found(subjects, reading, world, beside)
 
 
-def _beside(order: Order, target: Target | None) -> Beside:
+def _beside(order: Order, target: Target | None, *, is_room_known: bool) -> Beside:
     match order.source:
         case WorldFile():
             return Beside()
         case LiveCluster(kubeconfig=kubeconfig):
             from webhook.cluster.errors import ClusterError  # noqa: PLC0415 - slow to import, and files need none of it
 
+            wish = Wish(target, order.namespace, order.fairgate_namespace, is_room_known)
             try:
-                return read_beside(kubeconfig, Wish(target, order.namespace, order.fairgate_namespace))
+                return read_beside(kubeconfig, wish)
             except ClusterError as error:
                 raise WorldError(str(error)) from error
         case _ as never:
             assert_never(never)
 
 
-def _pod(name: str, objects: Objects, order: Order, world: World, beside: Beside) -> Subject:
-    pod = find_pod(objects, name, namespace=order.namespace)
+def _pod(name: str, reading: Reading, order: Order, world: World, beside: Beside) -> Subject:
+    pod = find_pod(reading.objects, name, namespace=order.namespace)
     if pod is not None:
         return subject_of_pod(pod, namespace=order.namespace, world=world)
+    if not reading.coverage.shows("pods", order.namespace):
+        raise _NothingToExplainError(f"you may not list the pods of namespace {order.namespace}")
     if beside.events:
-        past = "".join(f"\n  {line}" for line in event_lines(beside.events, now=time.time()))
-        raise _NothingToExplainError(f"pod {order.namespace}/{name} has ended or was deleted; its Events:{past}")
+        past = event_lines(beside.events, now=time.time())
+        raise _NothingToExplainError(f"pod {order.namespace}/{name} has ended or was deleted; its Events:", past)
     raise _NothingToExplainError(f"there is no pod {name} in namespace {order.namespace}; try -n NAMESPACE")
 
 
@@ -148,7 +166,7 @@ def _workload(target: Target, order: Order, beside: Beside) -> Mapping[str, Any]
     return beside.workload
 
 
-def _manifests(path: str) -> Objects:
+def _manifests(path: str) -> tuple[Mapping[str, Any], ...]:
     return tuple(_objects(path))
 
 
@@ -165,19 +183,22 @@ def _objects(path: str) -> Iterator[dict[str, object]]:
 def _explain(found: _Found, order: Order) -> tuple[list[Told], list[str]]:
     told: list[Told] = []
     problems: list[str] = []
-    holdings, evictions = holdings_of(found.objects), None
+    reading, world = found.reading, found.world
+    is_room_known = reading.coverage.is_room_known
+    imagination = None if is_room_known else Imagination(world)
+    holdings, evictions = holdings_of(reading.objects), None
     now = int(time.time())
     for subject in found.subjects:
         if isinstance(subject, Unknown):
             problems.append(subject.reason)
             continue
         uid = _uid(subject)
-        explanation = _explained(subject, uid, found.world, order)
+        explanation = _explained(subject, uid, world, order, imagination)
         outlook = None
-        if not (explanation.runs_now if subject.existing is None else subject.existing.node):
+        if is_room_known and not (explanation.runs_now if subject.existing is None else subject.existing.node):
             if evictions is None:  # a whole world more: only where a pod waits, or would
-                fresh = world_of(found.objects, found.world.policy, name=origin_of(order.source).name)
-                evictions = Evictions.of(found.objects, fresh, found.beside, holdings)
+                fresh = world_of(reading, world.policy, name=origin_of(order.source).name)
+                evictions = Evictions.of(reading.objects, fresh, found.beside, holdings)
             outlook = evictions.outlook(explanation, uid, now=now)
         told.append(Told(subject, explanation, outlook, beneficiary(uid, holdings), found.beside, now))
     return told, problems
@@ -191,8 +212,8 @@ def _uid(subject: Subject) -> str:
     return subject.existing.uid or stand_in_uid(pod.namespace, pod.name)
 
 
-def _explained(subject: Subject, uid: str, world: World, order: Order) -> Explanation:
-    """Explain a pod as if it came now; one that exists is taken off first."""
+def _explained(subject: Subject, uid: str, world: World, order: Order, imagination: Imagination | None) -> Explanation:
+    """Explain a pod as if it came now; one that exists is taken off first. Where room is not known, it is imagined."""
     if isinstance(subject.template, Deny):
         return unreadable(subject.namespace, subject.template, world)
     pod, user = subject.template.pod, order.user
@@ -202,7 +223,11 @@ def _explained(subject: Subject, uid: str, world: World, order: Order) -> Explan
         world.remove_pod(Uid(uid))
         pod = as_asked(pod, world.policy)
     node = None if order.node is None else NodeName(order.node)
-    return explain(pod, requester_of(pod, user), world, node=node)
+    if imagination is None:
+        return explain(pod, requester_of(pod, user), world, node=node)
+    imagination.make_room(pod)
+    told = explain(pod, requester_of(pod, user), world)
+    return replace(told, pools=tuple(PoolStep(step.pool, step.closed or _NOT_LOOKED_AT, None) for step in told.pools))
 
 
 def _written(told: list[Told], found: _Found, order: Order) -> str:

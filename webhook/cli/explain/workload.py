@@ -21,20 +21,23 @@ _TEMPLATE_HASH: Final = "pod-template-hash"
 
 
 def subjects_of_workload(
-    document: Json, found: Sequence[Mapping[str, Any]], *, namespace: str, world: World, kinds: KindTable
+    document: Json, found: Sequence[Mapping[str, Any]] | None, *, namespace: str, world: World, kinds: KindTable
 ) -> Iterator[Subject | Unknown]:
-    """Yield what is to be explained of each role of a workload that exists."""
+    """Yield what is to be explained of each role of a workload that exists; `found` is None if pods were not read."""
     workload = expand(document, kinds=kinds, namespace=namespace)
     if isinstance(workload, Unknown):
         yield workload
     if workload is None or isinstance(workload, Unknown):
         return
     title = f"{workload.kind} {workload.namespace}/{workload.name}"
-    of_it = [pod for pod in pods_in(found, workload.namespace) if _is_made_by(pod, workload)]
+    of_it = [pod for pod in pods_in(found or (), workload.namespace) if _is_made_by(pod, workload)]
     for each in workload.pod_sets:
         role = f"{title}, role {each.role}" if each.role else title
         if not each.template:
             yield Unknown(f"{role}: {each.problem}")
+        elif found is None:
+            home = Namespace(workload.namespace)
+            yield Subject(role, home, read_template(each.template, namespace=home, world=world), each.count)
         else:
             yield _subject(role, each, [pod for pod in of_it if _has_labels(pod, each)], document, world=world)
 

@@ -21,16 +21,16 @@ from webhook.cli.review.formats.junit import to_junit
 from webhook.cli.review.formats.markdown import to_markdown
 from webhook.cli.review.formats.sarif import to_sarif
 from webhook.cli.review.formats.table import to_table
-from webhook.cli.review.judged import Judged, Outcome, Place, Review, WorldFacts
+from webhook.cli.review.judged import Judged, Outcome, Place, Review
 from webhook.cli.review.outputs import Format, Output
 from webhook.cli.review.report import to_json, to_yaml
 from webhook.cli.review.session import Item, Session
 from webhook.cli.review.sources import read_sources
-from webhook.cli.review.worlds import Empty, WorldSource, open_world
-from webhook.cli.worlds import WorldError
+from webhook.cli.review.worlds import Opened, WorldSource, open_world
+from webhook.cli.screen import complain
+from webhook.cli.worlds import WorldError, choose_policy
 from webhook.core.pod import Requester
-from webhook.core.world import World
-from webhook.policy.load import load
+from webhook.core.words import printable
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 
 ADMITTED: Final = 0
@@ -43,13 +43,14 @@ class Order:
     """What the user asked for."""
 
     sources: tuple[str, ...]
-    policy: Path
+    policy: Path | None
     world: WorldSource
     namespace: str
     user: str
     outputs: tuple[Output, ...]
     fail_on: frozenset[FailOn]
     with_patch: bool
+    docs_url: str
 
 
 def run(order: Order) -> int:
@@ -57,33 +58,34 @@ def run(order: Order) -> int:
     shown = Console(stderr=True)
     try:
         with shown.status("Reading") if shown.is_terminal else nullcontext():
-            policy = load(order.policy)
+            policy = choose_policy(order.policy, order.world)
             collected = collect(read_sources(order.sources, sys.stdin.buffer), namespace=order.namespace)
-            world, facts = open_world(order.world, policy, collected)
+            opened = open_world(order.world, policy, collected, namespace=order.namespace)
     except (PolicyError, PolicyUnreadable, WorldError) as error:
         problems = error.problems if isinstance(error, PolicyError) else (error,)
         for problem in problems:
-            click.echo(f"fairgate: {problem}", err=True)
+            complain(problem)
         return NOT_JUDGED
+    opened.coverage.tell()
     if order.outputs[0].format is Format.REVIEW:
-        return _answer(order, collected, world)
-    review = _judge(order, collected, world, facts, shown)
+        return _answer(order, collected, opened)
+    review = _judge(order, collected, opened, shown)
     status = _status(review, order.fail_on)
     try:
         for output in order.outputs:
             output.write(_written(review, output, order))
     except OSError as error:
-        click.echo(f"fairgate: {error.filename}: cannot be written: {error.strerror}", err=True)
+        complain(f"{error.filename}: cannot be written: {error.strerror}")
         return NOT_JUDGED
     return status
 
 
-def _judge(order: Order, collected: Collected, world: World, facts: WorldFacts, shown: Console) -> Review:
+def _judge(order: Order, collected: Collected, opened: Opened, shown: Console) -> Review:
     session = Session(
-        world,
+        opened.world,
         related=collected.related,
         requester=Requester(order.user),
-        room_is_known=not isinstance(order.world, Empty),
+        room_is_known=opened.is_room_known,
         now_text=_now_text(),
     )
     judged: list[Judged] = []
@@ -94,7 +96,7 @@ def _judge(order: Order, collected: Collected, world: World, facts: WorldFacts, 
             others += 1
         else:
             judged.append(found)
-    return Review(tuple(judged), facts, others, collected.skipped)
+    return Review(tuple(judged), opened.facts, others, collected.skipped)
 
 
 def _status(review: Review, fail_on: frozenset[FailOn]) -> int:
@@ -118,14 +120,14 @@ def _written(review: Review, output: Output, order: Order) -> str:
         Format.JSON: lambda: to_json(review),
         Format.YAML: lambda: to_yaml(review),
         Format.GITHUB: lambda: to_github(findings(review, order.fail_on)),
-        Format.SARIF: lambda: to_sarif(findings(review, order.fail_on)),
+        Format.SARIF: lambda: to_sarif(findings(review, order.fail_on), docs_url=order.docs_url),
         Format.JUNIT: lambda: to_junit(review, order.fail_on),
         Format.MARKDOWN: lambda: to_markdown(review, order.fail_on, with_patch=order.with_patch),
     }
     return writers[output.format]()
 
 
-def _answer(order: Order, collected: Collected, world: World) -> int:
+def _answer(order: Order, collected: Collected, opened: Opened) -> int:
     """Write one AdmissionReview a line; say of everything else that it is none."""
     problems: list[str] = []
 
@@ -140,14 +142,14 @@ def _answer(order: Order, collected: Collected, world: World) -> int:
             tell(entry.place, "is no AdmissionReview, so there is nothing to answer; leave out -o review")
     answers = answer_reviews(
         collected.reviews,
-        world,
-        room_is_known=not isinstance(order.world, Empty),
+        opened.world,
+        room_is_known=opened.is_room_known,
         now_text=_now_text(),
         on_problem=tell,
     )
     order.outputs[0].write("".join(f"{json.dumps(answer)}\n" for answer in answers))
     for problem in problems:
-        click.echo(problem, err=True)
+        click.echo(printable(problem), err=True)
     if not all(answer["response"]["allowed"] for answer in answers):
         return REFUSED
     return NOT_JUDGED if problems else ADMITTED
