@@ -53,6 +53,9 @@ class Code(StrEnum):
     NO_ROOM_NOW = "NoRoomNow"
     NEVER_FITS = "NeverFits"
     UNKNOWN_USER = "UnknownUser"
+    # of Jobs, and of workloads that fail of evictions
+    EVICTIONS_IGNORED = "EvictionsIgnored"
+    EVICTIONS_COUNT = "EvictionsCount"
     # of workloads as a whole
     WORKLOAD_FITS = "WorkloadFits"
     OPEN_COUNT = "OpenCount"

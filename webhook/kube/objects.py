@@ -31,6 +31,7 @@ class OwnerReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     kind: str
     name: str
     api_version: str = ""
+    uid: names.Uid = NO_UID
     controller: bool | None = None
 
 
