@@ -172,6 +172,7 @@ def plan_fields(move: Move) -> dict[str, object]:
         "gangs_broken": cost.gangs,
         "surplus_gpus": format_gpus(cost.surplus),
         "lost_gpu_seconds": format_gpus(cost.lost_work),
+        "breaks_workloads": move.breaks_workloads,
     }
 
 

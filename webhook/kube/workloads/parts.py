@@ -49,5 +49,5 @@ def judge(workload: Workload, requester: Requester, world: World) -> tuple[Reaso
 
 
 def _why_evictions_fail(evictions: Evictions, policy: Policy) -> str:
-    adds_rule = policy.is_enforced and policy.workloads.job_evictions is JobEvictions.IGNORE
+    adds_rule = policy.workloads.job_evictions is JobEvictions.IGNORE
     return evictions.always or ("" if adds_rule else evictions.without_rule)
