@@ -32,8 +32,11 @@ def _kind(
     def apply(found: _Counting) -> bool:
         budget = budget_of(found)
         if budget is not None:
-            set_(workload_id(found.metadata), budget)
+            set_(WorkloadId(handle(found)), budget)
         return budget is not None
+
+    def handle(found: _Counting) -> str:
+        return workload_id(found.metadata.namespace, found.metadata.uid) or ""
 
     return Kind(
         name=name,
@@ -41,8 +44,8 @@ def _kind(
         item=item,
         trim=trimmed,
         key=lambda found: f"{found.metadata.namespace}/{found.metadata.name}",
-        handle=lambda found: found.metadata.uid,
+        handle=handle,
         apply=apply,
-        remove=lambda uid: set_(WorkloadId(uid), None),
+        remove=lambda gone: set_(WorkloadId(gone), None),
         is_optional=True,
     )

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple, NewType
 
 WorkloadId = NewType("WorkloadId", str)
-"""The object that controls pods and counts their failures, by its UID."""
+"""The object that controls pods and counts their failures: its namespace and UID. Owners of others cannot be named."""
 
 
 class Loss(Enum):

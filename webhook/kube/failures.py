@@ -4,6 +4,7 @@ docs/workloads.md has the table, with the reasons.
 """
 
 from collections.abc import Mapping
+from sys import intern
 from typing import Final
 
 import msgspec
@@ -17,6 +18,9 @@ DISRUPTION: Final = "DisruptionTarget"
 _DEFAULT_BACKOFF_LIMIT: Final = 6
 _EVICTED_EXIT_CODES: Final = (137, 143)
 """SIGKILL and SIGTERM: how most processes end that do not expect it."""
+
+_LONGEST_UID: Final = 64
+"""Characters; a UID has 36."""
 
 _MOST_INDEXES: Final = 100_000
 """The API server takes no larger maxFailedIndexes."""
@@ -116,9 +120,9 @@ TRAINING_API: Final = "kubeflow.org/v1"
 TRAINING_JOBS: Final = ("jaxjobs", "mxjobs", "paddlejobs", "pytorchjobs", "tfjobs", "xgboostjobs")
 
 
-def workload_id(metadata: objects.ObjectMeta) -> WorkloadId:
-    """Name an object as its pods do."""
-    return WorkloadId(metadata.uid)
+def workload_id(namespace: str, uid: str) -> WorkloadId | None:
+    """Name the controller of a pod; None for what is no UID: whoever creates pods may write anything there."""
+    return WorkloadId(intern(f"{namespace}/{uid}")) if 0 < len(uid) <= _LONGEST_UID else None
 
 
 def job_budget(job: Job) -> FailureBudget | None:

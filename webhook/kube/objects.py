@@ -31,7 +31,6 @@ class OwnerReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     kind: str
     name: str
     api_version: str = ""
-    uid: names.Uid = NO_UID
     controller: bool | None = None
 
 
