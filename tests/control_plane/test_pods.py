@@ -169,7 +169,8 @@ def test_an_evicted_pod_of_a_job_ends_as_failed_with_its_condition(cluster, name
 
     def is_accounted() -> bool:
         status = cluster.api.get(f"{path}/kept")["status"]
-        return status.get("active") == 1 and not status.get("terminating")
+        is_there = names[0] in {each["metadata"]["name"] for each in list_pods(cluster, namespace)}
+        return not (is_there or status.get("terminating") or any(status.get("uncountedTerminatedPods", {}).values()))
 
     wait_for(cluster, is_accounted, what="the Job has taken note")
     assert cluster.api.get(f"{path}/kept")["status"].get("failed", 0) == 0
