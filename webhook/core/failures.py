@@ -95,9 +95,9 @@ class Floors:
 
     def singles(self, workload: WorkloadId | None) -> int | None:
         """Tell how many pods of a workload may leave one by one; None: any number."""
-        if workload is None or self._may_break:
+        remaining = None if workload is None or self._may_break else self._remaining.get(workload)
+        if remaining is None:
             return None
-        remaining = self._remaining.get(workload, NOTHING_LEFT)
         return max(remaining.left, 1 if remaining.pods <= 1 else 0)
 
     def pods(self, workload: WorkloadId) -> int:
