@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from webhook.core.amount import exceeds, format_limit
+from webhook.core.amount import exceeds, format_limit, tell_gpus
 from webhook.core.counting import count
 from webhook.core.decision import Deny
 from webhook.core.index import lowest_slots
@@ -62,7 +62,7 @@ def borrowed(parts: Sequence[Part], requester: Requester, world: World, *, why: 
     lent = max(by_choice.gpus, total.gpus - share)
     if lent <= 0:
         return ()
-    text = f"borrows up to {format_gpus(min(lent, _total(lending).gpus))} of {total.told}, and {why}"
+    text = f"borrows up to {tell_gpus(min(lent, _total(lending).gpus))} of {total.told}, and {why}"
     return (Reason(Code.EVICTIONS_COUNT, text),)
 
 
