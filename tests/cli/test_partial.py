@@ -40,7 +40,7 @@ async def api():
         server.put("/api/v1/namespaces", "nlp")
         spec = {"containers": [container(gpus=2)]}
         labels = {"fairgate.dev/team": "nlp", "fairgate.dev/tier": "guaranteed"}
-        server.put("/api/v1/namespaces/nlp/pods", "mine", namespace="nlp", spec=spec, metadata={"labels": labels})
+        server.put("/api/v1/pods", "mine", namespace="nlp", spec=spec, metadata={"labels": labels})
         policy = parse({"p": POLICY.encode()}, origin="p")
         said = {"hash": policy.hash, "enforce": "enforce", "documents": POLICY}
         server.put(reports.PATH, "policy", policy=said)
@@ -138,3 +138,43 @@ def test_a_world_file_says_no_policy():
     done = CliRunner().invoke(main, ["status", "--world", "world.yaml"])
     assert done.exit_code == 2
     assert "give --policy DIR: only a live cluster says which policy is in force" in done.stderr
+
+
+def deployment(api):
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container(gpus=2)]}}
+    spec = {"replicas": 3, "template": template}
+    api.put("/apis/apps/v1/deployments", "web", namespace="nlp", spec=spec, apiVersion="apps/v1", kind="Deployment")
+
+
+async def test_a_workload_is_explained_to_who_may_read_one_namespace(api, fairgate):
+    deployment(api)
+    done = await fairgate("explain", "deploy/web", "-n", "nlp", "--node", "gpu-1")
+    assert done.exit_code == 0, done.output
+    assert "Deployment nlp/web" in done.stdout
+    assert "0 of 3 pods exist" in done.stdout
+    assert "not looked at: you may not list all nodes and pods" in done.stdout
+    assert "reclaim" not in done.stdout
+    assert done.stderr.count("fairgate:") == 1
+    asked = [each.path for each in api.asked]
+    assert not [path for path in asked if "poddisruptionbudgets" in path or "leases" in path], "of no use here"
+
+
+async def test_events_that_may_not_be_read_are_left_out_with_one_note(api, fairgate):
+    forbid(api, "/api/v1/namespaces/nlp/events")
+    done = await fairgate("explain", "pod/mine", "-n", "nlp")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("Pod nlp/mine")
+    assert done.stderr.count("Events are not shown") == 1
+    assert done.stderr.count("not shown, for lack of rights") == 1
+
+
+async def test_pods_that_may_not_be_read_are_not_counted_as_none(api, fairgate):
+    deployment(api)
+    forbid(api, "/api/v1/namespaces/nlp/pods")
+    done = await fairgate("explain", "deploy/web", "-n", "nlp")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("Deployment nlp/web, one of 3\n")
+    assert "exist" not in done.stdout
+    missing = await fairgate("explain", "pod/mine", "-n", "nlp")
+    assert missing.exit_code == 2
+    assert "you may not list the pods of namespace nlp" in missing.stderr

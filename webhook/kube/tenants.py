@@ -9,11 +9,13 @@ from typing import Final
 import msgspec
 
 from webhook.core.demand import Weights
+from webhook.core.failures import Loss
 from webhook.core.pod import NO_KEYS
 from webhook.core.tenant import Controller, Report, Tenant
 from webhook.core.victim import GangId
 from webhook.kube import keys, objects
 from webhook.kube.constraints import Placement, read_placement
+from webhook.kube.failures import loss_of, workload_id
 from webhook.kube.owners import controller_of
 from webhook.kube.pods import chosen_nodes, grace_seconds, to_resident, unix_seconds
 
@@ -82,6 +84,7 @@ def to_tenant(pod: TenantPod, weights: Weights) -> Tenant | None:
     is_ours = resident.team_label is not None
     placement = read_placement(spec) if resident.node is None else _PLACED
     labels = resident.labels
+    controller = next((owner for owner in metadata.owner_references or () if owner.controller), None)
     return Tenant(
         pod=replace(resident, promised=None),
         labels=labels,
@@ -99,6 +102,8 @@ def to_tenant(pod: TenantPod, weights: Weights) -> Tenant | None:
         chosen=chosen_nodes(annotations) if is_ours and resident.node is None else (),
         report=_report(pod.status) if resident.node is None else None,
         controller=_controller(metadata),
+        workload=None if controller is None else workload_id(resident.namespace, controller.uid),
+        loss=Loss.COUNTED if controller is None else loss_of(controller, labels),
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from webhook.kube import bounds, keys
+from webhook.kube.workloads.evictions import on_evictions
 from webhook.kube.workloads.model import Json, PodSet, Unknown, Workload, mapping, text
 from webhook.kube.workloads.paths import Maker, Pods, count_at, pods_at
 from webhook.kube.workloads.related import NO_RELATED, Related
@@ -50,7 +51,8 @@ def expand(
     sets = tuple(_pod_set(pods, row, scene) for pods in found.pods)
     if not sets and not found.warnings:
         sets = (PodSet("", None, {}, f"it describes no pods where a {kind} keeps them"),)
-    return Workload(api_version, kind, scene.namespace, name, sets, row.kind.is_gang, found.warnings)
+    evictions = on_evictions(document, group, kind)
+    return Workload(api_version, kind, scene.namespace, name, sets, row.kind.is_gang, found.warnings, evictions)
 
 
 def flattened(documents: Iterable[object]) -> Iterator[Json]:
