@@ -1,6 +1,6 @@
 """Numbers in words, the same for all commands."""
 
-from webhook.core.amount import format_gpus
+from webhook.core.amount import Units, format_gpus
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
@@ -10,7 +10,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-def plural_gpus(units: int) -> str:
+def plural_gpus(units: Units) -> str:
     """Write an amount of GPUs."""
     return f"{format_gpus(units)} GPU{'s' * (format_gpus(units) != '1')}"
 

@@ -16,7 +16,7 @@ from webhook.core.pod import Handling, Pod, Requester
 from webhook.core.policy import Pool
 from webhook.core.pools import allowed_pools
 from webhook.core.reason import Code, Reason
-from webhook.core.standing import NO_GPU, Standing, standing
+from webhook.core.standing import NO_GPU, Standing, broken_by, standing
 from webhook.core.steer import Choice, choose, towards
 from webhook.core.tier import Tier
 from webhook.core.verification import verify
@@ -28,7 +28,7 @@ _SETTLED = Reason(Code.ALREADY_DECIDED, "the pod carries an intact decision")
 
 def admit(pod: Pod, requester: Requester, world: World) -> Decision:
     """Decide on what terms and where a new pod may run."""
-    if pod.claims or pod.demand.strange or pod.shares_by:
+    if pod.needs_count:
         counted = count(pod, requester, world)
         if not isinstance(counted, Pod):
             return counted
@@ -43,13 +43,17 @@ def admit(pod: Pod, requester: Requester, world: World) -> Decision:
     if not isinstance(found, Standing):
         return _apart(pod, world) or found if found is NO_GPU else found
     pools = allowed_pools(pod, found.team.name, world)
-    reasons = found.broken + (() if pools.refusal is None else (pools.refusal,))
     if pod.topology and world.siblings.are_costly(pod.namespace, pod.topology):
         world.siblings.count_one(pod.namespace, pod.topology)
         pod = pod._replace(topology=(), has_open_constraints=True)
     choice = choose(pod, pools.allowed, found, world) if pools.allowed else ()
+    refused = () if pools.refusal is None else (pools.refusal,)
     if not isinstance(choice, Choice):
-        return Deny(reasons + _asked_in_vain(pod, found, None) + choice)
+        return Deny(found.broken + refused + _asked_in_vain(pod, found, None) + choice)
+    if choice.demand is not pod.demand:  # on slices it counts less
+        pod = pod._replace(demand=choice.demand)
+        found = found._replace(broken=broken_by(pod, found, world.policy))
+    reasons = found.broken + refused
     reasons += _asked_in_vain(pod, found, choice.model)
     reasons += tuple(reason for note in choice.notes if (reason := _in_vain(pod, note, pools.allowed)) is not None)
     if reasons:

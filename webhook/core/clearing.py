@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, NamedTuple, Protocol
 
+from webhook.core.amount import Units
 from webhook.core.demand import PerDevice
 from webhook.core.names import NodeName, ResourceName, TeamName, Uid
 from webhook.core.policy import ReclaimCost
@@ -29,12 +30,12 @@ class Cost(NamedTuple):
     """
 
     gangs: int = 0
-    surplus: int = 0
-    lost_work: int = 0
-    loyalty: int = 0
+    surplus: Units = 0
+    lost_work: Units = 0
+    loyalty: Units = 0
     age: int = 0  # in the order of ReclaimCost
 
-    def ranked(self, order: Sequence[ReclaimCost]) -> tuple[int, ...]:
+    def ranked(self, order: Sequence[ReclaimCost]) -> tuple[Units, ...]:
         """Give the parts in the order in which they count."""
         return tuple([self[_POSITION[part]] for part in order])
 
@@ -51,7 +52,7 @@ class Need:
     """What is missing on a node: amounts above zero, the GPU units asked and free, and room on single devices."""
 
     amounts: Mapping[ResourceName, int]
-    missing_gpus: int
+    missing_gpus: Units
     per_device: PerDevice | None = None
 
 
@@ -76,7 +77,7 @@ class Scale:
     """
 
     now: int
-    over_share: Mapping[TeamName, int]
+    over_share: Mapping[TeamName, Units]
     order: tuple[ReclaimCost, ...]
     left: Mapping[GuardId, int] | None
     gone: Set[Uid]
@@ -109,7 +110,7 @@ class _Unit(NamedTuple):
 
     victims: tuple[Victim, ...]
     here: tuple[int, ...]
-    gpus: int
+    gpus: Units
     cost: Cost
 
 
@@ -119,7 +120,7 @@ def clear(need: Need, node: NodeName, yards: Yards, *, room: Room, scale: Scale)
     if yard is None:
         return None
 
-    def order(unit: _Unit) -> tuple[tuple[int, ...], Uid]:
+    def order(unit: _Unit) -> tuple[tuple[Units, ...], Uid]:
         return unit.cost.ranked(scale.order), unit.victims[0].uid
 
     rows = [sorted(row, key=order) for row in (*_singles(need, yard, room, scale), *_gangs(need, node, yards, scale))]
@@ -171,10 +172,10 @@ class _Branch(NamedTuple):
 
     wanted: tuple[int, ...]
     victims: tuple[Victim, ...] = ()
-    gpus: int = 0
+    gpus: Units = 0
     cost: Cost = Cost()
 
-    def plus(self, unit: _Unit, *, missing_gpus: int) -> "_Branch":
+    def plus(self, unit: _Unit, *, missing_gpus: Units) -> "_Branch":
         """Send one more unit away."""
         gpus = self.gpus + unit.gpus
         cost = Cost(
@@ -193,7 +194,7 @@ class _Search:
 
     def __init__(self, need: Need, rows: list[list[_Unit]], room: Room, scale: Scale) -> None:
         self.best: Clearing | None = None
-        self._best_rank: tuple[int, ...] = ()
+        self._best_rank: tuple[Units, ...] = ()
         self._need = need
         self._rows = rows
         self._room = room

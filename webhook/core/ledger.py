@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 from typing import TypeVar
 
+from webhook.core.amount import Units
 from webhook.core.decision import Charge
 from webhook.core.names import ANY_MODEL, GpuModel, Uid, User
 from webhook.core.tier import Tier
@@ -48,14 +49,14 @@ class Book:
 
     def __init__(self) -> None:
         self._entries: dict[Uid, Entry] = {}
-        self._by_holder: dict[str, int] = {}
-        self._by_user: dict[User, int] = {}
-        self._by_model: dict[GpuModel, int] = {}
-        self._guaranteed_by_model: dict[GpuModel, int] = {}
-        self.total = 0
-        self.reserved = 0
-        self.guaranteed = 0
-        self.waiting = 0
+        self._by_holder: dict[str, Units] = {}
+        self._by_user: dict[User, Units] = {}
+        self._by_model: dict[GpuModel, Units] = {}
+        self._guaranteed_by_model: dict[GpuModel, Units] = {}
+        self.total: Units = 0
+        self.reserved: Units = 0
+        self.guaranteed: Units = 0
+        self.waiting: Units = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -65,28 +66,28 @@ class Book:
         return self._entries.get(uid)
 
     @property
-    def used(self) -> int:
+    def used(self) -> Units:
         """What pods that were seen hold."""
         return self.total - self.reserved
 
     @property
-    def preemptible(self) -> int:
+    def preemptible(self) -> Units:
         """What is borrowed."""
         return self.total - self.guaranteed
 
-    def user(self, user: User) -> int:
+    def user(self, user: User) -> Units:
         """What one user's pods hold in this team."""
         return self._by_user.get(user, 0)
 
-    def model(self, model: GpuModel) -> int:
+    def model(self, model: GpuModel) -> Units:
         """What is charged to one GPU model, and what may still end on it."""
         return self._by_model.get(model, 0) + self._by_model.get(ANY_MODEL, 0)
 
-    def guaranteed_model(self, model: GpuModel) -> int:
+    def guaranteed_model(self, model: GpuModel) -> Units:
         """What is charged as guaranteed to one GPU model."""
         return self._guaranteed_by_model.get(model, 0)
 
-    def largest_holders(self, count: int = 3) -> list[tuple[str, int]]:
+    def largest_holders(self, count: int = 3) -> list[tuple[str, Units]]:
         """Name the holders of the most GPUs, the largest first, ties by name."""
         return nlargest(count, sorted(self._by_holder.items()), key=lambda item: item[1])
 
@@ -129,7 +130,7 @@ EMPTY_BOOK = Book()
 """What a team without any pod looks like; never written to."""
 
 
-def _sum(sums: dict[_K, int], key: _K, amount: int) -> None:
+def _sum(sums: dict[_K, Units], key: _K, amount: Units) -> None:
     left = sums.get(key, 0) + amount
     if left:
         sums[key] = left

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from webhook.core.amount import Limit, Unlimited, exceeds, format_limit, tell_gpus
+from webhook.core.amount import Limit, Units, Unlimited, exceeds, format_limit, tell_gpus
 from webhook.core.ledger import Book
 from webhook.core.names import ANY_MODEL, GpuModel, User
 from webhook.core.policy import Team
@@ -19,19 +19,19 @@ class Bar:
     code: Code
     subject: str
     limit: Limit
-    taken: int
+    taken: Units
 
-    def breaks(self, gpus: int) -> bool:
+    def breaks(self, gpus: Units) -> bool:
         """Tell whether so many GPU units more would be too many."""
         return exceeds(self.taken + gpus, self.limit)
 
-    def violation(self, gpus: int, book: Book) -> Reason:
+    def violation(self, gpus: Units, book: Book) -> Reason:
         """Say that it is broken, with its sum."""
         room = 0 if isinstance(self.limit, Unlimited) else self.limit - self.taken
         return _violation(self, gpus, room, book)
 
 
-def violations(gpus: int, team: Team, book: Book, *, user: User | None) -> tuple[Reason, ...]:
+def violations(gpus: Units, team: Team, book: Book, *, user: User | None) -> tuple[Reason, ...]:
     """Hold a request of so many GPU units against the limits per pod, user and team; report every one it breaks."""
     if not (
         exceeds(gpus, team.per_pod)
@@ -63,7 +63,7 @@ def model_bars(team: Team, book: Book) -> tuple[Bar, ...]:
     return tuple(_model_bar(team, book, model, share.limit) for model, share in team.models.items())
 
 
-def model_violation(gpus: int, team: Team, book: Book, model: GpuModel) -> Reason | None:
+def model_violation(gpus: Units, team: Team, book: Book, model: GpuModel) -> Reason | None:
     """Hold a request against the team's limit for one GPU model; one that may end on any, against each of them."""
     share = team.models.get(model)
     if share is None and model != ANY_MODEL:
@@ -76,7 +76,7 @@ def model_violation(gpus: int, team: Team, book: Book, model: GpuModel) -> Reaso
     return _violation(bar, gpus, room, book)
 
 
-def guaranteed_violation(gpus: int, team: Team, book: Book, model: GpuModel | None) -> Reason:
+def guaranteed_violation(gpus: Units, team: Team, book: Book, model: GpuModel | None) -> Reason:
     """Say why a pod that asked never to borrow cannot have its GPUs from the guaranteed share."""
     subject, share, taken = f"team {team.name}, guaranteed share", team.gpus.guaranteed, book.guaranteed
     if model in team.models and model is not None and taken + gpus <= share:
@@ -84,7 +84,7 @@ def guaranteed_violation(gpus: int, team: Team, book: Book, model: GpuModel | No
     return _violation(Bar(Code.GUARANTEED_SHARE_USED, subject, share, taken), gpus, share - taken, book)
 
 
-def has_guaranteed_room(gpus: int, team: Team, book: Book, model: GpuModel | None) -> bool:
+def has_guaranteed_room(gpus: Units, team: Team, book: Book, model: GpuModel | None) -> bool:
     """Tell whether the request stays inside the guaranteed share, of the team and of the model if it has one."""
     if book.guaranteed + gpus > team.gpus.guaranteed:
         return False
@@ -92,7 +92,7 @@ def has_guaranteed_room(gpus: int, team: Team, book: Book, model: GpuModel | Non
     return share is None or model is None or book.guaranteed_model(model) + gpus <= share.guaranteed
 
 
-def tier_for(gpus: int, team: Team, book: Book, model: GpuModel | None, *, asked: Tier | None) -> Tier:
+def tier_for(gpus: Units, team: Team, book: Book, model: GpuModel | None, *, asked: Tier | None) -> Tier:
     """Tell on what terms a pod would run: guaranteed while the share has room, unless it would rather borrow."""
     is_guaranteed = asked is not _PREEMPTIBLE and has_guaranteed_room(gpus, team, book, model)
     return _GUARANTEED if is_guaranteed else _PREEMPTIBLE
@@ -102,7 +102,7 @@ def _model_bar(team: Team, book: Book, model: GpuModel, limit: Limit) -> Bar:
     return Bar(Code.MODEL_LIMIT_EXCEEDED, f"team {team.name} on {model}", limit, book.model(model))
 
 
-def _violation(bar: Bar, gpus: int, room: int, book: Book) -> Reason:
+def _violation(bar: Bar, gpus: Units, room: Units, book: Book) -> Reason:
     asked = f"{bar.subject}: requested {tell_gpus(gpus)}, limit {format_limit(bar.limit)}"
     if bar.code is Code.POD_LIMIT_EXCEEDED:
         return Reason(bar.code, f"{asked}; {_advice(room)}")
@@ -113,7 +113,7 @@ def _violation(bar: Bar, gpus: int, room: int, book: Book) -> Reason:
     return Reason(bar.code, f"{asked}, used {tell_gpus(used)}{reserved}{held}; {_advice(room)}")
 
 
-def _advice(room: int) -> str:
+def _advice(room: Units) -> str:
     if room <= 0:
         return "no request would pass now: wait until a holder ends, or delete one"
     return f"a request of at most {tell_gpus(room)} would pass now"

@@ -134,6 +134,7 @@ class Foreteller:
             user=charge.user,
             claims=pod.claims,
             shares_by=pod.shares_by,
+            slices=pod.slices,
             packed=pack(pod.labels),
         )
         charged = charge._replace(gpus=charge.gpus * times)

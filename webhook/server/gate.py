@@ -117,7 +117,8 @@ class Gate:
         if _lacks_room(decision) and advice.withdraw(fleet):
             decision = admit(pod, requester, self.world)
         if isinstance(decision, Admit) and decision.steering.nodes and not is_dry_run:
-            advice.give(fleet, decision.steering.nodes[0], pod, now=now)
+            taken = pod if decision.demand is pod.demand else pod._replace(demand=decision.demand)
+            advice.give(fleet, decision.steering.nodes[0], taken, now=now)
         return decision
 
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool] = _never) -> Answer:
@@ -195,7 +196,7 @@ class Gate:
             if pod.is_foreign and not pod.problems:
                 return NotApplicable(Reason(Code.NO_GPU, f"asks for no GPU, and is left as it is: {pod.excess[0]}"))
             return Deny(pod.reasons)
-        if pod.claims or pod.demand.strange or pod.shares_by:
+        if pod.needs_count:
             return count(pod, Requester(review.username), self.world)
         return pod
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from webhook.cli.status.board import Board, ModelRow, NodeRow, TeamRow
 from webhook.cli.status.picture import Pen
 from webhook.cli.words import plural
-from webhook.core.amount import ONE_GPU, format_gpus, format_limit
+from webhook.core.amount import ONE_GPU, Units, format_gpus, format_limit
 from webhook.core.names import GpuModel, ResourceName
 
 _VENDORS: Final = ("NVIDIA-", "AMD-", "nvidia-", "amd-")
@@ -71,10 +71,10 @@ def _numbers(row: TeamRow | ModelRow) -> list[Text]:
     ]
 
 
-def _gpus(units: int) -> str:
+def _gpus(units: Units) -> str:
     """Write GPUs for people: a fraction of more than one GPU is rounded."""
     exact = format_gpus(units)
-    return f"~{units / ONE_GPU:.2f}" if "/" in exact and units > ONE_GPU else exact
+    return f"~{float(units / ONE_GPU):.2f}" if "/" in exact and units > ONE_GPU else exact
 
 
 def _nodes(board: Board, pen: Pen, *, is_wide: bool) -> Table:
