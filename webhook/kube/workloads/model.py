@@ -26,7 +26,10 @@ class PodSet:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """An object and all pods that it makes. `is_gang`: some of its pods are of no use without the others."""
+    """An object and all pods that it makes. `is_gang`: some of its pods are of no use without the others.
+
+    `later` are pods that run at other times than those of `pod_sets`: they are judged, and not added to them.
+    """
 
     api_version: str
     kind: str
@@ -35,6 +38,7 @@ class Workload:
     pod_sets: tuple[PodSet, ...]
     is_gang: bool = False
     warnings: tuple[str, ...] = ()
+    later: tuple[PodSet, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
