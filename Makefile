@@ -38,7 +38,7 @@ demo: setup ## three scenarios on a real control plane, without and with Fairgat
 	@$(if $(PACE),DEMO_PACE=$(PACE)) $(if $(KEEP),DEMO_KEEP=$(KEEP)) $(BIN)/python -m tests.demo
 
 test: lint ## everything CI runs: lint, types, layers, unit, HTTP, real control plane; WORKERS=2 for fewer at a time
-	$(BIN)/pytest -n $(WORKERS) -m 'not long' --limit-minutes 15
+	$(BIN)/pytest -n $(WORKERS) -m 'not long' --limit-minutes 15 --limit-reruns 1
 
 test-fast: setup ## the tests that need no control plane: a minute
 	$(BIN)/pytest -n 3 -m 'not cluster and not long'

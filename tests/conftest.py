@@ -9,7 +9,7 @@ from hypothesis import settings
 
 from tests.examples import examples
 
-pytest_plugins = ["tests.control_plane.fixtures", "tests.workers", "tests.ci.timing"]
+pytest_plugins = ["tests.control_plane.fixtures", "tests.workers", "tests.ci.timing", "tests.ci.retries"]
 
 settings.register_profile("fairgate", examples())
 settings.load_profile("fairgate")

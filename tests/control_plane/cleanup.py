@@ -41,8 +41,14 @@ class Snapshot:
 
     @classmethod
     def take(cls, control_plane: ControlPlane) -> Self:
-        """Remember what there is."""
-        return cls({path: _names(control_plane, path) for path in COLLECTIONS})
+        """Remember what there is, but for what is kept from test to test: a test may end that and use its names."""
+        kept = control_plane.kept
+        return cls(
+            {
+                path: frozenset(name for name in _names(control_plane, path) if f"{path}/{name}" not in kept)
+                for path in COLLECTIONS
+            }
+        )
 
     def restore(self, control_plane: ControlPlane) -> None:
         """Delete what came since: webhooks, namespaces with their pods, nodes; waits until pods and nodes are gone.

@@ -27,10 +27,12 @@ from tests.control_plane.running import (
     wait_for_operator,
 )
 from tests.control_plane.versions import JOBSET, KUBERAY, LWS, MPI_OPERATOR, TRAINER, TRAINING_OPERATOR, Recipe
+from tests.control_plane.waiting import wait_for
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 SECRET = "/api/v1/namespaces/kubeflow/secrets/training-operator-webhook-cert"
 VALIDATOR = f"{ADMISSION}/validatingwebhookconfigurations/validator.training-operator.kubeflow.org"
+MPI_JOBS = "/apis/kubeflow.org/v2beta1/mpijobs"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/mpi-operator"
 DRY_RUN = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets?dryRun=All"
 PROBE = {
@@ -188,6 +190,8 @@ def mpi_operator(control_plane: ControlPlane) -> Iterator[None]:
     definition = recipe_folder(MPI_OPERATOR) / "manifests" / "base" / "kubeflow.org_mpijobs.yaml"
     control_plane.kubectl("delete", "--ignore-not-found", "crd", "mpijobs.kubeflow.org")
     control_plane.kubectl("apply", "--server-side", "-f", definition)
+    # It ends where its kind is not served, which may take seconds after a definition of the same name was deleted.
+    wait_for(lambda: control_plane.api.list(MPI_JOBS) == [], what=f"{MPI_JOBS} served")
     control_plane.kubectl("delete", "--ignore-not-found", "-n", "default", "lease", "mpi-operator")
     arguments = (f"-kubeConfig={control_plane.kubeconfig}", "-lock-namespace=default", "-kube-api-qps=100")
     try:

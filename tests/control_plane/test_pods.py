@@ -121,3 +121,30 @@ def test_what_a_test_made_is_gone_after_it(control_plane):
     assert not control_plane.api.exists("/apis/scheduling.k8s.io/v1/priorityclasses/precious")
     with pytest.raises(ApiError, match=r"being terminated|not found"):
         create_pod(control_plane, namespace, pod("late"))
+
+
+class Kept:
+    """What a test leaves running, with one object that belongs to it."""
+
+    kept = frozenset({"/apis/scheduling.k8s.io/v1/priorityclasses/kept"})
+
+    def __init__(self, control_plane):
+        self.control_plane = control_plane
+        control_plane.kubectl("create", "priorityclass", "kept", "--value=1")
+
+    def leave(self):
+        """Delete its object."""
+        self.control_plane.kubectl("delete", "priorityclass", "kept")
+
+
+def test_what_is_kept_from_test_to_test_stays_until_a_test_ends_it_and_its_names_are_free_then(cluster):
+    path = next(iter(Kept.kept))
+    cluster.standing = Kept(cluster)
+    Snapshot.take(cluster).restore(cluster)
+    assert cluster.api.exists(path)
+
+    before = Snapshot.take(cluster)
+    cluster.vacate()
+    cluster.kubectl("create", "priorityclass", "kept", "--value=2")
+    before.restore(cluster)
+    assert not cluster.api.exists(path)

@@ -1,0 +1,49 @@
+"""Pytest plugin: a limit on how many tests of a run may need a second try (`--reruns` of pytest-rerunfailures).
+
+One such test in thousands can be the machine's fault; two mean that the suite has races.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    parser.getgroup("rerunfailures").addoption(
+        "--limit-reruns", type=int, metavar="N", help="fail when more than N tests were run again"
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Count in the process that gets all reports: not in the workers of pytest-xdist."""
+    limit: int | None = config.getoption("limit_reruns")
+    if limit is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Retries(limit))
+
+
+class Retries:
+    """The tests of one run that were run again."""
+
+    def __init__(self, limit: int):
+        self.limit = limit
+        self.names: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note a test that failed and gets another try."""
+        if report.outcome == "rerun":  # type: ignore[comparison-overlap]  # pytest-rerunfailures adds this outcome
+            self.names.add(report.nodeid)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail the run if too many were."""
+        if len(self.names) > self.limit and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say which, and that the run failed for it."""
+        if len(self.names) > self.limit:
+            names = ", ".join(sorted(self.names))
+            counted = f"{len(self.names)} tests needed a second try, the limit is {self.limit}"
+            terminalreporter.line(f"FAILED: {counted}: {names}", red=True)
