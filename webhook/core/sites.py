@@ -41,18 +41,20 @@ def sites_of(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -
     Those where it would break a limit are left out, as long as there are others that it counts less on.
     """
     sites: list[Site] = []
+    is_cut = False
     for pool in pools:
         slots = world.fleet.matching(world.joined(pod.constraints, pool))
         if not slots:
             continue
-        sliced = slots & world.fleet.sliced if pod.demand.own is None else 0
+        sliced = slots & world.fleet.sliced if world.fleet.sliced and pod.demand.own is None else 0
+        is_cut = is_cut or bool(sliced)
         if found.team.models:
             sites += _by_model(pod, pool, slots, found, world)
         elif sliced:
             sites += _by_slice(pod, pool, slots, found, world)
         else:
             sites.append(Site(pool, slots, pod.demand, _tier(pod, pod.demand, found, None)))
-    if any(site.is_sliced for site in sites):
+    if is_cut:
         return [site for site in sites if not _breaks(site, found)] or sites
     return sites
 

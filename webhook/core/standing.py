@@ -78,13 +78,14 @@ def standing(pod: Pod, requester: Requester, world: World) -> Standing | Deny | 
     if team is None:
         return Deny((unknown_team(pod.namespace, world.policy),))
     book = world.book(team.name)
-    found = Standing(team, book, user, (), _user_warning(team, user))
-    found = found._replace(broken=broken_by(pod, found, world.policy))
-    return found if pod.handling is _MANAGED else _placed_elsewhere(pod, found, tenancy, world)
+    broken = violations(pod.demand.gpus, team, book, user=user) + _forgeries(pod) + overlong(pod, world.policy)
+    if pod.handling is not _MANAGED:
+        return _placed_elsewhere(pod, Standing(team, book, user, broken, ()), tenancy, world)
+    return Standing(team, book, user, broken, _user_warning(team, user))
 
 
 def broken_by(pod: Pod, found: Standing, policy: Policy) -> tuple[Reason, ...]:
-    """List what speaks against a pod wherever it is placed: limits, forgeries, a long grace period."""
+    """List again what speaks against a pod wherever it is placed, once it is known what it counts there."""
     over = violations(pod.demand.gpus, found.team, found.book, user=found.user)
     return over + _forgeries(pod) + overlong(pod, policy)
 
