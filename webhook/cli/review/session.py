@@ -181,7 +181,8 @@ class _Groups:
     def add(self, answer: Answer, template: Template) -> None:
         """Take in what some pods are told."""
         outcome, reasons, tier, warnings = _told(answer.decision)
-        key = (outcome, tier, reasons)
+        demand = answer.decision.demand if isinstance(answer.decision, Admit) else self._blank.demand
+        key = (outcome, tier, reasons, demand)
         for warning in warnings:
             if self._shows_nodes or warning.code not in _ABOUT_NODES:
                 self._warned[warning] = self._warned.get(warning, 0) + answer.count
@@ -194,6 +195,7 @@ class _Groups:
         self.found[key] = replace(
             known or self._blank,
             outcome=outcome,
+            demand=demand,
             reasons=reasons,
             tier=tier,
             team=_team_of(answer.decision) or self._blank.team,
