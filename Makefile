@@ -8,7 +8,7 @@ LOCKED := .ci/requirements.txt
 WORKERS   ?= 4
 CONTAINER ?= docker
 VERSION    = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' webhook/__init__.py)
-IMAGE      = fairgate:$(VERSION)
+IMAGE      = fairgate/fairgate:$(VERSION)
 PIN       := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
@@ -21,6 +21,7 @@ setup: $(STAMP) ## make .venv with Fairgate and its development tools
 
 $(STAMP): pyproject.toml webhook/__init__.py $(LOCKED)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fairgate needs Python 3.11 or newer: make PYTHON=python3.12 setup")'
+	@echo 'Installing Fairgate and its tools into $(VENV): about a minute, this once.'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(LOCKED)

@@ -1,7 +1,7 @@
 """A crowded cluster in memory and a gate in front of it: what attacks by requests alone are tried on."""
 
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,6 +87,35 @@ def turn(call: Coroutine[Any, Any, Answer]) -> Turn:
     except ReviewError as error:
         return Turn(error, 1000 * (time.thread_time() - before))
     raise AssertionError("the review waited for something")
+
+
+IDLE_MILLISECONDS = 7.0
+"""What the work of `slowness` takes on a machine that does nothing else, and for which the bounds are meant."""
+
+
+def slowness() -> float:
+    """Tell how much longer than there work takes here and now; 1 on a faster machine."""
+
+    def took() -> float:
+        began = time.thread_time()
+        sum(number * number for number in range(200_000))
+        return 1000 * (time.thread_time() - began)
+
+    return max(1.0, min(took() for _ in range(3)) / IDLE_MILLISECONDS)
+
+
+def is_longer(milliseconds: Callable[[int], float], bound: float) -> float | None:
+    """Measure up to three times, and tell the least where each is over the bound, for a machine as slow as this is.
+
+    What else runs on the machine, or in its caches, lengthens one turn, and no three in a row. `milliseconds` is given
+    the number of the try, so that it can ask for something else each time.
+    """
+    least = milliseconds(0)
+    for number in (1, 2):
+        if least <= bound:
+            return None
+        least = min(least, milliseconds(number))
+    return least if least > bound * slowness() else None
 
 
 def memory_mib() -> float:

@@ -76,6 +76,11 @@ def salted(body: bytes, salt: int) -> bytes:
     return body.replace(b"z", b"z%d-" % salt)
 
 
+def again(body: bytes, number: int) -> bytes:
+    """Make a review of the same shape and size that is different where `salted` makes it different; 0: the same."""
+    return body.replace(b"z", (b"z", b"q", b"j")[number])
+
+
 def mark(**changes: object) -> str:
     """Forge a decision."""
     told = {"demand": {GPU: "1"}, "gpus": "1", "mode": "auto", "nodes": ["node-00001"], "code": "WithinShare"}

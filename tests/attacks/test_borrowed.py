@@ -16,6 +16,7 @@ pytestmark = pytest.mark.cluster
 BORROW = {TIER: "preemptible"}
 STUBBORN = {"fairgate.test/ignores-sigterm": "true"}
 YEAR = 86_400 * 365
+EVERYTHING = [{"operator": "Exists"}]
 MIRROR = {"kubernetes.io/config.mirror": "x"}
 
 
@@ -142,6 +143,28 @@ def test_no_eviction_serves_who_did_not_ask_or_cannot_come(cluster):
         causes = wait_for(cluster, lambda: _causes(running, "late0", "late1"), what="both are refused")
         assert causes == {"late0": "GangIncomplete", "late1": "NotEnoughVictims"}
         assert evicted(cluster, mine, others) == []
+
+
+def test_waiting_pods_that_tolerate_everything_take_no_held_room(cluster):
+    """Neither its GPUs, by pods that wait for longer, nor its CPU, by pods without GPUs."""
+    make_nodes(cluster, 1)
+    with gate(cluster, limit_a=60, limit_b=40) as fairgate, evictor(fairgate) as running:
+        mine, theirs = fairgate.team_a, fairgate.team_b
+        attacker = make_attacker(cluster, mine)
+        there = fill(cluster, mine, 10, labels=BORROW, cpu="6")
+        thieves = [f"thief{number}" for number in range(6)]
+        for name in thieves:
+            attacker.create_pod(pod(name, gpus=1, cpu="1", memory="4Gi", labels=BORROW, tolerations=EVERYTHING))
+        idle = [f"idle{number}" for number in range(4)]
+        for name in idle:
+            attacker.create_pod(pod(name, cpu="5", memory="1Gi", tolerations=EVERYTHING))
+        ask(cluster, theirs, "b", gpus=4)
+        wait_bound(cluster, theirs, "b")
+        assert len(evicted(cluster, mine, there)) == 4
+        assert set(thieves) <= set(alive(cluster, mine))
+        assert len(running.said("plan")) == 1
+        assert not running.said("hold given up")
+        assert not [line for line in running.said("library") if "not locked" in line["message"]]
 
 
 def test_pods_that_come_and_go_cost_others_less_and_less(cluster):

@@ -12,7 +12,7 @@ from tests.attacks.attacker import Attacker, make_attacker
 from tests.control_plane.api import ApiError
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import job, pod
-from tests.control_plane.workbench import list_pods, make_namespace, make_nodes, wait_bound, wait_for
+from tests.control_plane.workbench import create_pod, list_pods, make_namespace, make_nodes, wait_bound, wait_for
 from tests.scenarios.gate import Gate, gate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
@@ -100,6 +100,28 @@ def test_creating_a_name_that_exists_charges_nothing(fairgate, mallory, taken_by
         assert "AlreadyExists" in done.stderr, done.stderr
     assert fairgate.charged("a") <= held + 10, "at most one that came before the watch did"
     wait_for(mallory.cluster, lambda: "(AlreadyExists)" in mallory.create(sized("taken", 10)).stderr, what="known")
+
+
+def test_creating_what_a_resource_quota_refuses_charges_nothing(fairgate, mallory):
+    cluster, other = mallory.cluster, make_namespace(mallory.cluster, f"{mallory.namespace}-two")
+    quotas = f"/api/v1/namespaces/{mallory.namespace}/resourcequotas"
+    cluster.api.create(quotas, {"metadata": {"name": "q"}, "spec": {"hard": {"requests.nvidia.com/gpu": "5"}}})
+    wait_for(cluster, lambda: cluster.api.get(f"{quotas}/q")["status"].get("used"), what="the quota summed up")
+    mallory.create_pod(sized("first", 5))
+    wait_for(
+        cluster,
+        lambda: "(ResourceQuotaExceeded)" in mallory.create(sized("p", 1)).stderr,
+        what="the quota is known to be full",
+    )
+    before = fairgate.charged("a")
+    assert before <= 6, "at most one that came before the watch did"
+    for number in range(3):
+        refused = mallory.refused(sized(f"p{number}", 10), code="ResourceQuotaExceeded")
+        assert "exceeded quota: q, requested: requests.nvidia.com/gpu=10, used: requests.nvidia.com/gpu=5" in refused
+    assert fairgate.charged("a") == before
+    create_pod(cluster, other, sized("honest", 10))
+    mallory.kubectl("delete", "pod", "first", "--grace-period=1")
+    wait_for(cluster, lambda: mallory.create(sized("p", 3)).returncode == 0, what="the quota has room again")
 
 
 def test_many_creations_of_one_new_name_hold_no_more_than_one(fairgate, mallory):

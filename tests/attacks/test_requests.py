@@ -11,8 +11,8 @@ import random
 import msgspec
 import pytest
 
-from tests.attacks.crowd import crowded, gate, memory_mib, turn
-from tests.attacks.shapes import MIB, merged, pod, pods, review, salted, workloads
+from tests.attacks.crowd import crowded, gate, is_longer, memory_mib, slowness, turn
+from tests.attacks.shapes import MIB, again, merged, pod, pods, review, salted, workloads
 from webhook.core.policy import BUILT_IN_RESOURCES
 from webhook.core.reason import Code
 from webhook.kube import bounds, objects
@@ -48,15 +48,25 @@ def longest(at, body):
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
 def test_no_shape_of_a_pod_holds_the_loop(world, size):
     at = gate(world)
-    took = {name: longest(at, review(shape)) for name, shape in pods(size)}
-    assert {name: round(ms) for name, ms in took.items() if ms > LONGEST_TURN} == {}
+    found = {
+        name: is_longer(lambda number, shape=shape: longest(at, again(review(shape), number)), LONGEST_TURN)
+        for name, shape in pods(size)
+    }
+    assert {name: ms for name, ms in found.items() if ms is not None} == {}
 
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
 def test_no_shape_of_a_workload_holds_the_loop(world, size):
     at = gate(world)
-    took = {name: turn(at.workloads(review(shape), deadline=1e9)).milliseconds for name, shape in workloads(size)}
-    assert {name: round(ms) for name, ms in took.items() if ms > LONGEST_TURN} == {}
+
+    def milliseconds(shape, number):
+        return turn(at.workloads(again(review(shape), number), deadline=1e9)).milliseconds
+
+    found = {
+        name: is_longer(lambda number, shape=shape: milliseconds(shape, number), LONGEST_TURN)
+        for name, shape in workloads(size)
+    }
+    assert {name: ms for name, ms in found.items() if ms is not None} == {}
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -64,7 +74,8 @@ def test_no_mixture_of_shapes_holds_the_loop(world, every_shape, seed):
     """The fuzzer: shapes of random sizes in one pod, different from all that came before."""
     draw, at = random.Random(seed), gate(world)
     parts = [draw.choice(every_shape) for _ in range(draw.randint(2, 8))]
-    assert longest(at, salted(review(merged(parts)), seed)) < LONGEST_TURN
+    body = salted(review(merged(parts)), seed)
+    assert is_longer(lambda number: longest(at, again(body, number)), LONGEST_TURN) is None
 
 
 def test_a_thousand_different_requests_leave_no_memory_behind(world):
@@ -122,7 +133,7 @@ def test_pods_that_stand_do_not_make_others_decisions_dear(world, number, terms)
         world.set_pod(each)
     try:
         taken = min(turn(at.mutate(body, deadline=1e9)).milliseconds for _ in range(5))
-        assert taken < usual + 2
+        assert taken < usual + 2 * slowness()
     finally:
         for each in there:
             world.remove_pod(each.uid)

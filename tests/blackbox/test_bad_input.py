@@ -310,7 +310,7 @@ def test_a_decision_that_is_larger_than_any_is_refused_unread(server):
 
 def test_errors_are_counted_and_logged_without_tracebacks(server):
     server.post("/mutate", b"{")
-    assert {labels["status"] for labels, _ in server.samples("fairgate_refused_requests_total")} >= {"400"}
+    assert {labels["status"] for labels, _ in server.samples("fairgate_http_errors_total")} >= {"400"}
     line = server.lines("request refused")[-1]
     assert (line["status"], line["code"], line["level"]) == (400, "MalformedReview", "warning")
     assert json.dumps(line).count("Traceback") == 0

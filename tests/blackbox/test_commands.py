@@ -154,8 +154,9 @@ def test_the_schema_is_the_one_in_the_repository(results):
 def test_manifests_for_a_url(results):
     result = results["url"]
     assert (result.returncode, result.stderr) == (0, "")
-    definition, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
-    assert [made["kind"] for made in (definition, mutating, validating)] == [
+    ledgers, held, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
+    assert [made["kind"] for made in (ledgers, held, mutating, validating)] == [
+        "CustomResourceDefinition",
         "CustomResourceDefinition",
         "MutatingWebhookConfiguration",
         "ValidatingWebhookConfiguration",
@@ -178,7 +179,7 @@ def test_manifests_for_a_url(results):
 
 def test_manifests_for_a_service(results):
     made = list(yaml.safe_load_all(results["service"].stdout))
-    service = made[1]["webhooks"][0]["clientConfig"]["service"]
+    service = made[2]["webhooks"][0]["clientConfig"]["service"]
     assert service == {"namespace": "fairgate-system", "name": "fairgate", "port": 443, "path": "/mutate"}
 
 

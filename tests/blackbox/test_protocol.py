@@ -235,8 +235,10 @@ def test_each_decision_is_one_line_in_the_log(api, server):
     server.wait_until(lambda: len([line for line in server.lines("decision") if line["name"] == "one-line"]) == 2)
     mutate, validate = (line for line in server.lines("decision") if line["name"] == "one-line")
     assert (mutate["phase"], validate["phase"]) == ("mutate", "validate")
+    assert mutate["nodes"][0] == validate["nodes"][0]
+    assert (mutate["pod_uid"], bool(validate["pod_uid"])) == ("", True)
     for line in (mutate, validate):
-        want = {"outcome": "admit", "team": "a", "tier": "guaranteed", "gpus": "2", "user": "alice@example.com"}
+        want = {"outcome": "admit", "team": "a", "tier": "guaranteed", "gpus": 2, "user": "alice@example.com"}
         assert want.items() <= line.items()
 
 

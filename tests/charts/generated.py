@@ -16,6 +16,7 @@ from webhook.core.lookalike import PATTERN, looks_like_gpu
 from webhook.core.names import ResourceName
 from webhook.core.policy import Enforcement, Policy
 from webhook.kube.guards import changed_keys_expression, guards
+from webhook.kube.held_nodes import held_nodes_crd
 from webhook.kube.registration import ServiceReference, concerns_expression, webhook_configurations
 from webhook.kube.team_ledger_crd import team_ledger_crd
 from webhook.kube.workloads.table import BUILT_IN as BUILT_IN_KINDS
@@ -29,6 +30,7 @@ def generated() -> dict[str, str]:
     return {
         "README.md": readme(CHART),
         "files/teamledgers.yaml": yaml.safe_dump(team_ledger_crd()["spec"], sort_keys=False, width=2**16),
+        "files/heldnodes.yaml": yaml.safe_dump(held_nodes_crd()["spec"], sort_keys=False, width=2**16),
         "files/webhooks.json": f"{json.dumps(_webhooks(), indent=2)}\n",
     }
 

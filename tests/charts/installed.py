@@ -19,15 +19,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.charts.helm import CHART, NAMESPACE, RELEASE, helm
+from tests.charts.hooks import Hooks
 from tests.charts.kubelet import Container, Json, Kubelet
 from tests.control_plane import egress
+from tests.control_plane.cleanup import ADMISSION
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.namespaces import end_namespaces
 from tests.control_plane.workbench import make_namespace, wait_for
 from tests.scenarios import serving
 
 SERVER, EVICTOR = "server", "evictor"
-CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/teamledgers.fairgate.dev"
+DEFINITIONS = tuple(
+    f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.fairgate.dev"
+    for plural in ("teamledgers", "heldnodes")
+)
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 QUICK = ("--set", "server.drainSeconds=0")  # no kube-proxy is here that would go on using an address
 
@@ -39,21 +44,29 @@ class Installed:
         self.cluster = cluster
         self.pods: list[dict[str, Container]] = []
         self.kubelet = Kubelet(cluster, NAMESPACE)
+        self.hooks = Hooks(cluster, self.kubelet, NAMESPACE)
 
     def helm(self, *arguments: str | Path) -> str:
-        """Run helm as an admin of this cluster."""
-        home = self.cluster.folder / "helm"
-        return helm(*arguments, "--namespace", NAMESPACE, kubeconfig=self.cluster.kubeconfig, home=home)
+        """Run helm as an admin of this cluster, and the pods of its hooks."""
+        home, kubeconfig = self.cluster.folder / "helm", self.cluster.kubeconfig
+        return self.hooks.run_beside(
+            lambda: helm(*arguments, "--namespace", NAMESPACE, kubeconfig=kubeconfig, home=home)
+        )
 
     def install(self, *flags: str | Path) -> str:
         """`helm install`, and run what it deployed; gives what helm said."""
-        said = self.helm("install", RELEASE, CHART, *QUICK, *flags)
+        said = self.deploy(*flags)
         self.roll_out()
         return said
 
+    def deploy(self, *flags: str | Path) -> str:
+        """`helm upgrade --install` alone; gives what helm said."""
+        how = ("upgrade", "--install", RELEASE, CHART, "--reset-then-reuse-values")
+        return self.helm(*how, *QUICK, *flags)
+
     def upgrade(self, *flags: str | Path) -> str:
         """`helm upgrade` with further values, and replace the pods one by one; gives what helm said."""
-        said = self.helm("upgrade", RELEASE, CHART, "--reuse-values", *flags)
+        said = self.helm("upgrade", RELEASE, CHART, "--reset-then-reuse-values", *flags)
         self.kubelet.sync()
         self.roll_out()
         return said
@@ -110,6 +123,16 @@ class Installed:
         """Wait until the API server asks about the pods of a namespace, and trusts the answer."""
         wait_for(self.cluster, lambda: serving.is_asked(self.cluster, namespace), what="the API server asks Fairgate")
 
+    def wait_closed(self) -> None:
+        """Wait until the validating webhook fails closed, which it does once a server serves."""
+        path = f"{ADMISSION}/validatingwebhookconfigurations/fairgate"
+
+        def is_closed() -> bool:
+            [webhook] = [each for each in self.cluster.api.get(path)["webhooks"] if each["name"].startswith("validate")]
+            return webhook["failurePolicy"] == "Fail"
+
+        wait_for(self.cluster, is_closed, what="the validating webhook fails closed")
+
     def _start(self, template: Json) -> dict[str, Container]:
         return {made["name"]: self.kubelet.start(template, made) for made in template["containers"]}
 
@@ -127,8 +150,18 @@ class Installed:
     def _lead_to(self, pods: list[dict[str, Container]]) -> None:
         """Have the Service lead to these pods."""
         service = self.cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/services/{RELEASE}")["spec"]
-        address = f"{service['clusterIP']}:{service['ports'][0]['port']}"
-        egress.lead(self.cluster.processes, {address: [pod[SERVER].port for pod in pods]})
+        addresses = [f"{service['clusterIP']}:{service['ports'][0]['port']}", *self._pod_addresses()]
+        egress.lead(self.cluster.processes, {each: [pod[SERVER].port for pod in pods] for each in addresses})
+
+    def _pod_addresses(self) -> list[str]:
+        """Where the API server finds the simulated pods when it is asked to reach the Service."""
+        pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+
+        def addresses() -> list[str]:
+            found = [pod["status"].get("podIP") for pod in self.cluster.api.list(pods)]
+            return [f"{address}:8443" for address in found] if found and all(found) else []
+
+        return wait_for(self.cluster, addresses, what="addresses of the pods")
 
 
 @contextmanager
@@ -162,7 +195,7 @@ def _get(url: str, *, ca: Path) -> str:
 
 def forget(cluster: ControlPlane) -> None:
     """Delete what an uninstalled release leaves, and wait until that and every namespace that is leaving is gone."""
-    if cluster.api.exists(CRD):
-        cluster.api.delete(CRD)
+    for path in filter(cluster.api.exists, DEFINITIONS):
+        cluster.api.delete(path)
     end_namespaces(cluster, NAMESPACE)
-    wait_for(cluster, lambda: not cluster.api.exists(CRD), what="the definition of TeamLedgers gone")
+    wait_for(cluster, lambda: not any(map(cluster.api.exists, DEFINITIONS)), what="the definitions gone")

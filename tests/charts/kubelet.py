@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import os
 import secrets
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,8 +50,7 @@ class Kubelet:
         self._started += 1
         [port] = free_ports(1)
         token = self._cluster.service_account_token(self._namespace, pod["serviceAccountName"])
-        volumes = {volume["name"]: volume for volume in pod["volumes"]}
-        folders = {mount["mountPath"]: self._mount(volumes[mount["name"]]) for mount in container["volumeMounts"]}
+        folders = self._mounts(pod, container)
         arguments = [_rewritten(argument, port=port, folders=folders) for argument in container["args"]]
         started = Container(container["name"], f"{container['name']}-{self._folder.name}-{self._started}", port, token)
         kubeconfig = self._cluster.token_kubeconfig(token, namespace=self._namespace)
@@ -58,6 +58,13 @@ class Kubelet:
         command = [*self._command, *arguments, f"--kubeconfig={kubeconfig}"]
         self._cluster.processes.start(started.process, command, env=environment, cwd=ROOT)
         return started
+
+    def run(self, pod: Json, container: Json) -> subprocess.CompletedProcess[str]:
+        """Run a container that does its work and ends, without a token."""
+        folders = self._mounts(pod, container)
+        arguments = [str(folders.get(argument, argument)) for argument in container["args"]]
+        command = [*self._command, *arguments]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
     def stop(self, container: Container) -> None:
         """Stop a container as kubelet does, by SIGTERM."""
@@ -67,7 +74,13 @@ class Kubelet:
     def sync(self) -> None:
         """Bring what is mounted up to date; a real one takes up to a minute or so."""
         for plural, name in self._mounted:
-            self._write(plural, name)
+            if self._cluster.api.exists(f"/api/v1/namespaces/{self._namespace}/{plural}/{name}"):  # hooks' are gone
+                self._write(plural, name)
+
+    def _mounts(self, pod: Json, container: Json) -> dict[str, Path]:
+        """The folders that a container finds at its mount paths."""
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        return {mount["mountPath"]: self._mount(volumes[mount["name"]]) for mount in container["volumeMounts"]}
 
     def _mount(self, volume: Json) -> Path:
         plural, name = (

@@ -11,21 +11,44 @@ import yaml
 
 HEAD = """\
 # Fairgate's Helm chart
-Installs the webhooks (`fairgate serve`) with [the evictor](../../docs/evictor.md) as a sidecar, one release a cluster.
+Installs the webhooks (`fairgate serve`) with [the evictor](../../docs/evictor.md) as a sidecar, once in a cluster.
+The commands are run in the root of the repository, with Helm 3.14 or newer. [Installing](../../docs/install.md) goes
+through it step by step, image included.
 
 ```console
-$ helm install fairgate charts/fairgate --namespace fairgate-system --create-namespace --set-file policy=policy.yaml
-$ helm upgrade fairgate charts/fairgate --namespace fairgate-system --reuse-values --set enforce=warn
-$ helm uninstall fairgate --namespace fairgate-system
+$ helm upgrade --install fairgate charts/fairgate --namespace fairgate-system --create-namespace \\
+    --set-file policy=policy.yaml
 ```
 `helm show values charts/fairgate` prints the values with their comments. Rights, probes, certificates and what to do
 when something fails are in [operations](../../docs/operations.md).
 
-- **The policy** goes into a ConfigMap. Pods read an edit of it within a minute or so, without a restart; the leader
-  then brings the conditions of the webhooks in line ([ADR 16](../../docs/adr/0016-registration-follows-policy.md)).
-- **Uninstalling** takes the webhooks away first. What stays is the definition of TeamLedgers with the ledgers
-  (`crds.keep`), the Leases and, without cert-manager, the Secret with the certificates: `kubectl delete` them. A node
-  whose room the evictor kept stays closed until `kubectl taint nodes --all fairgate.dev/held-`.
+## Changing the policy, and other values
+```console
+$ helm upgrade fairgate charts/fairgate --namespace fairgate-system --reset-then-reuse-values \\
+    --set-file policy=policy.yaml
+$ helm upgrade fairgate charts/fairgate --namespace fairgate-system --reset-then-reuse-values --set enforce=warn
+```
+- `--reset-then-reuse-values` keeps what you have set before and takes the chart's defaults for all other values.
+  `--reuse-values` leaves out the defaults of values that are new in the chart: do not use it.
+- **A broken policy changes nothing.** Before helm installs or upgrades, a Job runs `fairgate policy check` with the
+  image of the release (`policyCheck`). If it fails, so does helm, and the problems are in its log:
+  `kubectl logs --namespace fairgate-system job/fairgate-policy-check`. Run the same check before that yourself:
+  `fairgate policy check policy.yaml`, and `fairgate policy diff` for [what an edit would do to the pods that
+  run](../../docs/looking.md#a-policy-and-a-cluster).
+- **No restart is needed.** The policy is a ConfigMap. Pods read an edit of it within a minute or so; the leader then
+  brings the conditions of the webhooks in line ([ADR 16](../../docs/adr/0016-registration-follows-policy.md)).
+- With **a ConfigMap of your own** (`existingPolicyConfigMap`) edit that, by `kubectl apply` or GitOps. A broken edit is
+  left out, the last good policy stays in force, and the alert `FairgatePolicyRefused` fires.
+
+## What helm does to the cluster
+- **Installing**: no webhook fails closed before a server answers. The webhooks that will (`failurePolicy: Fail`) come
+  with `Ignore`, and the leader sets `Fail` once it is ready and the API server has its CA. Tools that compare the
+  rendered objects with the live ones must ignore `failurePolicy`, `caBundle`, `rules`, `matchConditions` and
+  `namespaceSelector` of the webhook configurations.
+- **Uninstalling** (`helm uninstall fairgate --namespace fairgate-system`) takes the webhooks away first. What stays is
+  the definition of TeamLedgers with the ledgers (`crds.keep`), the Leases and, without cert-manager, the Secret with
+  the certificates: `kubectl delete` them. A node whose room the evictor kept stays closed until
+  `kubectl taint nodes --all fairgate.dev/held-`.
 - **From `kubectl apply` to Helm**: objects of `fairgate manifests` have the same names. Add `--take-ownership` to the
   first `helm install`.
 

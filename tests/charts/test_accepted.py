@@ -26,12 +26,12 @@ def strict(cluster):
 
 def test_everything_rendered_is_accepted(strict):
     for values in CI_VALUES:
-        made = [found for found in render("-f", values) if found["kind"] not in OPERATOR_KINDS]
+        made = [found for found in render("-f", values, with_hooks=True) if found["kind"] not in OPERATOR_KINDS]
         apply = ("apply", "--server-side", "--dry-run=server", "-n", NAMESPACE, "-f", "-")
         said = strict.kubectl(*apply, stdin=manifest(made))
         assert said.count("serverside-applied") == len(made), values.name
-        [template] = [found["spec"]["template"] for found in kinds(made, "Deployment")]
-        create(strict, template)
+        for template in (found["spec"]["template"] for found in kinds(made, "Deployment", "Job")):
+            create(strict, template)
 
 
 def test_the_namespace_would_refuse_less(strict):

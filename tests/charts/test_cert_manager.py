@@ -6,7 +6,7 @@ import pytest
 
 from tests.charts.installed import SERVER, installed
 from tests.control_plane.cleanup import ADMISSION
-from tests.control_plane.workbench import make_namespace, wait_for
+from tests.control_plane.workbench import make_namespace, make_nodes, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary", "cert_manager")]
 
@@ -16,6 +16,7 @@ SECRET = "/api/v1/namespaces/fairgate-system/secrets/fairgate-certs"
 
 def test_cert_manager_issues_injects_and_renews(cluster):
     namespace = make_namespace(cluster)
+    make_nodes(cluster, 1)  # on which helm's hook runs
     with installed(cluster, "--set", "certManager.enabled=true,replicaCount=1") as fairgate:
         fairgate.wait_asked(namespace)
         first = cluster.api.get(SECRET)["data"]

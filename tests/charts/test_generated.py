@@ -1,5 +1,7 @@
 """The chart agrees with the code and with itself."""
 
+import subprocess
+
 import pytest
 import yaml
 
@@ -19,6 +21,17 @@ def test_generated_files_are_up_to_date(name):
 def test_the_chart_installs_this_version():
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["appVersion"] == chart["version"] == webhook.__version__
+
+
+def test_make_builds_the_image_that_the_chart_asks_for():
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    printed = subprocess.run(["make", "-n", "image"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert f"--tag {values['image']['repository']}:{webhook.__version__} ." in printed
+
+
+def test_whoever_runs_it_the_first_time_is_told_that_it_installs():
+    printed = subprocess.run(["make", "-n", "-B", "run"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert printed.index("Installing Fairgate") < printed.index("-m venv")
 
 
 def test_every_value_is_in_the_schema_and_described():

@@ -11,6 +11,7 @@ import yaml
 from tests.charts.helm import CHART, CI_VALUES, NAMESPACE, RELEASE, HelmError, helm, kinds, render
 from tests.scenarios.serving import FAIRGATE, ROOT
 from webhook import __version__
+from webhook.kube.held_nodes import held_nodes_crd
 from webhook.kube.team_ledger_crd import team_ledger_crd
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary")]
@@ -64,10 +65,13 @@ workloads:
 
 
 def printed(folder, *flags) -> list[dict]:
-    """What `fairgate manifests` prints for the chart's Service."""
+    """What `fairgate manifests` prints for the chart's Service; where no server is yet, the chart fails open."""
     command = [*FAIRGATE, "manifests", "--policy", folder, "--service", f"{NAMESPACE}/{RELEASE}", *flags]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return list(yaml.safe_load_all(done.stdout))
+    found = list(yaml.safe_load_all(done.stdout))
+    for webhook in (each for configuration in kinds(found, *WEBHOOKS) for each in configuration["webhooks"]):
+        webhook["failurePolicy"] = "Ignore"
+    return found
 
 
 def comparable(manifests) -> dict[tuple[str, str], dict]:
@@ -121,6 +125,8 @@ def test_without_a_policy_the_one_that_refuses_nobody_is_rendered():
         ({"image": {"registry": "example.org"}}, "registry"),
         ({"image": {"digest": "0123"}}, "digest"),
         ({"service": {"port": 70000}}, "port"),
+        ({"policyCheck": {"timeoutSeconds": 1}}, "timeoutSeconds"),
+        ({"metrics": {"prometheusRule": {"runbookBaseUrl": "docs"}}}, "runbookBaseUrl"),
         ({"evictor": {"enabled": "yes"}}, "enabled"),
     ],
     ids=str,
@@ -129,6 +135,61 @@ def test_values_that_make_no_sense_are_refused_by_name(values, want, tmp_path):
     (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
     with pytest.raises(HelmError, match=want):
         render("-f", tmp_path / "values.yaml")
+
+
+def test_before_anything_changes_the_policy_of_the_release_is_checked():
+    flags = ("--set-file", f"policy={POLICIES[-1]}", "--set", "image.tag=v1,imagePullSecrets[0].name=pull")
+    [job] = kinds(render(*flags, with_hooks=True), "Job")
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    pod = job["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert container["args"] == ["policy", "check", container["volumeMounts"][0]["mountPath"]]
+    assert container["image"] == "fairgate/fairgate:v1"
+    assert pod["imagePullSecrets"] == [{"name": "pull"}]
+    named = pod["volumes"][0]["configMap"]["name"]
+    files = {made["metadata"]["name"]: made["data"] for made in kinds(render(*flags, with_hooks=True), "ConfigMap")}
+    assert files[named] == files["fairgate-policy"]
+
+
+def test_the_pods_of_the_check_are_not_those_of_the_service():
+    rendered = render(with_hooks=True)
+    [job], [service] = kinds(rendered, "Job"), kinds(rendered, "Service")
+    labels = job["spec"]["template"]["metadata"]["labels"]
+    assert not service["spec"]["selector"].items() <= labels.items()
+
+
+def test_a_policy_of_ones_own_is_checked_where_it_is():
+    rendered = render("--set", "existingPolicyConfigMap=ours", with_hooks=True)
+    [job] = kinds(rendered, "Job")
+    assert job["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"] == "ours"
+    assert not [made for made in kinds(rendered, "ConfigMap") if "check" in made["metadata"]["name"]]
+
+
+def test_the_check_can_be_left_out():
+    assert not kinds(render("--set", "policyCheck.enabled=false", with_hooks=True), "Job")
+
+
+@pytest.mark.parametrize(
+    ("base", "key", "want"),
+    [
+        ("", "runbook", "docs/runbooks.md#"),
+        ("https://docs.example.org/runbooks", "runbook_url", "https://docs.example.org/runbooks#"),
+    ],
+)
+def test_runbooks_are_where_the_reader_has_them(base, key, want):
+    flags = ("--set", "metrics.prometheusRule.enabled=true", "--set", f"metrics.prometheusRule.runbookBaseUrl={base}")
+    [rule] = kinds(render(*flags), "PrometheusRule")
+    alerts = [each for group in rule["spec"]["groups"] for each in group["rules"]]
+    assert alerts
+    assert all(each["annotations"][key] == f"{want}{each['alert'].lower()}" for each in alerts)
+
+
+def test_who_runs_no_evictor_is_not_told_that_it_is_absent():
+    flags = ("--set", "metrics.prometheusRule.enabled=true")
+    for is_enabled in (True, False):
+        [rule] = kinds(render(*flags, "--set", f"evictor.enabled={json.dumps(is_enabled)}"), "PrometheusRule")
+        named = {each["alert"] for group in rule["spec"]["groups"] for each in group["rules"]}
+        assert ("FairgateEvictorAbsent" in named) is is_enabled
 
 
 @pytest.mark.parametrize("values", CI_VALUES, ids=lambda path: path.stem)
@@ -170,10 +231,11 @@ def test_trusted_users_are_those_of_fairgate_manifests():
     assert comparable(found) == comparable(want)
 
 
-def test_the_definition_of_ledgers_is_the_one_of_fairgate_manifests_and_stays():
-    [found] = kinds(render(), "CustomResourceDefinition")
-    assert found["spec"] == team_ledger_crd()["spec"]
-    assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+def test_the_definitions_are_those_of_fairgate_manifests_and_stay():
+    found = kinds(render(), "CustomResourceDefinition")
+    assert [each["spec"] for each in found] == [team_ledger_crd()["spec"], held_nodes_crd()["spec"]]
+    for each in found:
+        assert each["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
 def test_the_prometheus_operator_is_told_of_ports_secrets_and_rules_that_are_there():

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from tests.charts.helm import NAMESPACE
+from tests.charts.helm import NAMESPACE, HelmError
 from tests.charts.installed import prepared
 from tests.charts.rights import Witness
 from tests.charts.steady import creating
@@ -18,6 +18,7 @@ from tests.control_plane.cleanup import ADMISSION, TEAM_LEDGERS
 from tests.control_plane.kubectl import KubectlError
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, make_namespace, make_nodes, wait_bound, wait_for
+from tests.observe.alerting import API_SERVER
 from tests.scenarios import serving
 from tests.scenarios.evictor import alive
 from tests.scenarios.serving import FAIRGATE, ROOT, TIER
@@ -26,6 +27,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.usefixt
 
 SAMPLE = (ROOT / "policies" / "default" / "policy.yaml").read_text()
 A, B, GUESTS = "team-a", "team-b", "guests"
+FAILED_CLOSED, FAILED_OPEN = sorted(API_SERVER, reverse=True)
 VICTIMS = "fairgate_reclaim_victims_total"
 # A team that only borrows, and of which nobody is evicted. It leaves with the upgrade.
 GUESTS_SECTION = f"""\
@@ -42,6 +44,7 @@ EDITED = EDITED.replace("namespaces: [kube-system]", "namespaces: [kube-system, 
 BROKEN = POLICY.replace("limit: 8", "limit: eight")
 # Lifetimes so short that the run sees certificates renewed; a drain so long that no creation meets a closed connection.
 FLAGS = ("--set", "certs.lifetime=20s,certs.caLifetime=60s,server.drainSeconds=2")
+POLICY_OBJECT = f"/api/v1/namespaces/{NAMESPACE}/configmaps/fairgate-policy"
 REGISTERED = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations", "validatingadmissionpolicies")
 
 
@@ -59,21 +62,50 @@ def cluster(start_control_plane):
 def test_from_nothing_to_enforced_policy_upgraded_and_back(cluster, tmp_path):
     (tmp_path / "policy.yaml").write_text(POLICY)
     (tmp_path / "sample.yaml").write_text(SAMPLE)
+    (tmp_path / "broken.yaml").write_text(BROKEN)
     with prepared(cluster) as release:
         witness = Witness(release)
-        said = release.install("--set-file", f"policy={tmp_path / 'policy.yaml'}", *FLAGS)
+        refused_before_it_lands(cluster, release, tmp_path / "broken.yaml")
+        said = release.deploy("--set-file", f"policy={tmp_path / 'policy.yaml'}", *FLAGS)
         assert "enforce: enforce" in said
+        created_while_no_server_was_ready_yet(cluster)
+        release.roll_out()
         release.wait_asked(A)
+        release.wait_closed()
         refused_labelled_and_placed(cluster)
         evicted_and_promoted(cluster)
         left_waiting(cluster)
         seen(cluster, release, tmp_path / "policy.yaml")
         edited(cluster, release)
         witness.note()
+        refused_before_it_lands(cluster, release, tmp_path / "broken.yaml")
         upgraded_under_load(cluster, release, tmp_path / "sample.yaml")
         witness.note()
         uninstalled_while_down(cluster, release)
         witness.check(cluster.audit_events())
+
+
+def refused_before_it_lands(cluster, release, broken):
+    """A broken policy ends helm before anything of the release is made or changed, and the check says why."""
+    objects = [f"{ADMISSION}/validatingwebhookconfigurations/fairgate", POLICY_OBJECT]
+    before = [version(cluster, path) for path in objects]
+    with pytest.raises(HelmError, match="fairgate-policy-check"):
+        release.deploy("--set-file", f"policy={broken}")
+    assert "gpus.limit" in release.hooks.printed
+    assert "eight" in release.hooks.printed
+    assert [version(cluster, path) for path in objects] == before
+
+
+def version(cluster, path):
+    return cluster.api.get(path)["metadata"]["resourceVersion"] if cluster.api.exists(path) else None
+
+
+def created_while_no_server_was_ready_yet(cluster):
+    """Webhooks of `enforce` are registered and nothing serves them: GPU pods are created as before."""
+    kubectl_create(cluster, A, "early", gpus=1)
+    assert counted(cluster, FAILED_OPEN, name="validate.fairgate.dev") > 0
+    assert TIER not in get_pod(cluster, A, "early")["metadata"].get("labels", {})
+    cluster.kubectl("delete", "pod", "early", "-n", A, "--wait")
 
 
 def refused_labelled_and_placed(cluster):
@@ -160,6 +192,7 @@ def uninstalled_while_down(cluster, release):
     release.stop()
     with pytest.raises(KubectlError, match="failed calling webhook"):
         kubectl_create(cluster, B, "while-down")
+    assert counted(cluster, FAILED_CLOSED, name="validate.fairgate.dev", error_type="calling_webhook_error") > 0
     assert 'release "fairgate" uninstalled' in release.uninstall()
     cluster.kubectl("taint", "nodes", "--all", "fairgate.dev/held-", check=False)  # complains where there was none
     for plural in REGISTERED:
@@ -168,6 +201,12 @@ def uninstalled_while_down(cluster, release):
     kubectl_create(cluster, B, "as-before", gpus=1)
     assert TIER not in get_pod(cluster, B, "as-before")["metadata"].get("labels", {})
     wait_bound(cluster, B, "as-before")
+
+
+def counted(cluster, metric, **labels):
+    """What the API server's own metric counts, on which alerts are built."""
+    # the parser gives every counter this ending
+    return serving.total(cluster.kubectl("get", "--raw", "/metrics"), f"{metric}_total", **labels)
 
 
 def kubectl_create(cluster, namespace, name, gpus=8):

@@ -20,7 +20,7 @@ from webhook import __version__
 from webhook.cli.main import COMMANDS
 
 CONTAINER = shlex.split(os.environ.get("CONTAINER", "docker"))
-IMAGE = os.environ.get("IMAGE", f"fairgate:{__version__}")
+IMAGE = os.environ.get("IMAGE", f"fairgate/fairgate:{__version__}")
 RESTRICTED = [
     "--rm",
     "--read-only",

@@ -55,6 +55,7 @@ def test_the_wheel_names_both_commands_its_licence_and_every_dependency(packages
     assert "License-Expression: Apache-2.0" in metadata
     assert "Requires-Dist: aiohttp>=" in metadata
     assert "fairgate = webhook.cli.main:main\nkubectl-fairgate = webhook.cli.main:plugin" in commands
+    assert "kubectl_complete-fairgate = webhook.cli.completion:kubectl_complete" in commands
 
 
 @pytest.fixture

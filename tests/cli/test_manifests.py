@@ -41,8 +41,9 @@ def run(*arguments):
 def test_the_definition_and_two_configurations_are_printed_for_a_url(folder, ca):
     result = run("--policy", folder, "--url", "https://127.0.0.1:8443", "--ca", ca)
     assert result.exit_code == 0, result.output
-    definition, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
+    definition, held, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
     assert definition["metadata"]["name"] == "teamledgers.fairgate.dev"
+    assert held["metadata"]["name"] == "heldnodes.fairgate.dev"
     assert mutating["webhooks"][0]["clientConfig"] == {
         "url": "https://127.0.0.1:8443/mutate",
         "caBundle": base64.b64encode(CA).decode(),
@@ -58,6 +59,9 @@ def test_the_definition_and_two_configurations_are_printed_for_a_url(folder, ca)
         "fairgate-tenancy",
         "fairgate-forged",
         "fairgate-grace",
+        "fairgate-held-bindings",
+        "fairgate-held-node-names",
+        "fairgate-held-devices",
         *DEVICES,
     ]
     assert [bound["spec"]["policyName"] for bound in guards[1::2]] == [made["metadata"]["name"] for made in guards[::2]]
@@ -79,13 +83,13 @@ def test_guards_go_as_far_as_policy_does(folder, mode, want, devices):
         for made in yaml.safe_load_all(printed)
         if made["kind"] == "ValidatingAdmissionPolicyBinding"
     }
-    names = ("fairgate-labels", "fairgate-held-room", "fairgate-tenancy", "fairgate-forged", "fairgate-grace")
-    assert bound == dict.fromkeys(names, want) | dict.fromkeys(DEVICES, devices)
+    names = ("labels", "held-room", "tenancy", "forged", "grace", "held-bindings", "held-node-names", "held-devices")
+    assert bound == dict.fromkeys([f"fairgate-{name}" for name in names], want) | dict.fromkeys(DEVICES, devices)
 
 
-def test_switched_off_only_the_definition_is_left(folder):
+def test_switched_off_only_the_definitions_are_left(folder):
     printed = run("--policy", folder, "--url", "https://127.0.0.1:8443", "--enforce", "off").stdout
-    assert [made["kind"] for made in yaml.safe_load_all(printed)] == ["CustomResourceDefinition"]
+    assert [made["kind"] for made in yaml.safe_load_all(printed)] == ["CustomResourceDefinition"] * 2
 
 
 def test_devices_may_be_ignored(folder):
@@ -116,7 +120,7 @@ def test_without_a_ca_the_bundle_is_left_to_who_fills_it_in(folder):
 def test_a_service_is_addressed_by_namespace_name_and_port(folder, ca, service, port):
     result = run("--policy", folder, "--service", service, "--ca", ca)
     assert result.exit_code == 0, result.output
-    _, mutating, *_ = yaml.safe_load_all(result.stdout)
+    _, _, mutating, *_ = yaml.safe_load_all(result.stdout)
     assert mutating["webhooks"][0]["clientConfig"]["service"] == {
         "namespace": "fairgate-system",
         "name": "fairgate",

@@ -238,6 +238,8 @@ class FakeApi:
         return web.json_response(answer, status=status)
 
     def _verb(self, request: web.Request, query: dict[str, str]) -> str:
+        if "/proxy/" in request.path:  # to a Service: only faults answer
+            return request.method.lower()
         if request.method != "GET" or (not query and place_of(request.path).name):
             return request.method.lower()
         if "sendInitialEvents" in query:

@@ -1,6 +1,7 @@
 """The webhook configurations follow the policy, over real HTTP: what it decides and nothing else."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from tests.core import make
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.registered import keep_in_step
 from webhook.core.names import ResourceName
-from webhook.core.policy import Defaults, LabelSelector, Policy
+from webhook.core.policy import Defaults, Enforcement, LabelSelector, Policy
 from webhook.core.selector import Operator, Requirement
 from webhook.kube.guards import guards
 from webhook.kube.in_step import GUARD, wanted_by
@@ -39,20 +40,28 @@ def found(api, name):
     return api.objects[PATHS[name]][f"/{name}"]
 
 
+async def adjusted(connection, wanted):
+    return (await keep_in_step(connection, wanted, is_served=False)).changed
+
+
+def failure(api, name):
+    return {webhook["name"].partition(".")[0]: webhook["failurePolicy"] for webhook in found(api, name)["webhooks"]}
+
+
 def writes(api):
     return [asked for asked in api.asked if asked.verb in {"post", "put", "patch", "delete"}]
 
 
 async def test_what_is_in_step_is_read_and_left_alone(api, connection):
     register(api, BEFORE)
-    assert await keep_in_step(connection, wanted_by(BEFORE)) == ()
+    assert await adjusted(connection, wanted_by(BEFORE)) == ()
     assert not writes(api)
 
 
 async def test_an_edited_policy_changes_whom_we_are_asked_about_and_nothing_else(api, connection):
     register(api, BEFORE)
     before = {name: copy.deepcopy(found(api, name)) for name in PATHS}
-    assert await keep_in_step(connection, wanted_by(AFTER)) == ("zz-fairgate", "fairgate")
+    assert await adjusted(connection, wanted_by(AFTER)) == ("zz-fairgate", "fairgate")
     said = {webhook["name"]: webhook for made in wanted_by(AFTER) for webhook in made.get("webhooks", ())}
     for name in PATHS:
         assert found(api, name)["metadata"]["labels"] == {"by": "helm"}
@@ -61,21 +70,60 @@ async def test_an_edited_policy_changes_whom_we_are_asked_about_and_nothing_else
             assert changed <= {"rules", "matchConditions", "namespaceSelector"}
             assert new["matchConditions"] == said[new["name"]]["matchConditions"]
             assert new["namespaceSelector"] == said[new["name"]]["namespaceSelector"]
-    assert await keep_in_step(connection, wanted_by(AFTER)) == ()
+    assert await adjusted(connection, wanted_by(AFTER)) == ()
+
+
+CLOSED = {"validate": "Fail", "workloads": "Ignore", "claims": "Fail"}
+OPEN = dict.fromkeys(CLOSED, "Ignore")
+
+
+@pytest.mark.parametrize(
+    ("is_served", "ca", "want"),
+    [(False, "AAAA", OPEN), (True, "", OPEN), (True, "AAAA", CLOSED)],
+    ids=["no server is ready", "the API server has no CA", "a server is ready and has a CA"],
+)
+async def test_webhooks_fail_closed_once_somebody_can_answer(api, connection, is_served, ca, want):
+    register(api, BEFORE)
+    for webhook in found(api, "fairgate")["webhooks"]:
+        webhook["clientConfig"]["caBundle"] = ca
+    done = await keep_in_step(connection, wanted_by(BEFORE), is_served=is_served)
+    assert done.open == (() if want is CLOSED else ("validate.fairgate.dev", "claims.fairgate.dev"))
+    assert failure(api, "fairgate") == want
+    assert failure(api, "zz-fairgate") == {"mutate": "Ignore"}
+
+
+async def test_a_server_that_becomes_unready_opens_nothing(api, connection):
+    register(api, BEFORE)
+    await keep_in_step(connection, wanted_by(BEFORE), is_served=True)
+    for webhook in found(api, "fairgate")["webhooks"]:
+        del webhook["clientConfig"]["caBundle"]
+    done = await keep_in_step(connection, wanted_by(AFTER), is_served=False)
+    assert done.changed == ("zz-fairgate", "fairgate")
+    assert done.open == ()
+    assert failure(api, "fairgate") == CLOSED
+
+
+async def test_a_policy_that_is_not_enforced_opens_what_was_closed(api, connection):
+    register(api, BEFORE)
+    await keep_in_step(connection, wanted_by(BEFORE), is_served=True)
+    shadow = replace(BEFORE, enforce=Enforcement.SHADOW)
+    done = await keep_in_step(connection, wanted_by(shadow), is_served=True)
+    assert (done.changed, done.open) == (("fairgate",), ())
+    assert failure(api, "fairgate") == OPEN
 
 
 async def test_what_somebody_deleted_is_not_made_again(api, connection):
     register(api, BEFORE)
     del api.objects[PATHS["fairgate"]]["/fairgate"]
-    assert await keep_in_step(connection, wanted_by(AFTER)) == ("zz-fairgate",)
+    assert await adjusted(connection, wanted_by(AFTER)) == ("zz-fairgate",)
     assert "/fairgate" not in api.objects[PATHS["fairgate"]]
 
 
 async def test_who_was_faster_is_not_overwritten(api, connection):
     register(api, BEFORE)
     api.faults["put"].append(Answer(409))
-    assert await keep_in_step(connection, wanted_by(AFTER)) == ("fairgate",)
-    assert await keep_in_step(connection, wanted_by(AFTER)) == ("zz-fairgate",)
+    assert await adjusted(connection, wanted_by(AFTER)) == ("fairgate",)
+    assert await adjusted(connection, wanted_by(AFTER)) == ("zz-fairgate",)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +133,7 @@ async def test_what_cannot_be_read_is_told(api, connection, fault, want):
     register(api, BEFORE)
     api.faults["get"].append(fault)
     with pytest.raises(ClusterError, match=want):
-        await keep_in_step(connection, wanted_by(AFTER))
+        await adjusted(connection, wanted_by(AFTER))
 
 
 async def test_guards_learn_which_labels_and_namespaces_the_policy_names_and_keep_whom_they_trust(api, connection):
@@ -99,7 +147,7 @@ async def test_guards_learn_which_labels_and_namespaces_the_policy_names_and_kee
         exempt_namespaces=("ci-*", "ops"),
         defaults=Defaults(host_paths=("/data",)),
     )
-    assert await keep_in_step(connection, wanted_by(policy)) == (
+    assert await adjusted(connection, wanted_by(policy)) == (
         "fairgate-tenancy",
         "fairgate-devices",
         "fairgate-devices-env",
@@ -114,4 +162,4 @@ async def test_guards_learn_which_labels_and_namespaces_the_policy_names_and_kee
     assert devices["matchConstraints"]["objectSelector"] == {}
     assert {"name": "hostPaths", "expression": '["/data"]'} in devices["variables"]
     assert devices["validations"] == made["fairgate-devices"]["spec"]["validations"]
-    assert await keep_in_step(connection, wanted_by(policy)) == ()
+    assert await adjusted(connection, wanted_by(policy)) == ()

@@ -13,6 +13,7 @@ from tests.control_plane.workbench import wait_for
 NAMESPACES = "/api/v1/namespaces"
 NODES = "/api/v1/nodes"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+HELD_NODES = "/apis/fairgate.dev/v1alpha1/heldnodes"
 TEAM_LEDGERS = "/apis/fairgate.dev/v1alpha1/teamledgers"
 # In this order: a webhook that is gone must not refuse the rest, and a namespace that ends makes no new pods.
 COLLECTIONS = (
@@ -64,6 +65,7 @@ class Snapshot:
         # Their definition stays, as those of operators do. An API server that just came back still says 429 to them.
         if not kept:
             wait_for(control_plane, lambda: delete_ledgers(control_plane), what="the test's ledgers gone")
+        wait_for(control_plane, lambda: _delete_all(control_plane, HELD_NODES), what="no node is held")
         # "default" is of the snapshot, so its pods go by themselves.
         pods = list(api.list("/api/v1/pods"))
         leaving = {pod["metadata"]["namespace"] for pod in pods} - (self.names[NAMESPACES] - {"default"})
@@ -87,9 +89,14 @@ class Snapshot:
 
 def delete_ledgers(control_plane: ControlPlane) -> bool:
     """Delete every team's ledger; True once that is done."""
-    if control_plane.api.exists(TEAM_LEDGERS):
-        for name in _names(control_plane, TEAM_LEDGERS):
-            delete(control_plane, f"{TEAM_LEDGERS}/{name}")
+    return _delete_all(control_plane, TEAM_LEDGERS)
+
+
+def _delete_all(control_plane: ControlPlane, path: str) -> bool:
+    """Delete every object of a kind that may not be defined; True once that is done."""
+    if control_plane.api.exists(path):
+        for name in _names(control_plane, path):
+            delete(control_plane, f"{path}/{name}")
     return True
 
 

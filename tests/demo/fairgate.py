@@ -42,7 +42,7 @@ class Fairgate:
         """Uninstall it, and forget what its ledgers said."""
         self.release.stop()  # first: without their rights the containers could not give their Leases back
         self._helm(f"uninstall {RELEASE} -n {NAMESPACE}", tell=lambda line: line.startswith("release"))
-        self.stage.kubectl("delete customresourcedefinition teamledgers.fairgate.dev")
+        self.stage.kubectl("delete customresourcedefinition teamledgers.fairgate.dev heldnodes.fairgate.dev")
 
     def _helm(self, line: str, *, tell: Callable[[str], bool]) -> None:
         said = self.release.helm(*shlex.split(line))

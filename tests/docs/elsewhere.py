@@ -2,17 +2,25 @@
 
 _TESTS = "the tests would run each other"
 _IMAGE = "it builds or runs an image, which needs root, an image builder and minutes"
+_KIND = "it needs docker and images; the API server of the tests runs on this machine itself"
 _POD = "it reads a pod's service account, at paths that only a container has"
 
-PROGRAMS = frozenset({".ci/image-base", "docker", "git", "kind"})
+PROGRAMS = frozenset({".ci/image-base", "docker", "export", "git", "helm", "kind"})
 """What they call besides Fairgate and make."""
 
 NOT_HERE = {
     ".ci/image-base localhost/fairgate-base": _IMAGE,
-    "docker build --tag fairgate/fairgate:0.1.0 fairgate": "no image registry is reached from the tests",
+    "docker push registry.example.org/fairgate:0.1.0": _IMAGE,
+    "docker tag fairgate/fairgate:0.1.0 registry.example.org/fairgate:0.1.0": _IMAGE,
+    "export FAIRGATE_HOST=$(docker exec fairgate-control-plane ip -4 route show default | cut -d' ' -f3)": _KIND,
+    "export FAIRGATE_HOST=host.docker.internal": _KIND,
     "git clone https://git.example.org/fairgate.git": "the tests are in a clone; where it comes from is the reader's",
-    "kind create cluster --name fairgate": "it needs docker and images",
-    "kind load docker-image fairgate/fairgate:0.1.0 --name fairgate": "it needs docker and images",
+    "helm upgrade --install fairgate charts/fairgate --namespace fairgate-system --create-namespace"
+    " --set enforce=shadow --set-file policy=policy.yaml": "the README's cluster has no controllers, so no Job runs in"
+    " it; docs/install.md runs the same",
+    "kind create cluster --name fairgate": _KIND,
+    "kind load docker-image fairgate/fairgate:0.1.0 --name fairgate": _KIND,
+    "make -C fairgate image": _IMAGE,
     "make -C fairgate setup": "the tests run in what it made",
     "make demo": "tests/demo plays it, and compares what it prints with the README",
     "make image BASE=python:3.13-slim-trixie": _IMAGE,

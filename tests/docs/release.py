@@ -4,11 +4,10 @@ import re
 from pathlib import Path
 
 from tests.charts.helm import NAMESPACE, RELEASE
+from tests.charts.hooks import Hooks
 from tests.charts.installed import EVICTOR, SERVER, Installed
 from tests.charts.kubelet import Container, Json, Kubelet
-from tests.control_plane import egress
 from tests.control_plane.cluster import ControlPlane
-from tests.control_plane.workbench import wait_for
 
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
 SERVICE = f"/api/v1/namespaces/{NAMESPACE}/services/{RELEASE}"
@@ -33,6 +32,7 @@ class Release(Installed):
     def __init__(self, cluster: ControlPlane, fairgate: Path) -> None:
         super().__init__(cluster)
         self.kubelet = _Logged(cluster, NAMESPACE, command=[fairgate / "fairgate"])
+        self.hooks = Hooks(cluster, self.kubelet, NAMESPACE)
 
     def kubectl(self, real: Path) -> str:
         """A script that is kubectl, but for logs: simulated nodes have none, so they are those of the processes."""
@@ -51,12 +51,4 @@ class Release(Installed):
             return
         self.kubelet.sync()
         self.roll_out()
-        service = self.cluster.api.get(SERVICE)["spec"]
-        ports = [pod[SERVER].port for pod in self.pods]
-        addresses = [f"{service['clusterIP']}:{service['ports'][0]['port']}"]
-        wait_for(self.cluster, lambda: all(self._addresses()), what="addresses of the pods")
-        addresses += [f"{address}:8443" for address in self._addresses()]
-        egress.lead(self.cluster.processes, dict.fromkeys(addresses, ports))
-
-    def _addresses(self) -> list[str]:
-        return [pod["status"].get("podIP", "") for pod in self.cluster.api.list(PODS)]
+        self._lead_to(self.pods)  # again: the pods of the Deployment have changed meanwhile

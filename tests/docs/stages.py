@@ -6,6 +6,7 @@ from functools import partial
 
 from tests import builders
 from tests.builders import Json
+from tests.charts.installed import forget
 from tests.cli import sample_world
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.commands import CONTROLLER_MANAGER
@@ -14,7 +15,7 @@ from tests.control_plane.workbench import create_pod, make_namespace, make_nodes
 from tests.docs import pages
 from tests.docs.walk import Reader
 
-QUICKSTART = pages.ROOT / "docs" / "quickstart.md"
+INSTALL = pages.ROOT / "docs" / "install.md"
 STANDALONE = pages.ROOT / "docs" / "standalone.md"
 TEAMS = """apiVersion: fairgate.dev/v1alpha1
 kind: Policy
@@ -64,6 +65,12 @@ KUSTOMIZATION = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomizatio
 def _nodes(reader: Reader, count: int = 4) -> None:
     """Nodes of ten GPUs."""
     make_nodes(reader.cluster, count)
+
+
+def _never_registered(reader: Reader) -> None:
+    """The same, and no definition that another page left."""
+    _nodes(reader)
+    forget(reader.cluster)
 
 
 def _own_policies(reader: Reader) -> None:
@@ -150,10 +157,10 @@ def _everything(reader: Reader) -> None:
         reader.do(pages.Step(command, "", 0, 0))
 
 
-def _bare_node(reader: Reader) -> None:
+def _kind(reader: Reader, gpus: int = 0) -> None:
     """A clone of the repository, and kind's node."""
     (reader.folder / "fairgate").symlink_to(pages.ROOT)
-    _make_nodes(reader.cluster, node("fairgate-control-plane", gpus=0))
+    _make_nodes(reader.cluster, node("fairgate-control-plane", gpus=gpus))
 
 
 def _chart_and_nodes(reader: Reader) -> None:
@@ -175,9 +182,9 @@ def _lead(reader: Reader) -> None:
 
 
 def _installed(reader: Reader) -> None:
-    """Fairgate in the cluster, as far as the quickstart has installed it."""
-    _bare_node(reader)
-    reader.follow(QUICKSTART, until="Three pods of two GPUs are all that the team may have. `train.yaml`:")
+    """Fairgate in the cluster, as far as that page has installed it."""
+    _kind(reader, gpus=8)
+    reader.follow(INSTALL, until="Three pods of two GPUs are all that the team may have. `train.yaml`:")
 
 
 def _quotas(reader: Reader) -> None:
@@ -200,11 +207,13 @@ STAGES = {
     "docs/cli.md": _everything,
     "docs/concepts.md": partial(_served, until="## Borrowed GPUs"),
     "docs/evictor.md": _own_policies,
+    "docs/install.md": partial(_kind, gpus=8),
     "docs/looking.md": _cluster_in_use,
     "docs/migration.md": _quotas,
     "docs/operations.md": _installed,
-    "docs/quickstart.md": _bare_node,
-    "docs/standalone.md": _nodes,
+    "docs/quickstart.md": _kind,
+    "docs/standalone.md": _never_registered,
+    "docs/users.md": partial(_served, until="Two of 8 GPUs, and one too many:", nodes=2),
     "docs/workloads.md": partial(_served, until="Two of 8 GPUs, and one too many:", nodes=2),
     "policies/README.md": _own_policies,
 }

@@ -77,6 +77,27 @@ def test_commands_and_flags_in_the_text_exist(page):
 
 
 @every_page
+def test_every_row_of_a_table_belongs_to_one(page):
+    for found in re.findall(r"(?:^\|.*\|\n)+", pages.prose(page), flags=re.MULTILINE):
+        assert re.fullmatch(r"\|(?: ?-+ ?\|)+", [*found.splitlines(), ""][1]), found[:80]
+
+
+@every_page
+def test_no_command_compares_a_thing_with_itself(page):
+    for step in (found for found in pages.script(page) if isinstance(found, pages.Step)):
+        if "policy diff" in step.command:
+            words = shlex.split(step.command.partition("policy diff ")[2])
+            assert words[0] != words[1], step.command
+
+
+def test_every_group_of_codes_that_keeps_a_pod_out_leads_to_the_page_for_users():
+    text = (pages.ROOT / "policies" / "README.md").read_text()
+    groups = dict(re.findall(r"^\| \*\*(.+?)\*\* \| \| ?(.*) \|$", text, flags=re.MULTILINE))
+    for group in ("Limits", "Other refusals", "Asked again", "Admitted", "Warnings"):
+        assert "](../docs/users.md#" in groups[group], group
+
+
+@every_page
 def test_policies_in_samples_load(page, tmp_path):
     for number, block in enumerate(pages.blocks(page)):
         if block.language == "yaml" and "kind: Policy" in block.text:

@@ -27,7 +27,7 @@ _STAYS = re.compile(r"^(?:\w+=\S+ )*(?:fairgate (?:serve|evict|tryout)|kubectl f
 # What only looks is looked at again, until the page's picture is there: a cluster takes its time.
 # These end with 1 to say no: a refusal, a warning, a difference.
 _MAY_SAY_NO = re.compile(r"\bfairgate (?:explain|policy|review)\b")
-_DEPLOYS = re.compile(r"^helm (?:install|upgrade|rollback|uninstall) fairgate\b")
+_DEPLOYS = re.compile(r"^helm (?:install|upgrade(?: --install)?|rollback|uninstall) fairgate\b")
 # A machine for tests need not have curl; this does what the pages ask of it.
 _CURL = f"""#!{sys.executable}
 import ssl, sys, urllib.request
@@ -107,9 +107,7 @@ class Reader:
             return self._stay(step)
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
-            done = self._run(step.command)
-            if _DEPLOYS.match(step.command) and done.returncode == 0:
-                self.release.settle()
+            done = self._run_with_hooks(step.command) if _DEPLOYS.match(step.command) else self._run(step.command)
             printed = self._from_here(done.stdout)
             if not step.shown and _went_well(step.command, done):
                 return None
@@ -123,6 +121,13 @@ class Reader:
         raise AssertionError(
             f"$ {step.command}\nended with {done.returncode} and printed\n{printed}\nnot\n{step.shown}"
         )
+
+    def _run_with_hooks(self, command: str) -> "subprocess.CompletedProcess[str]":
+        """Run helm, the pods that it waits for, and what it deployed."""
+        done = self.release.hooks.run_beside(lambda: self._run(command))
+        if done.returncode == 0:
+            self.release.settle()
+        return done
 
     def _run(self, command: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(

@@ -25,6 +25,7 @@ from webhook.kube.holds import rfc3339
 from webhook.observe.logs import LineWriter, LogFormat, Logs
 from webhook.observe.reclaim import ReclaimMetrics
 
+HELD_NODES = "/apis/fairgate.dev/v1alpha1/heldnodes"
 PODS, NODES, NAMESPACES = "/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces"
 REPORT = {
     "type": "PodScheduled",
@@ -50,8 +51,14 @@ class Stage:
         self._ids = itertools.count(1)
         for name in ("team-a", "team-b"):
             api.put(NAMESPACES, name)
+        api.put(HELD_NODES, "fairgate", spec={})
 
     # -- the cluster
+
+    def locked(self) -> dict[str, list[str]]:
+        """The nodes that the API server guards, and for whom."""
+        found = self.api.objects[HELD_NODES].get("/fairgate")
+        return {} if found is None else found["spec"].get("nodes", {})
 
     def node(self, name: str, **more: Any) -> None:
         body = builders.node(name, gpus=4)

@@ -5,9 +5,11 @@ import itertools
 import json
 from dataclasses import replace
 
+import pytest
+
 from tests.cluster.fake_api import Answer, Held, Slow
 from tests.core import make
-from tests.evictor.stage import NAMESPACES, NO_ROOM, NODES, PODS
+from tests.evictor.stage import HELD_NODES, NAMESPACES, NO_ROOM, NODES, PODS
 from tests.scenarios import serving
 from webhook.core.policy import Enforcement, ReclaimRules
 from webhook.evictor import executor as executors
@@ -75,6 +77,55 @@ async def test_the_node_says_for_whom_before_anybody_goes(stage):
         assert stage.real_evictions() == 0
         stage.api.always.clear()
         await stage.until(lambda: stage.real_evictions() == 1)
+
+
+async def test_the_api_server_guards_a_node_from_before_the_first_eviction_until_the_hold_ends(stage):
+    fill(stage, "n0")
+    stage.api.put(HELD_NODES, "fairgate", spec={"nodes": {"former": ["u"]}})
+    stage.api.faults["post"].extend([Slow(0), held := Held()])
+    async with stage.leader():
+        await stage.until(lambda: stage.locked() == {})
+        uid = stage.asker("b")
+        await stage.until(lambda: stage.api.count("post") == 2)
+        assert stage.locked() == {"n0": [uid]}
+        stage.api.put(HELD_NODES, "fairgate", spec={})
+        await stage.until(lambda: stage.locked() == {"n0": [uid]})  # whoever wrote that was no leader
+        held.go.set()
+        await stage.until(lambda: stage.real_evictions() == 1)
+        stage.bind("b", "n0")
+        await stage.until(lambda: not stage.taints("n0") and stage.locked() == {})
+
+
+async def test_the_guards_object_is_made_where_it_is_missing(stage):
+    fill(stage, "n0")
+    stage.api.delete(HELD_NODES, "fairgate")
+    async with stage.leader():
+        uid = stage.asker("b")
+        await stage.until(lambda: stage.real_evictions() == 1)
+        assert stage.locked() == {"n0": [uid]}
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_without_the_guard_room_is_made_all_the_same(stage, status, caplog):
+    fill(stage, "n0")
+    stage.api.faults[f"patch {HELD_NODES}/fairgate"].extend([Answer(status)] * 9)
+    stage.api.faults[f"post {HELD_NODES}"].extend([Answer(status)] * 9)
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: stage.real_evictions() == 1)
+    assert stage.locked() == {}
+    assert "held nodes are not guarded" in caplog.text
+
+
+async def test_nobody_goes_while_the_guard_cannot_be_written(stage, caplog):
+    fill(stage, "n0")
+    stage.api.faults[f"patch {HELD_NODES}/fairgate"].extend([Answer(500)] * 5)
+    async with stage.leader():
+        stage.asker("b")
+        await stage.until(lambda: stage.api.count("patch") == 5)
+        assert (stage.real_evictions(), stage.taints("n0")) == (0, [])
+        await stage.until(lambda: stage.real_evictions() == 1)
+    assert caplog.text.count("held nodes are not guarded") == 1
 
 
 async def test_a_victim_that_is_refused_in_the_trial_is_replaced_before_anything_is_done(stage):

@@ -11,10 +11,21 @@ pytestmark = pytest.mark.cluster
 
 MINUTES = 150
 DAY = 86_400
+CALL_FAILED = (
+    'apiserver_admission_webhook_rejection_count{name="validate.fairgate.dev",error_type="calling_webhook_error"}'
+)
+CALL_SKIPPED = 'apiserver_admission_webhook_fail_open_count{name="mutate.fairgate.dev",type="admit"}'
+WRITTEN = 'fairgate_ledger_writes_total{result="written",instance="t"}'
 HEALTHY = {
     'fairgate_build_info{component="server",instance="s"}': "1",
+    'fairgate_build_info{component="evictor",instance="e"}': "1",
     'fairgate_ready{condition="world",instance="s"}': "1",
-    'fairgate_refused_requests_total{status="500",instance="s"}': "0",
+    'fairgate_ready{condition="policy",instance="s"}': "1",
+    'fairgate_ready{condition="world",instance="t"}': "1",
+    'apiserver_admission_webhook_rejection_count{name="validate.fairgate.dev",error_type="no_error"}': "0+1",
+    CALL_FAILED: "3",
+    CALL_SKIPPED: "3",
+    'fairgate_http_errors_total{status="500",instance="s"}': "0",
     'fairgate_decision_duration_seconds_bucket{phase="validate",le="0.01"}': "0+60",
     'fairgate_decision_duration_seconds_bucket{phase="validate",le="5.0"}': "0+60",
     'fairgate_decision_duration_seconds_bucket{phase="validate",le="+Inf"}': "0+60",
@@ -23,6 +34,7 @@ HEALTHY = {
     'fairgate_decisions_total{phase="validate",outcome="retry",code="MutationMissing",team="a"}': "0",
     'fairgate_bypassing_pods_total{team="a"}': "3",
     'fairgate_ledger_writes_total{result="refused",instance="s"}': "2",
+    WRITTEN: "0+60",
     'fairgate_ledger_lag{team="a",instance="s"}': "0",
     "fairgate_ledger_orphans_total": "0+0.1",
     'fairgate_world_age_seconds{instance="s"}': "61",
@@ -52,8 +64,14 @@ HEALTHY = {
 }
 TROUBLE = {
     "FairgateServerAbsent": {'fairgate_build_info{component="server",instance="s"}': None},
+    "FairgateNoneReady": {
+        'fairgate_ready{condition="policy",instance="s"}': "0",
+        'fairgate_ready{condition="world",instance="t"}': "0",
+    },
     "FairgateNotReady": {'fairgate_ready{condition="world",instance="s"}': "0"},
-    "FairgateInternalErrors": {'fairgate_refused_requests_total{status="500",instance="s"}': "0+1"},
+    "FairgateUnreachable": {CALL_FAILED: "0+1"},
+    "FairgateSkipped": {CALL_SKIPPED: "0+1"},
+    "FairgateInternalErrors": {'fairgate_http_errors_total{status="500",instance="s"}': "0+1"},
     "FairgateDecisionsSlow": {'fairgate_decision_duration_seconds_bucket{phase="validate",le="0.01"}': "0+50"},
     "FairgateRacesLost": {
         'fairgate_decisions_total{phase="validate",outcome="retry",code="RaceLost",team="a"}': "0+10"
@@ -62,7 +80,10 @@ TROUBLE = {
         'fairgate_decisions_total{phase="validate",outcome="retry",code="MutationMissing",team="a"}': "0+1"
     },
     "FairgatePodsBypassed": {'fairgate_bypassing_pods_total{team="a"}': "0+0.1"},
-    "FairgateLedgerWritesFail": {'fairgate_ledger_writes_total{result="refused",instance="s"}': "0+1"},
+    "FairgateLedgerWritesFail": {
+        'fairgate_ledger_writes_total{result="refused",instance="s"}': "0+1",
+        WRITTEN: "60",
+    },
     "FairgateLedgerBehind": {'fairgate_ledger_lag{team="a",instance="s"}': "40"},
     "FairgateChargesOrphaned": {"fairgate_ledger_orphans_total": "0+1"},
     "FairgateWorldStale": {'fairgate_world_age_seconds{instance="s"}': "121"},
@@ -82,6 +103,7 @@ TROUBLE = {
     },
     "FairgateCAExpires": {'fairgate_ca_expiration_timestamp_seconds{instance="s"}': f"{6 * DAY}"},
     "FairgateCANotPublished": {'fairgate_ca_published{instance="s"}': "0"},
+    "FairgateEvictorAbsent": {'fairgate_build_info{component="evictor",instance="e"}': None},
     "FairgateShareNotReclaimed": {'fairgate_reclaim_waiting_pods{cause="NotEnoughVictims"}': "2"},
     "FairgateEvictionsRefused": {'fairgate_reclaim_evictions_total{outcome="refused"}': "0+1"},
     "FairgateHoldsBroken": {"fairgate_reclaim_broken_holds_total": "0+1"},
@@ -101,7 +123,13 @@ QUIET = {
         'fairgate_leader{lease="fairgate",instance="s"}': "0",
         'fairgate_leader{lease="fairgate",instance="t"}': "1",
     },
-    "no evictor at all": {'fairgate_leader{lease="fairgate-evictor",instance="e"}': None},
+    "an evictor that keeps no Lease": {'fairgate_leader{lease="fairgate-evictor",instance="e"}': None},
+    "one replica of two that cannot write the ledger": {
+        'fairgate_ledger_writes_total{result="refused",instance="s"}': "0+1"
+    },
+    "refusals, which are answers": {
+        'apiserver_admission_webhook_rejection_count{name="validate.fairgate.dev",error_type="no_error"}': "0+9"
+    },
     "a cluster that was idle for hours": {
         'fairgate_decisions_total{phase="validate",outcome="admit",code="WithinShare",team="a"}': "9",
         'fairgate_decisions_total{phase="validate",outcome="retry",code="RaceLost",team="a"}': "9",
@@ -164,3 +192,23 @@ def test_every_expression_of_the_dashboard_is_promql(promtool, tmp_path):
 @pytest.mark.parametrize("metrics", [reference.server(), reference.evictor()], ids=["server", "evictor"])
 def test_the_metrics_follow_the_conventions(promtool, metrics):
     assert promtool("check", "metrics", stdin=metrics.expose().body.decode()) == ""
+
+
+def test_gpu_hours_add_up_over_leaders(promtool, tmp_path):
+    """Ten GPUs for twenty hours: one replica leads for the first ten, another for the rest."""
+    labels = 'team="a",model="H100",tier="guaranteed"'
+    series = [
+        {"series": f'fairgate_gpu_seconds_total{{{labels},instance="s"}}', "values": "0+600x600 360000x600"},
+        {"series": f'fairgate_gpu_seconds_total{{{labels},instance="t"}}', "values": "_x600 0+600x600"},
+    ]
+    hours = "sum by (team, tier) (increase(fairgate_gpu_seconds_total[20h])) / 3600"
+    assert hours.replace("20h", "30d") in reference.page()
+    wanted = {
+        "expr": f"count(abs({hours} - 200) < 1)",
+        "eval_time": "20h",
+        "exp_samples": [{"labels": "{}", "value": 1}],
+    }
+    test = {"tests": [{"interval": "1m", "input_series": series, "promql_expr_test": [wanted]}]}
+    file = tmp_path / "test.yaml"
+    file.write_text(json.dumps(test))
+    promtool("test", "rules", file)

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from tests.control_plane.api import ApiError
-from tests.control_plane.cleanup import Snapshot
+from tests.control_plane.cleanup import HELD_NODES, Snapshot
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import make_namespace, wait_for
@@ -57,7 +57,9 @@ def guarded_by(control_plane: ControlPlane, policy: str, folder: Path) -> Iterat
 def apply_guards(cluster: ControlPlane, folder: Path) -> None:
     """Apply the guards for the policy in a folder, and wait until all of them are in force."""
     printed = yaml.safe_load_all(manifests(policy=folder, url="https://127.0.0.1:1"))
-    cluster.kubectl.apply([made for made in printed if made["kind"].startswith("ValidatingAdmission")])
+    kinds = ("CustomResourceDefinition", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    cluster.kubectl.apply([made for made in printed if made["kind"] in kinds])
+    wait_for(cluster, lambda: cluster.api.exists(HELD_NODES), what="HeldNodes are defined")
     namespace = make_namespace(cluster)
     user = f"plain-{namespace}"
     cluster.kubectl(

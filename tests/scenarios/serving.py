@@ -117,7 +117,7 @@ def get(url: str, *, ca: Path) -> str:
         return answer.read().decode()
 
 
-def total(metrics: str, name: str, **labels: str) -> float:
+def total(metrics: str, name: str, /, **labels: str) -> float:
     """The sum of a metric's series that carry these labels."""
     samples = (sample for family in text_string_to_metric_families(metrics) for sample in family.samples)
     return sum(found.value for found in samples if found.name == name and labels.items() <= found.labels.items())

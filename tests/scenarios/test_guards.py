@@ -6,16 +6,23 @@ import json
 import secrets
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
 
+from tests.control_plane.api import ApiError
+from tests.control_plane.cleanup import HELD_NODES
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, make_namespace, wait_for
 from tests.scenarios.guarded import guarded_by
 from tests.scenarios.serving import TIER
+from webhook.core.held_nodes import held_nodes
+from webhook.core.holding import Claim, Holding
+from webhook.core.names import Namespace, NodeName, Uid
+from webhook.kube.held_nodes import create_body
+from webhook.policy.load import load
 
 pytestmark = pytest.mark.cluster
 
@@ -138,6 +145,61 @@ def test_held_room_is_let_to_nobody_by_himself(tenant):
     tenant.allowed("label", "pod", "p", "mine=yes")
 
 
+def test_no_pod_of_a_team_is_bound_to_a_held_node_but_those_it_is_held_for(guarded, tmp_path):
+    suffix = secrets.token_hex(3)
+    team = make_namespace(guarded, f"team-{suffix}", labels={"team": "a"})
+    others = ["kube-system", make_namespace(guarded, f"ci-{suffix}", labels={"team": "a"}), make_namespace(guarded)]
+    others.append(make_namespace(guarded, f"own-{suffix}", labels={"team": "a", "fairgate.dev/exempt": "yes"}))
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    claim = Claim(Uid("kept-for"), Namespace(team), "p")
+    held = held_nodes([Holding("h1", NodeName("held"), 0, (claim,))], load(tmp_path))
+    guarded.api.create(HELD_NODES, json.loads(create_body(held)))
+
+    def refusal(call: Callable[[], object]) -> str:
+        try:
+            call()
+        except ApiError as error:
+            return "HeldRoom" if "(HeldRoom)" in str(error) else ""
+        return ""
+
+    def bound(namespace: str, *, uid: str = "another", node: str = "held") -> str:
+        made = {"metadata": {"name": "none", "uid": uid}, "target": {"kind": "Node", "name": node}}
+        path = f"/api/v1/namespaces/{namespace}/pods/none/binding"
+        return refusal(lambda: guarded.api.create(path, made, dryRun="All"))
+
+    wait_for(guarded, lambda: bound(team), what="the held node is guarded")
+    assert [bound(team, uid="kept-for"), bound(team, node="free"), *map(bound, others)] == [""] * 6
+    # the CPU of the node, past the scheduler
+    admin = f"ada-{suffix}"
+    guarded.kubectl("create", "rolebinding", "admin", "--clusterrole=admin", f"--user={admin}", "-n", team)
+    acting = guarded.acting_as(admin)
+
+    def named(node: str) -> str:
+        return refusal(lambda: acting.create(f"/api/v1/namespaces/{team}/pods", pod("p", nodeName=node), dryRun="All"))
+
+    assert (named("held"), named("free")) == ("HeldRoom", "")
+    # its devices, before the binding
+    claims = f"/apis/resource.k8s.io/v1/namespaces/{team}/resourceclaims"
+    asked = {"name": "gpu", "exactly": {"deviceClassName": "any"}}
+    guarded.api.create(claims, {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [asked]}}})
+
+    def allocated(uid: str, node: str) -> str:
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+        device = {"request": "gpu", "driver": "gpu.example.com", "pool": "p", "device": "d"}
+        where = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        allocation = {"devices": {"results": [device]}, "nodeSelector": where}
+        status = {"allocation": allocation, "reservedFor": [{"resource": "pods", "name": "p", "uid": uid}]}
+        return refusal(lambda: guarded.api.patch(f"{claims}/c/status", {"status": status}, dryRun="All"))
+
+    assert (allocated("another", "held"), allocated("kept-for", "held"), allocated("another", "free")) == (
+        "HeldRoom",
+        "",
+        "",
+    )
+    guarded.api.delete(f"{HELD_NODES}/fairgate")
+    wait_for(guarded, lambda: not bound(team), what="the lock is gone with its object")
+
+
 def test_a_namespace_changes_hands_only_by_who_may_assign_it(tenant):
     for label in ("fairgate.dev/exempt=true", "team=a", "resource.kubernetes.io/admin-access=true"):
         tenant.refused("label", "namespace", tenant.namespace, label, code="TenancyChanged")
@@ -169,6 +231,6 @@ def test_kubernetes_finds_no_fault_in_the_expressions(tenant):
         return found if all("observedGeneration" in each.get("status", {}) for each in found) else []
 
     found = wait_for(tenant.cluster, checked, what="the types checked")
-    assert len(found) == 8
+    assert len(found) == 11
     for each in found:
         assert not each["status"]["typeChecking"].get("expressionWarnings"), each

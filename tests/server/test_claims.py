@@ -77,7 +77,7 @@ def answer(number, *, enforce=Enforcement.ENFORCE, **more):
 def test_what_its_pod_was_let_in_with_passes():
     response, record = answer(1)
     assert response["allowed"]
-    assert (record.code, record.team, record.name, record.gpus) == ("ClaimCovered", "team-a", "mine", "1")
+    assert (record.code, record.team, record.name, record.gpus) == ("ClaimCovered", "team-a", "mine", 1)
 
 
 def test_more_is_refused_with_what_to_do():
@@ -112,11 +112,23 @@ def test_a_claim_that_is_larger_than_any_that_is_read_gets_nothing(metadata):
     found = claim(1)
     found["metadata"] |= metadata
     gate = Gate(place(claim(1)), MemoryLedger(world(), lambda: 0.0), now_text=lambda: "2026-01-01T00:00:00Z")
-    began = time.process_time()
-    answered = at_once(gate.claims(review(found), deadline=1.0))
-    assert time.process_time() - began < 0.05
+    body = review(found)
+    answered = at_once(gate.claims(body, deadline=1.0))
     response = json.loads(answered.body)["response"]
     assert (response["allowed"], answered.record.code) == (False, "TooLarge")
+    # a hundredth of what reading it would take, and here no more than making plain values of it, with room to spare
+    assert quickest(lambda: at_once(gate.claims(body, deadline=1.0))) < 3 * quickest(lambda: json.loads(body))
+
+
+def quickest(call):
+    """The least processor time of some calls, in seconds: what else runs lengthens some of them, and rarely all."""
+
+    def seconds():
+        began = time.thread_time()
+        call()
+        return time.thread_time() - began
+
+    return min(seconds() for _ in range(7))
 
 
 @pytest.mark.parametrize(

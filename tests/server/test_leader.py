@@ -27,6 +27,7 @@ from webhook.core.tier import Tier
 from webhook.kube import keys, objects
 from webhook.kube.nodes import to_namespace
 from webhook.kube.pods import to_resident
+from webhook.observe.accounting import Accounting
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.server import leader as leaders
@@ -101,6 +102,8 @@ async def staged(folder, *, guaranteed=4):
                 shares=ledger,
                 onlooker=onlooker,
                 why_untrusted=lambda: stage.why_untrusted or feed.why_cold(),
+                why_not_serving=lambda: None,
+                accounting=Accounting(),
                 timing=QUICK,
             )
             chores = (feed.run(), leader.run(), leader.events.run(), ledger.reconcile(is_leader=leader.may_tidy))

@@ -25,6 +25,7 @@ async def test_a_review_is_answered_and_recorded_once(server, phase):
         "event": "decision",
         "phase": phase,
         "uid": "705ab4f5",
+        "pod_uid": "9f1c",
         "operation": "CREATE",
         "namespace": "vision",
         "name": "train-0",
@@ -32,10 +33,10 @@ async def test_a_review_is_answered_and_recorded_once(server, phase):
         "user": "ada",
         "team": "vision",
         "tier": "guaranteed",
-        "gpus": "3",
+        "gpus": 3,
         "outcome": "admit",
         "code": "WithinShare",
-        "nodes": "node-1",
+        "nodes": ["node-1"],
         "policy": "abc123",
         "dry_run": False,
         "message": "uses 3 of 20 GPUs",
@@ -198,7 +199,7 @@ async def test_a_malformed_review_is_a_400_with_its_reason(server):
     assert (reply.status, reply.json) == (400, {"error": "request.object is missing", "code": "MalformedReview"})
     (line,) = server.lines("request refused")
     assert (line["level"], line["error"], line["path"]) == ("warning", "request.object is missing", "/mutate")
-    assert 'fairgate_refused_requests_total{status="400"} 1.0' in (await server.ask("GET", "/metrics")).text
+    assert 'fairgate_http_errors_total{status="400"} 1.0' in (await server.ask("GET", "/metrics")).text
     assert server.lines("decision") == []
 
 

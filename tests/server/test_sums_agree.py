@@ -85,10 +85,11 @@ def test_what_pods_count_is_what_they_have_of_their_nodes_wherever_it_is_told(no
             before = foretold(after(case, pods[:number], Path(folder)), pod(step))
             record, _, manifest = ask(gate, step, f"u{number}")
             assert record.outcome == "admit", record.message
-            charge = read_back(record.gpus)
+            decided = json.loads(manifest["metadata"]["annotations"]["fairgate.dev/decision"])
+            charge = read_back(decided["gpus"])
             assert before == charge
             counted += charge
-            for node in json.loads(manifest["metadata"]["annotations"]["fairgate.dev/decision"])["nodes"]:
+            for node in decided["nodes"]:
                 assert charge == pieces * weight_of(resource, kinds[node])
         check(gate.world, counted)
 

@@ -20,6 +20,9 @@ COMMANDS: Final = {
     "world": "webhook.cli.world:world",
 }
 
+_OF_POLICY: Final = frozenset({"check", "diff", "from-quotas", "schema"})
+"""Commands of `fairgate policy`, for who looks for them one level up."""
+
 
 class _LazyGroup(click.Group):
     """Finds subcommands by name without importing the others: `policy check` must not pay for the API client."""
@@ -33,6 +36,17 @@ class _LazyGroup(click.Group):
         module, _, attribute = COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            name = error.command_name
+            if name in _OF_POLICY:
+                raise click.UsageError(f"No such command '{name}'. Did you mean 'policy {name}'?", ctx) from None
+            raise click.NoSuchCommand(name, possibilities=COMMANDS, ctx=ctx) from None
 
 
 @click.group(

@@ -11,6 +11,7 @@ import yaml
 from webhook.cli.options import enforce_option
 from webhook.core.policy import Enforcement
 from webhook.kube.guards import guards
+from webhook.kube.held_nodes import held_nodes_crd
 from webhook.kube.registration import ServiceReference, webhook_configurations
 from webhook.kube.team_ledger_crd import team_ledger_crd
 
@@ -79,7 +80,7 @@ def manifests(
     with_guards: bool,
     trusted_users: tuple[str, ...],
 ) -> None:
-    """Print the TeamLedger definition, the webhook configurations and the guards for a policy as YAML.
+    """Print the definitions of TeamLedger and HeldNodes, the webhook configurations and a policy's guards as YAML.
 
     The webhooks are sent exactly those pods that the policy is about, and objects that make pods: print and apply all
     of it again when its resource names, its selectors of namespaces or its kinds of workloads change. Give one of --url
@@ -102,7 +103,8 @@ def manifests(
     except PolicyUnreadable as error:
         click.echo(str(error), err=True)
         raise click.exceptions.Exit(2) from error
-    made = [team_ledger_crd(), *webhook_configurations(policy, ca_bundle_pem=pem, url=url, service=service)]
+    definitions = [team_ledger_crd(), held_nodes_crd()]
+    made = [*definitions, *webhook_configurations(policy, ca_bundle_pem=pem, url=url, service=service)]
     if with_guards and policy.enforce is not Enforcement.OFF:
         made += guards(policy, trusted_users=trusted_users)
     click.echo(yaml.dump_all(made, Dumper=_Dumper, sort_keys=False, width=2**16), nl=False)

@@ -27,6 +27,8 @@ A shell completes commands, options and formats after
 ```sh
 eval "$(_FAIRGATE_COMPLETE=bash_source fairgate)"   # or zsh_source, fish_source
 ```
+As a plugin of kubectl they are completed where kubectl's own commands are (`source <(kubectl completion bash)`, since
+kubectl 1.26): the installation brings the executable `kubectl_complete-fairgate`, which kubectl finds in `PATH`.
 """
 
 

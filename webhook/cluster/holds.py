@@ -4,12 +4,17 @@ from typing import Final
 
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.errors import ApiError, ClusterError
+from webhook.core.held_nodes import HeldNodes
 from webhook.core.holding import Claim, Holding, Target
 from webhook.core.names import NodeName, TeamName
+from webhook.kube.held_nodes import create_body, replace_patch
 from webhook.kube.holds import calm_patch, hold_patch, nomination_patch, notice_patch, toleration_patch
+from webhook.kube.keys import HELD_NODES, HELD_NODES_NAME, OWN_API
 
 _TRIES: Final = 4
 """Kubelets write their nodes every few seconds: two changes in a row between our read and our write are rare."""
+
+_HELD_NODES: Final = f"/apis/{OWN_API}/{HELD_NODES}"
 
 _MERGE: Final = "application/merge-patch+json"
 _JSON: Final = "application/json-patch+json"
@@ -32,6 +37,23 @@ async def write_hold(connection: ApiConnection, node: NodeName, holding: Holding
                 raise
         else:
             return
+
+
+async def lock_nodes(connection: ApiConnection, held: HeldNodes) -> None:
+    """Have the API server bind no other pods of teams to these nodes, and to no other nodes.
+
+    Raises ClusterError, also where the kind is not defined (404).
+    """
+    action = f"patch {HELD_NODES}"
+    try:
+        await connection.send(
+            "PATCH", f"{_HELD_NODES}/{HELD_NODES_NAME}", replace_patch(held), action=action, content_type=_JSON
+        )
+    except ApiError as error:
+        if not error.is_missing:
+            raise
+        if held.nodes:
+            await connection.send("POST", _HELD_NODES, create_body(held), action=f"create {HELD_NODES}")
 
 
 async def let_in(connection: ApiConnection, claim: Claim, hold_id: str, *, is_first: bool) -> None:

@@ -11,11 +11,13 @@ from webhook.cluster.errors import ClusterError
 from webhook.cluster.fate import fate_of
 from webhook.cluster.kind import Kind
 from webhook.cluster.means import Means, Recorder
+from webhook.cluster.quotas import live_quotas
 from webhook.cluster.team_object import PATH
 from webhook.core.decision import Decision, Deny, NotApplicable
 from webhook.core.names import UNASSIGNED, TeamName, Uid
 from webhook.core.page import Flight, Judgement
 from webhook.core.pod import Resident
+from webhook.core.quota import QuotaBook, exceeded
 from webhook.core.reason import Code, Reason
 from webhook.core.world import World
 from webhook.kube.keys import TEAM_LEDGERS
@@ -47,7 +49,7 @@ class ApiLedger:
     """Charges pods on TeamLedger objects; implements webhook.server.gate.Ledger.
 
     `reached` is the resourceVersion that the view of the pods has come to; `known` tells whose a pod's name is in it,
-    by `NAMESPACE/NAME`: a UID, "" where that is not known, None for nobody's.
+    by `NAMESPACE/NAME`: a UID, "" where that is not known, None for nobody's. `quotas` are those that it shows.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class ApiLedger:
         reached: Callable[[], int],
         recorder: Recorder,
         known: Callable[[str], str | None],
+        quotas: QuotaBook | None = None,
     ) -> None:
         self._world = world
+        self._quotas = quotas or QuotaBook()
         self._known = known
         self._means = Means(connection, world, reached, recorder)
         self._desks: dict[TeamName, Desk] = {}
@@ -74,6 +78,8 @@ class ApiLedger:
             return decision
         if await self._is_taken(flight.pod):
             return Deny((Reason(Code.ALREADY_EXISTS, f'pods "{flight.pod.name}" already exists'),))
+        if (reason := await self._over_quota(flight.pod)) is not None:
+            return Deny((reason,))
         return await self._desk(flight.charge.team).charge(judge, deadline=deadline, is_gone=is_gone)
 
     async def _is_taken(self, pod: Resident) -> bool:
@@ -88,6 +94,18 @@ class ApiLedger:
         except ClusterError:
             return False
         return found is not None and found.uid != pod.uid
+
+    async def _over_quota(self, pod: Resident) -> Reason | None:
+        """Tell which ResourceQuota the API server will refuse this pod for, so that it must not be charged.
+
+        The view may be behind a quota that has room by now: the API server is asked, and believed.
+        """
+        if exceeded(pod.demand, self._quotas.of(pod.namespace)) is None:
+            return None
+        try:
+            return exceeded(pod.demand, await live_quotas(self._means.connection, pod.namespace))
+        except ClusterError:
+            return None
 
     def release(self, review: Review) -> None:
         """Leave it to the watch: a DELETE that is reviewed may yet fail."""

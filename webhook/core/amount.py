@@ -71,6 +71,13 @@ def format_gpus(units: Units) -> str:
     return str(Fraction(units, ONE_GPU))
 
 
+@lru_cache(maxsize=1024)
+def gpu_number(units: Units) -> int | float:
+    """Give GPU units as a number for logs and metrics, to a millionth of a GPU; nothing is decided by it."""
+    whole, rest = divmod(units, ONE_GPU)
+    return round(float(units / ONE_GPU), 6) if rest else int(whole)
+
+
 def tell_gpus(units: Units) -> str:
     """Write GPU units for people: as format_gpus does, but rounded down where that would be an unwieldy fraction."""
     text = format_gpus(units)

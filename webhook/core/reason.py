@@ -28,6 +28,7 @@ class Code(StrEnum):
     UNCOUNTED_DEVICE = "UncountedDevice"
     GRACE_PERIOD_TOO_LONG = "GracePeriodTooLong"
     ALREADY_EXISTS = "AlreadyExists"
+    RESOURCE_QUOTA_EXCEEDED = "ResourceQuotaExceeded"
     MUTATION_ALTERED = "MutationAltered"
     CLAIM_CHANGED = "ClaimChanged"
     # asked again by the API server's clients, without a word to the user

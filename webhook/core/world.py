@@ -16,7 +16,7 @@ from webhook.core.device_class import DeviceClass
 from webhook.core.entrances import Entrances
 from webhook.core.equipment import Condition, Equipment, Slice
 from webhook.core.fleet import Fleet
-from webhook.core.ledger import EMPTY_BOOK, Book
+from webhook.core.ledger import EMPTY_BOOK, Book, Entry
 from webhook.core.lookalike import looks_like_gpu
 from webhook.core.names import ANY_MODEL, GpuModel, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.node import Node
@@ -95,9 +95,13 @@ class World:
 
     def charge_of(self, uid: Uid) -> Charge | None:
         """Tell what a pod is charged; None where it holds no GPU."""
-        held = self._residents.get(uid)
-        entry = None if held is None else self.book(held.team).get(uid)
+        entry = self.entry_of(uid)
         return None if entry is None else entry.charge
+
+    def entry_of(self, uid: Uid) -> Entry | None:
+        """Give a pod's entry in its team's book; None where it holds no GPU."""
+        held = self._residents.get(uid)
+        return None if held is None else self.book(held.team).get(uid)
 
     def pod(self, uid: Uid) -> Resident | None:
         """Find a pod that holds something."""

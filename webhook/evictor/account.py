@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from webhook.cluster.evictions import Evicted, Later, Outcome, Refused
-from webhook.core.amount import Units, format_gpus
+from webhook.core.amount import Units, format_gpus, gpu_number
 from webhook.core.holding import Claim, Target
 from webhook.core.names import TeamName, Uid
 from webhook.core.roll import Roll
@@ -105,7 +105,9 @@ class Account:
 
     def refused(self, target: Target, why: str) -> None:
         """Tell that a victim may not go, by the API's word."""
-        self._logs.event.warning("eviction refused", namespace=target.namespace, name=target.name, why=why)
+        self._logs.event.warning(
+            "eviction refused", namespace=target.namespace, name=target.name, uid=target.uid, why=why
+        )
         about = _about(target.uid, target.namespace, target.name)
         text = f"not evicted: the API server refused it, another victim is looked for: {why}"
         self._tell(about, EventType.WARNING, EventReason.EVICTION_REFUSED, "Evict", text)
@@ -170,8 +172,8 @@ def plan_fields(move: Move) -> dict[str, object]:
         "node": move.node,
         "victims": [f"{victim.namespace}/{victim.name}" for victim in move.victims],
         "gangs_broken": cost.gangs,
-        "surplus_gpus": format_gpus(cost.surplus),
-        "lost_gpu_seconds": format_gpus(cost.lost_work),
+        "surplus_gpus": gpu_number(cost.surplus),
+        "lost_gpu_seconds": gpu_number(cost.lost_work),
     }
 
 
@@ -181,7 +183,7 @@ def _subject(waiting: Waiting) -> dict[str, object]:
         "namespace": waiting.namespace,
         "name": waiting.name,
         "uid": waiting.uid,
-        "gpus": format_gpus(waiting.demand.gpus),
+        "gpus": gpu_number(waiting.demand.gpus),
     }
 
 

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from webhook.cluster import evictions, holds
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.evictions import Evicted, Later, Outcome, Refused
+from webhook.core.held_nodes import HeldNodes
 from webhook.core.holding import Claim, Holding, Target
 from webhook.core.names import NodeName, TeamName, Uid
 
@@ -99,6 +100,11 @@ class Executor:
         )
         if failure := next((outcome for outcome in done if isinstance(outcome, BaseException)), None):
             raise failure
+
+    async def lock(self, held: HeldNodes) -> None:
+        """Have the API server keep other pods off these nodes, and off no others."""
+        if self._is_leading():
+            await holds.lock_nodes(self._connection, held)
 
     async def calm(self, targets: Iterable[Target]) -> None:
         """Tell pods that they may stay after all."""

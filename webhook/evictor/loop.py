@@ -5,10 +5,12 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Final
 
-from webhook.cluster.errors import ClusterError
+from webhook.cluster.errors import ApiError, ClusterError
 from webhook.cluster.evictions import Later, Refused
+from webhook.core.held_nodes import HeldNodes, held_nodes
 from webhook.core.holding import targets_of
 from webhook.core.names import NodeName
 from webhook.core.reclaim import plan
@@ -45,6 +47,9 @@ FAILED_SECONDS: Final = 2.0
 PLANS: Final = 10
 """Plans made in a row when the API server would not let victims go; the rest waits for the next look."""
 
+_NO_LOCK: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN})
+"""HeldNodes are not defined, or not ours to write: an older installation. The other locks hold."""
+
 _log: Final = logging.getLogger("webhook.evictor.loop")
 
 
@@ -73,6 +78,9 @@ class Reclaimer:
         self._failed: dict[NodeName, float] = {}
         self._settle_seconds = SETTLE_SECONDS
         self._is_growing = False
+        self._locked: HeldNodes | None = None
+        self._locked_at = 0.0
+        self._lock_problem: str | None = None
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -87,7 +95,8 @@ class Reclaimer:
                     if not self._lookout.world.policy.is_enforced:
                         self._keeper.abandon()
                     await self._look()
-                    self._see_to_nodes(group)
+                    if await self._lock_nodes():
+                        self._see_to_nodes(group)
                 await self._rest()
 
     async def _look(self) -> None:
@@ -159,6 +168,29 @@ class Reclaimer:
                 await self._executor.release(claim)
                 self._keeper.forget_nomination(claim)
 
+    async def _lock_nodes(self) -> bool:
+        """Keep the lock of held nodes in step with what is held, before any pod goes; False: nothing may be done yet.
+
+        It is written again now and then while it holds: a former leader, or an admin, may have changed it.
+        """
+        held = held_nodes(self._keeper.holdings.values(), self._lookout.world.policy)
+        now = asyncio.get_running_loop().time()
+        if held == self._locked and (not held.nodes or now < self._locked_at + LOOK_AGAIN_SECONDS):
+            return True
+        try:
+            await self._executor.lock(held)
+        except ClusterError as error:
+            if str(error) != self._lock_problem:
+                _log.warning("held nodes are not guarded against pods that tolerate every taint: %s", error)
+            self._lock_problem = str(error)
+            if not (isinstance(error, ApiError) and error.status in _NO_LOCK):
+                self._locked = None
+                return False
+        else:
+            self._lock_problem = None
+        self._locked, self._locked_at = held, now
+        return True
+
     def _see_to_nodes(self, group: asyncio.TaskGroup) -> None:
         now = asyncio.get_running_loop().time()
         self._failed = {node: until for node, until in self._failed.items() if until > now}
@@ -180,7 +212,7 @@ class Reclaimer:
         """Wait until something changes or is due."""
         due = self._keeper.next_due()
         seconds = LOOK_AGAIN_SECONDS if due is None else min(LOOK_AGAIN_SECONDS, max(DUE_SECONDS, due - self._clock()))
-        if self._failed:
+        if self._failed or self._locked is None:
             seconds = min(seconds, FAILED_SECONDS)
         if self._is_growing:
             seconds = min(seconds, GROWN_SECONDS)

@@ -1,7 +1,7 @@
 """The shape of a ValidatingAdmissionPolicy and its binding, and what its expressions in CEL have in common."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from webhook.core.policy import Policy
@@ -34,14 +34,15 @@ def admission_policy(
     }
 
 
-def binding(guard: _Json, actions: tuple[str, ...]) -> _Json:
-    """Bind a policy, with what happens to a request that it refuses."""
+def binding(guard: _Json, actions: tuple[str, ...], *, param_ref: Mapping[str, str] | None = None) -> _Json:
+    """Bind a policy, with what happens to a request that it refuses, and the object that it takes its values from."""
     name = guard["metadata"]["name"]
+    spec = {"policyName": name, "validationActions": list(actions)}
     return {
         "apiVersion": keys.REGISTRATION_API,
         "kind": "ValidatingAdmissionPolicyBinding",
         "metadata": {"name": name, "labels": dict(keys.OWN_LABELS)},
-        "spec": {"policyName": name, "validationActions": list(actions)},
+        "spec": spec if param_ref is None else {**spec, "paramRef": dict(param_ref)},
     }
 
 

@@ -13,6 +13,7 @@ from webhook.core.reason import Code
 from webhook.kube import keys
 from webhook.kube.admission_policy import EXEMPT_LABEL, admission_policy, binding, core_rule, is_not_exempt, trusted
 from webhook.kube.device_guards import device_guards
+from webhook.kube.held_guards import PARAM_REF, held_guards
 from webhook.kube.registration import concerns_expression, namespace_selector, quoted, value_of
 from webhook.kube.relabel import FIELD_MANAGER
 
@@ -48,6 +49,8 @@ def guards(policy: Policy, *, trusted_users: Iterable[str] = ()) -> list[_Json]:
         _grace(policy, trusted_users),
     ]
     bound = [part for guard in made for part in (guard, binding(guard, actions))]
+    for guard in held_guards(trusted_users):
+        bound += (guard, binding(guard, actions, param_ref=PARAM_REF))
     match policy.defaults.device_access:
         case DeviceAccess.REJECT:
             device_actions = actions

@@ -14,7 +14,9 @@ GUARD: Final = "ValidatingAdmissionPolicy"
 _GUARDS: Final = (TENANCY, FORGED, GRACE, DEVICES, SOURCES)
 """The guards that read differently from policy to policy."""
 _OF_POLICY: Final = ("rules", "matchConditions", "namespaceSelector")
-"""Whom a webhook is asked about. How, when and by whom it is trusted is not the policy's to say."""
+"""Which requests a webhook is called for. How it is reached and by whom it is trusted is not the policy's to say."""
+_FAILURE: Final = "failurePolicy"
+_FAIL, _IGNORE = "Fail", "Ignore"
 
 _ELSEWHERE: Final = "https://where.invalid"
 """How Fairgate is reached is not looked at."""
@@ -26,16 +28,53 @@ def wanted_by(policy: Policy) -> list[_Json]:
     return [*webhook_configurations(policy, ca_bundle_pem=None, url=_ELSEWHERE), *depending]
 
 
-def in_step(found: _Json, wanted: _Json) -> _Json:
-    """Give the object found with what the wanted one has from the policy; webhooks are told by name."""
+def in_step(found: _Json, wanted: _Json, *, is_served: bool) -> _Json:
+    """Give the object found with what the wanted one has from the policy; webhooks are matched by name.
+
+    A webhook that fails open starts to fail closed only when `is_served` and the API server has a CA to trust: before
+    that nothing could answer, and no GPU pod could be created. One that fails closed stays so while policy asks for it.
+    """
     if wanted["kind"] == GUARD:
         return {**found, "spec": _guard_in_step(found["spec"], wanted["spec"])}
     by_name = {webhook["name"]: webhook for webhook in wanted["webhooks"]}
 
     def adjusted(webhook: _Json) -> _Json:
-        return {**webhook, **_taken(by_name.get(webhook["name"], {}), _OF_POLICY)}
+        target = by_name.get(webhook["name"])
+        if target is None:
+            return webhook
+        failure = _failure_policy(webhook, target, is_served=is_served)
+        return {**webhook, **_taken(target, _OF_POLICY), _FAILURE: failure}
 
     return {**found, "webhooks": [adjusted(webhook) for webhook in found.get("webhooks") or ()]}
+
+
+def still_open(adjusted: _Json, wanted: _Json) -> list[_Json]:
+    """List the webhooks that fail open although policy wants them to fail closed."""
+    closed = {webhook["name"] for webhook in wanted.get("webhooks", ()) if webhook[_FAILURE] == _FAIL}
+    return [each for each in adjusted.get("webhooks") or () if each["name"] in closed and _is_open(each)]
+
+
+def probe_path(webhook: _Json) -> str | None:
+    """Give the path by which the API server itself asks the Service of a webhook for its health; None for a URL.
+
+    It takes the way that reviews take: whatever keeps it out keeps them out.
+    """
+    service = webhook["clientConfig"].get("service")
+    if not service:
+        return None
+    name = f"https:{service['name']}:{service.get('port', 443)}"
+    return f"/api/v1/namespaces/{service['namespace']}/services/{name}/proxy/healthz"
+
+
+def _failure_policy(webhook: _Json, wanted: _Json, *, is_served: bool) -> str:
+    if wanted[_FAILURE] == _IGNORE:
+        return _IGNORE
+    may_close = is_served and bool(webhook["clientConfig"].get("caBundle"))
+    return _IGNORE if _is_open(webhook) and not may_close else _FAIL
+
+
+def _is_open(webhook: _Json) -> bool:
+    return bool(webhook.get(_FAILURE) == _IGNORE)
 
 
 def _guard_in_step(found: _Json, wanted: _Json) -> _Json:

@@ -70,6 +70,10 @@ OWN_GROUP: Final = "fairgate.dev"
 OWN_API: Final = f"{OWN_GROUP}/v1alpha1"
 TEAM_LEDGER: Final = "TeamLedger"
 TEAM_LEDGERS: Final = "teamledgers"
+HELD_NODES_KIND: Final = "HeldNodes"
+HELD_NODES: Final = "heldnodes"
+HELD_NODES_NAME: Final = "fairgate"
+"""Its only object: a guard in the API server finds it by this name."""
 
 OWN_NAMESPACE: Final = "fairgate-system"
 OWN_LABELS: Final = (("app.kubernetes.io/name", "fairgate"),)

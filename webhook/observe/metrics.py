@@ -11,6 +11,7 @@ from webhook.core.names import TeamName
 from webhook.core.tier import Tier
 from webhook.core.world import World
 from webhook.observe import gpus
+from webhook.observe.accounting import Accounting
 from webhook.observe.decisions import CODES, OTHER_CODE, Decisions, Phase
 from webhook.observe.ledger import LedgerMetrics, Standing
 from webhook.observe.process import Component, ProcessMetrics
@@ -42,9 +43,11 @@ class Metrics(ProcessMetrics):
         super().__init__(Component.SERVER)
         self._decisions = Decisions()
         self.registry.register(self._decisions)
-        self._refused = Counter(
-            "fairgate_refused_requests",
-            "HTTP requests answered with an error, before any decision.",
+        self.accounting = Accounting()
+        self.registry.register(self.accounting)
+        self._http_errors = Counter(
+            "fairgate_http_errors",
+            "HTTP requests that were answered with an error instead of a decision. A pod that is refused is none.",
             ["status"],
             registry=self.registry,
         )
@@ -54,7 +57,7 @@ class Metrics(ProcessMetrics):
             ["enforce", "outcome", "code", "team"],
             registry=self.registry,
         )
-        self._refused.labels("500")  # the first bug is to be seen as a change
+        self._http_errors.labels("500")  # the first bug is to be seen as a change
         self._certificate_changes = Counter(
             "fairgate_certificate_changes",
             "Changes that this replica wrote to the certificates' Secret. `change`: created, renewed, announced, "
@@ -71,9 +74,9 @@ class Metrics(ProcessMetrics):
         """Count what would have been decided."""
         self._would.labels(enforce, outcome, code if code in CODES else OTHER_CODE, team).inc()
 
-    def refused(self, status: int) -> None:
+    def http_error(self, status: int) -> None:
         """Count a request that was answered with an HTTP error."""
-        self._refused.labels(str(status)).inc()
+        self._http_errors.labels(str(status)).inc()
 
     def certificate_change(self, change: str) -> None:
         """Count a change that this process wrote to the certificates' Secret."""

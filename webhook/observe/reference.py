@@ -14,10 +14,12 @@ from prometheus_client.metrics_core import Metric
 from webhook.core.amount import ONE_GPU
 from webhook.core.names import GpuModel, NodeName, ResourceName, TeamName
 from webhook.core.node import Node
+from webhook.core.occupancy import Holder
 from webhook.core.policy import BUILT_IN_RESOURCES, Policy, Share, Team
 from webhook.core.reason import Code
 from webhook.core.tier import Tier
 from webhook.core.world import World
+from webhook.observe.accounting import NodeGpus
 from webhook.observe.decisions import Phase
 from webhook.observe.ledger import Standing
 from webhook.observe.metrics import Authorities, Metrics
@@ -32,8 +34,12 @@ that of `--listen`. `charts/fairgate/files` has alerts for Prometheus and a dash
 
 - Each replica shows the whole ledger and the whole cluster as it sees them. Add up what replicas did
   (`fairgate_decisions_total`); of what there is take the largest word: `max by (team) (fairgate_team_gpus_used)`.
-- Labels are words of ours, teams, GPU models and resources; pods, users and namespaces never are. A team has some 10
-  series for each replica, and one for each kind of decision that it met.
+- `fairgate_gpu_seconds_total` and `fairgate_node_gpus_*` are shown by the leader alone. GPU-hours of a month, right
+  whoever led when: `sum by (team, tier) (increase(fairgate_gpu_seconds_total[30d])) / 3600`. Time counts from one look
+  at the pods to the next, every 10 s. What a change of leader loses is at most half a minute, and one interval between
+  two scrapes.
+- Labels are words of ours, teams, GPU models, resources and, for `fairgate_node_gpus_*`, nodes; pods, users and
+  namespaces never are. A team has some 10 series for each replica, and one for each kind of decision that it met.
 - With `--world` there is no cluster, and so no metrics of watches, of the ledger's writes and of the leader. Those of
   CAs are there with `--certs-secret`.
 - In the text format most counters also have a `_created` series: when they began to count.
@@ -42,6 +48,8 @@ that of `--listen`. `charts/fairgate/files` has alerts for Prometheus and a dash
 |---|---|---|---|---|
 """
 _ONE_OF_EACH: Final = TeamName("vision")
+_MODEL: Final = GpuModel("H100")
+_NODE: Final = NodeName("gpu-0")
 _SUFFIXES: Final = {"counter": "_total", "info": "_info"}
 
 
@@ -98,6 +106,8 @@ def server() -> Metrics:
     metrics.watch_readiness(lambda: {"policy": True})
     metrics.watch_tier_changes({(_ONE_OF_EACH, Tier.GUARANTEED): 1})
     metrics.watch_registration(lambda: True)
+    metrics.accounting.add({Holder(_ONE_OF_EACH, _MODEL, Tier.GUARANTEED): 1}, seconds=0)
+    metrics.accounting.set_nodes((NodeGpus(_NODE, _MODEL, 1, 1),))
     metrics.watch_certificate(lambda: 0.0)
     metrics.watch_authorities(lambda: Authorities(0.0, 1, is_published=True))
     metrics.watch_ledger(lambda: [Standing(_ONE_OF_EACH, 0, 0)], teams=lambda: [_ONE_OF_EACH])
@@ -125,7 +135,7 @@ def _share(metrics: ProcessMetrics) -> None:
 def _world() -> World:
     team = Team(_ONE_OF_EACH, gpus=Share(ONE_GPU))
     world = World(Policy(teams=(team,), resources=BUILT_IN_RESOURCES))
-    world.set_node(Node(NodeName("gpu-0"), {ResourceName("nvidia.com/gpu"): 1}, model=GpuModel("H100")))
+    world.set_node(Node(_NODE, {ResourceName("nvidia.com/gpu"): 1}, model=_MODEL))
     return world
 
 

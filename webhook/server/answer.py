@@ -8,7 +8,8 @@ class Record(NamedTuple):
     """What the canonical log line and the metrics tell of one decision.
 
     `outcome`, what was answered: admit, warn, deny, retry or skip. Unless policy is enforced, `would` is what
-    would have been answered, "" where nothing was judged; the code and all else are of that.
+    would have been answered, "" where nothing was judged; the code and all else are of that. `uid` is the review's,
+    `pod_uid` the pod's, "" as long as it has none. `gpus` are 0 where none are charged or asked for.
     """
 
     operation: str
@@ -16,14 +17,15 @@ class Record(NamedTuple):
     name: str
     owner: str
     uid: str
+    pod_uid: str
     user: str
     dry_run: bool
     outcome: str
     code: str
     team: str
     tier: str
-    gpus: str
-    nodes: str
+    gpus: float
+    nodes: tuple[str, ...]
     policy: str
     message: str
     enforce: str = "enforce"

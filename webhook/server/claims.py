@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from webhook.core.allocation import judge_allocation
-from webhook.core.amount import format_gpus
+from webhook.core.amount import gpu_number
 from webhook.core.decision import Admit, Decision, Deny, NotApplicable, Retry
 from webhook.core.policy import Enforcement
 from webhook.core.reason import Code, Reason, refusal_text
@@ -34,14 +34,15 @@ def answer_claim(body: bytes, world: World) -> Answer:
         name=review.name,
         owner="",
         uid=review.uid,
+        pod_uid="",
         user=review.username,
         dry_run=review.dry_run,
         outcome=outcome,
         code=reason.code,
         team=world.tenancy(review.namespace).team_name,
         tier="",
-        gpus="" if charge is None else format_gpus(charge.gpus),
-        nodes="",
+        gpus=0 if charge is None else gpu_number(charge.gpus),
+        nodes=(),
         policy=world.policy.hash,
         message=reason.text,
         enforce=mode.value,

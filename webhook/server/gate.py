@@ -9,7 +9,7 @@ from typing import Protocol, assert_never
 
 from webhook.core import mark as marks
 from webhook.core.admission import admit
-from webhook.core.amount import format_gpus
+from webhook.core.amount import Units, format_gpus, gpu_number
 from webhook.core.counting import count
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.guard import ProtectedKeys, guard
@@ -217,12 +217,12 @@ class Gate:
         mode = mode or self.world.policy.enforce
         charge: Charge | None = None
         refusal: Refusal | None = None
-        nodes = ""
+        nodes: tuple[str, ...] = ()
         warnings: tuple[Reason, ...] = ()
         match decision:
             case Admit():
                 outcome, reason, charge = "admit", decision.reason, decision.charge
-                nodes = ",".join(decision.steering.nodes)
+                nodes = decision.steering.nodes
                 warnings = decision.warnings
             case NotApplicable():
                 outcome, reason, charge = "skip", decision.reason, decision.charge
@@ -237,17 +237,16 @@ class Gate:
             case _ as never:
                 assert_never(never)
         audit: dict[str, str] = {"code": reason.code}
-        team = tier = gpus = ""
+        team, tier = "", ""
+        gpus: Units = 0
         if charge is None and refusal is not None and pod is not None:
-            team, gpus = self.world.tenancy(pod.namespace).team_name, format_gpus(pod.demand.gpus)
+            team, gpus = self.world.tenancy(pod.namespace).team_name, pod.demand.gpus
         if charge is not None:
-            audit["team"], audit["tier"], audit["gpus"] = team, tier, gpus = (
-                charge.team,
-                charge.tier,
-                format_gpus(charge.gpus),
-            )
+            audit["team"], audit["tier"] = team, tier = charge.team, charge.tier
+            gpus = charge.gpus
+            audit["gpus"] = format_gpus(gpus)
         if nodes:
-            audit["nodes"] = nodes
+            audit["nodes"] = ",".join(nodes)
         told: Sequence[str] = [warning.text for warning in warnings] if warnings else ()
         would, longest = "", LONGEST_WARNING
         if mode is not _ENFORCE:
@@ -266,13 +265,14 @@ class Gate:
                 review.name or (review.pod.metadata.generate_name if review.pod is not None else ""),
                 "" if owner is None else f"{owner.kind}/{owner.name}",
                 review.uid,
+                "" if pod is None else pod.uid,
                 review.username,
                 review.dry_run,
                 outcome,
                 reason.code,
                 team,
                 tier,
-                gpus,
+                gpu_number(gpus),
                 nodes,
                 self.world.policy.hash,
                 reason.text,

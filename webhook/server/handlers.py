@@ -95,7 +95,7 @@ class Handlers:
 
     def refuse(self, request: web.BaseRequest, refused: RefusedError) -> web.Response:
         """Turn a refusal into an answer, count it and, unless it is a scanner's noise, log it."""
-        self._metrics.refused(refused.status)
+        self._metrics.http_error(refused.status)
         if refused.status not in _UNREMARKABLE:
             self._logs.event.warning(
                 "request refused",
@@ -113,7 +113,7 @@ class Handlers:
     def bug(self, request: web.BaseRequest, exc: Exception) -> web.Response:
         """Log a bug in full under an id, and tell the caller the id alone."""
         request_id = secrets.token_hex(8)
-        self._metrics.refused(500)
+        self._metrics.http_error(500)
         self._logs.event.error("bug", request_id=request_id, path=request.raw_path, remote=request.remote, exc_info=exc)
         text = f"internal error; the server's log tells more under request id {request_id}"
         return _error(500, {"error": text, "code": "InternalError", "requestId": request_id})
@@ -154,6 +154,7 @@ def _line(phase: Phase, record: Record, seconds: float) -> dict[str, object]:
     return {
         "phase": phase,
         "uid": record.uid,
+        "pod_uid": record.pod_uid,
         "operation": record.operation,
         "namespace": record.namespace,
         "name": record.name,

@@ -12,8 +12,10 @@ from webhook.core.onlooker import Onlooker
 from webhook.core.world import World
 from webhook.kube import keys
 from webhook.kube.events import Event, EventReason, EventType, ObjectRef
+from webhook.observe.accounting import Accounting
 from webhook.observe.logs import Logs
 from webhook.observe.process import Candidacy
+from webhook.server.accountant import Accountant
 from webhook.server.adopter import Adopter
 from webhook.server.bypasses import Bypasses
 from webhook.server.registrar import Registrar
@@ -42,6 +44,8 @@ class Leader:
         shares: Shares,
         onlooker: Onlooker,
         why_untrusted: Callable[[], str | None],
+        why_not_serving: Callable[[], str | None],
+        accounting: Accounting,
         timing: Timing = DEFAULT_TIMING,
     ) -> None:
         identity = own_identity()
@@ -61,7 +65,8 @@ class Leader:
         )
         self._onlooker = onlooker
         self._bypasses = Bypasses(world, self.events)
-        self._registrar = Registrar(connection, world, logs)
+        self._accountant = Accountant(world, accounting)
+        self._registrar = Registrar(connection, world, logs, why_not_serving=why_not_serving)
         self._world = world
         self._why_untrusted = why_untrusted
         self._logs = logs
@@ -97,6 +102,7 @@ class Leader:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._registrar.run())
+                group.create_task(self._accountant.run())
                 group.create_task(self._settle())
         finally:
             self._logs.event.info("no longer leading", identity=self.lease.identity)

@@ -12,9 +12,11 @@ from webhook.cluster.definition import Definition
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.feed import Feed
 from webhook.cluster.ledger import ApiLedger
+from webhook.cluster.quotas import quota_kind
 from webhook.core.onlooker import Onlooker
 from webhook.core.page import Flight
 from webhook.core.pod import Resident
+from webhook.core.quota import QuotaBook
 from webhook.core.residents import holder_of
 from webhook.core.world import World
 from webhook.kube.team_ledger_crd import team_ledger_crd
@@ -52,19 +54,22 @@ class Live:
             lambda: [Standing(*state) for state in ledger.states()],
             teams=lambda: [team.name for team in world.policy.teams],
         )
+        quotas = QuotaBook()
         ledger = ApiLedger(
             connection,
             world,
             reached=lambda: pods.reached,
             recorder=counts,
             known=lambda name: pods.handle(name),  # noqa: PLW0108 - made below
+            quotas=quotas,
         )
         stack.push_async_callback(ledger.close)
         onlooker = Onlooker(world)
         witness = Witness(
             world, onlooker, report=lambda pod: _tell_bypass(pod, world, counts, logs), linger=ledger.linger
         )
-        feed = Feed(connection, (*world_kinds(world, pods=witness, lose=witness.lose_pod), ledger.kind()))
+        kinds = world_kinds(world, pods=witness, lose=witness.lose_pod)
+        feed = Feed(connection, (quota_kind(quotas), *kinds, ledger.kind()))
         pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
         definition = Definition(connection, team_ledger_crd())

@@ -50,6 +50,11 @@ class Readiness:
         remark = self._remarks[name]() if name in self._remarks else None
         return Condition(ok=True, why=remark) if remark else OK
 
+    def why_not(self) -> str | None:
+        """Say which conditions do not hold, and why; None: ready."""
+        lacking = [f"{name}: {each.why}" for name, each in self.conditions().items() if not each.ok]
+        return "; ".join(lacking) or None
+
     @property
     def is_ready(self) -> bool:
         """Tell whether every condition holds."""

@@ -70,6 +70,8 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                     shares=live.ledger,
                     onlooker=live.onlooker,
                     why_untrusted=live.why_untrusted,
+                    why_not_serving=readiness.why_not,
+                    accounting=metrics.accounting,
                     timing=timing_of(settings.lease_seconds),
                 )
                 metrics.watch_leader(leader.candidacy)

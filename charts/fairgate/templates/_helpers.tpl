@@ -25,6 +25,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
+{{/* Labels of the check before an install: neither the Service nor the disruption budget may select its pod. */}}
+{{- define "fairgate.checkLabels" -}}
+app.kubernetes.io/name: {{ include "fairgate.name" . }}-policy-check
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
 {{- define "fairgate.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "fairgate.fullname" .) .Values.serviceAccount.name -}}

@@ -1,6 +1,8 @@
 {{/*
 The webhook configurations for the policy, as `fairgate manifests` prints them (a test compares). files/webhooks.json
 holds them with marks, generated from the code; here the marks get what the policy says.
+No webhook fails closed before a server can answer: one that should is rendered with Ignore, and the leader sets Fail
+once it serves. What it has set stays: an upgrade reads it from the cluster.
 */}}
 {{- define "fairgate.registration" -}}
 {{- $base := .Files.Get "files/webhooks.json" | fromJson -}}
@@ -9,6 +11,7 @@ holds them with marks, generated from the code; here the marks get what the poli
 {{- $steers := printf "%s%s" $concerns (include "fairgate.matches" $documents) -}}
 {{- $service := dict "namespace" .Release.Namespace "name" (include "fairgate.fullname" .) "port" (int .Values.service.port) -}}
 {{- range $configuration := $base.configurations -}}
+{{- $closed := include "fairgate.closedWebhooks" $configuration | fromJsonArray -}}
 {{- range $webhook := $configuration.webhooks -}}
 {{- range $webhook.matchConditions -}}
 {{- $expression := .expression | replace $base.concerns (eq $webhook.name "mutate.fairgate.dev" | ternary $steers $concerns) -}}
@@ -21,10 +24,23 @@ holds them with marks, generated from the code; here the marks get what the poli
 {{- $_ := set $webhook.clientConfig "service" (set (deepCopy $service) "path" $webhook.clientConfig.service.path) -}}
 {{- if ne (include "fairgate.enforce" $) "enforce" -}}
 {{- $_ := mergeOverwrite $webhook $base.notEnforced -}}
+{{- else if not (has $webhook.name $closed) -}}
+{{- $_ := set $webhook "failurePolicy" "Ignore" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $base.configurations -}}
+{{- end -}}
+
+{{/* The webhooks of a configuration that fail closed in the cluster now, as a JSON list of names; none without a cluster. */}}
+{{- define "fairgate.closedWebhooks" -}}
+{{- $closed := list -}}
+{{- range (lookup .apiVersion .kind "" .metadata.name).webhooks -}}
+{{- if eq (.failurePolicy | default "Fail") "Fail" -}}
+{{- $closed = append $closed .name -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $closed -}}
 {{- end -}}
 
 {{/* The guards and their bindings for the policy, as `fairgate manifests` prints them (a test compares). */}}

@@ -22,10 +22,10 @@ def line(name="p", **fields):
         "owner": "",
         "team": "a",
         "tier": "",
-        "gpus": "8",
+        "gpus": 8,
         "outcome": "skip",
         "code": "TeamLimitExceeded",
-        "nodes": "",
+        "nodes": [],
         "dry_run": False,
         "message": "exceeded quota: team a: requested 8",
         "enforce": "shadow",
@@ -45,13 +45,18 @@ def test_pods_of_a_workload_are_one_row_from_first_to_last():
     found = tally(
         [
             line("t-1", owner="Job/train", time="2026-01-01T00:00:05Z"),
-            line("t-2", owner="Job/train", time="2026-01-01T00:00:01Z", gpus="0.5"),
+            line("t-2", owner="Job/train", time="2026-01-01T00:00:01Z", gpus=0.5),
             line("t-3", owner="Job/train", time="2026-01-01T00:00:03Z", message="last"),
         ]
     )
     (row,) = found.rows
     assert (row.who, row.decisions, row.gpus, row.first[-3:], row.last[-3:]) == ("Job/train", 3, 16.5, "01Z", "05Z")
     assert (row.message, found.decisions) == ("last", 3)
+
+
+def test_lines_of_the_first_version_hold_text_where_there_are_numbers_and_lists_now():
+    (row,) = tally([line(gpus="1/2", nodes="n0,n1"), line(gpus=1.5, nodes=["n0"])]).rows
+    assert (row.gpus, row.placed) == (2, 2)
 
 
 def test_other_events_are_json_whatever_their_fields_hold():

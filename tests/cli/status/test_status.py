@@ -45,6 +45,12 @@ def test_the_picture(name, board):
     assert name != "ascii" or told.isascii()
 
 
+def test_a_row_of_a_pod_says_all_by_itself(board):
+    told = to_table(board, seen="world w", width=500, is_coloured=False, is_wide=True)
+    [row] = [line for line in told.splitlines() if line.startswith("vision/eval ")]
+    assert row.split() == ["vision/eval", "vision", "preemptible", "gpu-2", "gpu", "4"]
+
+
 def test_colour_adds_nothing_but_colour(board):
     from rich.text import Text  # noqa: PLC0415
 

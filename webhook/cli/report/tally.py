@@ -26,10 +26,10 @@ class Line(msgspec.Struct):
     owner: str = ""
     team: str = ""
     tier: str = ""
-    gpus: str = ""
+    gpus: float | str = 0  # text in lines of 0.1.0
     outcome: str = ""
     code: str = ""
-    nodes: str = ""
+    nodes: list[str] | str = ""  # likewise
     dry_run: bool = False
     message: str = ""
     enforce: str = "enforce"
@@ -117,7 +117,9 @@ def _count(line: Line, outcome: str, rows: dict[tuple[Any, ...], Row], report: R
     report.last = max(report.last, line.time)
 
 
-def _amount(gpus: str) -> float:
+def _amount(gpus: float | str) -> float:
+    if not isinstance(gpus, str):
+        return gpus
     try:
         return float(Fraction(gpus)) if gpus else 0.0
     except (ValueError, ZeroDivisionError):

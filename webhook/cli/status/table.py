@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from webhook.cli.status.board import Board, ModelRow, NodeRow, TeamRow
+from webhook.cli.status.board import Board, ModelRow, TeamRow
 from webhook.cli.status.picture import Pen
 from webhook.cli.words import plural
 from webhook.core.amount import ONE_GPU, Units, format_gpus, format_limit
@@ -31,6 +31,8 @@ def to_table(
     if board.nodes:
         console.print(_nodes(board, pen, is_wide=is_wide))
         console.print(pen.legend(), soft_wrap=not is_coloured)
+        if is_wide and (pods := _pods(board)).row_count:
+            console.print("", pods, sep="\n")
         console.print("", _free(board, is_wide=is_wide), sep="\n")
     else:
         console.print("no node has GPUs that policy counts")
@@ -91,19 +93,21 @@ def _nodes(board: Board, pen: Pen, *, is_wide: bool) -> Table:
                 Text(f"{bank.used}/{bank.pieces}"),
                 Text(node.state if first else "", style="yellow"),
             )
-            if is_wide:
-                _add_holders(table, node, number)
     return table
 
 
-def _add_holders(table: Table, node: NodeRow, number: int) -> None:
-    sums: dict[tuple[str, str, str], int] = {}
-    for device in node.banks[number].devices:
-        for hold in device.holds:
-            key = (hold.pod, hold.team, hold.tier)
-            sums[key] = sums.get(key, 0) + hold.pieces
-    for (pod, team, tier), pieces in sums.items():
-        table.add_row("", "", "", Text(f"{pod} ({team}, {tier})", style="dim"), Text(str(pieces), style="dim"), "")
+def _pods(board: Board) -> Table:
+    """List who has what on which node, a row that is whole by itself for each."""
+    table = _grid("pod", "team", "tier", "node", "resource", ">pieces")
+    for node in board.nodes:
+        for bank in node.banks:
+            sums: dict[tuple[str, str, str], int] = {}
+            for hold in (hold for device in bank.devices for hold in device.holds):
+                key = (hold.pod, str(hold.team), str(hold.tier))
+                sums[key] = sums.get(key, 0) + hold.pieces
+            for key, pieces in sums.items():
+                table.add_row(*map(Text, (*key, node.name, _tail(bank.resource), str(pieces))))
+    return table
 
 
 def _free(board: Board, *, is_wide: bool) -> Table:

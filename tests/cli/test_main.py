@@ -1,0 +1,85 @@
+"""The command as a whole: what it says to who mistypes, and what it offers to who has not typed all."""
+
+import os
+import shlex
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from tests.control_plane.build import binary_path
+from tests.control_plane.versions import KUBERNETES
+from tests.docs.pages import ROOT
+from webhook.cli import completion
+from webhook.cli.main import _OF_POLICY, main
+from webhook.cli.policy import policy
+
+
+@pytest.mark.parametrize(
+    ("typed", "want"),
+    [
+        ("statsu", "Did you mean 'status'?"),
+        ("polic check", "Did you mean 'policy'?"),
+        ("policy chekc", "'check'"),
+        ("check policies", "Did you mean 'policy check'?"),
+        ("status --polcy x", "Did you mean '--policy'?"),
+    ],
+)
+def test_who_mistypes_is_told_what_there_is(typed, want):
+    result = CliRunner().invoke(main, shlex.split(typed))
+    assert result.exit_code == 2
+    assert want in result.output
+
+
+def test_what_resembles_nothing_is_only_refused():
+    output = CliRunner().invoke(main, ["xyzzy"]).output
+    assert "No such command 'xyzzy'." in output
+    assert "Did you mean" not in output
+
+
+def test_the_commands_of_policy_are_known_without_importing_it():
+    assert set(policy.commands) == _OF_POLICY
+
+
+@pytest.mark.parametrize(
+    ("typed", "want", "directive"),
+    [
+        (["sta"], {"status"}, 4),
+        (["policy", "d"], {"diff"}, 4),
+        (["status", "-o", "j"], {"json"}, 4),
+        (["status", "--wa"], {"--watch"}, 4),
+        (["review", "--policy", ""], set(), 0),
+    ],
+)
+def test_kubectl_is_offered_what_may_follow(typed, want, directive, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["kubectl_complete-fairgate", *typed])
+    completion.kubectl_complete()
+    *offered, last = capsys.readouterr().out.splitlines()
+    assert {line.partition("\t")[0] for line in offered} == want
+    assert last == f":{directive}"
+
+
+def test_without_a_word_every_command_is_offered(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["kubectl_complete-fairgate", ""])
+    completion.kubectl_complete()
+    offered = dict(line.split("\t") for line in capsys.readouterr().out.splitlines()[:-1])
+    assert "explain" in offered
+    assert offered["status"] == "Show who has which GPUs, and what would fit now."
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("built_control_plane")
+def test_kubectl_completes_its_plugin(tmp_path):
+    for name, called in (
+        ("kubectl-fairgate", "main:plugin"),
+        ("kubectl_complete-fairgate", "completion:kubectl_complete"),
+    ):
+        module, _, function = called.partition(":")
+        script = tmp_path / name
+        script.write_text(f"#!{sys.executable}\nfrom webhook.cli.{module} import {function}\n{function}()\n")
+        script.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    command = [binary_path(KUBERNETES, "kubectl"), "__complete", "fairgate", "policy", "c"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0].startswith("check\t")
