@@ -79,7 +79,7 @@ bench: setup ## the performance claims of docs/benchmarks.md, on this machine
 schema: setup ## regenerate policies/schema.json
 	$(BIN)/fairgate policy schema > policies/schema.json
 
-docs: setup ## regenerate docs/cli.md, the schemas beside it and docs/metrics.md
+docs: setup ## regenerate docs/cli.md, the schemas beside it, docs/metrics.md and the help of reason codes
 	$(BIN)/python -m webhook.cli.reference docs
 	$(BIN)/python -m webhook.observe.reference docs
 

@@ -107,7 +107,9 @@ def test_a_changed_decision_is_refused(gate, forge):
 
 
 def test_a_pod_that_waits_for_any_pool_stays_inside_the_pools(gate):
-    asked = decided(gate, containers=pod("p", "x", gpus=2, cpu="100")["spec"]["containers"])
+    containers = pod("p", "x", gpus=2)["spec"]["containers"]
+    containers[0]["resources"]["limits"]["example.com/not-listed-yet"] = "1"
+    asked = decided(gate, containers=containers)
     manifest = asked["request"]["object"]
     terms = manifest["spec"]["affinity"]["nodeAffinity"][TERMS[1]]["nodeSelectorTerms"]
     assert len(terms) == 2
@@ -136,9 +138,11 @@ def test_a_limit_of_one_model_is_not_escaped(gate, changes):
 
 
 def test_a_pod_that_no_node_matches_is_nobodys_forgery(gate):
-    """An empty term matches nothing: such a pod waits for ever, but it is as we left it."""
+    """An empty term matches nothing: where it cannot be known that no node comes, such a pod waits as we left it."""
+    containers = pod("p", "x", gpus=2)["spec"]["containers"]
+    containers[0]["resources"]["limits"]["example.com/not-listed-yet"] = "1"
     nowhere = {TERMS[0]: {TERMS[1]: {TERMS[2]: [{}]}}}
-    asked = decided(gate, affinity=nowhere)
+    asked = decided(gate, affinity=nowhere, containers=containers)
     assert "patch" not in gate.ask("/mutate", asked)["response"]
     assert validated(gate, asked)["allowed"]
 

@@ -99,12 +99,13 @@ def test_only_nodes_with_room_that_take_the_pod_are_named(api):
     assert "no-cpu" in api.mutate(pod("p", "team-a", gpus=6, cpu="1")).decision["nodes"]
 
 
-def test_a_pod_that_fits_no_node_is_admitted_with_a_warning(api):
+def test_a_pod_that_fits_no_node_is_refused_and_one_that_finds_no_room_is_warned(api):
     too_large = api.create(pod("p", "team-a", gpus=11))
-    assert too_large.is_allowed
-    assert too_large.warnings == (f"none of the 8 nodes could hold {GPU} 11, even when empty",)
+    assert not too_large.is_allowed
+    text = f"no node could hold the pod: it asks for {GPU} 11, the largest of 8 nodes has 10; ask for less"
+    assert too_large.status["message"].startswith(text)
     waits = api.mutate(pod("p", "team-b-x", gpus=8))
-    assert waits.warnings[0].startswith(f"no node has {GPU} 8 free now: the pod waits; ")
+    assert waits.warnings[0].startswith(f"no node has cpu 6, {GPU} 8 free at once: the pod waits; ")
 
 
 def test_a_pod_of_the_file_that_is_deleted_gives_its_room_back(server, api):

@@ -59,9 +59,9 @@ def test_first_inside_the_share_then_borrowing_then_refused_with_the_numbers():
     refused = admit(pod(2), ALICE, place)
     assert codes(refused) == [Code.TEAM_LIMIT_EXCEEDED]
     assert refusal_text(refused.reasons) == (
-        "exceeded quota: team team-a: requested 2, limit 3, used 2, reserved 1; largest holders: team-a/Pod/p0 1, "
-        "team-a/Pod/p1 1, team-a/Pod/p2 1; no request would pass now: wait until a holder ends, or delete one "
-        "(TeamLimitExceeded)"
+        "exceeded quota: team team-a: requested 2, limit 3, used 2, reserved 1; largest holders: team-a/Pod/p0 1 "
+        "(alice@example.com), team-a/Pod/p1 1 (alice@example.com), team-a/Pod/p2 1 (alice@example.com); no request "
+        "would pass now: wait until a holder ends, or delete one (TeamLimitExceeded)"
     )
 
 
@@ -70,7 +70,11 @@ def test_every_limit_that_is_broken_is_reported():
     place = world(policy(crowded), residents=[resident(2, user=ALICE.username)])
     refused = admit(pod(3), ALICE, place)
     assert codes(refused) == [Code.POD_LIMIT_EXCEEDED, Code.TEAM_LIMIT_EXCEEDED, Code.USER_LIMIT_EXCEEDED]
-    assert all("a request of at most 1 would pass now" in reason.text for reason in refused.reasons)
+    assert [reason.text.rpartition("; ")[2] for reason in refused.reasons] == [
+        "split the work over more pods, or ask for at most 2 per pod",
+        "a request of at most 1 would pass now",
+        "a request of at most 1 would pass now",
+    ]
 
 
 def test_a_request_that_exactly_fills_the_limit_passes():
@@ -115,7 +119,32 @@ class TestTierLabel:
     def test_guaranteed_means_never_borrow(self):
         place = world(policy(team(guaranteed=1)))
         assert admitted(admit(pod(1, tier_label="guaranteed"), ALICE, place)).charge.tier is Tier.GUARANTEED
-        assert codes(admit(pod(2, tier_label="guaranteed"), ALICE, place)) == [Code.GUARANTEED_SHARE_USED]
+        refused = admit(pod(2, tier_label="guaranteed"), ALICE, place)
+        assert codes(refused) == [Code.GUARANTEED_SHARE_USED]
+        assert refused.reasons[0].text.endswith(
+            "; without label fairgate.dev/tier it would be admitted as preemptible, and borrow idle GPUs now"
+        )
+
+    def test_who_would_have_to_wait_for_idle_gpus_hears_so(self):
+        place = world(
+            policy(team(guaranteed=1)), nodes=[node()], residents=[resident(10, node="n0", namespace="team-b")]
+        )
+        refused = admit(pod(2, tier_label="guaranteed"), ALICE, place)
+        assert refused.reasons[0].text.endswith("and borrow idle GPUs once nodes have room")
+
+    @pytest.mark.parametrize(
+        ("asked", "held"),
+        [
+            pytest.param(pod(4, tier_label="guaranteed"), 0, id="the team's limit is in the way, too"),
+            pytest.param(pod(1, tier_label="guaranteed", pool="gone"), 1, id="so is the pool"),
+            pytest.param(pod(11, tier_label="guaranteed"), 0, id="so are the nodes"),
+        ],
+    )
+    def test_nobody_is_told_to_drop_the_label_where_that_does_not_help(self, asked, held):
+        place = world(policy(team(guaranteed=1, limit_=3)), residents=[resident(held)] if held else [])
+        refused = admit(asked, ALICE, place)
+        assert Code.GUARANTEED_SHARE_USED in codes(refused)
+        assert not any("without label" in reason.text for reason in refused.reasons)
 
     def test_an_unknown_word_is_refused(self):
         assert codes(admit(pod(1, tier_label="gold"), ALICE, world())) == [Code.INVALID_REQUEST]
@@ -234,9 +263,8 @@ class TestPlaces:
         decision = admitted(admit(pod(1), ALICE, place))
         assert (decision.steering.nodes, [w.code for w in decision.warnings]) == ((), [Code.NO_ROOM_NOW])
 
-    def test_what_no_node_could_ever_hold_is_said(self):
-        decision = admitted(admit(pod(11), ALICE, world()))
-        assert [w.code for w in decision.warnings] == [Code.NEVER_FITS]
+    def test_what_no_node_could_ever_hold_is_refused(self):
+        assert codes(admit(pod(11), ALICE, world())) == [Code.NEVER_FITS]
 
     def test_conditions_we_do_not_evaluate_soften_the_mode(self):
         assert admitted(admit(pod(1, has_open_constraints=True), ALICE, world())).steering.mode is Mode.PREFER

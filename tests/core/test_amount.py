@@ -48,8 +48,12 @@ def test_unlimited_is_a_word_and_nothing_exceeds_it():
         (ONE_GPU // 8, "0.125"),
         (3 * ONE_GPU // 7, "3/7"),
         (5 * ONE_GPU // 16, "5/16"),
-        (153_808, "about 0.1831"),
-        (10 * ONE_GPU - 1, "about 9.9999"),
+        (ONE_GPU + 2 * ONE_GPU // 7, "about 1.29"),
+        (9 * ONE_GPU // 28, "about 0.32"),
+        (30_761, "about 0.037"),
+        (1, "less than 0.001"),
+        (10 * ONE_GPU - 1, "about 10"),
+        (12_345 * ONE_GPU + 1, "about 12345"),
     ],
 )
 def test_people_are_told_fractions_only_as_far_as_they_read_them(units, want):

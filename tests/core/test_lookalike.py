@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.core.lookalike import looks_like_gpu
+from webhook.core.lookalike import looks_like_gpu, similar
 
 GPUS = [
     "nvidia.com/gpu",
@@ -62,3 +62,20 @@ def test_gpus_by_all_the_names_they_have(name):
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_devices_are_left_alone(name):
     assert not looks_like_gpu(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        ("nvidia.com/gpus", "nvidia.com/gpu"),
+        ("nvidia.com/GPU", "nvidia.com/gpu"),
+        ("nvida.com/gpu", "nvidia.com/gpu"),
+        ("amd.com/gpu ", "amd.com/gpu"),
+        ("nvidia.com/mig1g.5gb", "nvidia.com/mig-1g.5gb"),
+        ("example.com/my-gpu-kind", None),
+        ("gpu.intel.com/i915", None),
+        ("nvidia.com/gpu" + "s" * 60, None),
+    ],
+)
+def test_a_misspelled_name_is_recognized(name, want):
+    assert similar(name, ("nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-1g.5gb")) == want

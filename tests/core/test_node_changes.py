@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.core import make
 from webhook.core.admission import admit
-from webhook.core.decision import Admit
+from webhook.core.decision import Admit, Deny
 from webhook.core.demand import PerDevice, demand_of
 from webhook.core.names import ResourceName
 from webhook.core.node import Devices
@@ -22,6 +22,12 @@ def chosen(place, count=1, **more):
     return list(decision.steering.nodes) or [warning.code for warning in decision.warnings]
 
 
+def refused(place, count):
+    decision = admit(make.pod(count), make.ALICE, place)
+    assert isinstance(decision, Deny)
+    return [reason.code for reason in decision.reasons]
+
+
 def pieces(name, number):
     return {"demand": demand_of({name: number, make.PODS: 1}, BUILT_IN)}
 
@@ -35,7 +41,7 @@ def offering(place, name, **amounts):
 
 def test_a_node_that_is_added_is_used_at_once():
     place = make.world(nodes=[make.node("n0", gpus=2)])
-    assert chosen(place, 4) == [Code.NEVER_FITS]
+    assert refused(place, 4) == [Code.NEVER_FITS]
     place.set_node(make.node("n1", gpus=4))
     assert chosen(place, 4) == ["n1"]
 

@@ -10,9 +10,9 @@ from tests.core import make
 from tests.core.make import GPU, gpus
 from webhook.core.admission import admit
 from webhook.core.amount import ONE_GPU
-from webhook.core.decision import Admit
+from webhook.core.decision import Admit, Deny
 from webhook.core.names import CPU, MEMORY, PODS, GpuModel, NodeName
-from webhook.core.policy import Mode, PlacementRules, ReclaimRules
+from webhook.core.policy import Mode, PlacementRules, ReclaimRules, Share
 from webhook.core.retier import retier
 from webhook.core.roll import Roll
 from webhook.core.selector import Constraints, NodeTerm
@@ -157,6 +157,10 @@ def test_no_pod_is_charged_less_than_any_node_that_it_may_get_would_hand_it(node
     names = tuple(sorted({slice_of(each) for each in products})) if WHOLE not in products else ()
     asked = make.pod(number, constraints=constraints, slices=names, has_open_constraints=is_open)
     decision = admit(asked, make.ALICE, place)
+    if isinstance(decision, Deny):
+        assert [reason.code for reason in decision.reasons] == ["NeverFits"]
+        assert not place.fleet.with_capacity(asked.demand, place.fleet.matching(constraints))
+        return
     assert isinstance(decision, Admit)
     steering = decision.steering
     final = constraints.joined(requirements=steering.pool_terms[0] if steering.pool_terms else ())
@@ -168,6 +172,18 @@ def test_no_pod_is_charged_less_than_any_node_that_it_may_get_would_hand_it(node
         assert decision.charge.gpus >= number * weights[place.fleet.get(name).model]
     assert decision.charge.gpus == decision.demand.gpus
     assert dict(decision.demand.requests).keys() == {CPU, MEMORY, PODS, GPU}
+
+
+@pytest.mark.parametrize("models", [(), (THIN, WHOLE)], ids=["one share", "shares per model"])
+def test_a_pod_that_slices_can_never_hold_is_refused_for_its_whole_gpus_not_bound_to_slices(models):
+    """Else it would wait for slices that no node offers, charged less than the whole GPUs it needs."""
+    team = make.team(guaranteed=0, limit_=2, models={model: Share(0, gpus(2)) for model in models})
+    place = make.world(make.policy(team, resources=BUILT_IN), nodes=[node("n0", THIN, 2), node("n1", WHOLE, 8)])
+    decision = admit(make.pod(4), make.ALICE, place)
+    assert isinstance(decision, Deny)
+    want = ["TeamLimitExceeded", "ModelLimitExceeded"] if models else ["TeamLimitExceeded"]
+    assert [reason.code for reason in decision.reasons] == want
+    assert all("requested 4, limit 2" in reason.text for reason in decision.reasons)
 
 
 def test_a_pod_that_names_its_node_counts_what_that_has_whatever_its_selector_says():

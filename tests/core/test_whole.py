@@ -85,7 +85,11 @@ def test_pods_that_never_borrow_must_fit_the_guaranteed_share():
 
 def test_no_node_may_hold_one_pod():
     assert told([part(1, each=11)], world()) == [
-        (Code.NEVER_FITS, "none of the 4 nodes could hold one Worker pod (nvidia.com/gpu 11), even when empty")
+        (
+            Code.NEVER_FITS,
+            "no node could hold one Worker pod: it asks for nvidia.com/gpu 11, the largest of 4 nodes has "
+            "10; ask for less",
+        )
     ]
 
 

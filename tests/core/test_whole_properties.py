@@ -33,6 +33,7 @@ def test_pods_enter_one_by_one_exactly_as_far_as_was_said(owner, each, count, si
         decision = admit(asked, JOB_CONTROLLER, place)
         if isinstance(decision, Deny):
             refused |= {reason.code for reason in decision.reasons}
+            assert (Code.NEVER_FITS in refused) == (max(sizes) < each)
             continue
         assert isinstance(decision, Admit)
         entered += 1
@@ -44,7 +45,7 @@ def test_pods_enter_one_by_one_exactly_as_far_as_was_said(owner, each, count, si
     assert (Code.NEVER_FITS in said) == (count > room)
     assert waiting == max(0, entered - room)
     limit = owner.gpus.limit
-    if Code.POD_LIMIT_EXCEEDED in said:
+    if refused & {Code.POD_LIMIT_EXCEEDED, Code.NEVER_FITS}:
         assert entered == 0
     else:
         assert (Code.TEAM_LIMIT_EXCEEDED in said) == (Code.TEAM_LIMIT_EXCEEDED in refused)

@@ -89,7 +89,9 @@ def test_the_three_scenarios_are_told_with_their_numbers_and_can_be_tried_on(fol
         [shown] = [block.text for block in blocks(ROOT / "README.md") if block.text.startswith("$ make demo\n")]
         assert rows(table) == rows(shown)
         assert set(without_names(shown)) - {"$ make demo", "..."} <= set(without_names(told + table))
-        assert "exceeded quota: team a: requested 1, limit 20, used 20, reserved 0" in " ".join(told.split())
+        assert "exceeded quota: team a: requested 1, limit 20, used 20, reserved 0; largest holders:" in " ".join(
+            told.split()
+        )
         assert "Exactly 8 of the borrowed pods were evicted, all on node-" in told
         assert max(map(len, (told + table).splitlines())) <= 100
 

@@ -36,7 +36,7 @@ WRONG = {
     ),
     "negative": (
         with_resources(None, {b.GPU: -1}),
-        "container train: nvidia.com/gpu is -1; a number of GPUs cannot be negative: ask for 0 or more",
+        "container train: nvidia.com/gpu is -1; an amount cannot be negative: ask for 0 or more",
     ),
     "huge": (
         with_resources(None, {b.GPU: "1000001"}),
@@ -57,7 +57,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("manifest", "want"), WRONG.values(), ids=WRONG)
 def test_gpu_amounts_that_kubernetes_would_refuse_are_explained(manifest, want):
-    assert want in problems(manifest)
+    assert problems(manifest) == (want,)
 
 
 UNREADABLE = {

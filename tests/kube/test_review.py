@@ -12,6 +12,7 @@ from tests import builders as b
 from tests.examples import examples
 from tests.realistic import realistic_review
 from webhook.core.reason import Code, Reason
+from webhook.core.words import printable
 from webhook.kube.patch import operations
 from webhook.kube.review import Operation, Refusal, ReviewError, Status, decode, encode_response
 
@@ -237,7 +238,8 @@ def test_warnings_stay_within_what_the_api_shows(texts):
     for text, found in zip(texts, shown, strict=False):
         assert len(found) <= 120
         assert len(found.splitlines()) <= 1
-        assert found.removesuffix("…")[:100] == " ".join(text.split())[:100][: len(found.removesuffix("…"))]
+        assert found.isprintable()
+        assert found.removesuffix("…")[:100] == printable(" ".join(text.split()))[:100][: len(found.removesuffix("…"))]
 
 
 def test_a_real_patch_survives_the_way_out(make_admit):

@@ -34,8 +34,13 @@ def asking(name, **limits):
 
 
 def chosen(cluster, namespace, made):
-    """The nodes that a pod would get now, by a dry run."""
-    created = cluster.api.create(f"/api/v1/namespaces/{namespace}/pods", made, dryRun="All")
+    """The nodes that a pod would get now, by a dry run; none where it never fits what the server has seen of nodes."""
+    try:
+        created = cluster.api.create(f"/api/v1/namespaces/{namespace}/pods", made, dryRun="All")
+    except ApiError as error:
+        if "(NeverFits)" in error.message:
+            return []
+        raise
     return json.loads(created["metadata"]["annotations"][DECISION])["nodes"]
 
 

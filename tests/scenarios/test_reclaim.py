@@ -57,6 +57,8 @@ def test_the_third_scenario_a_share_comes_back_and_not_one_gpu_more(cluster):
 
 def test_nothing_goes_while_there_is_room_or_where_nothing_would_help(cluster):
     make_nodes(cluster, 2)
+    taint = {"key": "moon", "effect": "NoSchedule"}  # all that keeps pods off may go away again: they are admitted
+    make_nodes(cluster, 1, prefix="moon", gpus=16, labels={"zone": "moon"}, taints=[taint])
     with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
         fill(cluster, fairgate.team_a, 19)
         ask(cluster, fairgate.team_b, "fits")

@@ -51,7 +51,8 @@ def test_kubectl_warns_of_what_can_never_run_as_a_whole(cluster):
         done = applied(fairgate, cron_job("nightly", pods=3, gpus=11))
         assert done.stderr.splitlines() == [
             "Warning: CronJob nightly: needs 33 GPUs, team a's limit is 20",
-            "Warning: CronJob nightly: none of the 2 nodes could hold one pod (nvidia.com/gpu 11), even when empty",
+            "Warning: CronJob nightly: no node could hold one pod: it asks for nvidia.com/gpu 11, the largest of 2 "
+            "nodes has 10; ask for less",
         ]
         wait_for(cluster, lambda: len(list_pods(cluster, fairgate.team_a)) == 20, what="pods up to the limit")
 

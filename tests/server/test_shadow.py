@@ -69,7 +69,7 @@ def test_warn_tells_the_user():
     [warning] = response["warnings"]
     assert warning == (
         "Fairgate would refuse this pod (TeamLimitExceeded): team team-a: requested 9, limit 6, used 3, reserved 0; "
-        "largest holders: team-a/Pod/a 3; a request of at most 3 would pass now"
+        "largest holders: team-a/Pod/a 3 (alice@example.com, waiting); a request of at most 3 would pass now"
     )
     assert (record.outcome, record.would, record.code) == ("warn", "deny", "TeamLimitExceeded")
 
@@ -85,6 +85,12 @@ def test_a_dry_run_is_judged_and_not_counted():
     place = gate(Enforcement.SHADOW)
     _, record = validated(place, "a", 9, dry_run=True)
     assert (record.would, place.world.book("team-a").total) == ("deny", 0)
+
+
+@pytest.mark.parametrize("gpus", [-1, "two", 99])
+def test_off_judges_no_amount_either(gpus):
+    response, record = validated(gate(Enforcement.OFF), "a", gpus)
+    assert (response["allowed"], record.would, record.code) == (True, "", "NotEnforced")
 
 
 def test_a_pod_that_cannot_be_read_passes():

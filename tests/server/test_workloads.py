@@ -88,7 +88,8 @@ def test_what_no_node_could_hold_is_only_ever_a_warning():
     response = json.loads(made.body)["response"]
     assert response["allowed"]
     assert response["warnings"] == [
-        "Job train: none of the 4 nodes could hold one pod (nvidia.com/gpu 11), even when empty"
+        "Job train: no node could hold one pod: it asks for nvidia.com/gpu 11, the largest of 4 nodes has "
+        "10; ask for less"
     ]
 
 

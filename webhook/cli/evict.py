@@ -12,6 +12,7 @@ from webhook.cluster.errors import ClusterError
 from webhook.cluster.lease import timing_of
 from webhook.core.policy import Enforcement
 from webhook.core.stranded import STRANDED_SECONDS
+from webhook.core.words import printable_lines
 from webhook.evictor.root import Settings, run
 from webhook.observe.logs import LogFormat
 from webhook.policy.problems import PolicyError, PolicyUnreadable
@@ -104,7 +105,7 @@ def evict(
     )
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run(settings, show=click.echo))
+            runner.run(run(settings, show=_show))
     except PolicyError as exc:
         listed = "\n  ".join(str(problem) for problem in exc.problems)
         _give_up(f"policy {policy} has problems:\n  {listed}")
@@ -112,6 +113,10 @@ def evict(
         _give_up(str(exc))
     except OSError as exc:
         _give_up(exc.strerror or str(exc))
+
+
+def _show(text: str) -> None:
+    click.echo(printable_lines(text))
 
 
 def _give_up(why: str) -> None:

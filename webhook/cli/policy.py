@@ -11,6 +11,7 @@ from webhook.cli.options import Layout, chosen_source, columns, is_coloured, wor
 from webhook.cli.quotas import from_quotas
 from webhook.cli.words import plural
 from webhook.core.policy import Policy
+from webhook.core.words import printable, printable_lines
 from webhook.policy.build import build
 from webhook.policy.jsonschema import json_schema
 from webhook.policy.load import drafted
@@ -104,7 +105,7 @@ def diff(*, old: Path, new: Path, world: Path | None, cluster: bool, kubeconfig:
     try:
         found = compare(read_objects(source), before, after, name=origin_of(source).name)
     except WorldError as error:
-        click.secho(f"fairgate: {error}", fg="red", err=True)
+        click.secho(printable_lines(f"fairgate: {error}"), fg="red", err=True)
         sys.exit(2)
     match layout:
         case Layout.JSON:
@@ -136,7 +137,7 @@ def _drafted(folder: Path, *, status: int = 1) -> Draft:
     try:
         return drafted(read_files(folder), origin=str(folder))
     except PolicyUnreadable as error:
-        click.secho(str(error), fg="red", err=True)
+        click.secho(printable_lines(str(error)), fg="red", err=True)
         sys.exit(2)
     except PolicyError as error:
         for problem in error.problems:
@@ -153,18 +154,17 @@ def _lint(folder: Path, made: Draft, loaded: Policy, source: "Source") -> tuple[
     try:
         return lint(made, loaded, read_once(source, loaded), origin=str(folder))
     except WorldError as error:
-        click.secho(f"fairgate: {error}", fg="red", err=True)
+        click.secho(printable_lines(f"fairgate: {error}"), fg="red", err=True)
         sys.exit(2)
 
 
 def _summary(folder: Path, loaded: Policy) -> str:
-    teams = ", ".join(team.name for team in loaded.teams) or "none"
-    pools = ", ".join(pool.name for pool in loaded.pools) or "none (all nodes are one pool)"
+    teams = printable(", ".join(team.name for team in loaded.teams)) or "none"
+    pools = printable(", ".join(pool.name for pool in loaded.pools)) or "none (all nodes are one pool)"
     return "\n".join((f"{folder}: good", f"  teams  {teams}", f"  pools  {pools}", f"  hash   {loaded.hash}"))
 
 
 def _coloured(problem: Problem) -> str:
     """Set the place off; click drops the colours where the output is no terminal."""
-    text = str(problem)
-    place = text.removesuffix(problem.message)
-    return click.style(place, bold=True) + problem.message
+    place = str(problem).removesuffix(problem.message)
+    return click.style(printable(place), bold=True) + printable(problem.message)

@@ -8,8 +8,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
+from webhook.cli.screen import Line
 from webhook.cli.words import plural
 from webhook.cli.worlds import Objects, world_of
 from webhook.core.amount import format_gpus
@@ -113,12 +113,12 @@ def to_table(diff: DiffReport, *, width: int, is_coloured: bool) -> str:
         for change in diff.changes:
             style = "bold red" if change.new.outcome == _REFUSED else ""
             was, now = _told(change.old, change.new), _told(change.new, change.old)
-            table.add_row(Text(change.pod), Text(change.gpus), Text(was), Text(now, style=style))
+            table.add_row(Line(change.pod), Line(change.gpus), Line(was), Line(now, style=style))
         console.print(table, "")
     for change in diff.changes:
         if change.new.reason:
-            console.print(Text(f"{change.pod}: {change.new.reason}"), soft_wrap=not is_coloured)
-    console.print(Text(_sum(diff)), soft_wrap=not is_coloured)
+            console.print(Line(f"{change.pod}: {change.new.reason}"), soft_wrap=not is_coloured)
+    console.print(Line(_sum(diff)), soft_wrap=not is_coloured)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 

@@ -6,7 +6,9 @@ from typing import BinaryIO
 
 import click
 
+from webhook.cli.screen import complain
 from webhook.core.amount import format_gpus
+from webhook.core.words import printable
 from webhook.kube.documents import DocumentError, read_documents
 from webhook.kube.quotas import QuotaShare, shares_of
 from webhook.kube.workloads.expand import flattened
@@ -41,13 +43,13 @@ def from_quotas(quotas: BinaryIO) -> None:
         found = flattened(read_documents(quotas.read()))
         shares = shares_of((each for each in found if each.get("kind") == "ResourceQuota"), BUILT_IN)
     except (DocumentError, ValueError) as error:
-        click.echo(f"fairgate: the quotas cannot be read: {error}", err=True)
+        complain(f"the quotas cannot be read: {error}")
         sys.exit(2)
     for line in (line for share in shares for line in share.left_out):
-        click.echo(f"left out: {line}", err=True)
+        click.echo(printable(f"left out: {line}"), err=True)
     teams = [share for share in shares if share.gpus]
     if not teams:
-        click.echo("fairgate: no quota is on GPUs that count", err=True)
+        complain("no quota is on GPUs that count")
         sys.exit(1)
     click.echo(_written(teams), nl=False)
 

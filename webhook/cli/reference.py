@@ -13,6 +13,7 @@ from typing import Final
 
 import click
 
+from webhook.cli import codes, written
 from webhook.cli.explain.report import ExplanationReport
 from webhook.cli.main import main
 from webhook.cli.policydiff import DiffReport
@@ -88,6 +89,13 @@ def _epilog(text: str) -> Iterator[str]:
             yield f"{head}\n{dedent(rest)}".strip()
 
 
+def help_of_codes(readme: str) -> str:
+    """Make codes.json from the text of policies/README.md."""
+    return written.to_json(codes.read_table(readme))
+
+
 if __name__ == "__main__":
     for name, text in pages().items():
         (Path(sys.argv[1]) / name).write_text(text)
+    readme = (Path(sys.argv[1]).resolve().parent / "policies" / "README.md").read_text()
+    Path(codes.__file__).with_name(codes.KEPT).write_text(help_of_codes(readme))

@@ -18,6 +18,8 @@ import click
 import jsonpatch
 import uvloop
 
+from webhook.core.amount import parse_gpus
+from webhook.core.words import plural_gpus
 from webhook.observe.logs import LogFormat
 from webhook.server.root import run
 from webhook.server.settings import Address, Settings, StartupError, WorldFile
@@ -165,7 +167,9 @@ def _tell_charge(committed: dict[str, Any]) -> None:
         _tell_refusal(committed)
         return
     charge = committed.get("auditAnnotations", {})
-    click.echo(f"  charged:  {charge['gpus']} GPUs to team {charge['team']}, on the validating webhook\n")
+    click.echo(
+        f"  charged:  {plural_gpus(parse_gpus(charge['gpus']))} to team {charge['team']}, on the validating webhook\n"
+    )
 
 
 def _tell_refusal(response: dict[str, Any]) -> None:

@@ -1,18 +1,11 @@
 """Numbers in words, the same for all commands."""
 
-from webhook.core.amount import Units, format_gpus
+from webhook.core.amount import Units, tell_gpus
+from webhook.core.words import plural, plural_gpus
+
+__all__ = ["age", "column_gpus", "plural", "plural_gpus"]
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
-
-
-def plural(count: int, noun: str) -> str:
-    """Write a number with its noun."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
-def plural_gpus(units: Units) -> str:
-    """Write an amount of GPUs."""
-    return f"{format_gpus(units)} GPU{'s' * (format_gpus(units) != '1')}"
 
 
 def age(seconds: float) -> str:
@@ -21,3 +14,8 @@ def age(seconds: float) -> str:
         if seconds >= size:
             return plural(int(seconds // size), noun)
     return plural(int(seconds), "second")
+
+
+def column_gpus(units: Units) -> str:
+    """Write GPUs for a column of numbers: what is rounded has a tilde."""
+    return tell_gpus(units).replace("about ", "~").replace("less than ", "<")

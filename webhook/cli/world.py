@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.cli.options import chosen_source, policy_option, world_options
+from webhook.cli.screen import complain
 
 if TYPE_CHECKING:
     from webhook.cli.worlds import Source
@@ -82,10 +83,10 @@ def world(
             names.write_text(_names(given), encoding="utf-8")
     except (PolicyError, PolicyUnreadable, WorldError) as error:
         for problem in error.problems if isinstance(error, PolicyError) else (error,):
-            click.echo(f"fairgate: {problem}", err=True)
+            complain(problem)
         sys.exit(2)
     except OSError as error:
-        click.echo(f"fairgate: {error.filename}: cannot be written: {error.strerror}", err=True)
+        complain(f"{error.filename}: cannot be written: {error.strerror}")
         sys.exit(2)
     click.echo(text, nl=False)
 

@@ -14,11 +14,12 @@ from webhook.core.limits import guaranteed_violation, has_guaranteed_room, tier_
 from webhook.core.names import GpuModel, TeamName
 from webhook.core.pod import Handling, Pod, Requester
 from webhook.core.policy import Pool
-from webhook.core.pools import allowed_pools
+from webhook.core.pools import Pools, allowed_pools
 from webhook.core.reason import Code, Reason
-from webhook.core.standing import NO_GPU, Standing, broken_by, standing
+from webhook.core.standing import NO_GPU, Standing, recounted, standing
 from webhook.core.steer import Choice, choose, towards
 from webhook.core.tier import Tier
+from webhook.core.unplaced import never_refusal
 from webhook.core.verification import verify
 from webhook.core.world import World
 
@@ -47,18 +48,24 @@ def admit(pod: Pod, requester: Requester, world: World) -> Decision:
         world.siblings.count_one(pod.namespace, pod.topology)
         pod = pod._replace(topology=(), has_open_constraints=True)
     choice = choose(pod, pools.allowed, found, world) if pools.allowed else ()
-    refused = () if pools.refusal is None else (pools.refusal,)
     if not isinstance(choice, Choice):
+        refused = () if pools.refusal is None else (pools.refusal,)
         return Deny(found.broken + refused + _asked_in_vain(pod, found, None) + choice)
     if choice.demand is not pod.demand:  # on slices it counts less
         pod = pod._replace(demand=choice.demand)
-        found = found._replace(broken=broken_by(pod, found, world.policy))
-    reasons = found.broken + refused
-    reasons += _asked_in_vain(pod, found, choice.model)
-    reasons += tuple(reason for note in choice.notes if (reason := _in_vain(pod, note, pools.allowed)) is not None)
-    if reasons:
+        found = recounted(pod, found, world.policy)
+    if reasons := _against(pod, found, choice, pools, world):
         return Deny(reasons)
     return _admitted(pod, found, choice, world)
+
+
+def _against(pod: Pod, found: Standing, choice: Choice, pools: Pools, world: World) -> tuple[Reason, ...]:
+    """List what speaks against a choice; of a label that alone is in the way it is said what would be without it."""
+    in_vain = (_in_vain(pod, note, pools.allowed, world) for note in choice.notes)
+    reasons = found.broken + (() if pools.refusal is None else (pools.refusal,))
+    reasons += tuple(reason for reason in in_vain if reason is not None)
+    label = _asked_in_vain(pod, found, choice.model)
+    return reasons + (label if reasons else tuple(_or_borrow(reason, choice) for reason in label))
 
 
 def _admitted(pod: Pod, found: Standing, choice: Choice, world: World) -> Admit | Retry:
@@ -114,19 +121,28 @@ def _asked_in_vain(pod: Pod, found: Standing, model: GpuModel | None) -> tuple[R
         )
         return (Reason(Code.INVALID_REQUEST, text),)
     if pod.asked_tier is _GUARANTEED and not has_guaranteed_room(pod.demand.gpus, found.team, found.book, model):
-        return (guaranteed_violation(pod.demand.gpus, found.team, found.book, model),)
+        return (guaranteed_violation(found.request, found.team, found.book, model),)
     return ()
 
 
-def _in_vain(pod: Pod, note: Reason, pools: tuple[Pool, ...]) -> Reason | None:
-    """Refuse to let a pod wait where it asked for one pool that is full, or for what no node there can ever give."""
+def _or_borrow(reason: Reason, choice: Choice) -> Reason:
+    """Say that the pod would be admitted without its label, where nothing else is in its way."""
+    if reason.code is not Code.GUARANTEED_SHARE_USED:
+        return reason
+    when = "once nodes have room" if choice.notes else "now"
+    advice = f"without label fairgate.dev/tier it would be admitted as preemptible, and borrow idle GPUs {when}"
+    return reason._replace(text=f"{reason.text}; {advice}")
+
+
+def _in_vain(pod: Pod, note: Reason, pools: tuple[Pool, ...], world: World) -> Reason | None:
+    """Refuse to let a pod wait where it asked for one pool that is full, or for what no node can ever give."""
     what, _, _ = note.text.partition(": the pod waits")
     if note.code is Code.NEVER_FITS and (pod.pool is not None or pod.requires):
         where = f"pool {pod.pool}" if pod.pool is not None else f"pools that offer {', '.join(sorted(pod.requires))}"
         return Reason(Code.POOL_UNFIT, f"the pod is bound to {where}: {what}")
     if pod.pool is not None and not any(pool.is_autoscaled for pool in pools):
         return Reason(Code.POOL_FULL, f"the pod is pinned to pool {pod.pool}: {what}")
-    return None
+    return never_refusal(pod, pools, world) if note.code is Code.NEVER_FITS else None
 
 
 def _apart(pod: Pod, world: World) -> NotApplicable | Deny | None:

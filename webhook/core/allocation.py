@@ -6,10 +6,11 @@ pods name both, and nothing binds the name to what was judged. An allocated clai
 
 from typing import NamedTuple
 
-from webhook.core.amount import Units, exceeds, format_gpus
+from webhook.core.amount import Units, exceeds, tell_gpus
 from webhook.core.claims import ClaimKey, ClaimSpec
 from webhook.core.counting import unknown_gpu
 from webhook.core.decision import Charge, Decision, Deny, NotApplicable, Retry
+from webhook.core.limit_text import Request
 from webhook.core.limits import bars, model_violation, violations
 from webhook.core.names import Uid
 from webhook.core.page import Alive
@@ -17,6 +18,7 @@ from webhook.core.pod import Resident
 from webhook.core.policy import Team, UnknownGpu
 from webhook.core.reason import Code, Reason
 from webhook.core.standing import NO_GPU, team_of_nobody, unknown_team
+from webhook.core.words import plural_gpus
 from webhook.core.world import World
 
 
@@ -41,7 +43,7 @@ def judge_allocation(asked: Allocation, world: World) -> Decision:
     worth = world.claims.worth(asked.got, policy, is_admin=tenancy.may_look)
     if worth.unknown and policy.defaults.unknown_gpu is UnknownGpu.REJECT:
         return Deny(
-            tuple(Reason(Code.UNKNOWN_GPU_RESOURCE, unknown_gpu(name)) for name in dict.fromkeys(worth.unknown))
+            tuple(Reason(Code.UNKNOWN_GPU_RESOURCE, unknown_gpu(name, policy)) for name in dict.fromkeys(worth.unknown))
         )
     if worth.missing:
         return _again(f"not known yet: {', '.join(dict.fromkeys(worth.missing))}")
@@ -85,16 +87,17 @@ def _judged(asked: Allocation, pods: list[Resident], gpus: Units, team: Team, wo
 def _broken(charge: Charge, team: Team, world: World) -> tuple[Reason, ...]:
     """Hold what is charged by now against the limits: nothing says what this pod was let in with."""
     book = world.book(team.name)
-    over = model_violation(0, team, book, charge.model) if charge.model is not None else None
+    request = Request(0, now=world.now)
+    over = model_violation(request, team, book, charge.model) if charge.model is not None else None
     per_pod = bars(team, book, user=None)[0]
-    large = (per_pod.violation(charge.gpus, book),) if exceeds(charge.gpus, team.per_pod) else ()
-    return (*large, *violations(0, team, book, user=charge.user), *((over,) if over is not None else ()))
+    large = (per_pod.violation(Request(charge.gpus), book),) if exceeds(charge.gpus, team.per_pod) else ()
+    return (*large, *violations(request, team, book, user=charge.user), *((over,) if over is not None else ()))
 
 
 def _changed(asked: Allocation, pod: Resident, gpus: Units) -> Reason:
-    before = "" if pod.admitted is None else f", its pod {pod.name} was let in with {format_gpus(pod.admitted.gpus)}"
+    before = "" if pod.admitted is None else f", its pod {pod.name} was let in with {tell_gpus(pod.admitted.gpus)}"
     who = f"pod {pod.name} was let in without it" if pod.admitted is None else ""
-    text = f"ResourceClaim {asked.key.name} takes {format_gpus(gpus)} GPUs{before or f', and {who}'}"
+    text = f"ResourceClaim {asked.key.name} takes {plural_gpus(gpus)}{before or f', and {who}'}"
     return Reason(
         Code.CLAIM_CHANGED,
         f"{text}: the claim or its template changed after that. Delete the pod and create it again",

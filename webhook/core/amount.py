@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 ONE_GPU: Final = 840_000
-_LONGEST_DENOMINATOR: Final = 2
+_LARGEST_DENOMINATOR: Final = 16
 _LONGEST_AMOUNT: Final = 100
 _AMOUNT: Final = re.compile(r"[0-9]+(\.[0-9]+|/[1-9][0-9]*)?")
 
@@ -79,12 +79,17 @@ def gpu_number(units: Units) -> int | float:
 
 
 def tell_gpus(units: Units) -> str:
-    """Write GPU units for people: as format_gpus does, but rounded down where that would be an unwieldy fraction."""
+    """Write GPU units for people: exact up to thousandths and as a share up to 1/16, else rounded and said to be so."""
     text = format_gpus(units)
-    if len(text.partition("/")[2]) <= _LONGEST_DENOMINATOR:
+    if "/" not in text:
         return text
-    whole, rest = divmod(units * 10_000 // ONE_GPU, 10_000)
-    return f"about {whole}.{rest:04d}"
+    if units < ONE_GPU and int(text.partition("/")[2]) <= _LARGEST_DENOMINATOR:
+        return text
+    if units < ONE_GPU // 1000:
+        return "less than 0.001"
+    digits = 3 if units < ONE_GPU // 10 else 2
+    number = f"{round(float(units / ONE_GPU), digits):g}" if units < 10**4 * ONE_GPU else str(units // ONE_GPU)
+    return f"about {number}"
 
 
 def format_limit(limit: Limit) -> str:

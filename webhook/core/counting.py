@@ -2,9 +2,11 @@
 
 from webhook.core.decision import Deny, Retry
 from webhook.core.demand import in_shares
+from webhook.core.lookalike import similar
 from webhook.core.pod import Handling, Pod, Requester
 from webhook.core.policy import Policy, UnknownGpu
 from webhook.core.reason import Code, Reason
+from webhook.core.words import printable
 from webhook.core.world import World
 
 _MIRROR = Handling.MIRROR
@@ -29,7 +31,10 @@ def count(pod: Pod, requester: Requester, world: World) -> Pod | Deny | Retry:
         return Deny((Reason(Code.INVALID_REQUEST, _bypassing(pod)),))
     if found.unknown and world.policy.defaults.unknown_gpu is UnknownGpu.REJECT:
         return Deny(
-            tuple(Reason(Code.UNKNOWN_GPU_RESOURCE, unknown_gpu(name)) for name in dict.fromkeys(found.unknown))
+            tuple(
+                Reason(Code.UNKNOWN_GPU_RESOURCE, unknown_gpu(name, world.policy))
+                for name in dict.fromkeys(found.unknown)
+            )
         )
     if found.missing:
         listed = ", ".join(dict.fromkeys(found.missing))
@@ -57,9 +62,11 @@ def _bypassing(pod: Pod) -> str:
     )
 
 
-def unknown_gpu(name: str) -> str:
+def unknown_gpu(name: str, policy: Policy) -> str:
     """Say what is to be done about a resource or class that looks like a GPU and is not named in policy."""
+    meant = similar(name, tuple(policy.resources))
+    question = "" if meant is None else f"did you mean {meant}? If not, "
     return (
-        f"{name} looks like a GPU, and policy does not say how much of one it is; ask your admin to name it in "
-        "resources: gpus or perGpu for what it counts, gpus: 0 if it is none"
+        f"{printable(name)} looks like a GPU, and policy does not say how much of one it is; {question}ask your admin "
+        "to name it in resources: gpus or perGpu for what it counts, gpus: 0 if it is none"
     )

@@ -5,23 +5,21 @@ scheduler may run on every node that offers what it asks for and meets its own c
 nothing here decides which it will be.
 """
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from webhook.core.decision import Retry
 from webhook.core.ledger import Book
+from webhook.core.limit_text import Request
 from webhook.core.limits import model_violation
 from webhook.core.names import ANY_MODEL, GpuModel, NodeName
 from webhook.core.node import NO_MODEL
 from webhook.core.pod import Pod
-from webhook.core.policy import Pool, Team
-from webhook.core.pools import allowed_pools
+from webhook.core.policy import Team
+from webhook.core.pools import EVERY_TAINT, allowed_pools, membership
 from webhook.core.reason import Code, Reason
-from webhook.core.selector import HELD, Constraints, NodeTerm, Operator, Requirement, Toleration
+from webhook.core.selector import Constraints, Operator, Requirement
 from webhook.core.shares import DEVICE
 from webhook.core.world import World
-
-_EVERY_TAINT: Final = (Toleration(exists=True), Toleration(key=HELD, exists=True))
-"""Taints keep out no pod whose nodes we do not choose: its owner may add tolerations until it is bound."""
 
 
 class Elsewhere(NamedTuple):
@@ -31,7 +29,7 @@ class Elsewhere(NamedTuple):
     broken: tuple[Reason, ...]
 
 
-def judge_elsewhere(pod: Pod, team: Team, book: Book, world: World) -> Elsewhere | Retry:
+def judge_elsewhere(pod: Pod, request: Request, team: Team, book: Book, world: World) -> Elsewhere | Retry:
     """Hold a pod that others place against its team's limits per model and against the pools' teams."""
     if not (team.models or world.policy.pools):
         return Elsewhere(None, ())
@@ -40,7 +38,7 @@ def judge_elsewhere(pod: Pod, team: Team, book: Book, world: World) -> Elsewhere
         return Retry(Reason(Code.RACE_LOST, f"node {node} is not known yet: try again"))
     slots = _reach(pod, world) if node is None else world.fleet.bit(NodeName(node))
     model = _model(pod, node, slots, world) if team.models else None
-    over = None if model is None else model_violation(pod.demand.gpus, team, book, model)
+    over = None if model is None else model_violation(request, team, book, model)
     closed = _closed(pod, team, slots, world)
     return Elsewhere(model, tuple(reason for reason in (over, closed) if reason is not None))
 
@@ -65,7 +63,8 @@ def _reach(pod: Pod, world: World) -> int:
     One of several resources is enough: a scheduler may not look at the others, and kubelet skips what its node lacks.
     """
     fleet = world.fleet
-    slots = fleet.matching(pod.constraints.joined(tolerations=_EVERY_TAINT))
+    # taints keep out no pod whose nodes we do not choose: its owner may add tolerations until it is bound
+    slots = fleet.matching(pod.constraints.joined(tolerations=EVERY_TAINT))
     if pod.claims:
         return slots
     asked = pod.demand.devices + (((DEVICE, 1),) if pod.shares_by else ())
@@ -92,7 +91,7 @@ def _closed(pod: Pod, team: Team, slots: int, world: World) -> Reason | None:
     opened = allowed_pools(pod._replace(pool=None, requires=frozenset()), team.name, world).allowed
     open_slots = closed_slots = 0
     for pool in policy.pools:
-        members = fleet.matching(_membership(pool)) & slots
+        members = fleet.matching(membership(pool)) & slots
         if pool in opened:
             open_slots |= members
         else:
@@ -101,12 +100,7 @@ def _closed(pod: Pod, team: Team, slots: int, world: World) -> Reason | None:
     if not closed:
         return None
     node = fleet.names_of(closed)[0]
-    pools = ", ".join(pool.name for pool in policy.pools if fleet.matching(_membership(pool)) & fleet.bit(node))
+    pools = ", ".join(pool.name for pool in policy.pools if fleet.matching(membership(pool)) & fleet.bit(node))
     others = ", ".join(pool.name for pool in opened) or "none"
     where = f"may run on node {node} of pool {pools}, which is closed to it; pools that are open to it: {others}"
     return Reason(Code.NO_POOL_ALLOWED, f"the pod {where}. Name the nodes of one of those by nodeSelector")
-
-
-def _membership(pool: Pool) -> Constraints:
-    terms = (NodeTerm(pool.affinity),) if pool.affinity else None
-    return Constraints(pool.node_selector, terms, _EVERY_TAINT)

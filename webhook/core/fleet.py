@@ -183,7 +183,22 @@ class Fleet:
     def offering(self, resource: ResourceName, amount: int, among: int) -> int:
         """Narrow a set of slots to those that offer so much of one resource, free or not."""
         index = self._capacity.get(resource)
-        return 0 if index is None else among & index.learn(amount)
+        return 0 if index is None else among & index.at_least(amount)
+
+    def offers(self, resource: ResourceName) -> bool:
+        """Tell whether any node offers a resource."""
+        index = self._capacity.get(resource)
+        return index is not None and bool(index.at_least(1))
+
+    def having(self, resource: ResourceName, amount: int, among: int) -> int:
+        """Narrow a set of slots to those that have so much of one resource free."""
+        index = self._free.get(resource)
+        return 0 if index is None else among & index.at_least(amount)
+
+    def most(self, resource: ResourceName, among: int) -> int:
+        """Tell the most of a resource that one of these slots offers, free or not."""
+        index = self._capacity.get(resource)
+        return 0 if index is None else index.most(among)
 
     def bit(self, name: NodeName) -> int:
         """Give the bitmap of one node; 0 where it is unknown."""

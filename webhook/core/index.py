@@ -91,6 +91,11 @@ class AmountIndex:
         bits = self.known.get(amount)
         return self.learn(amount) if bits is None else bits
 
+    def most(self, slots: int) -> int:
+        """Tell the most that one of these slots holds."""
+        held = (amount for amount, bit in zip(self._held, reversed(f"{slots:b}"), strict=False) if bit == "1")
+        return max(held, default=0)
+
     def learn(self, amount: int) -> int:
         """List the slots that hold at least an amount (more than nothing) not in `known`, and remember it there."""
         if len(self.known) >= _KEPT_AMOUNTS:

@@ -6,11 +6,11 @@ seen, then `used`. Whoever holds the book decides when an entry may leave: only 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from heapq import nlargest
 from typing import TypeVar
 
 from webhook.core.amount import Units
 from webhook.core.decision import Charge
+from webhook.core.holders import Holder, Holders, Holding
 from webhook.core.names import ANY_MODEL, GpuModel, Uid, User
 from webhook.core.tier import Tier
 
@@ -22,7 +22,7 @@ class Entry:
     """One pod's charge. `holder` names who a person would look for: the controller, or the bare pod.
 
     `is_unlabelled`: the pod never passed the gate, so nothing says its tier; it counts against the guaranteed share.
-    `is_waiting`: it is on no node yet.
+    `is_waiting`: it is on no node yet. `created` is in seconds of Unix time, 0 where that is not known.
     """
 
     charge: Charge
@@ -30,17 +30,20 @@ class Entry:
     is_reserved: bool = False
     is_unlabelled: bool = False
     is_waiting: bool = False
+    created: int = 0
 
 
 class Book:
     """One team's charges: entries by pod UID and their sums, in GPU units."""
 
     __slots__ = (
-        "_by_holder",
         "_by_model",
         "_by_user",
         "_entries",
+        "_guaranteed",
         "_guaranteed_by_model",
+        "_holders",
+        "_holdings",
         "guaranteed",
         "reserved",
         "total",
@@ -49,10 +52,12 @@ class Book:
 
     def __init__(self) -> None:
         self._entries: dict[Uid, Entry] = {}
-        self._by_holder: dict[str, Units] = {}
-        self._by_user: dict[User, Units] = {}
-        self._by_model: dict[GpuModel, Units] = {}
-        self._guaranteed_by_model: dict[GpuModel, Units] = {}
+        self._holdings: dict[str, Holding] = {}
+        self._holders = Holders()
+        self._guaranteed = Holders()
+        self._by_user: dict[User, Holders] = {}
+        self._by_model: dict[GpuModel, Holders] = {}
+        self._guaranteed_by_model: dict[GpuModel, Holders] = {}
         self.total: Units = 0
         self.reserved: Units = 0
         self.guaranteed: Units = 0
@@ -77,19 +82,45 @@ class Book:
 
     def user(self, user: User) -> Units:
         """What one user's pods hold in this team."""
-        return self._by_user.get(user, 0)
+        return _total(self._by_user, user)
 
     def model(self, model: GpuModel) -> Units:
         """What is charged to one GPU model, and what may still end on it."""
-        return self._by_model.get(model, 0) + self._by_model.get(ANY_MODEL, 0)
+        return _total(self._by_model, model) + _total(self._by_model, ANY_MODEL)
 
     def guaranteed_model(self, model: GpuModel) -> Units:
         """What is charged as guaranteed to one GPU model."""
-        return self._guaranteed_by_model.get(model, 0)
+        return _total(self._guaranteed_by_model, model)
 
     def largest_holders(self, count: int = 3) -> list[tuple[str, Units]]:
         """Name the holders of the most GPUs, the largest first, ties by name."""
-        return nlargest(count, sorted(self._by_holder.items()), key=lambda item: item[1])
+        return self._holders.largest(count)
+
+    def largest(
+        self, count: int, *, user: User | None = None, model: GpuModel | None = None, is_guaranteed: bool = False
+    ) -> list[Holder]:
+        """Describe the holders of the most GPUs of the team, of one user, of one model or of the guaranteed share."""
+        if is_guaranteed:
+            found = self._guaranteed.largest(count) if model is None else _of(self._guaranteed_by_model, model, count)
+        elif user is not None:
+            found = _of(self._by_user, user, count)
+        elif model is not None:
+            found = self._on_model(model, count)
+        else:
+            found = self._holders.largest(count)
+        return [self._described(name, gpus) for name, gpus in found]
+
+    def _on_model(self, model: GpuModel, count: int) -> list[tuple[str, Units]]:
+        """Name the holders on a model, with what of theirs may still end on it."""
+        kinds = [held for key in (model, ANY_MODEL) if (held := self._by_model.get(key)) is not None]
+        names = {name for held in kinds for name, _ in held.largest(count)}
+        sums = [(name, sum(held.of(name) for held in kinds)) for name in names]
+        return sorted(sums, key=lambda item: (-item[1], item[0]))[:count]
+
+    def _described(self, name: str, gpus: Units) -> Holder:
+        holding = self._holdings[name]
+        is_waiting = holding.waiting == self._holders.of(name)
+        return Holder(name, gpus, holding.user, holding.since, is_waiting)
 
     def entries(self) -> Iterator[tuple[Uid, Entry]]:
         """Go through all entries."""
@@ -117,22 +148,53 @@ class Book:
         counts_as_guaranteed = charge.tier is Tier.GUARANTEED or entry.is_unlabelled
         if counts_as_guaranteed:
             self.guaranteed += gpus
-        _sum(self._by_holder, entry.holder, gpus)
+        self._describe(entry, sign)
+        name = entry.holder
+        self._holders.change(name, gpus)
+        if counts_as_guaranteed:
+            self._guaranteed.change(name, gpus)
         if charge.user is not None:
-            _sum(self._by_user, charge.user, gpus)
+            _change(self._by_user, charge.user, name, gpus)
         if charge.model is not None:
-            _sum(self._by_model, charge.model, gpus)
+            _change(self._by_model, charge.model, name, gpus)
             if counts_as_guaranteed:
-                _sum(self._guaranteed_by_model, charge.model, gpus)
+                _change(self._guaranteed_by_model, charge.model, name, gpus)
+
+    def _describe(self, entry: Entry, sign: int) -> None:
+        holding = self._holdings.get(entry.holder)
+        if holding is None:
+            holding = self._holdings[entry.holder] = Holding()
+        holding.pods += sign
+        if not holding.pods:
+            del self._holdings[entry.holder]
+            return
+        if entry.is_waiting and not entry.is_reserved:
+            holding.waiting += sign * entry.charge.gpus
+        if sign > 0:
+            if entry.charge.user is not None:
+                holding.user = entry.charge.user
+            if entry.created and (not holding.since or entry.created < holding.since):
+                holding.since = entry.created
 
 
 EMPTY_BOOK = Book()
 """What a team without any pod looks like; never written to."""
 
 
-def _sum(sums: dict[_K, Units], key: _K, amount: Units) -> None:
-    left = sums.get(key, 0) + amount
-    if left:
-        sums[key] = left
-    else:
-        sums.pop(key, None)
+def _change(kinds: dict[_K, Holders], key: _K, name: str, gpus: Units) -> None:
+    held = kinds.get(key)
+    if held is None:
+        held = kinds[key] = Holders()
+    held.change(name, gpus)
+    if not len(held):
+        del kinds[key]
+
+
+def _total(kinds: dict[_K, Holders], key: _K) -> Units:
+    held = kinds.get(key)
+    return 0 if held is None else held.total
+
+
+def _of(kinds: dict[_K, Holders], key: _K, count: int) -> list[tuple[str, Units]]:
+    held = kinds.get(key)
+    return [] if held is None else held.largest(count)

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
-from webhook.core.amount import Limit, Units, Unlimited, exceeds, format_limit, tell_gpus
+from webhook.core.amount import Limit, Units, Unlimited, exceeds
+from webhook.core.holders import Holder
 from webhook.core.ledger import Book
+from webhook.core.limit_text import HOLDERS, Request, violation_text
 from webhook.core.names import ANY_MODEL, GpuModel, User
 from webhook.core.policy import Team
 from webhook.core.reason import Code, Reason
@@ -14,25 +16,49 @@ _GUARANTEED, _PREEMPTIBLE = Tier.GUARANTEED, Tier.PREEMPTIBLE  # a look at an en
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One limit that a request is held against; `taken` is what counts towards it already."""
+    """One limit that a request is held against; `taken` is what counts towards it already.
+
+    `user` and `model` say whose limit it is, or for which GPUs, where it is not all of the team's.
+    """
 
     code: Code
     subject: str
     limit: Limit
     taken: Units
+    user: User | None = None
+    model: GpuModel | None = None
 
     def breaks(self, gpus: Units) -> bool:
         """Tell whether so many GPU units more would be too many."""
         return exceeds(self.taken + gpus, self.limit)
 
-    def violation(self, gpus: Units, book: Book) -> Reason:
-        """Say that it is broken, with its sum."""
-        room = 0 if isinstance(self.limit, Unlimited) else self.limit - self.taken
-        return _violation(self, gpus, room, book)
+    def violation(self, request: Request, book: Book, *, room: Units | None = None) -> Reason:
+        """Say that it is broken, with its sum; `room` is what all limits together leave, this one alone by default."""
+        if room is None:
+            room = 0 if isinstance(self.limit, Unlimited) else self.limit - self.taken
+        is_per_pod = self.code is Code.POD_LIMIT_EXCEEDED
+        holders = None if is_per_pod else self._holders(book)
+        text = violation_text(
+            request,
+            self.subject,
+            self.limit,
+            taken=self.taken,
+            room=room,
+            holders=holders,
+            reserved=book.reserved if self.code is Code.TEAM_LIMIT_EXCEEDED else None,
+        )
+        return Reason(self.code, text)
+
+    def _holders(self, book: Book) -> list[Holder]:
+        """List who has the most of what this limit counts; whose they are goes without saying under a user's own."""
+        is_guaranteed = self.code is Code.GUARANTEED_SHARE_USED
+        found = book.largest(HOLDERS, user=self.user, model=self.model, is_guaranteed=is_guaranteed)
+        return found if self.user is None else [holder._replace(user=None) for holder in found]
 
 
-def violations(gpus: Units, team: Team, book: Book, *, user: User | None) -> tuple[Reason, ...]:
-    """Hold a request of so many GPU units against the limits per pod, user and team; report every one it breaks."""
+def violations(request: Request, team: Team, book: Book, *, user: User | None) -> tuple[Reason, ...]:
+    """Hold a request against the limits per pod, user and team; report every one it breaks."""
+    gpus = request.gpus
     if not (
         exceeds(gpus, team.per_pod)
         or exceeds(book.total + gpus, team.gpus.limit)
@@ -41,7 +67,7 @@ def violations(gpus: Units, team: Team, book: Book, *, user: User | None) -> tup
         return ()
     held = bars(team, book, user=user)
     room = min(bar.limit - bar.taken for bar in held if not isinstance(bar.limit, Unlimited))
-    return tuple(_violation(bar, gpus, room, book) for bar in held if bar.breaks(gpus))
+    return tuple(bar.violation(request, book, room=room) for bar in held if bar.breaks(gpus))
 
 
 def bars(team: Team, book: Book, *, user: User | None) -> tuple[Bar, ...]:
@@ -54,7 +80,7 @@ def bars(team: Team, book: Book, *, user: User | None) -> tuple[Bar, ...]:
         return held
     return (
         *held,
-        Bar(Code.USER_LIMIT_EXCEEDED, f"user {user} in team {team.name}", team.per_user, book.user(user)),
+        Bar(Code.USER_LIMIT_EXCEEDED, f"user {user} in team {team.name}", team.per_user, book.user(user), user),
     )
 
 
@@ -63,25 +89,26 @@ def model_bars(team: Team, book: Book) -> tuple[Bar, ...]:
     return tuple(_model_bar(team, book, model, share.limit) for model, share in team.models.items())
 
 
-def model_violation(gpus: Units, team: Team, book: Book, model: GpuModel) -> Reason | None:
+def model_violation(request: Request, team: Team, book: Book, model: GpuModel) -> Reason | None:
     """Hold a request against the team's limit for one GPU model; one that may end on any, against each of them."""
     share = team.models.get(model)
     if share is None and model != ANY_MODEL:
         return None
     held = model_bars(team, book) if share is None else (_model_bar(team, book, model, share.limit),)
-    bar = next((bar for bar in held if bar.breaks(gpus)), None)
+    bar = next((bar for bar in held if bar.breaks(request.gpus)), None)
     if bar is None:
         return None
     room = min(each.limit - each.taken for each in held if not isinstance(each.limit, Unlimited))
-    return _violation(bar, gpus, room, book)
+    return bar.violation(request, book, room=room)
 
 
-def guaranteed_violation(gpus: Units, team: Team, book: Book, model: GpuModel | None) -> Reason:
+def guaranteed_violation(request: Request, team: Team, book: Book, model: GpuModel | None) -> Reason:
     """Say why a pod that asked never to borrow cannot have its GPUs from the guaranteed share."""
-    subject, share, taken = f"team {team.name}, guaranteed share", team.gpus.guaranteed, book.guaranteed
-    if model in team.models and model is not None and taken + gpus <= share:
+    subject, share, taken, of = f"team {team.name}, guaranteed share", team.gpus.guaranteed, book.guaranteed, None
+    if model in team.models and model is not None and taken + request.gpus <= share:
+        of = model
         subject, share, taken = f"{subject} of {model}", team.models[model].guaranteed, book.guaranteed_model(model)
-    return _violation(Bar(Code.GUARANTEED_SHARE_USED, subject, share, taken), gpus, share - taken, book)
+    return Bar(Code.GUARANTEED_SHARE_USED, subject, share, taken, model=of).violation(request, book)
 
 
 def has_guaranteed_room(gpus: Units, team: Team, book: Book, model: GpuModel | None) -> bool:
@@ -99,21 +126,4 @@ def tier_for(gpus: Units, team: Team, book: Book, model: GpuModel | None, *, ask
 
 
 def _model_bar(team: Team, book: Book, model: GpuModel, limit: Limit) -> Bar:
-    return Bar(Code.MODEL_LIMIT_EXCEEDED, f"team {team.name} on {model}", limit, book.model(model))
-
-
-def _violation(bar: Bar, gpus: Units, room: Units, book: Book) -> Reason:
-    asked = f"{bar.subject}: requested {tell_gpus(gpus)}, limit {format_limit(bar.limit)}"
-    if bar.code is Code.POD_LIMIT_EXCEEDED:
-        return Reason(bar.code, f"{asked}; {_advice(room)}")
-    reserved = f", reserved {tell_gpus(book.reserved)}" if bar.code is Code.TEAM_LIMIT_EXCEEDED else ""
-    used = bar.taken - (book.reserved if reserved else 0)
-    holders = ", ".join(f"{holder} {tell_gpus(held)}" for holder, held in book.largest_holders())
-    held = f"; largest holders: {holders}" if holders else ""
-    return Reason(bar.code, f"{asked}, used {tell_gpus(used)}{reserved}{held}; {_advice(room)}")
-
-
-def _advice(room: Units) -> str:
-    if room <= 0:
-        return "no request would pass now: wait until a holder ends, or delete one"
-    return f"a request of at most {tell_gpus(room)} would pass now"
+    return Bar(Code.MODEL_LIMIT_EXCEEDED, f"team {team.name} on {model}", limit, book.model(model), model=model)

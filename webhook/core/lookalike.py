@@ -1,6 +1,10 @@
-"""Which resource names look like GPUs. Nothing is counted by its looks: they only say what must not pass unnoticed."""
+"""Which resource names look like GPUs. Nothing is counted by its looks: they only say what must not pass unnoticed.
+
+And which name was meant by one that is misspelled.
+"""
 
 import re
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final
 
@@ -25,3 +29,16 @@ def _looks(text: str) -> bool:
 
 _LONGEST_NAME: Final = 512
 _known = lru_cache(maxsize=1024)(_looks)
+
+_LONGEST_TYPO: Final = 64
+"""Longer names are not compared: a comparison takes time by the product of the lengths."""
+
+_LIKENESS: Final = 0.85
+
+
+@lru_cache(maxsize=1024)
+def similar(name: str, known: tuple[str, ...]) -> str | None:
+    """Find the known name that a misspelled one is most like; None where none is close."""
+    if len(name) > _LONGEST_TYPO:
+        return None
+    return next(iter(get_close_matches(name.lower(), known, n=1, cutoff=_LIKENESS)), None)

@@ -1,12 +1,16 @@
 """Which pools a pod may enter, and why not the others."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from webhook.core.names import PoolName, TeamName
 from webhook.core.pod import Pod
 from webhook.core.policy import Policy, Pool
 from webhook.core.reason import Code, Reason
+from webhook.core.selector import HELD, Constraints, NodeTerm, Toleration
 from webhook.core.world import World
+
+EVERY_TAINT: Final = (Toleration(exists=True), Toleration(key=HELD, exists=True))
+"""For questions in which taints do not count."""
 
 WHOLE_CLUSTER = Pool(PoolName(""))
 """Stands for all nodes, where policy names no pools."""
@@ -33,6 +37,12 @@ def allowed_pools(pod: Pod, team: TeamName, world: World) -> Pools:
         names = ", ".join(pool.name for pool in others) or "none"
         return Pools((), Reason(Code.NO_POOL_ALLOWED, f"team {team} may enter none of the pools for this pod: {names}"))
     return _capable(pod, mine)
+
+
+def membership(pool: Pool) -> Constraints:
+    """Say which nodes are in a pool, whatever their taints."""
+    terms = (NodeTerm(pool.affinity),) if pool.affinity else None
+    return Constraints(pool.node_selector, terms, EVERY_TAINT)
 
 
 def _pinned(pod: Pod, pin: str, team: TeamName, policy: Policy) -> Pools:

@@ -22,6 +22,7 @@ class Code(StrEnum):
     UNKNOWN_POOL = "UnknownPool"
     POOL_FULL = "PoolFull"
     POOL_UNFIT = "PoolUnfit"
+    NEVER_FITS = "NeverFits"  # a warning where it is not certain
     PROTECTED_KEY_CHANGED = "ProtectedKeyChanged"
     HELD_ROOM = "HeldRoom"
     TENANCY_CHANGED = "TenancyChanged"
@@ -52,7 +53,6 @@ class Code(StrEnum):
     ALREADY_DECIDED = "AlreadyDecided"
     # warnings
     NO_ROOM_NOW = "NoRoomNow"
-    NEVER_FITS = "NeverFits"
     UNKNOWN_USER = "UnknownUser"
     # of workloads as a whole
     WORKLOAD_FITS = "WorkloadFits"

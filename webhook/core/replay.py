@@ -89,11 +89,11 @@ def _fate(running: Running, world: World) -> Fate:
     model: GpuModel | None = None
     if node is not None and found.team.models:
         model = node.model
-        broken = model_violation(pod.demand.gpus, found.team, found.book, model or NO_MODEL)
+        broken = model_violation(found.request, found.team, found.book, model or NO_MODEL)
         refusals += () if broken is None else (broken,)
     tier = tier_for(pod.demand.gpus, found.team, found.book, model, asked=pod.asked_tier)
     if pod.asked_tier is Tier.GUARANTEED and tier is not Tier.GUARANTEED:
-        refusals += (guaranteed_violation(pod.demand.gpus, found.team, found.book, model),)
+        refusals += (guaranteed_violation(found.request, found.team, found.book, model),)
     bit = 0 if node is None else world.fleet.bit(node.name)
     there = [pool for pool in pools.allowed if bit & world.fleet.matching(world.joined(pod.constraints, pool))]
     if node is not None and pools.allowed and not there:

@@ -32,6 +32,7 @@ class Held:
             is_reserved=self.is_reserved,
             is_unlabelled=self.pod.tier_label not in TIERS,
             is_waiting=self.pod.node is None,
+            created=self.pod.created,
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from webhook.core.amount import Units, format_gpus
+from webhook.core.amount import Units, tell_gpus
 from webhook.core.decision import Charge, NotApplicable
 from webhook.core.ledger import Book, Entry
 from webhook.core.limits import has_guaranteed_room
@@ -19,6 +19,7 @@ from webhook.core.pod import NO_LABELS, Resident
 from webhook.core.policy import Team
 from webhook.core.reason import Code, Reason
 from webhook.core.tier import Tier
+from webhook.core.words import plural_gpus
 from webhook.core.world import World
 
 _GUARANTEED: Final = Tier.GUARANTEED  # a look at an enum's member costs 0.1 us, and there may be thousands of pods
@@ -46,8 +47,7 @@ class Retier:
     @property
     def text(self) -> str:
         """Tell the pod's owner what happened and why."""
-        amount = format_gpus(self.charge.gpus)
-        gpus = f"{amount} GPU" if amount == "1" else f"{amount} GPUs"
+        gpus = plural_gpus(self.charge.gpus)
         if self.charge.tier is Tier.GUARANTEED:
             return f"now guaranteed: there is room for its {gpus} in {self._share}; it no longer borrows"
         return f"now preemptible: there is no room for its {gpus} in {self._share}; it borrows, and may be evicted"
@@ -55,10 +55,10 @@ class Retier:
     @property
     def _share(self) -> str:
         share, taken, model_share, model_taken = self.sums
-        told = f"team {self.charge.team}'s guaranteed share of {format_gpus(share)}, {format_gpus(taken)} taken"
+        told = f"team {self.charge.team}'s guaranteed share of {tell_gpus(share)}, {tell_gpus(taken)} taken"
         if model_share is None:
             return told
-        return f"{told} (of {self.charge.model}: {format_gpus(model_share)}, {format_gpus(model_taken)} taken)"
+        return f"{told} (of {self.charge.model}: {tell_gpus(model_share)}, {tell_gpus(model_taken)} taken)"
 
 
 @dataclass(slots=True)

@@ -38,7 +38,7 @@ class Site(NamedTuple):
 def sites_of(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> list[Site]:
     """List the sites that have nodes which meet the pod's conditions, full or not.
 
-    Those where it would break a limit are left out, as long as there are others that it counts less on.
+    Those where it would break a limit are left out, as long as one of the others could hold it.
     """
     sites: list[Site] = []
     is_cut = False
@@ -55,7 +55,9 @@ def sites_of(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -
         else:
             sites.append(Site(pool, slots, pod.demand, _tier(pod, pod.demand, found, None)))
     if is_cut:
-        return [site for site in sites if not _breaks(site, found)] or sites
+        within = [site for site in sites if not _breaks(site, found)]
+        if any(world.fleet.with_capacity(pod.demand, site.slots) for site in within):
+            return within
     return sites
 
 
@@ -127,4 +129,4 @@ def _tier(pod: Pod, demand: Demand, found: Standing, model: GpuModel | None) -> 
 
 
 def _breaks(site: Site, found: Standing) -> bool:
-    return bool(violations(site.demand.gpus, found.team, found.book, user=found.user))
+    return bool(violations(found.request_of(site.demand), found.team, found.book, user=found.user))

@@ -4,8 +4,10 @@ from typing import NamedTuple
 
 from webhook.core.amount import Unlimited
 from webhook.core.decision import Charge, Deny, NotApplicable, Retry
+from webhook.core.demand import Demand
 from webhook.core.elsewhere import judge_elsewhere
 from webhook.core.ledger import Book
+from webhook.core.limit_text import Request
 from webhook.core.limits import violations
 from webhook.core.names import GpuModel, Namespace, User
 from webhook.core.pod import Handling, NamespaceFacts, Pod, Requester
@@ -46,13 +48,18 @@ _NOT_OURS = Reason(
 
 
 class Standing(NamedTuple):
-    """A pod that is ours to judge: its team, that team's book, its user, and the limits it would break."""
+    """A pod that is ours to judge: its team, that team's book, its user, its request and the limits it would break."""
 
     team: Team
     book: Book
     user: User | None
+    request: Request
     broken: tuple[Reason, ...]
     warnings: tuple[Reason, ...]
+
+    def request_of(self, demand: Demand) -> Request:
+        """Describe the same request where the pod counts something else: the devices that it asks for are the same."""
+        return self.request if demand.gpus == self.request.gpus else self.request._replace(gpus=demand.gpus)
 
 
 def standing(pod: Pod, requester: Requester, world: World) -> Standing | Deny | NotApplicable | Retry:
@@ -78,20 +85,22 @@ def standing(pod: Pod, requester: Requester, world: World) -> Standing | Deny | 
     if team is None:
         return Deny((unknown_team(pod.namespace, world.policy),))
     book = world.book(team.name)
-    broken = violations(pod.demand.gpus, team, book, user=user) + _forgeries(pod) + overlong(pod, world.policy)
+    request = Request.of(pod.demand, world.policy.resources, world.now)
+    broken = violations(request, team, book, user=user) + _forgeries(pod) + overlong(pod, world.policy)
     if pod.handling is not _MANAGED:
-        return _placed_elsewhere(pod, Standing(team, book, user, broken, ()), tenancy, world)
-    return Standing(team, book, user, broken, _user_warning(team, user))
+        return _placed_elsewhere(pod, Standing(team, book, user, request, broken, ()), tenancy, world)
+    return Standing(team, book, user, request, broken, _user_warning(team, user))
 
 
-def broken_by(pod: Pod, found: Standing, policy: Policy) -> tuple[Reason, ...]:
+def recounted(pod: Pod, found: Standing, policy: Policy) -> Standing:
     """List again what speaks against a pod wherever it is placed, once it is known what it counts there."""
-    over = violations(pod.demand.gpus, found.team, found.book, user=found.user)
-    return over + _forgeries(pod) + overlong(pod, policy)
+    request = found.request_of(pod.demand)
+    over = violations(request, found.team, found.book, user=found.user)
+    return found._replace(request=request, broken=over + _forgeries(pod) + overlong(pod, policy))
 
 
 def _placed_elsewhere(pod: Pod, found: Standing, tenancy: Tenancy, world: World) -> Deny | NotApplicable | Retry:
-    elsewhere = judge_elsewhere(pod, found.team, found.book, world)
+    elsewhere = judge_elsewhere(pod, found.request, found.team, found.book, world)
     if isinstance(elsewhere, Retry):
         return elsewhere
     if broken := found.broken + elsewhere.broken + _forgeries_apart(pod, world):

@@ -2,7 +2,6 @@
 
 from typing import Final, NamedTuple
 
-from webhook.core.amount import format_gpus
 from webhook.core.decision import Steering
 from webhook.core.demand import Demand
 from webhook.core.elsewhere import demanded_model
@@ -12,12 +11,13 @@ from webhook.core.node import NO_MODEL
 from webhook.core.placement import best_nodes
 from webhook.core.pod import Pod
 from webhook.core.policy import Mode, Pool
-from webhook.core.reason import Code, Reason
+from webhook.core.reason import Reason
 from webhook.core.selector import NO_CONSTRAINTS, Operator, Requirement
 from webhook.core.sites import Site, joined, mode_for, sites_of
 from webhook.core.spread import Affinity, Asker, affinity_of, spread_of
 from webhook.core.standing import Standing
 from webhook.core.tier import Tier
+from webhook.core.unplaced import waiting_reason
 from webhook.core.world import World
 
 LISTED_NODES: Final = 8
@@ -54,12 +54,14 @@ def _choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) ->
     sites = sites_of(pod, pools, found, world)
     if not sites:
         return _nowhere_yet(pod, pools, found, world)
+    refused: list[tuple[Site, Reason]] = []
     if team.models:
-        refusals = [model_violation(site.demand.gpus, team, found.book, site.model or NO_MODEL) for site in sites]
-        allowed = [site for site, refusal in zip(sites, refusals, strict=True) if refusal is None]
-        if not allowed:
-            return tuple({refusal: None for refusal in refusals if refusal is not None})
-        sites = allowed
+        asked = [(site, found.request_of(site.demand)) for site in sites]
+        refusals = [model_violation(request, team, found.book, site.model or NO_MODEL) for site, request in asked]
+        refused = [(site, why) for site, why in zip(sites, refusals, strict=True) if why is not None]
+        sites = [site for site, why in zip(sites, refusals, strict=True) if why is None]
+        if not sites:
+            return tuple(dict.fromkeys(why for _, why in refused))
     affinity = None
     if pod.topology or world.siblings.against(pod.namespace, pod.labels):
         affinity = affinity_of(
@@ -70,6 +72,8 @@ def _choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) ->
         placed = [each for each in placed if not each[0].is_sliced] or placed
         site, nodes = placed[0] if len(placed) == 1 else _best(pod, placed, world)
         return Choice(_steering(pod, site, nodes, world), site.model, (), site.demand)
+    if team.models and (full := _on_full_models(pod, sites, refused, world)):
+        return full
     waits = _no_room(pod, pools, sites, world)
     open_to = {site.pool for site in sites}
     only = sites[0] if team.models else joined(sites, pod, found, world)
@@ -85,9 +89,19 @@ def _nowhere_yet(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: Worl
     if found.team.models:
         wanted = {demanded_model(world.joined(pod.constraints, pool), world) for pool in pools}
         model = (wanted.pop() if len(wanted) == 1 else None) or ANY_MODEL
-        if refusal := model_violation(pod.demand.gpus, found.team, found.book, model):
+        if refusal := model_violation(found.request, found.team, found.book, model):
             return (refusal,)
     return Choice(towards(pod, pools, world), model, (_no_room(pod, pools, [], world),), pod.demand)
+
+
+def _on_full_models(
+    pod: Pod, sites: list[Site], refused: list[tuple[Site, Reason]], world: World
+) -> tuple[Reason, ...]:
+    """Refuse a pod that only nodes of GPU models could hold whose limit leaves no room for it."""
+    able = world.fleet.with_capacity
+    if any(able(pod.demand, site.slots) for site in sites):
+        return ()
+    return tuple(dict.fromkeys(why for site, why in refused if able(pod.demand, site.slots)))
 
 
 def _place(pod: Pod, site: Site, affinity: Affinity | None, world: World) -> tuple[NodeName, ...]:
@@ -166,28 +180,4 @@ def _no_room(pod: Pod, pools: tuple[Pool, ...], sites: list[Site], world: World)
     slots = 0
     for site in sites:
         slots |= site.slots
-    able = world.fleet.with_capacity(pod.demand, slots).bit_count()
-    growing = ", ".join(pool.name for pool in pools if pool.is_autoscaled)
-    if growing:
-        return Reason(
-            Code.NO_ROOM_NOW, f"no node has {_asked(pod)} free now: the pod waits for the autoscaler of pool {growing}"
-        )
-    if not able:
-        return _never(pod, slots.bit_count(), world)
-    return Reason(
-        Code.NO_ROOM_NOW,
-        f"no node has {_asked(pod)} free now: the pod waits; {able} nodes could hold it when they are free and open",
-    )
-
-
-def _never(pod: Pod, meeting: int, world: World) -> Reason:
-    """Say that the pod can run nowhere: because of what it asks, or of where it may go."""
-    nodes = f"none of the {len(world.fleet)} nodes"
-    if not meeting:
-        return Reason(Code.NEVER_FITS, f"{nodes} meets what the pod and its pool ask of a node")
-    return Reason(Code.NEVER_FITS, f"{nodes} could hold {_asked(pod)}, even when empty")
-
-
-def _asked(pod: Pod) -> str:
-    listed = ", ".join(f"{name} {amount}" for name, amount in pod.demand.devices)
-    return listed or f"{format_gpus(pod.demand.gpus)} GPUs"
+    return waiting_reason(pod, pools, slots, world)

@@ -77,7 +77,7 @@ def _commit(pod: Pod, mark: Mark, found: Standing, world: World) -> Admit | Deny
         why = "filled up" if nodes else "got other pods than it wants around it"
         return Retry(Reason(Code.RACE_LOST, f"the chosen nodes {why} meanwhile ({', '.join(mark.nodes)}): try again"))
     model = _model(mark, node, found, world)
-    if model is not None and (refusal := model_violation(pod.demand.gpus, found.team, found.book, model)):
+    if model is not None and (refusal := model_violation(found.request, found.team, found.book, model)):
         return Deny((refusal,))
     tier = TIERS[pod.tier_label or ""]
     if tier is Tier.GUARANTEED and not has_guaranteed_room(pod.demand.gpus, found.team, found.book, model):

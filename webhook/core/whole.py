@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from webhook.core.amount import Units, exceeds, format_gpus, format_limit
+from webhook.core.amount import Units, exceeds, format_limit
 from webhook.core.counting import count
 from webhook.core.decision import Deny
 from webhook.core.demand import in_slices
@@ -21,6 +21,8 @@ from webhook.core.slices import slices_of
 from webhook.core.standing import overlong
 from webhook.core.team import user_of
 from webhook.core.tier import Tier
+from webhook.core.unplaced import never_text
+from webhook.core.words import plural_gpus, printable
 from webhook.core.world import World
 
 
@@ -91,7 +93,7 @@ def _over_limits(parts: list[Part], team: Team, requester: Requester, world: Wor
         yield Reason(Code.TEAM_LIMIT_EXCEEDED, text)
     for part in parts:
         if exceeds(part.pod.demand.gpus, team.per_pod):
-            asked = f"{_called(part)} needs {format_gpus(part.pod.demand.gpus)} GPUs"
+            asked = f"{_called(part)} needs {plural_gpus(part.pod.demand.gpus)}"
             text = f"{asked}, team {team.name}'s limit per pod is {format_limit(team.per_pod)}"
             yield Reason(Code.POD_LIMIT_EXCEEDED, text)
     if _is_named(parts[0].pod, requester, world) and exceeds(total.gpus, team.per_user):
@@ -99,7 +101,7 @@ def _over_limits(parts: list[Part], team: Team, requester: Requester, world: Wor
         yield Reason(Code.USER_LIMIT_EXCEEDED, text)
     firm = _total([part for part in parts if part.pod.asked_tier is Tier.GUARANTEED])
     if firm.gpus > team.gpus.guaranteed:
-        share = format_gpus(team.gpus.guaranteed)
+        share = format_limit(team.gpus.guaranteed)
         text = f"asks for {firm.told} that are never borrowed, team {team.name}'s guaranteed share is {share}"
         yield Reason(Code.GUARANTEED_SHARE_USED, text)
 
@@ -111,7 +113,7 @@ def _without_node(part: Part, team: Team, world: World) -> Iterable[Reason]:
         yield pools.refusal
         return
     fleet, demand = world.fleet, part.pod.demand
-    if not len(fleet):
+    if not len(fleet) or any(pool.is_autoscaled for pool in pools.allowed):
         return
     slots = 0
     for pool in pools.allowed:
@@ -119,14 +121,13 @@ def _without_node(part: Part, team: Team, world: World) -> Iterable[Reason]:
     able = fleet.with_capacity(demand, slots)
     asked = ", ".join(f"{name} {amount}" for name, amount in demand.devices)
     if not able:
-        text = f"none of the {len(fleet)} nodes could hold {_called(part)} ({asked}), even when empty"
-        yield Reason(Code.NEVER_FITS, text)
+        yield Reason(Code.NEVER_FITS, never_text(part.pod, pools.allowed, world, what=_called(part)))
         return
     if part.count is None:
         return
     yield from _over_model(part, part.count, team, able, world)
     if part.count > able.bit_count() and (room := _room(able, part, world)) < part.count:
-        text = f"the nodes hold {room} of {part.count} {part.role} pods ({asked}) at once, even when empty"
+        text = f"the nodes hold {room} of {part.count} {printable(part.role)} pods ({asked}) at once, even when empty"
         yield Reason(Code.NEVER_FITS, " ".join(text.split()))
 
 
@@ -136,7 +137,7 @@ def _over_model(part: Part, count: int, team: Team, able: int, world: World) -> 
     share = team.models.get(next(iter(models))) if len(models) == 1 else None
     total = count * part.pod.demand.gpus
     if share is not None and exceeds(total, share.limit):
-        text = f"needs {format_gpus(total)} GPUs of {models.pop()}, team {team.name}'s limit is"
+        text = f"needs {plural_gpus(total)} of {models.pop()}, team {team.name}'s limit is"
         yield Reason(Code.MODEL_LIMIT_EXCEEDED, f"{text} {format_limit(share.limit)}")
 
 
@@ -165,11 +166,11 @@ def _total(parts: Iterable[Part]) -> _Total:
     for part in parts:
         is_open = is_open or part.count is None
         gpus += part.pod.demand.gpus * (1 if part.count is None else part.count)
-    return _Total(gpus, f"{'at least ' if is_open else ''}{format_gpus(gpus)} GPUs")
+    return _Total(gpus, f"{'at least ' if is_open else ''}{plural_gpus(gpus)}")
 
 
 def _called(part: Part) -> str:
-    return f"one {part.role} pod" if part.role else "one pod"
+    return f"one {printable(part.role)} pod" if part.role else "one pod"
 
 
 def _is_named(pod: Pod, requester: Requester, world: World) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from webhook.core.advice import Advice
+from webhook.core.away import Away
 from webhook.core.claims import ClaimKey, Claims, ClaimSpec, Found, GroupEntry
 from webhook.core.decision import Charge
 from webhook.core.demand import reweighed
@@ -34,14 +35,17 @@ class World:
     """Nodes, pods, namespaces and the books of all teams, under one policy.
 
     `is_live`: a cluster feeds it, so a namespace that is not known is one whose event is still to come.
-    `on_books_changed` is called at each change of a book or of the shares that it is held against.
+    `on_books_changed` is called at each change of a book or of the shares that it is held against. `now`, in seconds of
+    Unix time, is what the server last said the time is, 0 where nothing says it.
     """
 
     def __init__(self, policy: Policy, *, is_live: bool = False) -> None:
         self.policy = policy
         self.is_live = is_live
+        self.now = 0
         self.on_books_changed: Callable[[], None] = _nobody_listens
         self.fleet = Fleet()
+        self.away = Away()
         self.siblings = Siblings()
         self.advice = Advice(self.siblings)
         self.claims = Claims()
@@ -147,6 +151,12 @@ class World:
 
     # -- events
 
+    def tick(self, now: int) -> None:
+        """Take in what time it is, in seconds of Unix time."""
+        if now != self.now:
+            self.now = now
+            self.away.tick(now)
+
     def set_policy(self, policy: Policy) -> None:
         """Judge from now on by another policy; every pod is weighed and charged anew."""
         self.policy = policy
@@ -162,7 +172,7 @@ class World:
     def set_node(self, node: Node) -> None:
         """Add a node or take in what changed of it."""
         before = self.fleet.get(node.name)
-        self.fleet.set(self._equipment.set_node(node))
+        self._equip(self._equipment.set_node(node))
         if before is None or before.model != node.model:
             if node.slice or (before is not None and before.slice):
                 self._recount(self._residents.on_node(node.name))
@@ -171,6 +181,8 @@ class World:
     def remove_node(self, name: NodeName) -> None:
         """Drop a node; its pods stay charged until they are seen to end."""
         self._equipment.remove_node(name)
+        if self.is_live and (before := self.fleet.get(name)) is not None:
+            self.away.note(before)
         self.fleet.remove(name)
 
     def set_pod(self, pod: Resident) -> None:
@@ -234,13 +246,13 @@ class World:
     def set_device_class(self, name: str, device_class: DeviceClass | None, *conditions: Condition) -> None:
         """Take in a DeviceClass (None: it is gone)."""
         for node in self._equipment.set_class(name, device_class, conditions):
-            self.fleet.set(node)
+            self._equip(node)
         self._recount(self.claims.set_class(name, device_class))
 
     def set_slice(self, name: str, found: Slice | None) -> None:
         """Take in the devices that a driver offers on a node (None: they are gone)."""
         for node in self._equipment.set_slice(name, found):
-            self.fleet.set(node)
+            self._equip(node)
 
     def arrange(self) -> None:
         """Order nodes by name, after a first list or a world file brought many at once."""
@@ -284,6 +296,11 @@ class World:
             self._recharge((uid,))
 
     # -- bookkeeping
+
+    def _equip(self, node: Node) -> None:
+        if self.is_live and (before := self.fleet.get(node.name)) is not None:
+            self.away.note(before, node)
+        self.fleet.set(node)
 
     def _track(self) -> None:
         for resource in self.policy.resources:

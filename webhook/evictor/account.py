@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from webhook.cluster.evictions import Evicted, Later, Outcome, Refused
-from webhook.core.amount import Units, format_gpus, gpu_number
+from webhook.core.amount import Units, gpu_number, tell_gpus
 from webhook.core.holding import Claim, Target
 from webhook.core.names import TeamName, Uid
 from webhook.core.roll import Roll
@@ -13,6 +13,7 @@ from webhook.core.scene import Cause, Move, Waiting
 from webhook.core.scene import Refused as NotPlanned
 from webhook.core.survey import over_share
 from webhook.core.victim import Victim
+from webhook.core.words import plural_gpus
 from webhook.core.world import World
 from webhook.kube.events import Event, EventReason, EventType, ObjectRef
 from webhook.kube.holds import rfc3339
@@ -157,11 +158,11 @@ class _Sums:
     def of(self, team: TeamName) -> str:
         found = self._world.policy.team(team)
         share = 0 if found is None else found.gpus.guaranteed
-        taken = format_gpus(self._world.book(team).guaranteed)
-        return f"team {team}'s guaranteed share is {format_gpus(share)}, {taken} taken"
+        taken = tell_gpus(self._world.book(team).guaranteed)
+        return f"team {team}'s guaranteed share is {tell_gpus(share)}, {taken} taken"
 
     def over(self, team: TeamName) -> str:
-        return f"team {team} holds {format_gpus(self._over.get(team, 0))} GPUs beyond its share"
+        return f"team {team} holds {plural_gpus(self._over.get(team, 0))} beyond its share"
 
 
 def plan_fields(move: Move) -> dict[str, object]:
@@ -210,8 +211,7 @@ def _reason(waiting: Waiting, team: TeamName, gpus: Units, sums: _Sums) -> str:
 
 
 def _gpus(gpus: Units) -> str:
-    amount = format_gpus(gpus)
-    return f"{amount} GPU" if amount == "1" else f"{amount} GPUs"
+    return plural_gpus(gpus)
 
 
 def _victim(victim: Victim) -> ObjectRef:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from webhook.core.amount import format_gpus
+from webhook.core.amount import tell_gpus
 from webhook.core.reclaim import plan
 from webhook.core.scene import Cause, Move, Round
 from webhook.core.survey import asking, entitled, scene
+from webhook.core.words import plural_gpus
 from webhook.evictor.lookout import Lookout
 
 SETTLE_SECONDS: Final = 0.25
@@ -68,11 +69,11 @@ class Rehearsal:
 
 def _line(move: Move) -> str:
     waiting = move.waiting
-    who = f"{waiting.namespace}/{waiting.name} ({format_gpus(waiting.demand.gpus)} GPUs, team {waiting.team})"
+    who = f"{waiting.namespace}/{waiting.name} ({plural_gpus(waiting.demand.gpus)}, team {waiting.team})"
     if not move.victims:
         return f"{who}: would get room on {move.node} that is on its way"
     names = ", ".join(f"{victim.namespace}/{victim.name}" for victim in move.victims)
     return (
         f"{who}: would get room on {move.node}, {len(move.victims)} evicted: {names} "
-        f"(gangs broken {move.cost.gangs}, GPUs beyond need {format_gpus(move.cost.surplus)})"
+        f"(gangs broken {move.cost.gangs}, GPUs beyond need {tell_gpus(move.cost.surplus)})"
     )

@@ -187,6 +187,9 @@ def _pod_level(
 def _gpu_problem(resource: str, request: Quantity | None, limit: Quantity | None) -> str | None:
     """Say what the API server would refuse in one container's GPUs of one kind; None where all is well."""
     try:
+        asked = limit if request is None else request
+        if asked is not None and quantity.amount(resource, asked) < 0:
+            return None  # told by _amounts, as of any other resource
         for value in (request, limit):
             problem = None if value is None else _count_problem(resource, value)
             if problem is not None:
@@ -206,8 +209,6 @@ def _gpu_problem(resource: str, request: Quantity | None, limit: Quantity | None
 
 def _count_problem(resource: str, value: Quantity) -> str | None:
     exact = quantity.exact(value)
-    if exact < 0:
-        return f"{resource} is {value}; a number of GPUs cannot be negative: ask for 0 or more"
     if exact.denominator != 1:
         return (
             f"{resource} is {value}; GPUs are counted in whole pieces: ask for {quantity.whole(value)}, "

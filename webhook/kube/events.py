@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from webhook.core.words import printable_lines
 from webhook.kube import keys
 
 LONGEST_MESSAGE: Final = 1024
@@ -132,7 +133,7 @@ def new_event(event: Event, *, count: int, first: datetime, last: datetime, comp
         type=event.type,
         reason=event.reason,
         action=event.action,
-        message=_cut(event.message),
+        message=_cut(printable_lines(event.message)),
         count=count,
         first_timestamp=_time(first),
         last_timestamp=_time(last),

@@ -9,6 +9,7 @@ import msgspec
 
 from webhook.core.names import Namespace
 from webhook.core.reason import Reason
+from webhook.core.words import printable
 from webhook.kube import bounds, keys, objects
 
 MOST_WARNINGS: Final = 3
@@ -391,12 +392,12 @@ def encode_response(
 
 
 def _failure(refusal: Refusal) -> _Failure:
-    details = _Details(tuple(_Cause(r.code, r.text) for r in refusal.causes), refusal.retry_after_seconds)
-    return _Failure(
-        refusal.message, refusal.status, _HTTP_CODES[refusal.status], details if details != _Details() else None
-    )
+    causes = tuple(_Cause(cause.code, printable(cause.text)) for cause in refusal.causes)
+    details = _Details(causes, refusal.retry_after_seconds)
+    told = details if details != _Details() else None
+    return _Failure(printable(refusal.message), refusal.status, _HTTP_CODES[refusal.status], told)
 
 
 def _short(text: str, longest: int) -> str:
-    line = " ".join(text.split())
+    line = printable(" ".join(text.split()))
     return line if len(line) <= longest else f"{line[: longest - 1]}…"

@@ -19,6 +19,8 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+from webhook.core.words import printable, printable_lines
+
 FLUSH_SECONDS: Final = 0.005
 """How long a decision's line may wait for others. A write wakes the log's reader: one in 5 ms is enough."""
 
@@ -148,10 +150,17 @@ def _console_encoder() -> Callable[[Mapping[str, Any]], bytes]:
     render = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), timestamp_key="time", sort_keys=False)
 
     def encode(event: Mapping[str, Any]) -> bytes:
-        text = render(None, "", dict(event))
+        text = render(None, "", {key: _shown(key, value) for key, value in event.items()})
         return text.encode(errors="backslashreplace") + b"\n"
 
     return encode
+
+
+def _shown(key: str, value: object) -> object:
+    """Write names so that a terminal does not obey them; a traceback keeps its lines."""
+    if not isinstance(value, str):
+        return value
+    return printable_lines(value) if key == "traceback" else printable(value)
 
 
 def _traceback_text(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

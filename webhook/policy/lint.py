@@ -4,12 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from webhook.core.amount import Limit, Units, Unlimited, format_gpus, format_limit
+from webhook.core.amount import Limit, Units, Unlimited, format_limit, tell_gpus
 from webhook.core.names import GpuModel, NodeName
 from webhook.core.node import Node
 from webhook.core.policy import LabelSelector, Policy, Pool, Team, UnknownTeam
 from webhook.core.pools import WHOLE_CLUSTER
 from webhook.core.selector import NO_CONSTRAINTS
+from webhook.core.words import plural, plural_gpus
 from webhook.core.world import World
 from webhook.policy import schema
 from webhook.policy.problems import Problem
@@ -62,14 +63,14 @@ def _team(placed: Placed[schema.Team], scene: _Scene) -> Iterator[Problem]:
     yield from _namespaces(placed, team, scene)
     nodes = scene.reach(team)
     there = sum(_gpus(node, scene.policy) for node in nodes)
-    offer = f"{_whose(scene)} offer {format_gpus(there)} GPUs"
+    offer = f"{_whose(scene)} offer {plural_gpus(there)}"
     if team.gpus.guaranteed > there:
         yield placed.problem(f"cannot be kept: {offer}", "gpus", "guaranteed")
     if _is_above(team.gpus.limit, there):
         yield placed.problem(f"is never reached: {offer}", "gpus", "limit")
     largest = max((_gpus(node, scene.policy) for node in nodes), default=0)
     if _is_above(team.per_pod, largest):
-        text = f"is never reached: the largest node offers {format_gpus(largest)} GPUs"
+        text = f"is never reached: the largest node offers {plural_gpus(largest)}"
         yield placed.problem(text, "perPod", "limit")
     for field, own in (("perPod", team.per_pod), ("perUser", team.per_user)):
         if _is_above(own, team.gpus.limit):
@@ -84,7 +85,7 @@ def _models(placed: Placed[schema.Team], team: Team, nodes: list[Node], scene: _
         if not any(node.model == model for node in scene.world.fleet.nodes()):
             yield placed.problem("no node has this GPU model", "models", model)
         elif share.guaranteed > there:
-            text = f"cannot be kept: {_whose(scene)} offer {format_gpus(there)} of them"
+            text = f"cannot be kept: {_whose(scene)} offer {tell_gpus(there)} of them"
             yield placed.problem(text, "models", model, "guaranteed")
 
 
@@ -168,8 +169,7 @@ def _without_team(scene: _Scene, origin: str) -> Iterator[Problem]:
         if pod.demand.gpus and tenancy.team is None and not tenancy.is_exempt:
             counts[pod.namespace] = counts.get(pod.namespace, 0) + 1
     for namespace, count in sorted(counts.items()):
-        pods = f"{count} pod{'s' * (count != 1)}"
-        text = f"namespace {namespace} has {pods} with GPUs and no team: new ones are refused"
+        text = f"namespace {namespace} has {plural(count, 'pod')} with GPUs and no team: new ones are refused"
         yield Problem(origin, 0, "teams", text)
 
 
@@ -205,4 +205,4 @@ def _is_above(own: Limit, limit: Limit | Units) -> bool:
 
 
 def _promised(units: int, there: Units) -> str:
-    return f"all teams together are guaranteed {format_gpus(units)} GPUs, the nodes offer {format_gpus(there)}"
+    return f"all teams together are guaranteed {plural_gpus(units)}, the nodes offer {tell_gpus(there)}"

@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from webhook.core.amount import ONE_GPU, UNLIMITED, exceeds, format_gpus, format_limit
+from webhook.core.amount import ONE_GPU, UNLIMITED, exceeds, format_gpus, format_limit, tell_gpus
 from webhook.core.policy import (
     DeviceAccess,
     Enforcement,
@@ -300,7 +300,7 @@ class ExpectedPod(_Spec):
     @classmethod
     def _is_a_number_of_devices(cls, gpus: int) -> int:
         if not gpus or (gpus > ONE_GPU and gpus % ONE_GPU):
-            raise ValueError(f"expected whole GPUs or a share of one, got {format_gpus(gpus)}")
+            raise ValueError(f"expected whole GPUs or a share of one, got {tell_gpus(gpus)}")
         return gpus
 
 

@@ -1,8 +1,8 @@
 """Reports pods that hold GPUs and never passed the gate: the webhook was down, or a kubelet runs them by itself."""
 
-from webhook.core.amount import format_gpus
 from webhook.core.names import Uid
 from webhook.core.pod import Resident
+from webhook.core.words import plural_gpus
 from webhook.core.world import World
 from webhook.kube.events import Event, EventReason, EventType, ObjectRef
 from webhook.server.tiers import Teller
@@ -34,9 +34,8 @@ class Bypasses:
 
     def _tell(self, pod: Resident) -> None:
         team = self._world.tenancy(pod.namespace).team_name
-        gpus = format_gpus(pod.demand.gpus)
         text = (
-            f"holds {gpus} GPUs that Fairgate did not decide on; they are charged to team {team}. "
+            f"holds {plural_gpus(pod.demand.gpus)} that Fairgate did not decide on; they are charged to team {team}. "
             "A pod of a DaemonSet, with a nodeName or of another scheduler is never labelled; any other was made past "
             "Fairgate's webhook"
         )

@@ -68,7 +68,8 @@ class Gate:
     """Answers admission reviews from one world; implements webhook.server.answer.Reviewer.
 
     With a `clock`, in seconds, pods that are asked for at the same time are sent to different room: what was advised is
-    kept for a moment. Without one each pod is thought to go through both webhooks before the next one comes.
+    kept for a moment. Without one each pod is thought to go through both webhooks before the next one comes. Without
+    `unix_time` no message tells an age.
     """
 
     def __init__(
@@ -79,8 +80,10 @@ class Gate:
         now_text: Callable[[], str],
         onlooker: Onlooker | None = None,
         clock: Callable[[], float] | None = None,
+        unix_time: Callable[[], float] | None = None,
     ) -> None:
         self.world = world
+        self._unix_time = unix_time
         self._clock = clock
         self._ledger = ledger
         self._shadow = Shadow(world, ledger, onlooker or Onlooker(world))
@@ -164,6 +167,8 @@ class Gate:
         return self._answer(review, None, Deny((Reason(Code.TOO_LARGE, error.text),)))
 
     async def _commit(self, review: Review, found: objects.Pod, deadline: float, is_gone: Callable[[], bool]) -> Answer:
+        if self.world.policy.enforce is _OFF:
+            return self._answer(review, None, NOT_ENFORCED)
         # kube-apiserver fills in name and UID before it validates; reviews written by hand may lack them
         uid = stand_in_uid(review.namespace, review.name) if review.name else Uid(review.uid)
         pod = self._read(review, found, name=review.name, uid=uid)
@@ -172,8 +177,7 @@ class Gate:
         requester = Requester(review.username)
         if (mode := self.world.policy.enforce) is not _ENFORCE:
             caller = Caller(requester, review.dry_run, deadline, is_gone)
-            told = NOT_ENFORCED if mode is _OFF else await self._shadow.judge(pod, caller)
-            return self._answer(review, pod, told, mode=mode)
+            return self._answer(review, pod, await self._shadow.judge(pod, caller), mode=mode)
         if review.dry_run:
             return self._answer(review, pod, verify(pod, requester, self.world))
         decision = await self._ledger.commit(
@@ -190,6 +194,8 @@ class Gate:
             self.world.advice.redeem(self.world.fleet, mark.nodes[0], pod)
 
     def _read(self, review: Review, found: objects.Pod, *, name: str = "", uid: Uid = NO_UID) -> Pod | Decision:
+        if self._unix_time is not None:
+            self.world.tick(int(self._unix_time()))
         weights = self.world.policy.resources
         pod = to_pod(found, namespace=review.namespace, weights=weights, name=name, uid=uid)
         if isinstance(pod, InvalidPod):

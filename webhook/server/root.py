@@ -83,7 +83,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                 chores = live.chores(logs, settled=lambda: _settle(world, logs), is_leader=leader.may_tidy)
                 chores += [leader.run(), leader.events.run()]
                 tell_refused = leader.tell_policy_refused
-        gate = Gate(world, ledger, now_text=_now_text, onlooker=onlooker, clock=time.monotonic)
+        gate = Gate(world, ledger, now_text=_now_text, onlooker=onlooker, clock=time.monotonic, unix_time=time.time)
 
         def take(policy: Policy) -> None:
             world.set_policy(policy)

@@ -132,3 +132,25 @@ def test_machines_read_json(tmp_path):
 
 def test_nothing_is_said_of_nothing():
     assert CliRunner().invoke(report, input=b"").stdout == "0 decisions\n"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"2026-01-01T00:00:00.000Z [info     ] decision                       phase=mutate operation=CREATE\n",
+        b'[pod/fairgate-0/fairgate] {"event": "decision"}\n',
+    ],
+    ids=["console format", "lines with a prefix"],
+)
+def test_a_log_in_another_format_is_an_error_and_not_an_empty_report(lines):
+    done = CliRunner().invoke(report, input=lines * 2)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
+        "fairgate: nothing to report: 2 lines read, and none is JSON; let fairgate serve log with --log-format json, "
+        "its default in a cluster, and give its lines as they are, without a prefix\n"
+    )
+
+
+def test_a_log_of_other_events_is_read():
+    done = CliRunner().invoke(report, input=b'{"event":"world loaded","nodes":4}\nTraceback\n')
+    assert (done.exit_code, done.stdout) == (0, "0 decisions; no JSON in 1 line\n")

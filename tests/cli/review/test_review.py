@@ -238,3 +238,22 @@ def test_no_bytes_break_the_review(review, content):
     result = review("-", stdin=content)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code in (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("resource", "hint"), [("nvidia.com/gpus", "did you mean nvidia.com/gpu? "), ("example.com/my-gpu", "")]
+)
+def test_a_resource_that_policy_does_not_know_concerns_the_reader(review, resource, hint):
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "vision"},
+        "spec": {"containers": [{"name": "main", "resources": {"limits": {resource: 1}}}]},
+    }
+    result = review("-", stdin=json.dumps(manifest))
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert lines[1].split()[:4] == ["refused", "Pod", "vision/p", "1"]
+    assert lines[1].split()[4:6] == ["?", "?"], "nobody knows how much that counts"
+    assert f"{resource} looks like a GPU, and policy does not say how much of one it is; {hint}" in result.stdout
+    assert "1 GPU workload: 1 refused; 0 GPUs asked for" in result.stdout

@@ -15,6 +15,7 @@ from webhook.cli.explain.steps import to_steps
 from webhook.cli.explain.subjects import Subject, pod_name, pod_of_world, pods_of_manifests
 from webhook.cli.options import Layout, columns, is_coloured
 from webhook.cli.review.sources import read_sources
+from webhook.cli.screen import complain
 from webhook.cli.worlds import Objects, Source, WorldError, origin_of, read_objects, read_once, seen, world_of
 from webhook.cli.written import to_json, to_yaml
 from webhook.core.asked import as_asked
@@ -66,7 +67,7 @@ def run(order: Order) -> int:
             world, found = _subjects(order)
     except (PolicyError, PolicyUnreadable, WorldError, _NothingToExplainError) as error:
         for problem in error.problems if isinstance(error, PolicyError) else (error,):
-            click.echo(f"fairgate: {problem}", err=True)
+            complain(problem)
         return NOT_JUDGED
     told = []
     problems = []
@@ -79,7 +80,7 @@ def run(order: Order) -> int:
             told.append(_Told(subject, _explained(subject, subject.template.pod, world, order)))
     click.echo(_written(told, order, world), nl=False)
     for reason in problems:
-        click.echo(f"fairgate: {reason}", err=True)
+        complain(reason)
     if any(not each.explanation.runs_now and each.explanation.limits for each in told):
         return DOES_NOT_RUN
     return NOT_JUDGED if problems else RUNS

@@ -6,14 +6,14 @@ from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from webhook.cli.explain.report import in_gpus
 from webhook.cli.explain.subjects import Existing, Subject
 from webhook.cli.explain.verdict import Outcome, Verdict, verdict_of
-from webhook.cli.words import plural, plural_gpus
+from webhook.cli.screen import Line as Text
+from webhook.cli.words import column_gpus, plural, plural_gpus
 from webhook.core import mark as marks
-from webhook.core.amount import Unlimited, format_gpus, format_limit
+from webhook.core.amount import Unlimited, format_limit
 from webhook.core.demand import Demand
 from webhook.core.explanation import Explanation, PoolStep
 from webhook.core.names import CPU, MEMORY
@@ -69,7 +69,7 @@ def _steps(told: Explanation) -> Iterator[tuple[str, RenderableType]]:
         yield f"pool {step.pool.name}" if step.pool.name else "nodes", _pool(step)
     yield "outcome", _outcome(verdict)
     if instead := list(_instead(told)):
-        yield "instead", Text("\n".join(instead), style="cyan")
+        yield "instead", Group(*[Text(each, style="cyan") for each in instead])
 
 
 def _demand(demand: Demand) -> str:
@@ -86,14 +86,14 @@ def _limits(told: Explanation) -> RenderableType:
     table.add_column(justify="right")
     table.add_column()
     for bar in told.limits:
-        taken = f"{format_gpus(bar.taken)} + {format_gpus(gpus)} = {format_gpus(bar.taken + gpus)}"
+        taken = f"{column_gpus(bar.taken)} + {column_gpus(gpus)} = {column_gpus(bar.taken + gpus)}"
         breaks = bar.breaks(gpus)
         of = "no limit" if isinstance(bar.limit, Unlimited) else f"of {format_limit(bar.limit)}"
         table.add_row(
             Text(bar.subject), Text(taken), Text(f"{of}{', too much' if breaks else ''}", style="red" if breaks else "")
         )
-    holders = ", ".join(f"{name} {format_gpus(held)}" for name, held in told.holders)
-    reserved = f"; reserved {format_gpus(told.reserved)}" if told.reserved else ""
+    holders = ", ".join(f"{name} {column_gpus(held)}" for name, held in told.holders)
+    reserved = f"; reserved {column_gpus(told.reserved)}" if told.reserved else ""
     return Group(table, Text(f"held by {holders or 'nobody'}{reserved}"))
 
 

@@ -9,14 +9,19 @@ from typing import BinaryIO, Final
 import click
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from webhook.cli.options import columns, is_coloured
 from webhook.cli.report.tally import Report, Row, tally
+from webhook.cli.screen import Line, complain
 from webhook.cli.words import plural
 from webhook.cli.written import to_json
 
 _ROWS: Final = 50
+_NOT_READ: Final = 2
+_NOT_JSON: Final = (
+    "nothing to report: {} read, and none is JSON; let fairgate serve log with --log-format json, its default in a "
+    "cluster, and give its lines as they are, without a prefix"
+)
 
 
 @click.command(
@@ -26,7 +31,7 @@ Examples:
   fairgate report server-1.log server-2.log -o json
 
 \b
-Exit status: 0 shown, 2 a file cannot be read."""
+Exit status: 0 shown, 2 a file cannot be read, or no line is JSON (--log-format console)."""
 )
 @click.argument("logs", nargs=-1, type=click.File("rb"), metavar="[FILE]...")
 @click.option(
@@ -45,6 +50,9 @@ def report(logs: tuple[BinaryIO, ...], layout: str) -> None:
     and last time and the words that its owner got, or would have got.
     """
     found = tally(itertools.chain.from_iterable(logs or (sys.stdin.buffer,)))
+    if found.unread and not found.read:
+        complain(_NOT_JSON.format(plural(found.unread, "line")))
+        sys.exit(_NOT_READ)
     click.echo(to_json(found) if layout == "json" else _as_text(found), nl=False)
 
 
@@ -57,7 +65,7 @@ def _as_text(found: Report) -> str:
     if refused:
         console.print(_refusals(refused[:_ROWS]), "")
     for row in refused[:_ROWS]:
-        console.print(Text(f"{row.namespace}/{row.who}: {row.message}"), soft_wrap=True)
+        console.print(Line(f"{row.namespace}/{row.who}: {row.message}"), soft_wrap=True)
     if len(refused) > _ROWS:
         console.print(f"… and {plural(len(refused) - _ROWS, 'row')} more: -o json has all")
     if refused:
@@ -67,7 +75,7 @@ def _as_text(found: Report) -> str:
         console.print(_admissions(admitted), "")
     span = f", {found.first} to {found.last}" if found.decisions else ""
     unread = f"; no JSON in {plural(found.unread, 'line')}" if found.unread else ""
-    console.print(Text(f"{plural(found.decisions, 'decision')}{span}{unread}"), soft_wrap=True)
+    console.print(Line(f"{plural(found.decisions, 'decision')}{span}{unread}"), soft_wrap=True)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
@@ -75,7 +83,7 @@ def _refusals(rows: Iterable[Row]) -> Table:
     table = _grid("outcome", "code", "team", "namespace", "who", ">times", ">gpus", "first", "last")
     for row in rows:
         sums, span = (f"{row.decisions:,}", f"{row.gpus:g}"), (row.first, row.last)
-        table.add_row(_told(row), row.code, row.team, row.namespace, row.who, *sums, *span)
+        table.add_row(*map(Line, (_told(row), row.code, row.team, row.namespace, row.who, *sums, *span)))
     return table
 
 
@@ -87,7 +95,7 @@ def _admissions(rows: Iterable[Row]) -> Table:
         groups.setdefault((_told(row), row.team), []).append(row)
     for (told, team), members in sorted(groups.items()):
         sums = (sum(row.decisions for row in members), sum(row.gpus for row in members), sum(r.placed for r in members))
-        table.add_row(told, team, f"{sums[0]:,}", f"{sums[1]:g}", f"{sums[2]:,}")
+        table.add_row(*map(Line, (told, team, f"{sums[0]:,}", f"{sums[1]:g}", f"{sums[2]:,}")))
     return table
 
 

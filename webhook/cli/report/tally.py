@@ -61,6 +61,7 @@ class Report(msgspec.Struct):
     decisions: int
     unread: Annotated[int, msgspec.Meta(description="lines that are no JSON")]
     rows: list[Row]
+    read: Annotated[int, msgspec.Meta(description="lines that are JSON")] = 0
 
 
 def tally(lines: Iterable[bytes]) -> Report:
@@ -69,11 +70,16 @@ def tally(lines: Iterable[bytes]) -> Report:
     decoder = msgspec.json.Decoder(Line)
     report = Report("", "", 0, 0, [])
     for raw in lines:
-        if not raw.strip():
+        if not (line_start := raw.lstrip()[:1]):
+            continue
+        if line_start != b"{":  # a line for people may begin with a number, which is JSON, too
+            report.unread += 1
             continue
         try:
             line = decoder.decode(raw)
+            report.read += 1
         except msgspec.ValidationError:
+            report.read += 1
             continue  # another event: in `world loaded`, `nodes` is a number
         except (msgspec.MsgspecError, UnicodeDecodeError):
             report.unread += 1

@@ -76,6 +76,15 @@ Where both is true it is 1: a refusal stays one, whatever the rest turns out to 
     type=click.Choice(FailOn, case_sensitive=False),
     help="Fail for this, too. Repeatable.",
 )
+@click.option(
+    "--docs-url",
+    default="https://fairgate.dev",
+    show_default=True,
+    envvar="FAIRGATE_DOCS_URL",
+    show_envvar=True,
+    metavar="URL",
+    help="Where this version's documentation is, for links in -o sarif: a copy of the repository, for example.",
+)
 def review(
     *,
     sources: tuple[str, ...],
@@ -89,6 +98,7 @@ def review(
     outputs: tuple[Output, ...],
     with_patch: bool,
     fail_on: tuple[FailOn, ...],
+    docs_url: str,
 ) -> None:
     """Judge manifests without applying them: would they be admitted, on what terms, where, and if not why.
 
@@ -120,5 +130,5 @@ def review(
         if cluster
         else Empty()
     )
-    order = Order(sources, policy, against, namespace, user, outputs, frozenset(fail_on), with_patch)
+    order = Order(sources, policy, against, namespace, user, outputs, frozenset(fail_on), with_patch, docs_url)
     sys.exit(run(order))

@@ -7,8 +7,12 @@ from enum import StrEnum
 from typing import Final
 
 from webhook.cli.review.judged import Judged, Outcome, PodGroup, Review
-from webhook.core.amount import format_gpus
+from webhook.core.amount import tell_gpus
 from webhook.core.tier import Tier
+from webhook.core.words import plural_gpus
+
+NOTE: Final = "Note"
+"""Stands for a code where there is none: what a manifest's own reading warns of."""
 
 _CODE: Final = re.compile(r" \(([A-Z][A-Za-z]+)\)$")
 
@@ -65,13 +69,13 @@ def findings_of(judged: Judged, fail_on: frozenset[FailOn]) -> Iterator[Finding]
         level = Level.ERROR if FailOn.WARNING in fail_on else Level.WARNING
         yield Finding(level, judged.place.source, line, _code_of(warning), judged.title, "", warning)
     for note in judged.notes:
-        yield Finding(Level.NOTE, judged.place.source, line, "Note", judged.title, "", note)
+        yield Finding(Level.NOTE, judged.place.source, line, NOTE, judged.title, "", note)
 
 
 def _code_of(warning: str) -> str:
     """Read the code at a warning's end; what a kind's own reading warns of has none."""
     found = _CODE.search(warning)
-    return found[1] if found is not None else "Note"
+    return found[1] if found is not None else NOTE
 
 
 def _finding(judged: Judged, group: PodGroup, head: str) -> Finding:
@@ -85,7 +89,7 @@ def _sum(judged: Judged, group: PodGroup) -> str:
     if group.demand is None or group.count is None or count <= 1:
         return ""
     fit = sum(other.count or 0 for other in alike if other.outcome is Outcome.ADMITTED)
-    whole = format_gpus(count * group.demand.gpus)
-    return (
-        f" (asks {count} x {format_gpus(group.demand.gpus)} = {whole} GPUs, {format_gpus(fit * group.demand.gpus)} fit)"
-    )
+    if not group.demand.gpus:
+        return ""
+    each, whole = tell_gpus(group.demand.gpus), plural_gpus(count * group.demand.gpus)
+    return f" (asks {count} x {each} = {whole}, {tell_gpus(fit * group.demand.gpus)} fit)"

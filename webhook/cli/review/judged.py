@@ -66,7 +66,8 @@ class PodGroup:
     @property
     def asks_gpus(self) -> bool:
         """Tell whether these pods concern Fairgate, or may do so."""
-        return self.demand is None or bool(self.demand.gpus)
+        is_judged = self.outcome in (Outcome.REFUSED, Outcome.UNKNOWN)
+        return is_judged or self.demand is None or bool(self.demand.gpus)
 
     @property
     def why(self) -> str:

@@ -27,8 +27,10 @@ from webhook.cli.review.report import to_json, to_yaml
 from webhook.cli.review.session import Item, Session
 from webhook.cli.review.sources import read_sources
 from webhook.cli.review.worlds import Empty, WorldSource, open_world
+from webhook.cli.screen import complain
 from webhook.cli.worlds import WorldError
 from webhook.core.pod import Requester
+from webhook.core.words import printable
 from webhook.core.world import World
 from webhook.policy.load import load
 from webhook.policy.problems import PolicyError, PolicyUnreadable
@@ -50,6 +52,7 @@ class Order:
     outputs: tuple[Output, ...]
     fail_on: frozenset[FailOn]
     with_patch: bool
+    docs_url: str
 
 
 def run(order: Order) -> int:
@@ -63,7 +66,7 @@ def run(order: Order) -> int:
     except (PolicyError, PolicyUnreadable, WorldError) as error:
         problems = error.problems if isinstance(error, PolicyError) else (error,)
         for problem in problems:
-            click.echo(f"fairgate: {problem}", err=True)
+            complain(problem)
         return NOT_JUDGED
     if order.outputs[0].format is Format.REVIEW:
         return _answer(order, collected, world)
@@ -73,7 +76,7 @@ def run(order: Order) -> int:
         for output in order.outputs:
             output.write(_written(review, output, order))
     except OSError as error:
-        click.echo(f"fairgate: {error.filename}: cannot be written: {error.strerror}", err=True)
+        complain(f"{error.filename}: cannot be written: {error.strerror}")
         return NOT_JUDGED
     return status
 
@@ -118,7 +121,7 @@ def _written(review: Review, output: Output, order: Order) -> str:
         Format.JSON: lambda: to_json(review),
         Format.YAML: lambda: to_yaml(review),
         Format.GITHUB: lambda: to_github(findings(review, order.fail_on)),
-        Format.SARIF: lambda: to_sarif(findings(review, order.fail_on)),
+        Format.SARIF: lambda: to_sarif(findings(review, order.fail_on), docs_url=order.docs_url),
         Format.JUNIT: lambda: to_junit(review, order.fail_on),
         Format.MARKDOWN: lambda: to_markdown(review, order.fail_on, with_patch=order.with_patch),
     }
@@ -147,7 +150,7 @@ def _answer(order: Order, collected: Collected, world: World) -> int:
     )
     order.outputs[0].write("".join(f"{json.dumps(answer)}\n" for answer in answers))
     for problem in problems:
-        click.echo(problem, err=True)
+        click.echo(printable(problem), err=True)
     if not all(answer["response"]["allowed"] for answer in answers):
         return REFUSED
     return NOT_JUDGED if problems else ADMITTED

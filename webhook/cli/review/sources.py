@@ -8,6 +8,7 @@ from typing import BinaryIO, Final
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 STDIN: Final = "-"
+STDIN_NAME: Final = "<stdin>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ def read_sources(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Source]:
     """Yield every file, those of a folder (and of the folders in it) in order of name; `-` is standard input."""
     for path in paths:
         if path == STDIN:
-            yield Source("<stdin>", stdin.read())
+            yield Source(STDIN_NAME, stdin.read())
         elif Path(path).is_dir():
             yield from map(_read_regular, _files(Path(path)))
         else:

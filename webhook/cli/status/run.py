@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 
 from webhook.cli.options import Layout, columns, is_coloured
+from webhook.cli.screen import complain
 from webhook.cli.status.board import board_of
 from webhook.cli.status.report import report_of
 from webhook.cli.status.table import to_table
@@ -50,7 +51,7 @@ def run(order: Order) -> int:
                 asyncio.run(_watch(order, policy, order.interval_seconds))
     except (PolicyError, PolicyUnreadable, WorldError) as error:
         for problem in error.problems if isinstance(error, PolicyError) else (error,):
-            click.echo(f"fairgate: {problem}", err=True)
+            complain(problem)
         return NOT_READ
     return SHOWN
 
@@ -58,8 +59,8 @@ def run(order: Order) -> int:
 def _show_once(order: Order, policy: Policy) -> None:
     console = Console(stderr=True)
     with console.status("Reading") if console.is_terminal else nullcontext():
-        text = _written(order, read_once(order.source, policy))
-    click.echo(text, nl=False)
+        world = read_once(order.source, policy)
+    click.echo(_written(order, world), nl=False)  # rich hides standard output while it shows a status
 
 
 async def _watch(order: Order, policy: Policy, interval_seconds: float) -> None:

@@ -7,10 +7,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from webhook.cli.screen import Line
 from webhook.cli.status.board import Board, ModelRow, TeamRow
 from webhook.cli.status.picture import Pen
-from webhook.cli.words import plural
-from webhook.core.amount import ONE_GPU, Units, format_gpus, format_limit
+from webhook.cli.words import column_gpus, plural
+from webhook.core.amount import format_limit
 from webhook.core.names import GpuModel, ResourceName
 
 _VENDORS: Final = ("NVIDIA-", "AMD-", "nvidia-", "amd-")
@@ -36,7 +37,7 @@ def to_table(
         console.print("", _free(board, is_wide=is_wide), sep="\n")
     else:
         console.print("no node has GPUs that policy counts")
-    console.print("", Text(seen), sep="\n", soft_wrap=not is_coloured)
+    console.print("", *map(Line, seen.split("\n")), sep="\n", soft_wrap=not is_coloured)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
@@ -52,31 +53,26 @@ def _grid(*columns: str) -> Table:
 def _teams(board: Board, *, is_wide: bool, has_room: bool) -> Table:
     table = _grid("team", ">guaranteed", ">limit", ">used", ">borrowed", ">waiting", "who holds")
     for team in board.teams:
-        holders = [f"{holder} {_gpus(gpus)}" for holder, gpus in team.holders]
-        told = ", ".join(holders) if has_room or is_wide else "\n".join(holders[:2])
-        table.add_row(Text(team.name), *_numbers(team), Text(told or "-"))
+        holders = [f"{holder} {column_gpus(gpus)}" for holder, gpus in team.holders]
+        listed = [", ".join(holders)] if has_room or is_wide else holders[:2]
+        told = Text("\n").join(map(Line, listed)) if holders else Line("-")
+        table.add_row(Line(team.name), *_numbers(team), told)
         for model in team.models if is_wide else ():
-            table.add_row(Text(f"  {_short(model.model)}"), *_numbers(model), "")
+            table.add_row(Line(f"  {_short(model.model)}"), *_numbers(model), "")
     return table
 
 
 def _numbers(row: TeamRow | ModelRow) -> list[Text]:
     is_full = not isinstance(row.limit, int) or row.used >= row.limit
     borrowed = row.used - row.used_guaranteed if isinstance(row, ModelRow) else row.borrowed
-    waiting = "" if isinstance(row, ModelRow) else _gpus(row.waiting)
+    waiting = "" if isinstance(row, ModelRow) else column_gpus(row.waiting)
     return [
-        Text(_gpus(row.guaranteed)),
-        Text(format_limit(row.limit)),
-        Text(_gpus(row.used), style="bold red" if is_full and isinstance(row.limit, int) else ""),
-        Text(_gpus(borrowed), style="yellow" if borrowed else ""),
-        Text(waiting, style="yellow" if waiting not in {"", "0"} else ""),
+        Line(column_gpus(row.guaranteed)),
+        Line(format_limit(row.limit)),
+        Line(column_gpus(row.used), style="bold red" if is_full and isinstance(row.limit, int) else ""),
+        Line(column_gpus(borrowed), style="yellow" if borrowed else ""),
+        Line(waiting, style="yellow" if waiting not in {"", "0"} else ""),
     ]
-
-
-def _gpus(units: Units) -> str:
-    """Write GPUs for people: a fraction of more than one GPU is rounded."""
-    exact = format_gpus(units)
-    return f"~{float(units / ONE_GPU):.2f}" if "/" in exact and units > ONE_GPU else exact
 
 
 def _nodes(board: Board, pen: Pen, *, is_wide: bool) -> Table:
@@ -86,12 +82,12 @@ def _nodes(board: Board, pen: Pen, *, is_wide: bool) -> Table:
         for number, bank in enumerate(node.banks):
             first = number == 0
             table.add_row(
-                Text(node.name if first else ""),
-                Text(_short(node.model) if first else ""),
-                *([Text(_tail(bank.resource))] if has_kinds else []),
+                Line(node.name if first else ""),
+                Line(_short(node.model) if first else ""),
+                *([Line(_tail(bank.resource))] if has_kinds else []),
                 pen.bank(bank),
-                Text(f"{bank.used}/{bank.pieces}"),
-                Text(node.state if first else "", style="yellow"),
+                Line(f"{bank.used}/{bank.pieces}"),
+                Line(node.state if first else "", style="yellow"),
             )
     return table
 
@@ -106,7 +102,7 @@ def _pods(board: Board) -> Table:
                 key = (hold.pod, str(hold.team), str(hold.tier))
                 sums[key] = sums.get(key, 0) + hold.pieces
             for key, pieces in sums.items():
-                table.add_row(*map(Text, (*key, node.name, _tail(bank.resource), str(pieces))))
+                table.add_row(*map(Line, (*key, node.name, _tail(bank.resource), str(pieces))))
     return table
 
 
@@ -116,14 +112,14 @@ def _free(board: Board, *, is_wide: bool) -> Table:
     table = _grid("model", "resource", ">of", ">free", "largest job now", "by reclaim", *more)
     for row in board.free:
         table.add_row(
-            Text(_short(row.model) or "-"),
-            Text(_tail(row.resource)),
-            Text(str(row.pieces)),
-            Text(str(row.free)),
-            Text(_job(row.at_once, row.largest)),
-            Text(_job(row.seats, row.seat)),
-            *([Text(str(row.closed))] if has_closed else []),
-            *([Text(str(row.whole_nodes))] if is_wide else []),
+            Line(_short(row.model) or "-"),
+            Line(_tail(row.resource)),
+            Line(str(row.pieces)),
+            Line(str(row.free)),
+            Line(_job(row.at_once, row.largest)),
+            Line(_job(row.seats, row.seat)),
+            *([Line(str(row.closed))] if has_closed else []),
+            *([Line(str(row.whole_nodes))] if is_wide else []),
         )
     return table
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from webhook.cli.review.findings import Finding, Level
+from webhook.core.words import printable
 
 _COMMANDS: Final = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "notice"}
 
@@ -19,7 +20,7 @@ def _command(finding: Finding) -> str:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return "%0A".join(printable(line) for line in text.replace("%", "%25").split("\n"))
 
 
 def _property(text: str) -> str:

@@ -3,7 +3,8 @@
 from webhook.cli.review.findings import FailOn, findings
 from webhook.cli.review.formats import wording
 from webhook.cli.review.judged import Judged, Outcome, PodGroup, Review
-from webhook.core.amount import format_gpus
+from webhook.core.amount import tell_gpus
+from webhook.core.words import printable
 
 _MARKS = {Outcome.ADMITTED: "✅", Outcome.QUEUED: "⏳", Outcome.REFUSED: "❌", Outcome.UNKNOWN: "❔"}
 _HEADINGS = {
@@ -24,7 +25,9 @@ def to_markdown(review: Review, fail_on: frozenset[FailOn], *, with_patch: bool 
         lines += [_row(judged, group) for judged, group in rows]
         lines.append("")
     told = findings(review, fail_on)
-    lines += [f"- `{finding.source}:{finding.line}` **{finding.level}**: {_escaped(finding.text)}" for finding in told]
+    for finding in told:
+        place = f"{_quoted(finding.source)}:{finding.line}"
+        lines.append(f"- `{place}` **{finding.level}**: {_escaped(finding.text)}")
     lines += [""] if told else []
     if with_patch:
         for judged, group in rows:
@@ -41,7 +44,7 @@ def _row(judged: Judged, group: PodGroup) -> str:
         judged.title,
         group.role,
         "?" if group.count is None else str(group.count),
-        "?" if group.demand is None else format_gpus(group.demand.gpus),
+        tell_gpus(group.demand.gpus) if group.demand is not None and group.demand.gpus else "?",
         group.team or "",
         group.tier or "",
         wording.nodes(group),
@@ -49,7 +52,13 @@ def _row(judged: Judged, group: PodGroup) -> str:
     return f"| {' | '.join(map(_escaped, cells))} |"
 
 
+def _quoted(text: str) -> str:
+    """Write a text between backquotes."""
+    return printable(text).replace("`", "'")
+
+
 def _escaped(text: str) -> str:
+    text = printable(" ".join(text.split()))
     for mark in "\\`*_<>|[]":
         text = text.replace(mark, f"\\{mark}")
-    return " ".join(text.split())
+    return text

@@ -1,40 +1,64 @@
 """SARIF 2.1.0, which code scanning services and editors read."""
 
 import json
+import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 from webhook import __version__
-from webhook.cli.review.findings import Finding
+from webhook.cli import codes
+from webhook.cli.review.findings import NOTE, Finding
+from webhook.cli.review.sources import STDIN_NAME
+from webhook.core.reason import Code
 
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
+_ROOT: Final = "%SRCROOT%"
+_PAGE: Final = "policies/README.md#reason-codes"
+_ON_NOTES: Final = codes.Help("Something about how the manifest was read.", "None needed.")
 
-def to_sarif(findings: Sequence[Finding]) -> str:
-    """Write all findings as one run; every reason code is a rule."""
-    codes = sorted({finding.code for finding in findings})
-    driver = {"name": "Fairgate", "version": __version__, "rules": [_rule(code) for code in codes]}
-    results = [_result(finding, codes.index(finding.code)) for finding in findings]
+
+def to_sarif(findings: Sequence[Finding], *, docs_url: str) -> str:
+    """Write all findings as one run; every reason code is a rule, whose help is on a page below `docs_url`."""
+    rules = sorted([*Code, NOTE])
+    page = f"{docs_url.rstrip('/')}/{_PAGE}"
+    driver = {"name": "Fairgate", "version": __version__, "rules": [_rule(code, page) for code in rules]}
     log = {
         "$schema": SCHEMA,
         "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}],
+        "runs": [
+            {
+                "tool": {"driver": driver},
+                "columnKind": "unicodeCodePoints",
+                "originalUriBaseIds": {_ROOT: {"description": {"text": "The folder in which fairgate review ran."}}},
+                "results": [_result(finding, rules.index(finding.code)) for finding in findings],
+            }
+        ],
     }
     return json.dumps(log, indent=2) + "\n"
 
 
-def _rule(code: str) -> dict[str, Any]:
+def _rule(code: str, page: str) -> dict[str, Any]:
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", code).capitalize()
-    return {"id": code, "name": code, "shortDescription": {"text": words}}
+    told = _ON_NOTES if code == NOTE else codes.kept()[code]
+    return {
+        "id": code,
+        "name": code,
+        "shortDescription": {"text": words},
+        "fullDescription": {"text": _plain(told.cause)},
+        "helpUri": page,
+        "help": {
+            "text": f"{_plain(told.cause)}\n\nWhat to do: {_plain(told.remedy)}",
+            "markdown": f"{told.cause}\n\n**What to do:** {told.remedy}",
+        },
+    }
 
 
 def _result(finding: Finding, index: int) -> dict[str, Any]:
-    place = {
-        "artifactLocation": {"uri": quote(finding.source.removeprefix("./"))},
-        "region": {"startLine": finding.line},
-    }
+    place = {"artifactLocation": _location(finding.source), "region": {"startLine": finding.line}}
     return {
         "ruleId": finding.code,
         "ruleIndex": index,
@@ -42,3 +66,17 @@ def _result(finding: Finding, index: int) -> dict[str, Any]:
         "message": {"text": finding.text},
         "locations": [{"physicalLocation": place}],
     }
+
+
+def _location(source: str) -> dict[str, Any]:
+    """Name a file: below the folder in which the review ran by its path there, every other one by a file URI."""
+    if source == STDIN_NAME:
+        return {"uri": "stdin", "description": {"text": "standard input"}}
+    path = os.path.normpath(source)
+    if os.path.isabs(path) or path.startswith(".."):
+        return {"uri": Path(os.path.abspath(path)).as_uri()}
+    return {"uri": quote(path), "uriBaseId": _ROOT}
+
+
+def _plain(text: str) -> str:
+    return text.replace("`", "")

@@ -10,7 +10,8 @@ from rich.text import Text
 from webhook.cli.review.findings import FailOn, Finding, Level, findings
 from webhook.cli.review.formats import wording
 from webhook.cli.review.judged import Judged, Outcome, PodGroup, Review
-from webhook.core.amount import format_gpus
+from webhook.cli.screen import Line
+from webhook.core.amount import tell_gpus
 from webhook.core.tier import Tier
 
 _STYLES = {Outcome.ADMITTED: "green", Outcome.QUEUED: "yellow", Outcome.REFUSED: "bold red", Outcome.UNKNOWN: "magenta"}
@@ -37,8 +38,8 @@ def to_table(
         for judged in review.workloads:
             for group in judged.pods:
                 _print_diff(console, wording.diff(judged, group))
-    console.print(Text(wording.summary(review)), soft_wrap=not is_coloured)
-    console.print(Text(wording.world(review.world)), soft_wrap=not is_coloured)
+    console.print(Line(wording.summary(review)), soft_wrap=not is_coloured)
+    console.print(Line(wording.world(review.world)), soft_wrap=not is_coloured)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
@@ -58,33 +59,34 @@ def _table(review: Review, *, with_nodes: bool) -> Table:
     before: Judged | None = None
     for judged, group in rows:
         title = judged.title if judged is not before else ""
-        role = [Text(group.role or "-")] if has_roles else []
-        nodes = [Text(wording.nodes(group) or "-")] if with_nodes else []
+        role = [Line(group.role or "-")] if has_roles else []
+        nodes = [Line(wording.nodes(group) or "-")] if with_nodes else []
         table.add_row(
-            _outcome(group), Text(title), *role, *_numbers(group), Text(group.team or "-"), _tier(group), *nodes
+            _outcome(group), Line(title), *role, *_numbers(group), Line(group.team or "-"), _tier(group), *nodes
         )
         before = judged
     return table
 
 
 def _outcome(group: PodGroup) -> Text:
-    return Text(group.outcome, style=_STYLES[group.outcome])
+    return Line(group.outcome, style=_STYLES[group.outcome])
 
 
 def _numbers(group: PodGroup) -> list[Text]:
     count = "?" if group.count is None else str(group.count)
-    each = "?" if group.demand is None else format_gpus(group.demand.gpus)
-    gpus = "?" if group.count is None or group.demand is None else format_gpus(group.gpus)
-    return [Text(count), Text(each), Text(gpus)]
+    is_known = group.demand is not None and group.demand.gpus > 0
+    each = tell_gpus(group.demand.gpus) if group.demand is not None and is_known else "?"
+    gpus = tell_gpus(group.gpus) if group.count is not None and is_known else "?"
+    return [Line(count), Line(each), Line(gpus)]
 
 
 def _tier(group: PodGroup) -> Text:
-    return Text(group.tier or "-", style="yellow" if group.tier is Tier.PREEMPTIBLE else "")
+    return Line(group.tier or "-", style="yellow" if group.tier is Tier.PREEMPTIBLE else "")
 
 
 def _cause(finding: Finding) -> Text:
-    place = Text(f"{finding.source}:{finding.line}: ", style="bold")
-    return place + Text(f"{finding.level}: ", style=_LEVELS[finding.level]) + Text(finding.text)
+    place = Line(f"{finding.source}:{finding.line}: ", style="bold")
+    return place + Line(f"{finding.level}: ", style=_LEVELS[finding.level]) + Line(finding.text)
 
 
 def _print_diff(console: Console, text: str) -> None:

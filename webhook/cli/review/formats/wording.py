@@ -8,6 +8,7 @@ import yaml
 
 from webhook.cli.review.judged import Judged, Outcome, PodGroup, Review, WorldFacts
 from webhook.cli.words import age, plural, plural_gpus
+from webhook.core.words import printable
 
 
 def summary(review: Review) -> str:
@@ -50,9 +51,10 @@ def diff(judged: Judged, group: PodGroup) -> str:
     """Show what Fairgate would change on the first pod of a group, as a unified diff of YAML."""
     if group.patch is None:
         return ""
-    name = f"{judged.title}{f' ({group.role})' if group.role else ''}"
+    name = printable(f"{judged.title}{f' ({group.role})' if group.role else ''}")
     before, after = _yaml(group.patch.before), _yaml(group.patch.after)
-    return "\n".join(difflib.unified_diff(before, after, f"{name}, as written", f"{name}, admitted", lineterm="", n=2))
+    lines = difflib.unified_diff(before, after, f"{name}, as written", f"{name}, admitted", lineterm="", n=2)
+    return "\n".join(map(printable, lines))
 
 
 def _yaml(pod: Mapping[str, Any]) -> list[str]:

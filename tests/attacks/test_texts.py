@@ -1,0 +1,108 @@
+"""What a tenant writes and others read: refusals, Events and logs name holders, whose names a tenant chooses."""
+
+import json
+import os
+from datetime import UTC, datetime
+
+import pytest
+
+from tests import builders
+from tests.blackbox.gate import at_once
+from tests.core import make
+from webhook.core import holders
+from webhook.core.names import Namespace
+from webhook.core.pod import NamespaceFacts, Owner
+from webhook.kube.events import Event, EventReason, EventType, ObjectRef, new_event
+from webhook.observe.logs import LogFormat, open_logs
+from webhook.server.gate import Gate
+from webhook.server.ledger import MemoryLedger
+
+EVIL = "x\nError from server: all is well\x1b[2J\x1b]0;title\x07\x9b1m\u202e\u2066"
+NOW = "2026-01-01T00:00:00Z"
+
+
+def gate(*residents, limit=4):
+    world = make.world(make.policy(make.team(limit_=limit, guaranteed=1)), residents=residents)
+    world.set_namespace(NamespaceFacts(Namespace("team-a"), {}, {"owner": EVIL}))
+    return Gate(world, MemoryLedger(world, lambda: 0.0), now_text=lambda: NOW)
+
+
+def answered(place, manifest):
+    body = builders.review(manifest, namespace="team-a", username="system:serviceaccount:kube-system:job-controller")
+    answer = at_once(place.mutate(body, deadline=1.0))
+    return json.loads(answer.body)["response"], answer.record
+
+
+def strings(found):
+    if isinstance(found, dict):
+        for key, value in found.items():
+            yield from (key, *strings(value))
+    elif isinstance(found, list):
+        for value in found:
+            yield from strings(value)
+    elif isinstance(found, str):
+        yield found
+
+
+HOSTILE = {
+    "its own name and labels": {"labels": {"fairgate.dev/tier": EVIL}},
+    "a pool": {"annotations": {"fairgate.dev/pool": EVIL}},
+    "capabilities": {"annotations": {"fairgate.dev/requires": EVIL}},
+    "a decision": {"annotations": {"fairgate.dev/decision": EVIL}},
+    "its controller": {"controller": ("Job", EVIL)},
+}
+
+
+@pytest.mark.parametrize("how", HOSTILE.values(), ids=HOSTILE)
+def test_no_answer_carries_what_a_terminal_obeys(how):
+    manifest = builders.pod(EVIL, namespace="team-a", gpus=5, **how)
+    response, _ = answered(gate(make.resident(4, owner=Owner("Job", EVIL), user=EVIL)), manifest)
+    assert not response["allowed"]
+    assert all(each.isprintable() for each in strings(response))
+
+
+def test_no_unknown_resource_does_either():
+    manifest = builders.pod("p", namespace="team-a", gpus=1)
+    manifest["spec"]["containers"][0]["resources"]["limits"][f"example.com/gpu{EVIL}"] = "1"
+    response, _ = answered(gate(), manifest)
+    assert "looks like a GPU" in response["status"]["message"]
+    assert all(each.isprintable() for each in strings(response))
+
+
+def test_no_event_does():
+    event = Event(ObjectRef("Pod", "ns", "p"), EventType.WARNING, EventReason.BYPASSED_ADMISSION, "Count", EVIL)
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    written = json.loads(new_event(event, count=1, first=at, last=at, component="c", instance="i"))
+    assert "\x1b" not in written["message"]
+    assert "\u202e" not in written["message"]
+
+
+def test_no_line_of_a_log_for_people_does(tmp_path):
+    file = tmp_path / "log"
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT)
+    logs = open_logs(LogFormat.CONSOLE, fd=fd)
+    logs.event.info("decision", name=EVIL, message=f"refused {EVIL}")
+    logs.flush()
+    os.close(fd)
+    [line, rest] = file.read_text().split("\n")
+    assert (line.isprintable(), rest) == (True, "")
+
+
+def test_thousands_of_refusals_beside_thousands_of_pods_look_at_few(monkeypatch):
+    """A tenant with very many small pods, refused again and again while it makes and deletes one."""
+    looks = 0
+    real = holders.heappop
+
+    def counted(heap):
+        nonlocal looks
+        looks += 1
+        return real(heap)
+
+    monkeypatch.setattr(holders, "heappop", counted)
+    place = gate(*(make.resident(1, uid=f"p{i}") for i in range(2_000)), limit=2_000)
+    for i in range(200):
+        place.world.set_pod(make.resident(1, uid=f"churn-{i}"))
+        place.world.remove_pod(f"churn-{i}")
+        response, _ = answered(place, builders.pod("p", namespace="team-a", gpus=1))
+        assert not response["allowed"]
+    assert looks < 200 * 10
