@@ -3,6 +3,7 @@
 Nodes of 8 GPUs, all of them borrowed by one team; then another team, inside its guaranteed share, asks:
 `one`     one pod of one GPU;
 `jobs`    many Jobs of one such pod at once;
+`job`     the same where all that is borrowed is one Job's, which survives its evictions;
 `free`    the same where nothing is borrowed: what all but the reclaim takes;
 `gang`    one Job of as many pods, which are a gang;
 `seed`    8 GPUs on one node of 10, where all 40 GPUs of four nodes are borrowed by pods of one GPU, or of five.
@@ -48,14 +49,17 @@ class Town:
 
 
 @contextmanager
-def town(cluster: ControlPlane, *, lent: int, each: int = 1) -> Iterator[Town]:
-    """Lend `lent` pods of `each` GPUs, and begin to evict."""
+def town(cluster: ControlPlane, *, lent: int, each: int = 1, is_job: bool = False) -> Iterator[Town]:
+    """Lend `lent` pods of `each` GPUs, bare ones or those of one Job, and begin to evict."""
     with gate(cluster) as fairgate:
         shares = [("a", fairgate.team_a, 0), ("b", fairgate.team_b, 1_000_000)]
         teams = [{"name": n, "namespaces": [space], "gpus": {"guaranteed": g}} for n, space, g in shares]
         (fairgate.policy / "teams.yaml").write_text(f"{HEAD}teams: {json.dumps(teams)}\n")
         time.sleep(3)  # an edit is live within two
-        if each == 1:
+        own = f"/apis/batch/v1/namespaces/{fairgate.team_a}/jobs"
+        if is_job:
+            cluster.api.create(own, job("lent", pods=lent, gpus=each, **SMALL))
+        elif each == 1:
             made = asyncio.run(create(cluster, [fairgate.team_a], lent, prefix="lent"))
             if failures := made.failures():
                 raise SystemExit(f"{len(failures)} of {lent} creations failed, one with: {failures[0]}")
@@ -67,6 +71,9 @@ def town(cluster: ControlPlane, *, lent: int, each: int = 1) -> Iterator[Town]:
             time.sleep(2)
             yield Town(cluster, fairgate, running, lent)
             wait_for(cluster, lambda: not held_nodes(cluster), what="no hold is left")
+            if is_job and (failed := cluster.api.get(f"{own}/lent")["status"].get("failed")):
+                raise SystemExit(f"the Job that borrows counted {failed} failures")
+        delete_all(cluster, own, {"propagationPolicy": "Background"})
         clear(cluster, [fairgate.team_a, fairgate.team_b])
 
 
@@ -141,13 +148,14 @@ def measure(cluster: ControlPlane, options: argparse.Namespace) -> Iterator[dict
     works = {
         "one": lambda there: [rest(there, 5), one(there, "one")],
         "jobs": lambda there: [jobs(there, options.pods)],
+        "job": lambda there: [jobs(there, options.pods, name="job")],
         "free": lambda there: [jobs(there, options.pods, name="free")],
         "gang": lambda there: [gang(there, options.gang or options.pods)],
     }
     if set(works) & set(options.works):
         nodes = make_nodes(cluster, options.nodes, gpus=8, timeout=900)
         for name in (work for work in options.works if work in works):
-            with town(cluster, lent=0 if name == "free" else full) as there:
+            with town(cluster, lent=0 if name == "free" else full, is_job=name == "job") as there:
                 yield from works[name](there)
         for name in nodes:
             cluster.api.delete(f"/api/v1/nodes/{name}")
@@ -161,7 +169,7 @@ def measure(cluster: ControlPlane, options: argparse.Namespace) -> Iterator[dict
 def main() -> None:
     """Read the flags, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--works", nargs="+", default=["one", "jobs", "gang", "seed"])
+    parser.add_argument("--works", nargs="+", default=["one", "jobs", "job", "gang", "seed"])
     parser.add_argument("--nodes", type=int, default=8, help="nodes of 8 GPUs")
     parser.add_argument("--pods", type=int, default=20, help="Jobs at once, or pods of the gang")
     parser.add_argument("--gang", type=int, help="pods of the gang, if not as many as --pods")

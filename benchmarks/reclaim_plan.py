@@ -14,6 +14,7 @@ from typing import Any
 
 from webhook.core.amount import ONE_GPU, UNLIMITED
 from webhook.core.demand import Demand, demand_of
+from webhook.core.failures import FailureBudget, WorkloadId
 from webhook.core.names import CPU, MEMORY, PODS, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.node import Node
 from webhook.core.pod import Resident
@@ -31,6 +32,7 @@ GIB = 1 << 30
 NOW = 1_800_000_000
 LENDER, BORROWER = TeamName("lender"), TeamName("borrower")
 SIZES = (1, 2, 4, 8)
+JOB_LIMIT = 6
 
 
 def demand(gpus: int) -> Demand:
@@ -48,7 +50,7 @@ def tenant(name: str, team: TeamName, tier: str, gpus: int, *, on: str = "", cre
 
 
 def build(options: argparse.Namespace) -> tuple[Roll, World]:
-    """Fill a cluster with borrowers: single pods, and gangs of eight that lie across four nodes."""
+    """Fill a cluster with borrowers: single pods, gangs of eight across four nodes, Jobs with few failures left."""
     dice = random.Random(options.seed)
     share = Share(guaranteed=options.nodes * 8 * ONE_GPU, limit=UNLIMITED)
     teams = (
@@ -66,7 +68,10 @@ def build(options: argparse.Namespace) -> tuple[Roll, World]:
             gang = GangId(f"gang-{number // 4}-{place}") if dice.random() < options.gangs else None
             started = NOW - dice.randrange(100, 86_400)
             made = tenant(f"a-{number}-{place}", BORROWER, "preemptible", 1, on=f"node-{number:05}", created=started)
-            made = replace(made, gang=gang)
+            job = WorkloadId(f"job-{number // 5}") if gang is None and dice.random() < options.jobs else None
+            if job is not None:
+                roll.set_failure_budget(job, FailureBudget(JOB_LIMIT))
+            made = replace(made, gang=gang, workload=job)
             take(made, roll, world)
     return roll, world
 
@@ -107,6 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=1000, help="nodes of 8 GPUs; the goal speaks of 5000")
     parser.add_argument("--gangs", type=float, default=0.2, help="share of the borrowing pods that belong to gangs")
+    parser.add_argument("--jobs", type=float, default=0.2, help="share of the others that belong to Jobs with a limit")
     parser.add_argument("--many", type=int, default=200, help="pods of one GPU that wait at once")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seed", type=int, default=1)

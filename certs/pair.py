@@ -32,6 +32,12 @@ class Pair:
     certificate: x509.Certificate
     pem: bytes
 
+    @property
+    def shown(self) -> str:
+        """Write what every client gets to see: the certificate and its intermediates, without the key."""
+        chain = read_certificates(self.pem, name=CERTIFICATE)
+        return b"".join(map(certificate_to_pem, chain)).decode()
+
 
 def read_pair(certificate_pem: bytes, key_pem: bytes) -> Pair:
     """Parse tls.crt (leaf first, intermediates after it) and tls.key, and check that they belong together."""

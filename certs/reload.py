@@ -33,6 +33,11 @@ class Reloader:
         """When the certificate in use expires."""
         return self._serving.not_after
 
+    @property
+    def pair(self) -> Pair:
+        """The certificate in use."""
+        return self._serving.pair
+
     def why_unusable(self) -> str | None:
         """Say why the certificate in use cannot serve at this moment."""
         return self._serving.why_unusable(self._clock())

@@ -154,17 +154,19 @@ def test_the_schema_is_the_one_in_the_repository(results):
 def test_manifests_for_a_url(results):
     result = results["url"]
     assert (result.returncode, result.stderr) == (0, "")
-    ledgers, held, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
-    assert [made["kind"] for made in (ledgers, held, mutating, validating)] == [
+    ledgers, reports, held, viewer, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
+    assert [made["kind"] for made in (ledgers, reports, held, viewer, mutating, validating)] == [
         "CustomResourceDefinition",
         "CustomResourceDefinition",
+        "CustomResourceDefinition",
+        "ClusterRole",
         "MutatingWebhookConfiguration",
         "ValidatingWebhookConfiguration",
     ]
     assert {made["kind"] for made in guards} == {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
     hooks = mutating["webhooks"] + validating["webhooks"]
     bundle = base64.b64encode(CA.encode()).decode()
-    paths = ["mutate", "validate", "workloads", "claims"]
+    paths = ["mutate", "jobs", "validate", "workloads", "claims"]
     for hook, path in zip(hooks, paths, strict=True):
         assert hook["clientConfig"] == {"url": f"https://127.0.0.1:8443/{path}", "caBundle": bundle}
         assert hook["admissionReviewVersions"] == ["v1"]
@@ -178,8 +180,8 @@ def test_manifests_for_a_url(results):
 
 
 def test_manifests_for_a_service(results):
-    made = list(yaml.safe_load_all(results["service"].stdout))
-    service = made[2]["webhooks"][0]["clientConfig"]["service"]
+    mutating = next(made for made in yaml.safe_load_all(results["service"].stdout) if "webhooks" in made)
+    service = mutating["webhooks"][0]["clientConfig"]["service"]
     assert service == {"namespace": "fairgate-system", "name": "fairgate", "port": 443, "path": "/mutate"}
 
 

@@ -18,7 +18,9 @@ from webhook.core.policy import Enforcement, Policy
 from webhook.kube.guards import changed_keys_expression, guards
 from webhook.kube.held_nodes import held_nodes_crd
 from webhook.kube.registration import ServiceReference, concerns_expression, webhook_configurations
+from webhook.kube.report_crd import report_crd
 from webhook.kube.team_ledger_crd import team_ledger_crd
+from webhook.kube.viewer import viewer_role
 from webhook.kube.workloads.table import BUILT_IN as BUILT_IN_KINDS
 from webhook.policy.builtin import BUILT_IN
 
@@ -30,6 +32,8 @@ def generated() -> dict[str, str]:
     return {
         "README.md": readme(CHART),
         "files/teamledgers.yaml": yaml.safe_dump(team_ledger_crd()["spec"], sort_keys=False, width=2**16),
+        "files/reports.yaml": yaml.safe_dump(report_crd()["spec"], sort_keys=False, width=2**16),
+        "files/viewer.yaml": yaml.safe_dump(viewer_role(), sort_keys=False, width=2**16),
         "files/heldnodes.yaml": yaml.safe_dump(held_nodes_crd()["spec"], sort_keys=False, width=2**16),
         "files/webhooks.json": f"{json.dumps(_webhooks(), indent=2)}\n",
     }

@@ -31,7 +31,7 @@ from tests.scenarios import serving
 SERVER, EVICTOR = "server", "evictor"
 DEFINITIONS = tuple(
     f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.fairgate.dev"
-    for plural in ("teamledgers", "heldnodes")
+    for plural in ("teamledgers", "reports", "heldnodes")
 )
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 QUICK = ("--set", "server.drainSeconds=0")  # no kube-proxy is here that would go on using an address

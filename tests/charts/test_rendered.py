@@ -12,6 +12,7 @@ from tests.charts.helm import CHART, CI_VALUES, NAMESPACE, RELEASE, HelmError, h
 from tests.scenarios.serving import FAIRGATE, ROOT
 from webhook import __version__
 from webhook.kube.held_nodes import held_nodes_crd
+from webhook.kube.report_crd import report_crd
 from webhook.kube.team_ledger_crd import team_ledger_crd
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary")]
@@ -233,9 +234,21 @@ def test_trusted_users_are_those_of_fairgate_manifests():
 
 def test_the_definitions_are_those_of_fairgate_manifests_and_stay():
     found = kinds(render(), "CustomResourceDefinition")
-    assert [each["spec"] for each in found] == [team_ledger_crd()["spec"], held_nodes_crd()["spec"]]
-    for each in found:
-        assert each["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    want = {made["metadata"]["name"]: made["spec"] for made in (team_ledger_crd(), report_crd(), held_nodes_crd())}
+    assert {each["metadata"]["name"]: each["spec"] for each in found} == want
+    assert all(each["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"} for each in found)
+
+
+def test_viewers_get_the_role_of_fairgate_manifests_and_are_those_who_are_named():
+    [want] = kinds(printed(POLICIES[0]), "ClusterRole")
+    rendered = render("--set", "viewer.groups={data-science,oidc:ml}")
+    [role] = [each for each in kinds(rendered, "ClusterRole") if each["metadata"]["name"] == "fairgate-viewer"]
+    assert role["rules"] == want["rules"]
+    assert role["metadata"]["labels"].items() >= {"rbac.authorization.k8s.io/aggregate-to-view": "true"}.items()
+    [bound] = [each for each in kinds(rendered, "ClusterRoleBinding") if each["roleRef"]["name"] == "fairgate-viewer"]
+    assert [subject["name"] for subject in bound["subjects"]] == ["data-science", "oidc:ml"]
+    assert "fairgate-viewer" not in {each["metadata"]["name"] for each in kinds(render(), "ClusterRoleBinding")}
+    assert "fairgate-viewer" not in {each["metadata"]["name"] for each in render("--set", "viewer.create=false")}
 
 
 def test_the_prometheus_operator_is_told_of_ports_secrets_and_rules_that_are_there():

@@ -41,9 +41,13 @@ def run(*arguments):
 def test_the_definition_and_two_configurations_are_printed_for_a_url(folder, ca):
     result = run("--policy", folder, "--url", "https://127.0.0.1:8443", "--ca", ca)
     assert result.exit_code == 0, result.output
-    definition, held, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
-    assert definition["metadata"]["name"] == "teamledgers.fairgate.dev"
-    assert held["metadata"]["name"] == "heldnodes.fairgate.dev"
+    ledgers, reports, held, viewer, mutating, validating, *guards = yaml.safe_load_all(result.stdout)
+    assert [made["metadata"]["name"] for made in (ledgers, reports, held, viewer)] == [
+        "teamledgers.fairgate.dev",
+        "reports.fairgate.dev",
+        "heldnodes.fairgate.dev",
+        "fairgate-viewer",
+    ]
     assert mutating["webhooks"][0]["clientConfig"] == {
         "url": "https://127.0.0.1:8443/mutate",
         "caBundle": base64.b64encode(CA).decode(),
@@ -87,14 +91,20 @@ def test_guards_go_as_far_as_policy_does(folder, mode, want, devices):
     assert bound == dict.fromkeys([f"fairgate-{name}" for name in names], want) | dict.fromkeys(DEVICES, devices)
 
 
-def test_switched_off_only_the_definitions_are_left(folder):
+def test_switched_off_only_definitions_and_the_role_are_left(folder):
     printed = run("--policy", folder, "--url", "https://127.0.0.1:8443", "--enforce", "off").stdout
-    assert [made["kind"] for made in yaml.safe_load_all(printed)] == ["CustomResourceDefinition"] * 2
+    assert [made["kind"] for made in yaml.safe_load_all(printed)] == [
+        "CustomResourceDefinition",
+        "CustomResourceDefinition",
+        "CustomResourceDefinition",
+        "ClusterRole",
+    ]
 
 
 def test_devices_may_be_ignored(folder):
     (folder / "policy.yaml").write_text(POLICY + "defaults: {deviceAccess: ignore}\n")
-    assert "fairgate-devices" not in run("--policy", folder, "--url", "https://127.0.0.1:8443").stdout
+    printed = yaml.safe_load_all(run("--policy", folder, "--url", "https://127.0.0.1:8443").stdout)
+    assert not {made["metadata"]["name"] for made in printed} & set(DEVICES)
 
 
 def test_the_guards_may_be_left_out_and_users_be_trusted(folder):
@@ -110,7 +120,7 @@ def test_without_a_ca_the_bundle_is_left_to_who_fills_it_in(folder):
     result = run("--policy", folder, "--url", "https://127.0.0.1:8443")
     assert result.exit_code == 0, result.output
     clients = [hook["clientConfig"] for made in yaml.safe_load_all(result.stdout) for hook in made.get("webhooks", ())]
-    assert len(clients) == 4
+    assert len(clients) == 5
     assert all("caBundle" not in client for client in clients)
 
 
@@ -120,7 +130,7 @@ def test_without_a_ca_the_bundle_is_left_to_who_fills_it_in(folder):
 def test_a_service_is_addressed_by_namespace_name_and_port(folder, ca, service, port):
     result = run("--policy", folder, "--service", service, "--ca", ca)
     assert result.exit_code == 0, result.output
-    _, _, mutating, *_ = yaml.safe_load_all(result.stdout)
+    mutating = next(found for found in yaml.safe_load_all(result.stdout) if "webhooks" in found)
     assert mutating["webhooks"][0]["clientConfig"]["service"] == {
         "namespace": "fairgate-system",
         "name": "fairgate",

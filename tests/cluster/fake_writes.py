@@ -98,12 +98,17 @@ def _create(truth: Truth, place: Place, sent: Obj) -> tuple[int, Obj]:
 
 
 def _patch(truth: Truth, place: Place, now: Obj, sent: Any, content_type: str) -> tuple[int, Obj]:
-    """Carry out a merge patch (RFC 7386) or a JSON patch (RFC 6902)."""
+    """Carry out a merge patch (RFC 7386), a JSON patch (RFC 6902), or a strategic one of conditions."""
     if content_type == "application/json-patch+json":
         try:
             return 200, truth.keep(place.collection, place.key, jsonpatch.apply_patch(now, sent))
         except jsonpatch.JsonPatchException as error:
             return _no(422, "Invalid", str(error))
+    if content_type == "application/strategic-merge-patch+json":
+        added = sent["status"].pop("conditions")
+        kept = [each for each in now.get("status", {}).get("conditions", ()) if each["type"] != added[0]["type"]]
+        sent["status"]["conditions"] = [*kept, *added]
+        content_type = "application/merge-patch+json"
     assert content_type == "application/merge-patch+json", f"the fake cannot do {content_type}"
     return _if_current(now, sent) or (200, truth.keep(place.collection, place.key, merged(now, sent)))
 

@@ -104,6 +104,25 @@ async def test_budgets_that_count_no_more_are_passed_by_a_deletion(api, connecti
     assert not api.objects[PODS]
 
 
+async def test_a_pod_that_is_deleted_says_that_it_was_disrupted(api, connection):
+    """Without the condition a podFailurePolicy that ignores disruptions would count a failure."""
+    uid = put(api)
+    api.faults["post"].append(Answer(429))
+    forced = target(uid)._replace(is_past_budgets=True, at=1_700_000_000)
+    api.faults["delete"].append(Answer(409))
+    await evict(connection, forced)
+    ((condition,),) = [pod["status"]["conditions"] for pod in api.objects[PODS].values()]
+    assert (condition["type"], condition["status"]) == ("DisruptionTarget", "True")
+    assert condition["lastTransitionTime"] == "2023-11-14T22:13:20Z"
+
+
+async def test_a_condition_that_cannot_be_written_keeps_nobody(api, connection):
+    uid = put(api)
+    api.faults["post"].append(Answer(429))
+    api.faults["patch"].append(Answer(403))
+    assert await evict(connection, target(uid)._replace(is_past_budgets=True)) is Evicted.DELETED
+
+
 async def test_what_no_budget_forbids_is_no_cause_to_delete(api, connection):
     uid = put(api)
     api.faults["post"].append(Answer(403))

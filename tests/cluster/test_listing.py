@@ -1,8 +1,10 @@
 """Listing objects once, over real HTTP."""
 
+import time
+
 import pytest
 
-from tests.cluster.book import write_kubeconfig
+from tests.cluster.book import Book, write_kubeconfig
 from tests.cluster.fake_api import Answer, FakeApi
 from webhook.cluster import listing
 from webhook.cluster.client import connect
@@ -43,3 +45,29 @@ async def test_a_refusal_is_told(api, connection):
     api.always["list"] = Answer(403)
     with pytest.raises(ClusterError, match=r"cannot list pods.*RBAC"):
         await listing.list_objects(connection, PODS)
+
+
+async def test_a_busy_server_is_asked_again_when_it_says(api, connection):
+    api.put("/api/v1/pods", "p", namespace="vision", spec={})
+    api.faults["list"].extend([Answer(429, retry_after="1")] * 2)
+    assert len(await listing.list_objects(connection, PODS)) == 1
+    api.always["list"] = Answer(429, retry_after="1")
+    with pytest.raises(ClusterError, match="429"):
+        await listing.list_objects(connection, PODS)
+
+
+async def test_one_namespace_is_read_by_its_name_and_the_server_tells_the_time(api, connection):
+    api.put("/api/v1/namespaces", "vision", labels={"a": "b"})
+    kind = next(kind for kind in WORLD_KINDS if kind.kind == "Namespace")
+    [found] = await listing.list_objects(connection, kind, path="/api/v1/namespaces/vision")
+    assert (found["kind"], found["metadata"]["name"]) == ("Namespace", "vision")
+    assert abs(connection.server_time - time.time()) < 3600
+
+
+async def test_objects_are_applied_as_a_watch_would_and_rubbish_is_left_out(api, connection):
+    book = Book()
+    for name, gpus in (("a", 1), ("b", 0), ("c", 2)):
+        api.put("/api/v1/pods", name, namespace="vision", spec={"gpus": gpus})
+    api.put("/api/v1/pods", "d", namespace="vision", spec={"gpus": "what"})
+    await listing.load(connection, book.kind())
+    assert sorted(book.log) == ["set a=1", "set c=2"]

@@ -15,6 +15,7 @@ NODES = "/api/v1/nodes"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 HELD_NODES = "/apis/fairgate.dev/v1alpha1/heldnodes"
 TEAM_LEDGERS = "/apis/fairgate.dev/v1alpha1/teamledgers"
+REPORTS = "/apis/fairgate.dev/v1alpha1/reports"
 # In this order: a webhook that is gone must not refuse the rest, and a namespace that ends makes no new pods.
 COLLECTIONS = (
     f"{ADMISSION}/mutatingwebhookconfigurations",
@@ -88,8 +89,8 @@ class Snapshot:
 
 
 def delete_ledgers(control_plane: ControlPlane) -> bool:
-    """Delete every team's ledger; True once that is done."""
-    return _delete_all(control_plane, TEAM_LEDGERS)
+    """Delete every team's ledger, and what Fairgate reported; True once that is done."""
+    return _delete_all(control_plane, TEAM_LEDGERS) and _delete_all(control_plane, REPORTS)
 
 
 def _delete_all(control_plane: ControlPlane, path: str) -> bool:

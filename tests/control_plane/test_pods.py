@@ -148,3 +148,29 @@ def test_what_is_kept_from_test_to_test_stays_until_a_test_ends_it_and_its_names
     cluster.kubectl("create", "priorityclass", "kept", "--value=2")
     before.restore(cluster)
     assert not cluster.api.exists(path)
+
+
+def test_an_evicted_pod_of_a_job_ends_as_failed_with_its_condition(cluster, namespace):
+    """As kubelet ends it. A Job that ignores disruptions waits for that, and counts no failure then."""
+    make_nodes(cluster, 1)
+    made = job("kept", pods=2, gpus=1)
+    patterns = [{"type": "DisruptionTarget", "status": "True"}]
+    made["spec"]["podFailurePolicy"] = {"rules": [{"action": "Ignore", "onPodConditions": patterns}]}
+    path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    cluster.api.create(path, made)
+    names = [each["metadata"]["name"] for each in wait_for(cluster, lambda: list_pods(cluster, namespace), what="pods")]
+    wait_phase(cluster, namespace, names[0], "Running")
+    cluster.api.patch(f"/api/v1/namespaces/{namespace}/pods/{names[0]}", {"metadata": {"finalizers": ["test/look"]}})
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": names[0]}}
+    cluster.api.create(f"/api/v1/namespaces/{namespace}/pods/{names[0]}/eviction", eviction)
+    ended = wait_phase(cluster, namespace, names[0], "Failed")
+    assert ("DisruptionTarget", "True") in {(each["type"], each["status"]) for each in ended["status"]["conditions"]}
+    cluster.api.patch(f"/api/v1/namespaces/{namespace}/pods/{names[0]}", {"metadata": {"finalizers": None}})
+
+    def is_accounted() -> bool:
+        status = cluster.api.get(f"{path}/kept")["status"]
+        is_there = names[0] in {each["metadata"]["name"] for each in list_pods(cluster, namespace)}
+        return not (is_there or status.get("terminating") or any(status.get("uncountedTerminatedPods", {}).values()))
+
+    wait_for(cluster, is_accounted, what="the Job has taken note")
+    assert cluster.api.get(f"{path}/kept")["status"].get("failed", 0) == 0

@@ -363,6 +363,7 @@ def cost(scene_, chosen, asked, place):
         sum(len(each) > 1 for each in chosen),
         max(0, sum(each.demand.gpus for each in members) - missing * ONE_GPU),
         sum(each.demand.gpus * (NOW - each.saved_at) for each in members),
+        0,
         sum(each.demand.gpus * (most - scene_.over_share[each.team]) for each in members),
         sum(NOW - each.started_at for each in members),
     )

@@ -23,6 +23,7 @@ def _without(stage: Stage) -> Facts:
     teller.outcome("20 GPUs idle, though nobody else wants them.")
     teller.say("Or it lets team A have them all:")
     stage.kubectl(f"""patch quota share -n {TEAM_A} -p '{{"spec":{{"hard":{{"requests.nvidia.com/gpu":"40"}}}}}}'""")
+    stage.create(TEAM_A, "search")
     stage.create(TEAM_A, "sweep")
     stage.settle({TEAM_A: 40})
     stage.create(TEAM_B, "large")
@@ -35,6 +36,7 @@ def _within(stage: Stage) -> Facts:
     teller = stage.teller
     stage.create(TEAM_A, "train")
     stage.settle({TEAM_A: 20})
+    stage.create(TEAM_A, "search")
     stage.create(TEAM_A, "sweep")
     full = stage.settle({TEAM_A: 40})
     borrowed = {pod.name for pod in full if pod.is_borrowed}
@@ -49,15 +51,22 @@ def _within(stage: Stage) -> Facts:
         " -o 'jsonpath={.items[0].message}'"
     )
     teller.outcome(f"Exactly {len(first)} of the borrowed pods were evicted, all on {' and '.join(sorted(nodes))}.")
-    teller.say("Their Deployment has made them anew. They wait for room.")
+    teller.say("Their controllers make them again. They wait for room.")
     stage.create(TEAM_B, "rest")
     pushed = stage.settle({TEAM_A: 20, TEAM_B: 20}, waiting={TEAM_A: 20})
     second = _gone(after, pushed)
-    teller.outcome("Both teams have their 20. Not one guaranteed pod was touched.")
+    stage.kubectl(f"get jobs -n {TEAM_A}")
+    assert not _failed_jobs(stage)
+    teller.outcome("Both teams have their 20. Not one guaranteed pod was touched, and no Job failed.")
     stage.kubectl(f"delete -n {TEAM_B} pod/large job/rest")
     stage.settle({TEAM_A: 40})
     teller.outcome("Team B is done: team A borrows again, by itself.")
     return {AWAY: "40", BACK: f"runs, {len(first)} pods evicted", ALL: f"runs, {len(second)} more evicted, A keeps 20"}
+
+
+def _failed_jobs(stage: Stage) -> list[str]:
+    found = stage.cluster.api.list(f"/apis/batch/v1/namespaces/{TEAM_A}/jobs")
+    return [each["metadata"]["name"] for each in found if each["status"].get("failed")]
 
 
 def _gone(before: Collection[GpuPod], after: Collection[GpuPod]) -> set[str]:
@@ -67,8 +76,8 @@ def _gone(before: Collection[GpuPod], after: Collection[GpuPod]) -> set[str]:
 
 SCENARIO = Scenario(
     title="3. The idle share",
-    story="Team B is away. Team A has work for all 40 GPUs: a Job of 20 pods, and 20 workers. Then team B comes back "
-    "and wants 8 on one node, and later the rest of its 20.",
+    story="Team B is away. Team A has work for all 40 GPUs: a Job of 20 pods, a Job of 2, and 18 workers. Then "
+    "team B comes back and wants 8 on one node, and later the rest of its 20.",
     policy="lending",
     without=_without,
     within=_within,

@@ -14,6 +14,12 @@ from tests.control_plane.objects import node, pod
 from tests.control_plane.workbench import create_pod, make_namespace, make_nodes, wait_bound, wait_for
 from tests.docs import pages
 from tests.docs.walk import Reader
+from webhook.kube import reports
+from webhook.kube.report_crd import report_crd
+from webhook.kube.reports import PolicyReport
+from webhook.policy.load import load
+from webhook.policy.published import published
+from webhook.policy.source import read_files
 
 INSTALL = pages.ROOT / "docs" / "install.md"
 STANDALONE = pages.ROOT / "docs" / "standalone.md"
@@ -148,6 +154,7 @@ def _everything(reader: Reader) -> None:
     reader.write("review.json", builders.review(builders.pod(gpus=1)).decode())
     listed = reader.cluster.kubectl.json("get", "nodes,pods,namespaces,priorityclasses", "-A")
     reader.write("world.yaml", json.dumps(listed))
+    _published(reader)
     for command in (
         "git init --quiet --initial-branch main && git add policies",
         "git -c user.name=reader -c user.email=reader@example.org commit --quiet --message 'Our policies'",
@@ -155,6 +162,20 @@ def _everything(reader: Reader) -> None:
         "fairgate serve --policy policies/default --world world.yaml --listen 127.0.0.1:8443 --certs certs.d",
     ):
         reader.do(pages.Step(command, "", 0, 0))
+
+
+def _published(reader: Reader) -> None:
+    """The policy in force, as a server publishes it: the examples of the page name none."""
+    _define_reports(reader.cluster)
+    policy = load(reader.folder / "policies")
+    report = PolicyReport(policy.hash, policy.enforce.value, published(read_files(reader.folder / "policies")))
+    made = json.loads(reports.new_report(reports.POLICY, reports.policy_patch(report)))
+    reader.cluster.api.create(reports.PATH, made)
+
+
+def _define_reports(cluster: ControlPlane) -> None:
+    cluster.kubectl.apply(report_crd())
+    wait_for(cluster, lambda: cluster.api.exists(reports.PATH), what="the API server serves Reports")
 
 
 def _kind(reader: Reader, gpus: int = 0) -> None:

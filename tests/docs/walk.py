@@ -26,7 +26,7 @@ STOP_SECONDS = 30
 _STAYS = re.compile(r"^(?:\w+=\S+ )*(?:fairgate (?:serve|evict|tryout)|kubectl fairgate status .*--watch)\b")
 # What only looks is looked at again, until the page's picture is there: a cluster takes its time.
 # These end with 1 to say no: a refusal, a warning, a difference.
-_MAY_SAY_NO = re.compile(r"\bfairgate (?:explain|policy|review)\b")
+_MAY_SAY_NO = re.compile(r"\bfairgate (?:doctor|explain|policy|review)\b")
 _DEPLOYS = re.compile(r"^helm (?:install|upgrade(?: --install)?|rollback|uninstall) fairgate\b")
 # A machine for tests need not have curl; this does what the pages ask of it.
 _CURL = f"""#!{sys.executable}

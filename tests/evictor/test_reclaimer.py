@@ -327,3 +327,20 @@ async def test_a_rehearsal_sees_pods_without_labels_as_they_would_be(stage):
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_job_that_counts_failures_is_spared_its_last_one(stage):
+    """It survives one more failure and has a guaranteed pod; on the other node nobody counts."""
+    job = stage.api.put("/apis/batch/v1/jobs", "j", namespace="team-a", spec={"backoffLimit": 1})
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": job["metadata"]["uid"], "controller": True}
+    stage.node("n0")
+    stage.node("n1")
+    for number in range(4):
+        stage.borrower(f"j{number}", on="n0")
+        stage.borrower(f"o{number}", on="n1")
+        stage.api.objects[PODS][f"team-a/j{number}"]["metadata"]["ownerReferences"] = [owner]
+    stage.api.objects[PODS]["team-a/j3"]["metadata"]["labels"]["fairgate.dev/tier"] = "guaranteed"
+    async with stage.leader():
+        stage.asker("b", gpus=2)
+        await stage.until(lambda: stage.real_evictions() == 2)
+        assert {"j0", "j1", "j2", "j3"} <= stage.names()

@@ -64,16 +64,17 @@ def test_each_webhook_is_asked_for_what_it_decides(name, operation, path, want):
 def test_nobody_waits_for_us_while_nothing_is_enforced(mode):
     found = webhooks(Policy(enforce=mode))
     assert {(hook["failurePolicy"], hook["timeoutSeconds"]) for hook in found.values()} == {("Ignore", 2)}
-    assert len(found) == 4
+    assert len(found) == 5
 
 
 def test_nobody_is_asked_while_we_are_switched_off():
     assert configurations(Policy(enforce=Enforcement.OFF)) == []
 
 
-def test_only_the_mutating_webhook_is_called_again_after_others():
+def test_only_mutating_webhooks_are_called_again_after_others():
     assert {name: hook.get("reinvocationPolicy") for name, hook in webhooks().items()} == {
         "mutate.fairgate.dev": "IfNeeded",
+        "jobs.fairgate.dev": "IfNeeded",
         "validate.fairgate.dev": None,
         "workloads.fairgate.dev": None,
         "claims.fairgate.dev": None,
@@ -110,6 +111,19 @@ def test_the_webhook_for_workloads_is_asked_once_about_every_kind_and_harms_nobo
     )
     assert (rules["ml.example.com"]["apiVersions"], rules["ml.example.com"]["resources"]) == (["*"], ["runs"])
     assert "pods" not in rules[""]["resources"]
+
+
+def test_the_webhook_for_jobs_is_asked_about_those_with_gpus_and_harms_nobody_when_it_is_down():
+    hook = webhooks()["jobs.fairgate.dev"]
+    [rule] = hook["rules"]
+    assert (rule["apiGroups"], rule["apiVersions"], rule["resources"]) == (["batch"], ["v1"], ["jobs"])
+    assert rule["operations"] == ["CREATE", "UPDATE"]
+    assert hook["clientConfig"]["url"] == "https://127.0.0.1:8443/jobs"
+    assert (hook["failurePolicy"], hook["timeoutSeconds"], hook["sideEffects"]) == ("Ignore", 2, "None")
+    names = ["may-ask-for-gpus", "can-have-failure-policy", "changes-failure-policy", "is-not-left-alone"]
+    assert [condition["name"] for condition in hook["matchConditions"]] == names
+    concerns = concerns_expression(Policy(), spec="object.spec.template.spec")
+    assert hook["matchConditions"][0]["expression"] == concerns
 
 
 def test_the_ca_is_handed_over_in_base64():

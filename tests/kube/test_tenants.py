@@ -10,6 +10,7 @@ from webhook.core.pod import DEFAULT_GRACE_SECONDS
 from webhook.core.policy import BUILT_IN_RESOURCES, ReclaimRules
 from webhook.core.tenant import victim_of
 from webhook.kube.disruptions import DisruptionBudget, to_disruption
+from webhook.kube.failures import Job, workload_id
 from webhook.kube.tenants import TenantPod, to_tenant
 
 STARTED = "2026-11-21T10:00:00Z"
@@ -38,6 +39,23 @@ def read(made):
 )
 def test_gangs_are_known_by_their_markers(more, want):
     assert read(builders.pod(**more)).gang == want
+
+
+def test_an_owner_is_known_by_its_namespace_and_uid():
+    """A pod may name any UID: it must not be taken for one of another namespace's Job."""
+
+    def owned(namespace, uid, **more):
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": uid, "controller": True, **more}
+        made = builders.pod(namespace=namespace)
+        made["metadata"]["ownerReferences"] = [owner]
+        return read(made)
+
+    job = msgspec.json.decode('{"metadata": {"name": "j", "namespace": "vision", "uid": "u-1"}}', type=Job)
+    mine = workload_id(job.metadata.namespace, job.metadata.uid)
+    assert owned("vision", "u-1").workload == mine
+    assert owned("nlp", "u-1").workload != mine
+    assert owned("vision", "u-1", controller=False).workload is None
+    assert (owned("vision", "").workload, owned("vision", "u" * 65).workload) == (None, None)
 
 
 def test_times_and_notice_are_read():

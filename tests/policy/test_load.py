@@ -67,7 +67,7 @@ def test_every_field_arrives_in_the_core(folder):
     assert (policy.placement.mode, policy.placement.keep_whole) == (Mode.OFF, 2)
     assert (policy.reclaim.notice_seconds, policy.reclaim.minimum_runtime_seconds) == (90, 5400)
     assert policy.reclaim.protected_namespaces == ("ci",)
-    assert policy.reclaim.order == ("age", "gangs", "surplus", "lostWork", "overShare")
+    assert policy.reclaim.order == ("age", "gangs", "surplus", "lostWork", "failures", "overShare")
     assert policy.reclaim.evictions_per_minute == 9
     assert policy.reclaim.budget_seconds is UNLIMITED
     assert policy.reclaim.protected_selectors == (LabelSelector((Requirement("a", Operator.IN, ("b",)),)),)

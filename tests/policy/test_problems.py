@@ -213,7 +213,7 @@ ONE_FILE = {
     ),
     "an order of victims by something else": (
         "reclaim: {order: [age, gang]}",
-        "3: reclaim.order[1]: expected one of gangs, surplus, lostWork, overShare, age; "
+        "3: reclaim.order[1]: expected one of gangs, surplus, lostWork, failures, overShare, age; "
         'got "gang"; did you mean "gangs"?',
     ),
     "an eviction budget of nothing": (

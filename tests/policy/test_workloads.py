@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.core.policy import OnWorkloadLimit, PodPath, WorkloadKind, WorkloadRules
+from webhook.core.policy import JobEvictions, OnWorkloadLimit, PodPath, WorkloadKind, WorkloadRules
 from webhook.policy.load import load
 from webhook.policy.problems import PolicyError
 
@@ -18,6 +18,7 @@ def test_every_field_arrives_in_the_core(folder):
         folder("""
 workloads:
   onLimit: reject
+  jobEvictions: count
   kinds:
     - group: ml.example.com
       kind: Run
@@ -31,7 +32,7 @@ workloads:
     head = PodPath("spec.head", role="head")
     workers = PodPath("template", ("replicas", "hosts"), each="spec.workers", default=1)
     kind = WorkloadKind("ml.example.com", "Run", "runs", (head, workers), is_gang=True)
-    assert policy.workloads == WorkloadRules(OnWorkloadLimit.REJECT, (kind,))
+    assert policy.workloads == WorkloadRules(OnWorkloadLimit.REJECT, JobEvictions.COUNT, (kind,))
 
 
 def test_kinds_have_no_order_of_their_own(folder):

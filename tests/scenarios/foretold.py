@@ -34,6 +34,7 @@ def assert_foretold(
     make_nodes(cluster, 4)
     with gate(cluster, limit_a=LIMIT) as fairgate:
         assert_pods_as_foretold(fairgate, small, related=related)
+        assert_survives_an_eviction(fairgate, small, related=related)
         _remove(fairgate, small)
         assert_refused_as_foretold(fairgate, large, related=related)
 
@@ -82,6 +83,33 @@ def assert_pods_as_foretold(fairgate: Gate, manifest: dict[str, Any], *, related
         return True
 
     wait_for(fairgate.cluster, all_there, what=f"the pods of {workload.kind} {workload.name}: {want}")
+
+
+def assert_survives_an_eviction(fairgate: Gate, manifest: dict[str, Any], *, related: Related = NO_RELATED) -> None:
+    """Evict one of its GPU pods: its operator makes another, and the workload has not failed."""
+    cluster, workload = fairgate.cluster, foretell(in_namespace(manifest, fairgate.team_a), related=related)
+    count = sum(pod_set.count or 0 for pod_set in workload.pod_sets)
+
+    def all_running() -> list[dict[str, Any]]:
+        pods = list_pods(cluster, fairgate.team_a)
+        assert [pod["status"].get("phase") for pod in pods] == ["Running"] * count
+        assert not any("deletionTimestamp" in pod["metadata"] for pod in pods)
+        return pods
+
+    pods = wait_for(cluster, all_running, what=f"all pods of {workload.kind} {workload.name} run")
+    victim = max((pod for pod in pods if _demand(pod).gpus), key=lambda pod: str(pod["metadata"]["name"]))
+    name, uid = victim["metadata"]["name"], victim["metadata"]["uid"]
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    cluster.api.create(f"/api/v1/namespaces/{fairgate.team_a}/pods/{name}/eviction", eviction)
+
+    def is_replaced() -> bool:
+        return all(pod["metadata"]["uid"] != uid for pod in all_running())
+
+    wait_for(cluster, is_replaced, what=f"{workload.kind} {workload.name} has another pod for {name}", timeout=60)
+    group = workload.api_version.partition("/")[0]
+    found = cluster.kubectl.json("get", f"{workload.kind}.{group}", workload.name, "-n", fairgate.team_a)
+    failed = [each for each in found.get("status", {}).get("conditions", ()) if each["type"] == "Failed"]
+    assert not any(each["status"] == "True" for each in failed), failed
 
 
 def assert_refused_as_foretold(

@@ -57,7 +57,9 @@ def manifests(*, policy: Path, url: str, ca: Path | None = None) -> str:
 
 
 def admission_path(made: Mapping[str, Any]) -> str | None:
-    """The API path of a webhook configuration, a guard or its binding; None for an object of another kind."""
+    """The API path of a webhook configuration, a guard, its binding or a role; None for an object of another kind."""
+    if made["kind"] == "ClusterRole":
+        return f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{made['metadata']['name']}"
     if not made["apiVersion"].startswith("admissionregistration.k8s.io/"):
         return None
     plural = {"ValidatingAdmissionPolicy": "validatingadmissionpolicies"}.get(made["kind"], f"{made['kind'].lower()}s")

@@ -44,7 +44,8 @@ def test_both_webhooks_say_the_same():
     texts = {site.refused(method) for method in ("mutate", "validate")}
     assert texts == {
         "exceeded quota: team team-a: requested 1, limit 4, used 4, reserved 0; largest holders: "
-        "team-a/Job/train 4 (anna, 3h); no request would pass now: wait until a holder ends, or delete one (TeamLimitExceeded)"
+        "team-a/Job/train 4 (anna, 3h); no request would pass now: wait until a holder ends, or delete one "
+        "(TeamLimitExceeded)"
     }
 
 

@@ -8,7 +8,7 @@ from tests.builders import encode
 from tests.core.make import node, policy, team, world
 from webhook.core.names import Namespace
 from webhook.core.pod import NamespaceFacts
-from webhook.core.policy import OnWorkloadLimit, PodPath, WorkloadKind, WorkloadRules
+from webhook.core.policy import JobEvictions, OnWorkloadLimit, PodPath, WorkloadKind, WorkloadRules
 from webhook.kube.review import ReviewError
 from webhook.server.workloads import answer_workload
 
@@ -176,3 +176,38 @@ def test_many_warnings_are_cut_to_three_short_ones():
 def test_what_is_no_review_is_told_so(body, want):
     with pytest.raises(ReviewError, match=want):
         answer_workload(body, place())
+
+
+def told(document, **more):
+    return json.loads(answer_workload(review(document), place(**more)).body)["response"].get("warnings", [])
+
+
+def restarting(pods, restart="OnFailure", **spec):
+    made = job(pods)
+    made["spec"]["template"]["spec"]["restartPolicy"] = restart
+    made["spec"] |= spec
+    return made
+
+
+def test_what_borrows_and_fails_of_evictions_is_told():
+    counts = WorkloadRules(job_evictions=JobEvictions.COUNT)
+    fails = "it fails once more than 6 pods were evicted"
+    assert told(restarting(8)) == [f"Job train: borrows up to 4 of 8 GPUs, and {fails}"]
+    assert told(restarting(8, "Never")) == []
+    assert told(restarting(8, "Never"), rules=counts) == [f"Job train: borrows up to 4 of 8 GPUs, and {fails}"]
+    assert told(restarting(4)) == [], "inside the share nobody is evicted"
+    assert told(restarting(8, backoffLimit=0))[0].endswith("and it fails with its first evicted pod")
+
+
+def test_so_is_what_the_operators_fail_of():
+    def training(kind, field, **role):
+        specs = {field: {"Worker": {"replicas": 8, "template": template(), **role}}}
+        return {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": {"name": "t"}, "spec": specs}
+
+    assert told(training("PyTorchJob", "pytorchReplicaSpecs")) == []
+    first = "borrows up to 4 of 8 GPUs, and it fails with its first evicted pod"
+    assert told(training("PyTorchJob", "pytorchReplicaSpecs", restartPolicy="Never")) == [f"PyTorchJob t: {first}"]
+    assert told(training("TFJob", "tfReplicaSpecs")) == [f"TFJob t: {first}"]
+    jobs = [{"name": "w", "template": {"spec": {"parallelism": 8, "template": template()}}}]
+    made = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "s"}}
+    assert "more than 6 pods" in told({**made, "spec": {"replicatedJobs": jobs}})[0]

@@ -8,6 +8,7 @@ import click
 from webhook import __version__
 
 COMMANDS: Final = {
+    "doctor": "webhook.cli.doctor.command:doctor",
     "evict": "webhook.cli.evict:evict",
     "explain": "webhook.cli.explain.command:explain",
     "manifests": "webhook.cli.manifests:manifests",
@@ -60,7 +61,8 @@ First steps:
   fairgate explain --help                why a pod is admitted, refused or waits
   fairgate review --help                 would these manifests be admitted
   fairgate serve --help                  beside a cluster, then:
-  fairgate manifests --help              what makes the cluster ask""",
+  fairgate manifests --help              what makes the cluster ask
+  fairgate doctor --help                 is an installation healthy""",
 )
 @click.version_option(__version__, prog_name="fairgate")
 def main() -> None:

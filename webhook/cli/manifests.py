@@ -13,7 +13,9 @@ from webhook.core.policy import Enforcement
 from webhook.kube.guards import guards
 from webhook.kube.held_nodes import held_nodes_crd
 from webhook.kube.registration import ServiceReference, webhook_configurations
+from webhook.kube.report_crd import report_crd
 from webhook.kube.team_ledger_crd import team_ledger_crd
+from webhook.kube.viewer import viewer_role
 
 _SERVICE: Final = re.compile(r"(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)(?::(?P<port>[0-9]{1,5}))?")
 _PORTS: Final = range(1, 65_536)
@@ -80,7 +82,10 @@ def manifests(
     with_guards: bool,
     trusted_users: tuple[str, ...],
 ) -> None:
-    """Print the definitions of TeamLedger and HeldNodes, the webhook configurations and a policy's guards as YAML.
+    """Print what a policy needs in the API server as YAML, to be applied by an admin.
+
+    That is the definitions of TeamLedger, Report and HeldNodes, the ClusterRole fairgate-viewer, the webhook
+    configurations and the guards.
 
     The webhooks are sent exactly those pods that the policy is about, and objects that make pods: print and apply all
     of it again when its resource names, its selectors of namespaces or its kinds of workloads change. Give one of --url
@@ -103,8 +108,9 @@ def manifests(
     except PolicyUnreadable as error:
         click.echo(str(error), err=True)
         raise click.exceptions.Exit(2) from error
-    definitions = [team_ledger_crd(), held_nodes_crd()]
-    made = [*definitions, *webhook_configurations(policy, ca_bundle_pem=pem, url=url, service=service)]
+    definitions = [team_ledger_crd(), report_crd(), held_nodes_crd()]
+    registration = webhook_configurations(policy, ca_bundle_pem=pem, url=url, service=service)
+    made = [*definitions, viewer_role(), *registration]
     if with_guards and policy.enforce is not Enforcement.OFF:
         made += guards(policy, trusted_users=trusted_users)
     click.echo(yaml.dump_all(made, Dumper=_Dumper, sort_keys=False, width=2**16), nl=False)

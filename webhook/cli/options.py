@@ -17,12 +17,21 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 policy_option = click.option(
     "--policy",
-    required=True,
     envvar="FAIRGATE_POLICY",
     show_envvar=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder of policy files.",
+    help="Folder of policy files. Default, of a live cluster: the policy that is in force there.",
+)
+
+
+namespaces_option = click.option(
+    "-n",
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    metavar="NAME",
+    help="Whose pods to read where you may not list those of all namespaces, beside the kubeconfig's own. Repeatable.",
 )
 
 

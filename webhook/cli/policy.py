@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webhook.cli.options import Layout, chosen_source, columns, is_coloured, world_options
+from webhook.cli.options import Layout, chosen_source, columns, is_coloured, namespaces_option, world_options
 from webhook.cli.quotas import from_quotas
 from webhook.cli.words import plural
 from webhook.core.policy import Policy
@@ -73,13 +73,14 @@ def check(*, folder: Path, world: Path | None, cluster: bool, kubeconfig: Path |
 Examples:
   fairgate policy diff policies.old policies.new --world world.yaml
   git worktree add ../main main && fairgate policy diff ../main/policies policies --cluster
+  fairgate policy diff policies
 
 \b
 Exit status: 0 nothing changes, 1 something does, 2 a policy is not good or something cannot be read."""
 )
-@click.argument("old", metavar="OLD", type=click.Path(path_type=Path))
-@click.argument("new", metavar="NEW", type=click.Path(path_type=Path))
+@click.argument("policies", metavar="[OLD] NEW", nargs=-1, required=True, type=click.Path(path_type=Path))
 @world_options
+@namespaces_option
 @click.option(
     "-o",
     "--output",
@@ -88,8 +89,18 @@ Exit status: 0 nothing changes, 1 something does, 2 a policy is not good or some
     default=Layout.TABLE.value,
     show_default=True,
 )
-def diff(*, old: Path, new: Path, world: Path | None, cluster: bool, kubeconfig: Path | None, layout: Layout) -> None:
+def diff(
+    *,
+    policies: tuple[Path, ...],
+    world: Path | None,
+    cluster: bool,
+    kubeconfig: Path | None,
+    namespaces: tuple[str, ...],
+    layout: Layout,
+) -> None:
     """Show which running pods would change tier, team or pool, or be refused, under another policy.
+
+    Without OLD, NEW is compared with the policy that is in force in the cluster.
 
     Every GPU pod of the world (the cluster, by default) is judged under both policies as if it came again, on the node
     that it has: pods that are guaranteed now first, then the older ones. Fairgate refuses nothing that runs: what would
@@ -97,13 +108,18 @@ def diff(*, old: Path, new: Path, world: Path | None, cluster: bool, kubeconfig:
     """
     # rich is slow to import, and --help needs none of it
     from webhook.cli.policydiff import compare, to_table  # noqa: PLC0415
-    from webhook.cli.worlds import WorldError, origin_of, read_objects  # noqa: PLC0415
+    from webhook.cli.worlds import WorldError, choose_policy, origin_of, read_objects  # noqa: PLC0415
     from webhook.cli.written import to_json, to_yaml  # noqa: PLC0415
 
+    if len(policies) > 2:  # noqa: PLR2004 - old and new
+        raise click.UsageError(f"give one policy, or two: got {len(policies)}")
     source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
-    before, after = (build(_drafted(folder, status=2)) for folder in (old, new))
+    *old, after = (build(_drafted(folder, status=2)) for folder in policies)
     try:
-        found = compare(read_objects(source), before, after, name=origin_of(source).name)
+        before = old[0] if old else choose_policy(None, source)
+        read = read_objects(source, namespaces=namespaces)
+        read.coverage.tell()
+        found = compare(read, before, after, name=origin_of(source).name)
     except WorldError as error:
         click.secho(printable_lines(f"fairgate: {error}"), fg="red", err=True)
         sys.exit(2)
@@ -152,7 +168,16 @@ def _lint(folder: Path, made: Draft, loaded: Policy, source: "Source") -> tuple[
     from webhook.policy.lint import lint  # noqa: PLC0415
 
     try:
-        return lint(made, loaded, read_once(source, loaded), origin=str(folder))
+        view = read_once(source, loaded, keep_nodes=True)
+        view.coverage.tell()
+        return lint(
+            made,
+            loaded,
+            view.world,
+            origin=str(folder),
+            knows_nodes=not view.coverage.lacks("nodes"),
+            knows_namespaces=not view.coverage.lacks("namespaces"),
+        )
     except WorldError as error:
         click.secho(printable_lines(f"fairgate: {error}"), fg="red", err=True)
         sys.exit(2)

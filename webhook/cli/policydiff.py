@@ -11,7 +11,7 @@ from rich.table import Table
 
 from webhook.cli.screen import Line
 from webhook.cli.words import plural
-from webhook.cli.worlds import Objects, world_of
+from webhook.cli.worlds import Objects, Reading, world_of
 from webhook.core.amount import format_gpus
 from webhook.core.asked import as_asked
 from webhook.core.names import Namespace
@@ -57,7 +57,7 @@ class _Judged(NamedTuple):
     fate: FateReport
 
 
-def compare(found: Objects, old: Policy, new: Policy, *, name: str) -> DiffReport:
+def compare(found: Reading, old: Policy, new: Policy, *, name: str) -> DiffReport:
     """Judge every pod of a world under both policies. Raises WorldError."""
     before, after = _fates(found, old, name=name), _fates(found, new, name=name)
     changes = []
@@ -74,10 +74,10 @@ _UNCOUNTED = FateReport("", "not counted", None, "")
 """Stands for a pod none of whose resources a policy counts."""
 
 
-def _fates(found: Objects, policy: Policy, *, name: str) -> dict[str, _Judged]:
-    full = world_of(found, policy, name=name)
-    empty = world_of(tuple(each for each in found if each.get("kind") != "Pod"), policy, name=name)
-    running = list(_running(found, full))
+def _fates(found: Reading, policy: Policy, *, name: str) -> dict[str, _Judged]:
+    full = world_of(found, policy, name=name, keep_nodes=True)
+    empty = world_of(found.pods_left_out, policy, name=name, keep_nodes=True)
+    running = list(_running(found.objects, full))
     told = fates(running, empty)
     return {
         f"{each.resident.namespace}/{each.resident.name}": _Judged(each.resident, _report(told[each.resident.uid]))

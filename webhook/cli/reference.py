@@ -14,6 +14,7 @@ from typing import Final
 import click
 
 from webhook.cli import codes, written
+from webhook.cli.doctor.run import DoctorReport
 from webhook.cli.explain.report import ExplanationReport
 from webhook.cli.main import main
 from webhook.cli.policydiff import DiffReport
@@ -34,6 +35,7 @@ kubectl 1.26): the installation brings the executable `kubectl_complete-fairgate
 
 
 _DATA: Final = {
+    "doctor": DoctorReport,
     "explain": list[ExplanationReport],
     "policy-diff": DiffReport,
     "review": ReviewReport,

@@ -66,7 +66,7 @@ Examples:
       --cert-host fairgate.fairgate-system.svc
 
 \b
-It answers POST /mutate, /validate, /workloads and /claims, GET /healthz, /readyz and /metrics.
+It answers POST /mutate, /validate, /workloads, /claims and /jobs, GET /healthz, /readyz and /metrics.
 SIGTERM: unready at once, serves on for --drain-seconds, finishes what is in flight, exits.
 Exit status: 0 stopped by a signal, 2 it cannot start."""
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.cli.options import chosen_source, policy_option, world_options
+from webhook.cli.options import chosen_source, namespaces_option, policy_option, world_options
 from webhook.cli.screen import complain
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\b
 Examples:
-  fairgate world --policy policies > world.yaml
+  fairgate world > world.yaml
   fairgate world --policy policies --pseudonyms --names names.json > world.yaml
   kubectl get nodes,pods,namespaces,priorityclasses -A -o json > all.json
   fairgate world --policy policies --world all.json -o json > world.json
@@ -37,6 +37,7 @@ class Form(StrEnum):
 @click.command(epilog=_EXAMPLES, short_help="Save a world for bug reports and CI.")
 @policy_option
 @world_options
+@namespaces_option
 @click.option("--pseudonyms", is_flag=True, help="Replace names that the policy does not name.")
 @click.option(
     "--names",
@@ -54,10 +55,11 @@ class Form(StrEnum):
 )
 def world(
     *,
-    policy: Path,
+    policy: Path | None,
     world: Path | None,
     cluster: bool,
     kubeconfig: Path | None,
+    namespaces: tuple[str, ...],
     pseudonyms: bool,
     names: Path | None,
     form: Form,
@@ -78,7 +80,7 @@ def world(
         raise click.UsageError("--names is for --pseudonyms")
     source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
     try:
-        text, given = _saved(policy, source, with_pseudonyms=pseudonyms, form=form)
+        text, given = _saved(policy, source, namespaces, with_pseudonyms=pseudonyms, form=form)
         if names is not None and given is not None:
             names.write_text(_names(given), encoding="utf-8")
     except (PolicyError, PolicyUnreadable, WorldError) as error:
@@ -91,21 +93,27 @@ def world(
     click.echo(text, nl=False)
 
 
-def _saved(folder: Path, source: "Source", *, with_pseudonyms: bool, form: Form) -> "tuple[str, Pseudonyms | None]":
+def _saved(
+    folder: Path | None, source: "Source", namespaces: tuple[str, ...], *, with_pseudonyms: bool, form: Form
+) -> "tuple[str, Pseudonyms | None]":
     from rich.console import Console  # noqa: PLC0415
 
-    from webhook.cli.worlds import read_objects  # noqa: PLC0415
+    from webhook.cli.worlds import choose_policy, read_objects  # noqa: PLC0415
     from webhook.cli.written import to_json, to_yaml  # noqa: PLC0415
     from webhook.kube.pseudonyms import Pseudonyms, kept_by  # noqa: PLC0415
     from webhook.kube.worldobjects import bare  # noqa: PLC0415
-    from webhook.policy.load import load  # noqa: PLC0415
 
     shown = Console(stderr=True)
     with shown.status("Reading") if shown.is_terminal else nullcontext():
-        policy = load(folder)
-        found = read_objects(source)
+        policy = choose_policy(folder, source)
+        found = read_objects(source, namespaces=namespaces)
+    found.coverage.tell()
     annotations = frozenset(key.key for key in policy.defaults.user_from)
-    kept = [each for one in found if not _has_ended(one) and (each := bare(one, annotations=annotations)) is not None]
+    kept = [
+        each
+        for one in found.objects
+        if not _has_ended(one) and (each := bare(one, annotations=annotations)) is not None
+    ]
     given = Pseudonyms(kept_by(policy)) if with_pseudonyms else None
     items = [dict(each) if given is None else given.rewritten(each) for each in kept]
     listed = {"apiVersion": "v1", "kind": "List", "items": items}

@@ -3,26 +3,33 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import msgspec
 
+from webhook.cli.coverage import COMPLETE, Coverage
 from webhook.cli.words import age, plural
-from webhook.core.policy import Policy
+from webhook.core.policy import Mode, Policy
+from webhook.core.unseen import Totals, add_unseen, is_unseen
 from webhook.core.world import World
 from webhook.kube.stream import Unreadable, read_stream
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.worldfile import WorldFileError, parse_world, read_world
-from webhook.kube.worldobjects import WORLD_KINDS
+from webhook.policy.load import load
 from webhook.server.kinds import world_kinds
 from webhook.server.settings import LiveCluster, WorldFile
 
+if TYPE_CHECKING:
+    from webhook.cluster.feed import Feed
+
 LIST_SECONDS: Final = 30.0
 """How long a cluster may take until everything was listed once: 50,000 pods take some ten seconds."""
+
+_LOOK_SECONDS: Final = 0.02
 
 Source = WorldFile | LiveCluster
 Objects = tuple[Mapping[str, Any], ...]
@@ -30,6 +37,33 @@ Objects = tuple[Mapping[str, Any], ...]
 
 class WorldError(Exception):
     """There is no world to look at; says why."""
+
+
+class ForbiddenError(WorldError):
+    """The user lacks a right to follow the cluster; to read a part of it once may be allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A world, and how much of its source it shows."""
+
+    world: World
+    coverage: Coverage = COMPLETE
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Objects that were read; where pods are missing, `totals` are the sums of teams."""
+
+    objects: Objects
+    coverage: Coverage = COMPLETE
+    totals: tuple[Totals, ...] = ()
+
+    @property
+    def pods_left_out(self) -> "Reading":
+        """The same without pods, and without what stands for those that were not read."""
+        kept = tuple(each for each in self.objects if each.get("kind") != "Pod")
+        return replace(self, objects=kept, totals=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +104,7 @@ def seen(origin: Origin, world: World) -> str:
         if origin.source == "file"
         else f"cluster of {origin.name}"
     )
-    pods = sum(1 for _ in world.pods())
+    pods = sum(1 for pod in world.pods() if not is_unseen(pod))
     return f"{of}: {plural(len(world.fleet), 'node')}, {plural(pods, 'pod')}; policy {world.policy.hash}"
 
 
@@ -81,8 +115,13 @@ def default_kubeconfig() -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def read_once(source: Source, policy: Policy) -> World:
-    """Make the world as it is at this moment. Raises WorldError."""
+def read_once(source: Source, policy: Policy, *, namespaces: Sequence[str] = (), keep_nodes: bool = False) -> View:
+    """Make the world as it is at this moment. Raises WorldError.
+
+    Where the user may not list the pods of a cluster, those of `namespaces` and of the kubeconfig's own namespace are
+    read, and the sums of teams make up for the others. Where free room is not known, no node is in the world, unless
+    to `keep_nodes` that may be full.
+    """
     match source:
         case WorldFile(path=path):
             world = World(policy)
@@ -90,11 +129,35 @@ def read_once(source: Source, policy: Policy) -> World:
                 read_world(path, policy.resources).fill(world)
             except WorldFileError as error:
                 raise WorldError(str(error)) from error
-            return world
+            return View(world)
         case LiveCluster(kubeconfig=kubeconfig):
-            return asyncio.run(_read_cluster(kubeconfig, policy))
+            return asyncio.run(_read_cluster(kubeconfig, policy, namespaces, keep_nodes=keep_nodes))
         case _ as never:
             assert_never(never)
+
+
+def choose_policy(folder: Path | None, source: object) -> Policy:
+    """Load the policy of a folder; without one, that in force in the cluster which is looked at.
+
+    Raises PolicyError, PolicyUnreadable, WorldError.
+    """
+    if folder is not None:
+        return load(folder)
+    if not isinstance(source, LiveCluster):
+        raise WorldError("give --policy DIR: only a live cluster says which policy is in force")
+    from webhook.cli.live import read_policy  # noqa: PLC0415 - slow to import, and files need none of it
+    from webhook.cluster.errors import ClusterError  # noqa: PLC0415
+
+    try:
+        return asyncio.run(read_policy(source.kubeconfig))
+    except ClusterError as error:
+        raise WorldError(str(error)) from error
+
+
+def without_placement(policy: Policy, *, priority_classes: frozenset[str]) -> Policy:
+    """Take from a policy what needs a cluster: the choice of nodes, and PriorityClasses that are not known to exist."""
+    known = {tier: name for tier, name in policy.priority_classes.items() if name in priority_classes}
+    return replace(policy, placement=replace(policy.placement, mode=Mode.OFF), priority_classes=known)
 
 
 @asynccontextmanager
@@ -110,12 +173,7 @@ async def follow(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[Follo
             feed = Feed(connection, world_kinds(world, pods=world))
             feeding = asyncio.create_task(feed.run())
             try:
-                try:
-                    async with asyncio.timeout(LIST_SECONDS):
-                        await feed.wait_warm()
-                except TimeoutError:
-                    why = f"the cluster was not read within {LIST_SECONDS:g} s: {feed.readiness()}"
-                    raise WorldError(why) from None
+                await _warm(feed)
                 world.arrange()
                 yield Followed(world, feed.readiness)
             finally:
@@ -125,32 +183,72 @@ async def follow(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[Follo
         raise WorldError(str(error)) from error
 
 
-def read_objects(source: Source) -> Objects:
+async def _warm(feed: "Feed") -> None:
+    """Wait for the first lists; a lack of rights ends that at once. Raises WorldError."""
+    warm = asyncio.create_task(feed.wait_warm())
+    try:
+        async with asyncio.timeout(LIST_SECONDS):
+            while not warm.done():
+                await asyncio.wait({warm}, timeout=_LOOK_SECONDS)
+                if refused := next((watch for watch in feed.watches if watch.is_forbidden), None):
+                    raise ForbiddenError(refused.problem or "")
+    except TimeoutError:
+        raise WorldError(f"the cluster was not read within {LIST_SECONDS:g} s: {feed.readiness()}") from None
+    finally:
+        warm.cancel()
+        await asyncio.gather(warm, return_exceptions=True)
+
+
+def read_objects(source: Source, *, namespaces: Sequence[str] = ()) -> Reading:
     """Read the objects of a world as they are, all fields of theirs. Raises WorldError."""
     match source:
         case WorldFile(path=path):
-            return tuple(_objects_of_file(path))
+            return Reading(tuple(_objects_of_file(path)))
         case LiveCluster(kubeconfig=kubeconfig):
-            return tuple(asyncio.run(_objects_of_cluster(kubeconfig)))
+            return asyncio.run(_objects_of_cluster(kubeconfig, namespaces))
         case _ as never:
             assert_never(never)
 
 
-def world_of(found: Objects, policy: Policy, *, name: str) -> World:
-    """Make a world of objects that were read before. Raises WorldError."""
+def world_of(found: Reading, policy: Policy, *, name: str, keep_nodes: bool = False) -> World:
+    """Make a world of objects that were read before, as `read_once` does. Raises WorldError."""
+    objects = found.objects
+    if not found.coverage.is_room_known and not keep_nodes:
+        objects = tuple(each for each in objects if each.get("kind") != "Node")
+        policy = without_placement(policy, priority_classes=_priority_classes(objects))
     world = World(policy)
-    listed = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": found})
+    listed = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects})
     try:
         parse_world(listed, policy.resources, name=name).fill(world)
     except WorldFileError as error:
         raise WorldError(str(error)) from error
+    add_unseen(world, found.totals)
     return world
 
 
-async def _read_cluster(kubeconfig: Path | None, policy: Policy) -> World:
+def _priority_classes(objects: Objects) -> frozenset[str]:
+    named = (each["metadata"]["name"] for each in objects if each.get("kind") == "PriorityClass")
+    return frozenset(map(str, named))
+
+
+async def _read_cluster(
+    kubeconfig: Path | None, policy: Policy, namespaces: Sequence[str], *, keep_nodes: bool
+) -> View:
     """List everything once and let go: the world stays as it was at that moment."""
-    async with follow(kubeconfig, policy) as followed:
-        return followed.world
+    from webhook.cli.live import read_world as read_live  # noqa: PLC0415 - slow to import, and files need none of it
+    from webhook.cluster.errors import ClusterError  # noqa: PLC0415
+
+    world = World(policy)
+    try:
+        coverage, totals = await read_live(kubeconfig, world, namespaces)
+    except ClusterError as error:
+        raise WorldError(str(error)) from error
+    if not coverage.is_room_known and not keep_nodes:
+        for name in [node.name for node in world.fleet.nodes()]:
+            world.remove_node(name)
+        world.set_policy(without_placement(policy, priority_classes=frozenset(world.priority_classes)))
+    add_unseen(world, totals)
+    return View(world, coverage)
 
 
 def _objects_of_file(path: Path) -> Iterable[Mapping[str, Any]]:
@@ -164,16 +262,12 @@ def _objects_of_file(path: Path) -> Iterable[Mapping[str, Any]]:
         yield from flattened((document.value,))
 
 
-async def _objects_of_cluster(kubeconfig: Path | None) -> list[Mapping[str, Any]]:
-    from webhook.cluster.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
+async def _objects_of_cluster(kubeconfig: Path | None, namespaces: Sequence[str]) -> Reading:
+    from webhook.cli.live import read_objects as read_live  # noqa: PLC0415 - slow to import, and files need none of it
     from webhook.cluster.errors import ClusterError  # noqa: PLC0415
-    from webhook.cluster.listing import list_objects  # noqa: PLC0415
 
-    found: list[Mapping[str, Any]] = []
     try:
-        async with await connect(kubeconfig) as connection:
-            for kind in WORLD_KINDS:
-                found += await list_objects(connection, kind)
+        found = await read_live(kubeconfig, namespaces)
     except ClusterError as error:
         raise WorldError(str(error)) from error
-    return found
+    return Reading(found.objects, found.coverage, found.totals)

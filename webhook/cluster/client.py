@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -68,6 +69,7 @@ class ApiConnection:
         self._kubeconfig = kubeconfig
         self._service_account = service_account
         self._renewal = asyncio.Lock()
+        self._dated = ""
         self._session = aiohttp.ClientSession(headers=_HEADERS, connector=aiohttp.TCPConnector(limit=0))
 
     async def __aenter__(self) -> "ApiConnection":
@@ -79,6 +81,14 @@ class ApiConnection:
     async def close(self) -> None:
         """End every connection."""
         await self._session.close()
+
+    @property
+    def server_time(self) -> float | None:
+        """Tell the API server's time of day at its last answer; None where it did not say."""
+        try:
+            return parsedate_to_datetime(self._dated).timestamp()
+        except ValueError:
+            return None
 
     @property
     def server(self) -> str:
@@ -150,7 +160,7 @@ class ApiConnection:
         headers = await used.headers()
         if request.content_type is not None:
             headers = (*headers, ("Content-Type", request.content_type))
-        return await self._session.request(
+        response = await self._session.request(
             request.method,
             used.server + request.path,
             params=request.params,
@@ -162,6 +172,8 @@ class ApiConnection:
             proxy=used.proxy,
             allow_redirects=False,  # a redirect would carry our token to whoever it names
         )
+        self._dated = response.headers.get("Date", "")
+        return response
 
     async def _renew(self, stale: "Credentials") -> "Credentials":
         """Load credentials again, once for all requests that found the same ones stale."""

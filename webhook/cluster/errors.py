@@ -19,6 +19,11 @@ class ApiError(ClusterError):
         self.retry_after_seconds = retry_after_seconds
 
     @property
+    def is_forbidden(self) -> bool:
+        """Tell whether RBAC does not allow it: trying again is no use."""
+        return self.status == HTTPStatus.FORBIDDEN
+
+    @property
     def is_gone(self) -> bool:
         """Tell whether the server forgot the resourceVersion or continue token we came with: list again."""
         return self.status == HTTPStatus.GONE

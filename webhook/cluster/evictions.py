@@ -1,6 +1,7 @@
 """Evicts one pod through the Eviction API, and says what came of it in terms that need no HTTP."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from http import HTTPStatus
@@ -9,7 +10,7 @@ from typing import Final
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.errors import ApiError, ClusterError
 from webhook.core.holding import Target
-from webhook.kube.holds import deletion, eviction
+from webhook.kube.holds import deletion, disruption_patch, eviction
 
 TRIES: Final = 3
 """How often an eviction is sent whose answer does not come: the UID makes a second one harmless."""
@@ -20,6 +21,7 @@ SECONDS: Final = 20.0
 LATER_SECONDS: Final = 2.0
 """When to try again where nobody says when."""
 
+_STRATEGIC: Final = "application/strategic-merge-patch+json"
 
 _BY_BUDGETS: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR)
 """What the API server answers where a budget is used up or not counted yet, or where there are several."""
@@ -54,7 +56,7 @@ Outcome = Evicted | Refused | Later
 async def evict(connection: ApiConnection, target: Target, *, is_trial: bool = False) -> Outcome:
     """Evict a pod, or try out whether that would be allowed; never another pod of the same name.
 
-    Where its budgets do not let it go, and do not count any more, it is deleted.
+    Where its budgets do not let it go, and do not count any more, it is deleted, with the condition of an evicted one.
     """
     path = f"/api/v1/namespaces/{target.namespace}/pods/{target.name}"
     method, action, where = "POST", "create pods/eviction", f"{path}/eviction"
@@ -66,6 +68,8 @@ async def evict(connection: ApiConnection, target: Target, *, is_trial: bool = F
         except ApiError as error:
             if not (worked is Evicted.ACCEPTED and target.is_past_budgets and error.status in _BY_BUDGETS):
                 return _explain(error)
+            if not is_trial:
+                await _mark_disrupted(connection, target, path)
             method, action, where = "DELETE", "delete pods", path
             body, worked = deletion(target, is_trial=is_trial), Evicted.DELETED
         except ClusterError as error:
@@ -75,6 +79,13 @@ async def evict(connection: ApiConnection, target: Target, *, is_trial: bool = F
             await asyncio.sleep(LATER_SECONDS / 10)
         else:
             return worked
+
+
+async def _mark_disrupted(connection: ApiConnection, target: Target, path: str) -> None:
+    """Say on a pod that it ends by a disruption; where that fails, its Job counts a failure, and no more is lost."""
+    body, action = disruption_patch(target), "patch pods/status"
+    with suppress(ClusterError):
+        await connection.send("PATCH", f"{path}/status", body, action=action, content_type=_STRATEGIC)
 
 
 def _explain(error: ApiError) -> Outcome:

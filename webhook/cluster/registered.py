@@ -8,14 +8,8 @@ import msgspec
 
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.errors import ApiError, ClusterError
-from webhook.kube.in_step import GUARD, in_step, probe_path, still_open
+from webhook.kube.in_step import PLURALS, in_step, probe_path, still_open
 from webhook.kube.keys import REGISTRATION_API
-
-_PLURALS: Final = {
-    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
-    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
-    GUARD: "validatingadmissionpolicies",
-}
 
 PROBE_SECONDS: Final = 10.0
 """How long the API server may take to reach a Service: longer than it waits for the answer to a review."""
@@ -70,7 +64,7 @@ async def why_unreachable(connection: ApiConnection, probes: Iterable[str]) -> s
 
 async def _read(connection: ApiConnection, wanted: _Json) -> _Json | None:
     """Read the object of this name; None where there is none."""
-    action = f"get {_PLURALS[wanted['kind']]}"
+    action = f"get {PLURALS[wanted['kind']]}"
     try:
         return _OBJECT.decode(await connection.send("GET", _path(wanted), action=action))
     except ApiError as error:
@@ -83,7 +77,7 @@ async def _read(connection: ApiConnection, wanted: _Json) -> _Json | None:
 
 async def _write(connection: ApiConnection, adjusted: _Json, wanted: _Json) -> bool:
     """Tell whether the write was taken; False where the object changed or went since it was read."""
-    action = f"update {_PLURALS[wanted['kind']]}"
+    action = f"update {PLURALS[wanted['kind']]}"
     try:
         await connection.send("PUT", _path(wanted), msgspec.json.encode(adjusted), action=action)
     except ApiError as error:
@@ -94,4 +88,4 @@ async def _write(connection: ApiConnection, adjusted: _Json, wanted: _Json) -> b
 
 
 def _path(wanted: _Json) -> str:
-    return f"/apis/{REGISTRATION_API}/{_PLURALS[wanted['kind']]}/{wanted['metadata']['name']}"
+    return f"/apis/{REGISTRATION_API}/{PLURALS[wanted['kind']]}/{wanted['metadata']['name']}"

@@ -39,7 +39,7 @@ class Watch(Generic[T]):
     `listed` is set once a first full list was applied. `last_contact`: loop time at which the keeper was last known to
     follow the server: the end of a list, an event or a bookmark; what comes in mid-list does not count.
     `relists` counts full lists after the first, `events` changes since they were listed.
-    `problem` is the failure that lasts, None while all is well.
+    `problem` is the failure that lasts, None while all is well; `is_forbidden` tells whether it is a lack of rights.
     """
 
     def __init__(self, connection: ApiConnection, kind: Kind[T], *, pace: Pace) -> None:
@@ -49,6 +49,7 @@ class Watch(Generic[T]):
         self.relists = 0
         self.events = 0
         self.problem: str | None = None
+        self.is_forbidden = False
         self._connection = connection
         self._pace = pace
         self._item: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind.item)
@@ -105,6 +106,7 @@ class Watch(Generic[T]):
     def _note(self, error: ClusterError) -> float:
         """Remember what went wrong and where to go on; give the seconds that the server asked us to stay away."""
         self.problem = str(error)
+        self.is_forbidden = isinstance(error, ApiError) and error.is_forbidden
         _log.warning("watch of %s interrupted: %s", self.kind.name, error)
         if isinstance(error, LostTrackError) or (isinstance(error, ApiError) and error.is_gone):
             self._position.lose()
@@ -183,7 +185,7 @@ class Watch(Generic[T]):
     def _is_following(self) -> None:
         self._opened = self._now()
         self.last_contact = self._opened
-        self.problem = None
+        self.problem, self.is_forbidden = None, False
 
     async def _follow(self, origin: Mapping[str, str]) -> None:
         """Watch from an origin until the stream ends, politely or not."""

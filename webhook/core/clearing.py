@@ -5,12 +5,13 @@ and a branch is left as soon as it costs more than the best so far. A node has a
 """
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple, Protocol
 
 from webhook.core.amount import Units
 from webhook.core.demand import PerDevice
+from webhook.core.failures import Departure, Floors, WorkloadId, share_used
 from webhook.core.names import NodeName, ResourceName, TeamName, Uid
 from webhook.core.policy import ReclaimCost
 from webhook.core.victim import GuardId, Victim, Yard, Yards
@@ -18,6 +19,7 @@ from webhook.core.victim import GuardId, Victim, Yard, Yards
 _STEPS: Final = 20_000
 """Branches looked at on one node before the best so far is taken: rows that all differ could be many."""
 
+_NO_FLOORS: Final = Floors({}, may_break=True)
 
 _POSITION: Final = {part: position for position, part in enumerate(ReclaimCost)}
 
@@ -25,13 +27,15 @@ _POSITION: Final = {part: position for position, part in enumerate(ReclaimCost)}
 class Cost(NamedTuple):
     """What a clearing costs, each part exact and never negative.
 
-    `surplus` is in GPU units beyond the need, `lost_work` in GPU units times seconds since the last save, `loyalty` in
-    GPU units squared (the further the victims' teams are over their shares, the less), `age` in seconds.
+    `surplus` is in GPU units beyond the need, `lost_work` in GPU units times seconds since the last save, `failures` in
+    thousandths of what the victims' workloads may still fail, `loyalty` in GPU units squared (the further the victims'
+    teams are over their shares, the less), `age` in seconds. A workload that fails counts among the gangs.
     """
 
     gangs: int = 0
     surplus: Units = 0
     lost_work: Units = 0
+    failures: int = 0
     loyalty: Units = 0
     age: int = 0  # in the order of ReclaimCost
 
@@ -74,6 +78,7 @@ class Scale:
 
     `gone` are those that go already, `spared` those that must not; teams that are `exhausted` lose no more pods for
     now. `left` is None where budgets do not count. Pods that started after `unripe_after` have no minimum runtime.
+    `floors` are the workloads' budgets for failures.
     """
 
     now: int
@@ -84,6 +89,7 @@ class Scale:
     spared: Set[Uid] = frozenset()
     exhausted: Set[TeamName] = frozenset()
     unripe_after: int | None = None
+    floors: Floors = field(default_factory=lambda: _NO_FLOORS)
 
     def may_go(self, victim: Victim) -> bool:
         """Tell whether a victim is still there and may go, its minimum runtime aside."""
@@ -100,18 +106,24 @@ class Scale:
             gangs,
             0,
             sum(victim.demand.gpus * max(0, self.now - victim.saved_at) for victim in victims),
+            sum(
+                share_used(self.floors.left(victim.workload))
+                for victim in victims
+                if victim.is_counted and victim.workload is not None
+            ),
             sum(victim.demand.gpus * (most - self.over_share.get(victim.team, 0)) for victim in victims),
             sum(max(0, self.now - victim.started_at) for victim in victims),
         )
 
 
 class _Unit(NamedTuple):
-    """Victims that go together: one single, or a whole gang. `here` is what they free on this node."""
+    """Victims that go together: one single, a whole gang or a whole workload. `here` is what they free on this node."""
 
     victims: tuple[Victim, ...]
     here: tuple[int, ...]
     gpus: Units
     cost: Cost
+    departures: tuple[Departure, ...]
 
 
 def clear(need: Need, node: NodeName, yards: Yards, *, room: Room, scale: Scale) -> Clearing | None:
@@ -123,14 +135,16 @@ def clear(need: Need, node: NodeName, yards: Yards, *, room: Room, scale: Scale)
     def order(unit: _Unit) -> tuple[tuple[Units, ...], Uid]:
         return unit.cost.ranked(scale.order), unit.victims[0].uid
 
-    rows = [sorted(row, key=order) for row in (*_singles(need, yard, room, scale), *_gangs(need, node, yards, scale))]
+    made = (*_singles(need, yard, room, scale), *_gangs(need, node, yards, scale), *_wholes(need, node, yards, scale))
+    rows = [sorted(row, key=order)[: scale.floors.singles(_limiting(row))] for row in made]
+    rows = [row for row in rows if row]
     rows.sort(key=lambda row: order(row[0]))
     wanted = tuple(need.amounts.values())
     offered = [sum(part) for part in zip(*(unit.here for row in rows for unit in row), strict=True)]
     if not rows or any(got < want for got, want in zip(offered, wanted, strict=True)):
         return None
     search = _Search(need, rows, room, scale)
-    search.descend(0, _Branch(wanted), _copy(scale.left))
+    search.descend(0, _Branch(wanted), _copy(scale.left), {})
     return search.best
 
 
@@ -145,8 +159,25 @@ def _singles(need: Need, yard: Yard, room: Room, scale: Scale) -> list[list[_Uni
                 if scale.is_ripe(victim) and scale.may_go(victim):
                     key = (alike, room.devices_of(victim)) if need.per_device is not None else alike
                     cost = scale.cost_of((victim,), gangs=0)
-                    rows.setdefault(key, []).append(_Unit((victim,), here, victim.demand.gpus, cost))
+                    unit = _Unit((victim,), here, victim.demand.gpus, cost, departures((victim,)))
+                    rows.setdefault(key, []).append(unit)
     return list(rows.values())
+
+
+def departures(victims: Sequence[Victim]) -> tuple[Departure, ...]:
+    """Count the victims of each workload that counts failures."""
+    found: dict[WorkloadId, tuple[int, int]] = {}
+    for victim in victims:
+        if victim.workload is not None:
+            pods, counted = found.get(victim.workload, (0, 0))
+            found[victim.workload] = pods + 1, counted + victim.is_counted
+    return tuple([Departure(workload, pods, counted) for workload, (pods, counted) in found.items()])
+
+
+def _limiting(row: Sequence[_Unit]) -> WorkloadId | None:
+    """Tell whose budget for failures bounds how many units of a row may go: that of single pods which count."""
+    victims = row[0].victims
+    return victims[0].workload if len(victims) == 1 and victims[0].is_counted and victims[0].gang is None else None
 
 
 def _gangs(need: Need, node: NodeName, yards: Yards, scale: Scale) -> list[list[_Unit]]:
@@ -160,11 +191,31 @@ def _gangs(need: Need, node: NodeName, yards: Yards, scale: Scale) -> list[list[
         there = yards.members(gang)
         members = tuple([member for member in there if scale.may_go(member)])
         if any(member.node == node for member in members) and any(scale.is_ripe(member) for member in there):
-            freed = [dict(member.demand.requests) for member in members if member.node == node]
-            here = tuple([sum(requests.get(resource, 0) for requests in freed) for resource in need.amounts])
-            gpus = sum(member.demand.gpus for member in members)
-            rows.append([_Unit(members, here, gpus, scale.cost_of(members, gangs=int(len(members) > 1)))])
+            rows.append([_together(members, need, node, scale)])
     return rows
+
+
+def _wholes(need: Need, node: NodeName, yards: Yards, scale: Scale) -> list[list[_Unit]]:
+    """Make a row of each workload that would fail of its evictions, and all of whose pods may go."""
+    yard, rows = yards.on(node), []
+    if yard is None or scale.floors.may_break:
+        return []
+    for workload in dict.fromkeys(alike.workload for alike in yard.rows if alike.is_counted):
+        if workload is None or scale.floors.pods(workload) <= 1:
+            continue
+        members = tuple([each for each in yards.of_workload(workload) if scale.may_go(each) and scale.is_ripe(each)])
+        is_whole = len(members) >= scale.floors.pods(workload)
+        if is_whole and all(each.gang is None for each in members) and any(each.node == node for each in members):
+            rows.append([_together(members, need, node, scale)])
+    return rows
+
+
+def _together(members: tuple[Victim, ...], need: Need, node: NodeName, scale: Scale) -> _Unit:
+    freed = [dict(member.demand.requests) for member in members if member.node == node]
+    here = tuple([sum(requests.get(resource, 0) for requests in freed) for resource in need.amounts])
+    gpus = sum(member.demand.gpus for member in members)
+    cost = scale.cost_of(members, gangs=int(len(members) > 1))
+    return _Unit(members, here, gpus, cost, departures(members))
 
 
 class _Branch(NamedTuple):
@@ -175,13 +226,14 @@ class _Branch(NamedTuple):
     gpus: Units = 0
     cost: Cost = Cost()
 
-    def plus(self, unit: _Unit, *, missing_gpus: Units) -> "_Branch":
-        """Send one more unit away."""
+    def plus(self, unit: _Unit, *, missing_gpus: Units, broken: int = 0) -> "_Branch":
+        """Send one more unit away, of which so many workloads fail."""
         gpus = self.gpus + unit.gpus
         cost = Cost(
-            self.cost.gangs + unit.cost.gangs,
+            self.cost.gangs + unit.cost.gangs + broken,
             max(0, gpus - missing_gpus),
             self.cost.lost_work + unit.cost.lost_work,
+            self.cost.failures + unit.cost.failures,
             self.cost.loyalty + unit.cost.loyalty,
             self.cost.age + unit.cost.age,
         )
@@ -205,7 +257,9 @@ class _Search:
         sums = accumulate(reversed(offers), lambda a, b: [x + y for x, y in zip(a, b, strict=True)], initial=zero)
         self._still = list(sums)[::-1]  # what the rows from here on can free at most
 
-    def descend(self, row: int, branch: _Branch, left: dict[GuardId, int] | None) -> None:
+    def descend(
+        self, row: int, branch: _Branch, left: dict[GuardId, int] | None, failures: dict[WorkloadId, int]
+    ) -> None:
         """Take 0, 1, 2 … units of a row, the cheapest first, and go on with the next row."""
         if self._is_hopeless(row, branch):
             return
@@ -214,16 +268,21 @@ class _Search:
             return
         if row == len(self._rows):
             return
-        self.descend(row + 1, branch, _copy(left))
+        self.descend(row + 1, branch, _copy(left), dict(failures))
         for unit in self._rows[row]:
             if left is not None and not _draw(left, unit.victims):
                 return
-            branch = branch.plus(unit, missing_gpus=self._need.missing_gpus)
-            self.descend(row + 1, branch, _copy(left))
+            broken = self._scale.floors.draw(failures, unit.departures)
+            if broken is None:
+                return
+            branch = branch.plus(unit, missing_gpus=self._need.missing_gpus, broken=broken)
+            self.descend(row + 1, branch, _copy(left), dict(failures))
 
     def _is_hopeless(self, row: int, branch: _Branch) -> bool:
         self._steps += 1
-        if self.best is not None and (self._steps > _STEPS or branch.cost.ranked(self._scale.order) >= self._best_rank):
+        if self._steps > _STEPS:
+            return True
+        if self.best is not None and branch.cost.ranked(self._scale.order) >= self._best_rank:
             return True
         return any(want > still for want, still in zip(branch.wanted, self._still[row], strict=True))
 

@@ -183,11 +183,15 @@ class PlacementRules:
 
 
 class ReclaimCost(StrEnum):
-    """What victims are chosen by: the fewest gangs broken, GPUs freed beyond need, work lost, and so on."""
+    """What victims are chosen by: the fewest gangs broken, GPUs freed beyond need, work lost, and so on.
+
+    FAILURES is how much of what their workloads may still fail is used up.
+    """
 
     GANGS = "gangs"
     SURPLUS = "surplus"
     LOST_WORK = "lostWork"
+    FAILURES = "failures"
     OVER_SHARE = "overShare"
     AGE = "age"
 
@@ -215,6 +219,13 @@ class OnWorkloadLimit(StrEnum):
 
     WARN = "warn"
     REJECT = "reject"
+
+
+class JobEvictions(StrEnum):
+    """Whether Jobs get a podFailurePolicy rule by which evictions do not count as failures."""
+
+    IGNORE = "ignore"
+    COUNT = "count"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +259,7 @@ class WorkloadRules:
     """How workloads are judged as a whole, and kinds of them besides the built-in ones."""
 
     on_limit: OnWorkloadLimit = OnWorkloadLimit.WARN
+    job_evictions: JobEvictions = JobEvictions.IGNORE
     kinds: tuple[WorkloadKind, ...] = ()
 
 

@@ -54,6 +54,9 @@ class Code(StrEnum):
     # warnings
     NO_ROOM_NOW = "NoRoomNow"
     UNKNOWN_USER = "UnknownUser"
+    # of Jobs, and of workloads that fail of evictions
+    EVICTIONS_IGNORED = "EvictionsIgnored"
+    EVICTIONS_COUNT = "EvictionsCount"
     # of workloads as a whole
     WORKLOAD_FITS = "WorkloadFits"
     OPEN_COUNT = "OpenCount"

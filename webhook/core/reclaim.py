@@ -13,9 +13,10 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, NamedTuple
 
 from webhook.core.amount import Units, Unlimited
-from webhook.core.clearing import Clearing, Cost, Need, Scale, clear
+from webhook.core.clearing import Clearing, Cost, Need, Scale, clear, departures
 from webhook.core.demand import Demand, PerDevice
 from webhook.core.devices import Bays
+from webhook.core.failures import Floors, Remaining, WorkloadId
 from webhook.core.fleet import Fleet
 from webhook.core.names import NodeName, Uid
 from webhook.core.policy import ReclaimCost
@@ -75,10 +76,12 @@ class _Insistence(NamedTuple):
 
     Budgets, once it has waited as long as policy respects them. And the minimum runtime of pods that started when it
     waited already (`unripe_after`): who deletes pods and creates them again would be protected without end.
+    `may_break`: budgets for failures count no more, since nothing else is left: who sets a tiny one would be protected.
     """
 
     is_past_budgets: bool = False
     unripe_after: int | None = None
+    may_break: bool = False
 
 
 _NONE: Final = _Insistence()
@@ -100,6 +103,7 @@ class _Trial:
         for hold in scene.holds:
             self._coming |= scene.fleet.bit(hold.node)
         self._left = dict(scene.left)
+        self._failures: dict[WorkloadId, Remaining] = dict(scene.failures)
         place = scene.order.index(ReclaimCost.LOST_WORK)
         self._ahead, self._behind = (0,) * place, (0,) * (len(scene.order) - place - 1)
         self._offers: dict[tuple[Demand, Constraints, _Insistence], _Offers] = {}
@@ -138,16 +142,28 @@ class _Trial:
             node = self._where(waiting, free or room)
             self._take(node, waiting.uid, waiting)
             return Refused(waiting, Cause.FITS) if free else Move(waiting, node, (), Cost())
-        how, best = _NONE, self._best(waiting, able, allowed, _NONE)
-        if best is None and (how := self._insistence(waiting)) is not _NONE:
+        for how in self._ways(waiting):
             best = self._best(waiting, able, allowed, how)
-        if best is None:
+            if best is not None:
+                break
+        else:
             return Refused(waiting, Cause.NOT_ENOUGH_VICTIMS)
         node, clearing = best
         for victim in clearing.victims:
             self._give(victim.node, victim.uid, victim.demand, victim)
         self._take(node, waiting.uid, waiting)
-        return Move(waiting, node, clearing.victims, clearing.cost, how.is_past_budgets)
+        return Move(waiting, node, clearing.victims, clearing.cost, how.is_past_budgets, how.may_break)
+
+    def _ways(self, waiting: Waiting) -> Iterator[_Insistence]:
+        """List what a pod may disregard, the least first: the next is tried where nothing is found."""
+        yield _NONE
+        how = self._insistence(waiting)
+        if how is not _NONE:
+            yield how
+        if self._failures:
+            yield _NONE._replace(may_break=True)
+            if how is not _NONE:
+                yield how._replace(may_break=True)
 
     def _insistence(self, waiting: Waiting) -> _Insistence:
         """Say what a pod need not respect any more, after all the time that it waited."""
@@ -217,12 +233,16 @@ class _Trial:
             scene.spared if how.is_past_budgets else self._reluctant,
             self._exhausted,
             how.unripe_after,
+            Floors(self._failures, may_break=how.may_break),
         )
         return clear(need, node, scene.yards, room=_Room(fleet.bays(node), node), scale=scale)
 
     def allows(self, clearing: Clearing, how: _Insistence) -> bool:
         """Tell whether the victims of an earlier offer are still there and their budgets still let them go."""
         if any(victim.uid in self._gone or victim.team in self._exhausted for victim in clearing.victims):
+            return False
+        floors = Floors(self._failures, may_break=how.may_break)
+        if floors.draw({}, departures(clearing.victims)) is None:
             return False
         drawn = Counter(guard for victim in clearing.victims for guard in victim.guards)
         return how.is_past_budgets or all(self._left.get(guard, 0) >= count for guard, count in drawn.items())
@@ -261,12 +281,17 @@ class _Trial:
         self._change(_Step(node, uid, pod.demand, 1, (), self._coming, seated=Seated(pod, node)))
 
     def _draw(self, victim: Victim, sign: int) -> None:
-        """Take a victim from the budgets that guard it and from what its team may lose, or give it back.
+        """Take a victim from the budgets that guard it or that its failure counts in, and from what its team may lose.
+
+        With sign 1 it is given back.
 
         A plan is never cut in two: its last victims may be more than the team was to lose within the minute.
         """
         for guard in victim.guards:
             self._left[guard] = self._left.get(guard, 0) + sign
+        if victim.workload is not None and (remaining := self._failures.get(victim.workload)) is not None:
+            left = remaining.left + sign * victim.is_counted
+            self._failures[victim.workload] = Remaining(left, remaining.pods + sign)
         if victim.team in self._quotas:
             self._quotas[victim.team] += sign
             change = self._exhausted.add if self._quotas[victim.team] <= 0 else self._exhausted.discard

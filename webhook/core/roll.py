@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Final, TypeVar
 
+from webhook.core.failure_count import FailureCount
+from webhook.core.failures import FailureBudget, Remaining, WorkloadId
 from webhook.core.names import Namespace, NodeName, Uid
 from webhook.core.policy import ReclaimRules
 from webhook.core.scene import Leaving
@@ -40,6 +42,7 @@ class Roll:
         self._budget_names: dict[Namespace, list[str]] = {}  # in order
         self._gangs: dict[GangId, set[Uid]] = {}
         self._by_namespace: dict[Namespace, set[Uid]] = {}
+        self._failures = FailureCount()
 
     # -- what plans read
 
@@ -97,6 +100,11 @@ class Roll:
                 found[guard] -= 1
         return found
 
+    def failures(self, chosen: Iterable[Uid] = ()) -> dict[WorkloadId, Remaining]:
+        """Tell what the victims' workloads have left of their budgets for failures once `chosen` are gone."""
+        expected = [tenant for uid in chosen if (tenant := self.staying(uid)) is not None]
+        return self._failures.remaining(self.yards.workloads(), expected)
+
     # -- events
 
     def set(self, tenant: Tenant) -> None:
@@ -111,6 +119,7 @@ class Roll:
             self._going[uid] = tenant
         elif tenant.is_waiting:
             self._waiting[uid] = tenant
+        self._failures.set_pod(tenant, is_going=uid in self._terminating or uid in self._going)
         if tenant.chosen and uid not in self._terminating and uid not in self._going:
             self._pinned[uid] = tenant
         if tenant.pod.node is not None:
@@ -121,6 +130,7 @@ class Roll:
         self._leave(uid)
         tenant = self._tenants.pop(uid, None)
         if tenant is not None:
+            self._failures.remove_pod(tenant)
             _unlist(self._by_namespace, tenant.pod.namespace, uid)
             _unlist(self._gangs, tenant.gang, uid)
 
@@ -151,10 +161,17 @@ class Roll:
                 return
             self._sort_again(map(self._tenants.__getitem__, self._by_namespace.get(namespace, ())))
 
+    def set_failure_budget(self, workload: WorkloadId, budget: FailureBudget | None) -> None:
+        """Take in how many failures a workload survives; None: any number, or it is gone."""
+        if self._failures.set_budget(workload, budget):
+            self._sort_again(map(self._tenants.__getitem__, self._failures.pods(workload)))
+
     def send_away(self, uid: Uid) -> None:
         """Expect a pod to go: its eviction was accepted, and the watch will show it."""
         tenant = self._tenants.get(uid)
         if tenant is not None and uid not in self._terminating:
+            self._failures.evicted(tenant)
+            self._failures.set_pod(tenant, is_going=True)
             self._leave(uid)
             self._going[uid] = tenant
 
@@ -170,6 +187,8 @@ class Roll:
         uid, before = tenant.pod.uid, self._tenants.get(tenant.pod.uid)
         if before is not None and before.gang != tenant.gang:  # labels may change
             _unlist(self._gangs, before.gang, uid)
+        if before is not None and before.workload != tenant.workload:
+            self._failures.remove_pod(before)
         self._tenants[uid] = tenant
         self._by_namespace.setdefault(tenant.pod.namespace, set()).add(uid)
         if tenant.gang is not None:
@@ -184,7 +203,8 @@ class Roll:
 
     def _sort(self, tenant: Tenant) -> None:
         if tenant.pod.uid not in self._going:
-            victim = victim_of(tenant, rules=self._rules, guards=self._guards(tenant))
+            has_budget = self._failures.has_budget(tenant)
+            victim = victim_of(tenant, rules=self._rules, guards=self._guards(tenant), has_budget=has_budget)
             if victim is not None:
                 self.yards.add(victim)
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from webhook.core.amount import UNLIMITED, Limit, Units
 from webhook.core.clearing import Cost
 from webhook.core.demand import Demand
+from webhook.core.failures import Remaining, WorkloadId
 from webhook.core.fleet import Fleet
 from webhook.core.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.pod import NO_KEYS
@@ -59,6 +60,7 @@ class Move(NamedTuple):
     """A waiting pod, the node that will have its room, and who goes for it: nobody, where room is on its way.
 
     `is_past_budgets`: it has waited so long that the victims' PodDisruptionBudgets do not count any more.
+    `breaks_workloads`: no other choice was left than one by which a workload fails.
     """
 
     waiting: Waiting
@@ -66,6 +68,7 @@ class Move(NamedTuple):
     victims: tuple[Victim, ...]
     cost: Cost
     is_past_budgets: bool = False
+    breaks_workloads: bool = False
 
 
 class Refused(NamedTuple):
@@ -127,3 +130,4 @@ class Scene:
     siblings: Siblings = field(default_factory=Siblings)
     budget_seconds: Limit = UNLIMITED
     minimum_runtime: int = 0
+    failures: Mapping[WorkloadId, Remaining] = field(default_factory=dict)

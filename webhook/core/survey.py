@@ -121,6 +121,7 @@ def scene(
         siblings=world.siblings,
         budget_seconds=rules.budget_seconds,
         minimum_runtime=rules.minimum_runtime_seconds,
+        failures=roll.failures(chosen),
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
+from webhook.core.failures import Loss, WorkloadId
 from webhook.core.names import Namespace, NodeName, TeamName
 from webhook.core.pod import NO_KEYS, Resident
 from webhook.core.policy import LabelSelector, ReclaimRules
@@ -39,7 +40,7 @@ class Tenant:
     eviction was announced for. `is_gated`: a scheduling gate holds it back. `started_at` is 0 before it started.
     `chosen` are the nodes that the gate chose for it. Where it may go (`constraints`, `topology`, `chosen`) and why it
     is nowhere (`report`) is known only while it waits. `gang_size` is how many pods its gang is said to have, 0 where
-    nobody says.
+    nobody says. `workload` is the object that controls it, and `loss` what its eviction means to that one.
     """
 
     pod: Resident
@@ -57,6 +58,8 @@ class Tenant:
     is_gated: bool = False
     chosen: tuple[NodeName, ...] = ()
     report: Report | None = None
+    workload: WorkloadId | None = None
+    loss: Loss = Loss.COUNTED
 
     @property
     def is_waiting(self) -> bool:
@@ -111,10 +114,13 @@ class Disruption:
         return tenant.pod.namespace == self.namespace and self.selector.matches(tenant.labels)
 
 
-def victim_of(tenant: Tenant, *, rules: ReclaimRules, guards: tuple[GuardId, ...]) -> Victim | None:
+def victim_of(
+    tenant: Tenant, *, rules: ReclaimRules, guards: tuple[GuardId, ...], has_budget: bool = False
+) -> Victim | None:
     """Describe a pod as one that may be sent away; None where it never may.
 
     `guards` are the budgets that cover it; one that terminates is covered by none, and its long grace period is cut.
+    `has_budget`: its workload fails after some failures.
     """
     pod = tenant.pod
     if pod.tier is not Tier.PREEMPTIBLE or pod.node is None or tenant.is_leaving(rules):
@@ -137,6 +143,8 @@ def victim_of(tenant: Tenant, *, rules: ReclaimRules, guards: tuple[GuardId, ...
         gang=tenant.gang,
         guards=() if pod.is_terminating else guards if len(guards) <= 1 else (*guards, TWO_BUDGETS),
         grace_seconds=grace if grace < asked else None,
+        workload=tenant.workload if has_budget else None,
+        is_counted=has_budget and tenant.loss is not Loss.HARMLESS,
     )
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple, NewType
 
 from webhook.core.amount import Units
 from webhook.core.demand import Demand
+from webhook.core.failures import WorkloadId
 from webhook.core.names import Namespace, NodeName, TeamName, Uid
 
 GangId = NewType("GangId", str)
@@ -21,7 +22,8 @@ class Victim(NamedTuple):
 
     `saved_at` is its last checkpoint, or its start, less its grace period: while it ends its GPUs do no work either.
     Before `until` its minimum runtime protects it. `guards` are the budgets that its eviction draws from.
-    `grace_seconds` is what it gets to end where its own grace period is too long.
+    `grace_seconds` is what it gets to end where its own grace period is too long. `workload` is there for pods whose
+    controller fails after some failures; `is_counted` tells whether its eviction is one of them.
     """
 
     uid: Uid
@@ -36,6 +38,8 @@ class Victim(NamedTuple):
     gang: GangId | None = None
     guards: tuple[GuardId, ...] = ()
     grace_seconds: int | None = None
+    workload: WorkloadId | None = None
+    is_counted: bool = False
 
 
 class Alike(NamedTuple):
@@ -44,6 +48,8 @@ class Alike(NamedTuple):
     demand: Demand
     team: TeamName
     guards: tuple[GuardId, ...]
+    workload: WorkloadId | None = None
+    is_counted: bool = False
 
 
 @dataclass(slots=True)
@@ -110,6 +116,7 @@ class Yards:
         self._by_uid: dict[Uid, Victim] = {}
         self._by_node: dict[NodeName, Yard] = {}
         self._gangs: dict[GangId, dict[Uid, Victim]] = {}
+        self._workloads: dict[WorkloadId, dict[Uid, Victim]] = {}
         for victim in victims:
             self.add(victim)
 
@@ -131,6 +138,14 @@ class Yards:
         """List a gang, on whatever nodes, in the order of UIDs."""
         return [victim for _, victim in sorted(self._gangs[gang].items())]
 
+    def of_workload(self, workload: WorkloadId) -> list[Victim]:
+        """List the victims of a workload, on whatever nodes, in the order of UIDs."""
+        return [victim for _, victim in sorted(self._workloads.get(workload, {}).items())]
+
+    def workloads(self) -> Iterable[WorkloadId]:
+        """List the workloads that have victims."""
+        return self._workloads.keys()
+
     def gangs_on(self, node: NodeName) -> list[GangId]:
         """List the gangs with a member on a node, in the order of their names."""
         yard = self._by_node.get(node)
@@ -144,6 +159,8 @@ class Yards:
         if yard is None:
             yard = self._by_node[victim.node] = Yard()
         yard.save(victim.saved_at, victim.demand.gpus)
+        if victim.workload is not None:
+            self._workloads.setdefault(victim.workload, {})[victim.uid] = victim
         if victim.gang is None:
             insort(yard.rows.setdefault(_alike(victim), []), (_order(victim), victim))
         else:
@@ -157,6 +174,10 @@ class Yards:
             return
         yard = self._by_node[victim.node]
         yard.unsave(victim.saved_at, victim.demand.gpus)
+        if victim.workload is not None:
+            del self._workloads[victim.workload][uid]
+            if not self._workloads[victim.workload]:
+                del self._workloads[victim.workload]
         if victim.gang is None:
             row = yard.rows[_alike(victim)]
             row.remove((_order(victim), victim))
@@ -174,7 +195,7 @@ class Yards:
 
 
 def _alike(victim: Victim) -> Alike:
-    return Alike(victim.demand, victim.team, victim.guards)
+    return Alike(victim.demand, victim.team, victim.guards, victim.workload, victim.is_counted)
 
 
 def _order(victim: Victim) -> tuple[int, int, Uid]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from webhook.core.amount import Units, exceeds, format_limit
+from webhook.core.amount import Units, exceeds, format_limit, tell_gpus
 from webhook.core.counting import count
 from webhook.core.decision import Deny
 from webhook.core.demand import in_slices
@@ -44,6 +44,33 @@ class _Total(NamedTuple):
 
 def misfits(parts: Sequence[Part], requester: Requester, world: World) -> tuple[Reason, ...]:
     """Tell every reason why these pods can never all run; none where they can, or where they ask for no GPU."""
+    asking, refused = _counted(parts, requester, world)
+    asking = [replace(part, pod=_at_least(part.pod, world)) for part in asking]
+    return tuple(dict.fromkeys((*refused, *_together(asking, requester, world))))
+
+
+def borrowed(parts: Sequence[Part], requester: Requester, world: World, *, why: str) -> tuple[Reason, ...]:
+    """Tell that some of these pods would borrow, and `why` their evictions end the rest as well."""
+    asking, _ = _counted(parts, requester, world)
+    lending = [part for part in asking if part.pod.asked_tier is not Tier.GUARANTEED]
+    if not lending:
+        return ()
+    tenancy = world.tenancy(lending[0].pod.namespace)
+    is_open = tenancy.team is not None or world.policy.defaults.unknown_team is UnknownTeam.PREEMPTIBLE
+    if tenancy.is_exempt or not is_open:
+        return ()
+    total = _total(asking)
+    by_choice = _total([part for part in lending if part.pod.asked_tier is Tier.PREEMPTIBLE])
+    share = 0 if tenancy.team is None else tenancy.team.gpus.guaranteed
+    lent = max(by_choice.gpus, total.gpus - share)
+    if lent <= 0:
+        return ()
+    text = f"borrows up to {tell_gpus(min(lent, _total(lending).gpus))} of {total.told}, and {why}"
+    return (Reason(Code.EVICTIONS_COUNT, text),)
+
+
+def _counted(parts: Sequence[Part], requester: Requester, world: World) -> tuple[list[Part], list[Reason]]:
+    """Give the parts that ask for GPUs, and why others are refused."""
     refused: list[Reason] = []
     asking = []
     for part in parts:
@@ -51,8 +78,8 @@ def misfits(parts: Sequence[Part], requester: Requester, world: World) -> tuple[
         if isinstance(counted, Deny):
             refused += counted.reasons
         elif isinstance(counted, Pod) and counted.demand.gpus and part.count != 0:
-            asking.append(replace(part, pod=_at_least(counted, world)))
-    return tuple(dict.fromkeys((*refused, *_together(asking, requester, world))))
+            asking.append(replace(part, pod=counted))
+    return asking, refused
 
 
 def _at_least(pod: Pod, world: World) -> Pod:

@@ -175,6 +175,7 @@ def plan_fields(move: Move) -> dict[str, object]:
         "gangs_broken": cost.gangs,
         "surplus_gpus": gpu_number(cost.surplus),
         "lost_gpu_seconds": gpu_number(cost.lost_work),
+        "breaks_workloads": move.breaks_workloads,
     }
 
 

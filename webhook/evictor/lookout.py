@@ -6,8 +6,10 @@ from typing import Any, Final
 
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.devices import device_kinds
+from webhook.cluster.failures import failure_kinds
 from webhook.cluster.feed import Feed
 from webhook.cluster.kind import Kind
+from webhook.core.failures import FailureBudget, WorkloadId
 from webhook.core.holding import Holding
 from webhook.core.names import Namespace, NodeName, Uid
 from webhook.core.onlooker import Onlooker
@@ -40,7 +42,8 @@ class Lookout:
     def feed(self, connection: ApiConnection) -> Feed:
         """Make the feed that keeps it true."""
         devices = (self._followed(kind) for kind in device_kinds(self.world))
-        return Feed(connection, (self._nodes(), self._namespaces(), *devices, self._disruptions(), self._pods()))
+        budgets = (*failure_kinds(self._set_failure_budget), self._disruptions())
+        return Feed(connection, (self._nodes(), self._namespaces(), *devices, *budgets, self._pods()))
 
     def set_policy(self, policy: Policy) -> None:
         """Judge from now on by another policy."""
@@ -156,6 +159,10 @@ class Lookout:
             apply=apply,
             remove=remove,
         )
+
+    def _set_failure_budget(self, workload: WorkloadId, budget: FailureBudget | None) -> None:
+        self.roll.set_failure_budget(workload, budget)
+        self.changed.set()
 
     def _disruptions(self) -> Kind[DisruptionBudget]:
         def apply(budget: DisruptionBudget) -> bool:

@@ -16,6 +16,7 @@ from webhook.cluster.events import EventWriter
 from webhook.cluster.feed import Feed
 from webhook.cluster.lease import Lease, Timing, own_identity
 from webhook.cluster.namespace import own_namespace
+from webhook.cluster.reports import ReplicaReporter
 from webhook.core import survey
 from webhook.core.policy import Enforcement, Policy
 from webhook.core.stranded import STRANDED_SECONDS
@@ -27,6 +28,7 @@ from webhook.evictor.lookout import Lookout
 from webhook.evictor.loop import Reclaimer
 from webhook.evictor.rehearsal import Rehearsal
 from webhook.evictor.repair import Repair
+from webhook.evictor.replica import EvictorState
 from webhook.observe.logs import LogFormat, Logs, open_logs
 from webhook.observe.process import Candidacy
 from webhook.observe.reclaim import ReclaimMetrics
@@ -80,7 +82,9 @@ async def run(settings: Settings, *, show: Callable[[str], None]) -> None:
         else:
             namespace = settings.namespace or await own_namespace(settings.kubeconfig)
             office = _Office(lookout, connection, feed, logs, metrics, settings=settings, namespace=namespace)
-            chores += [office.events.run(), office.lease.run(office.lead)]
+            state = EvictorState(holder, office.lease, feed.readiness)
+            reporter = ReplicaReporter(connection, identity=office.lease.identity, describe=state.report)
+            chores += [office.events.run(), office.lease.run(office.lead), reporter.run()]
         if settings.listen is not None:
             endpoints = Endpoints(metrics, why_not_ready=feed.readiness)
             logs.event.info("listening", url=await stack.enter_async_context(endpoints.serving(*settings.listen)))

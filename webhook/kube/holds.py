@@ -9,6 +9,7 @@ from webhook.core.holding import Claim, Holding, Target
 from webhook.core.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.victim import GangId
 from webhook.kube import keys, objects
+from webhook.kube.failures import DISRUPTION
 from webhook.kube.pods import unix_seconds
 
 _EFFECT: Final = "NoSchedule"
@@ -150,6 +151,21 @@ def eviction(target: Target, *, is_trial: bool) -> bytes:
 def deletion(target: Target, *, is_trial: bool) -> bytes:
     """Write the options that delete this very pod and no other of its name."""
     return msgspec.json.encode(_delete_options(target, is_trial=is_trial))
+
+
+def disruption_patch(target: Target) -> bytes:
+    """Write a strategic merge patch of a pod's status by which its controller takes its end for a disruption.
+
+    An eviction does that by itself. Here the pod is deleted, and a podFailurePolicy asks for the condition.
+    """
+    condition = {
+        "type": DISRUPTION,
+        "status": "True",
+        "reason": "DeletionByFairgate",
+        "message": "Fairgate: deleted to give borrowed GPUs back",
+        "lastTransitionTime": rfc3339(target.at),
+    }
+    return msgspec.json.encode({"metadata": {"uid": target.uid}, "status": {"conditions": [condition]}})
 
 
 def _delete_options(target: Target, *, is_trial: bool) -> dict[str, Any]:

@@ -11,6 +11,13 @@ from webhook.kube.registration import webhook_configurations
 _Json = dict[str, Any]
 
 GUARD: Final = "ValidatingAdmissionPolicy"
+PLURALS: Final = {
+    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+    GUARD: "validatingadmissionpolicies",
+    f"{GUARD}Binding": "validatingadmissionpolicybindings",
+}
+"""The kinds by which Fairgate is registered, by the names that their URLs have."""
 _GUARDS: Final = (TENANCY, FORGED, GRACE, DEVICES, SOURCES)
 """The guards that read differently from policy to policy."""
 _OF_POLICY: Final = ("rules", "matchConditions", "namespaceSelector")

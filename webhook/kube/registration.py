@@ -17,10 +17,12 @@ MUTATE_PATH: Final = "/mutate"
 VALIDATE_PATH: Final = "/validate"
 WORKLOADS_PATH: Final = "/workloads"
 CLAIMS_PATH: Final = "/claims"
+JOBS_PATH: Final = "/jobs"
 MUTATE_NAME: Final = "mutate.fairgate.dev"
 VALIDATE_NAME: Final = "validate.fairgate.dev"
 WORKLOADS_NAME: Final = "workloads.fairgate.dev"
 CLAIMS_NAME: Final = "claims.fairgate.dev"
+JOBS_NAME: Final = "jobs.fairgate.dev"
 
 # Mutating configurations run in the order of their names: a late one sees what the others made of the pod.
 MUTATING_CONFIGURATION: Final = "zz-fairgate"
@@ -75,6 +77,18 @@ def webhook_configurations(
         "sideEffects": "None",
         "reinvocationPolicy": "IfNeeded",
     }
+    jobs = {
+        # Ignore: a Job without the rule runs all the same, and reclaim then keeps off the last of its failures.
+        **_webhook(JOBS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=_of_jobs(policy)),
+        "rules": [
+            _rule("batch", versions=["v1"], resources=["jobs"], operation="CREATE")
+            | {"operations": ["CREATE", "UPDATE"]}
+        ],
+        "clientConfig": client(JOBS_PATH),
+        "namespaceSelector": selector,
+        "sideEffects": "None",
+        "reinvocationPolicy": "IfNeeded",
+    }
     validate = {
         # Fail: a hard limit is hard. The conditions keep pods that ask for no GPU out of our outages.
         **_webhook(VALIDATE_NAME, "CREATE", failure="Fail", seconds=_VALIDATE_SECONDS, conditions=concerns_us),
@@ -103,10 +117,10 @@ def webhook_configurations(
     if policy.enforce is Enforcement.OFF:
         return []
     if not policy.is_enforced:
-        for webhook in (mutate, validate, workloads, claims):
+        for webhook in (mutate, jobs, validate, workloads, claims):
             webhook |= {"failurePolicy": "Ignore", "timeoutSeconds": _WORKLOADS_SECONDS}
     return [
-        _configuration("MutatingWebhookConfiguration", MUTATING_CONFIGURATION, [mutate]),
+        _configuration("MutatingWebhookConfiguration", MUTATING_CONFIGURATION, [mutate, jobs]),
         _configuration("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION, [validate, workloads, claims]),
     ]
 
@@ -156,6 +170,21 @@ def _of_workloads(policy: Policy) -> list[_Json]:
     return [
         {"name": "is-made-by-no-controller", "expression": f"!({made})"},
         {"name": "may-ask-for-gpus", "expression": f"!(request.kind.group in [{groups}]) || {asks}"},
+    ]
+
+
+def _of_jobs(policy: Policy) -> list[_Json]:
+    """Keep away Jobs without GPUs, those that can have no podFailurePolicy, and updates that leave it as it is."""
+    new, old = "object.spec", "oldObject.spec"
+    replaced = f'has({new}.podReplacementPolicy) && {new}.podReplacementPolicy != "Failed"'
+    kept = f"has({new}.podFailurePolicy) && {new}.podFailurePolicy == {old}.podFailurePolicy"
+    changes = f"has({old}.podFailurePolicy) && (!({kept}) || ({replaced}))"
+    asked = value_of("object", "annotations", keys.JOB_EVICTIONS)
+    return [
+        {"name": "may-ask-for-gpus", "expression": concerns_expression(policy, spec="object.spec.template.spec")},
+        {"name": "can-have-failure-policy", "expression": f'{new}.template.spec.restartPolicy == "Never"'},
+        {"name": "changes-failure-policy", "expression": f'request.operation == "CREATE" || ({changes})'},
+        {"name": "is-not-left-alone", "expression": f"{asked} != {quoted(keys.COUNT_EVICTIONS)}"},
     ]
 
 

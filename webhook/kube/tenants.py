@@ -8,11 +8,13 @@ from typing import Final
 import msgspec
 
 from webhook.core.demand import Weights
+from webhook.core.failures import Loss
 from webhook.core.pod import NO_KEYS
 from webhook.core.tenant import Report, Tenant
 from webhook.core.victim import GangId
 from webhook.kube import keys, objects
 from webhook.kube.constraints import Placement, read_placement
+from webhook.kube.failures import loss_of, workload_id
 from webhook.kube.pods import chosen_nodes, grace_seconds, to_resident, unix_seconds
 
 _PLACED: Final = Placement()
@@ -36,10 +38,17 @@ class TenantSpec(objects.PodSpec, frozen=True, gc=False, rename="camel"):
     scheduling_gates: list[objects.Present] | None = None
 
 
+class Controller(objects.OwnerReference, frozen=True, gc=False, rename="camel"):
+    """Who made a pod, with what tells it from others of its name."""
+
+    uid: str = ""
+
+
 class TenantMeta(objects.ObjectMeta, frozen=True, gc=False, rename="camel"):
     """A pod's metadata, with how long it may take to end."""
 
     deletion_grace_period_seconds: int | None = None
+    owner_references: list[Controller] | None = None  # type: ignore[assignment]  # nothing is ever put into the list
 
 
 class Condition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -80,6 +89,7 @@ def to_tenant(pod: TenantPod, weights: Weights) -> Tenant | None:
     is_ours = resident.team_label is not None
     placement = read_placement(spec) if resident.node is None else _PLACED
     labels = resident.labels
+    controller = next((owner for owner in metadata.owner_references or () if owner.controller), None)
     return Tenant(
         pod=replace(resident, promised=None),
         labels=labels,
@@ -96,6 +106,8 @@ def to_tenant(pod: TenantPod, weights: Weights) -> Tenant | None:
         is_gated=bool(spec.scheduling_gates or placement.excess),  # no plan is made for what cannot be read
         chosen=chosen_nodes(annotations) if is_ours and resident.node is None else (),
         report=_report(pod.status) if resident.node is None else None,
+        workload=None if controller is None else workload_id(resident.namespace, controller.uid),
+        loss=Loss.COUNTED if controller is None else loss_of(controller, labels),
     )
 
 

@@ -30,6 +30,7 @@ class Phase(StrEnum):
     VALIDATE = "validate"
     WORKLOADS = "workloads"
     CLAIMS = "claims"
+    JOBS = "jobs"
 
 
 class Decisions(Collector):
@@ -51,7 +52,7 @@ class Decisions(Collector):
         """Write the metrics."""
         counts = CounterMetricFamily(
             "fairgate_decisions",
-            "Decisions. `phase`: mutate, validate, workloads, claims. `outcome`: admit, warn, deny, retry, skip. "
+            "Decisions. `phase`: mutate, validate, workloads, claims, jobs. `outcome`: admit, warn, deny, retry, skip. "
             "`code`: a reason code, the first of several. `team`: empty where none is charged or asked for.",
             labels=["phase", "outcome", "code", "team"],
         )

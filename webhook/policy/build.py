@@ -154,7 +154,8 @@ def _workloads(spec: Workloads) -> WorkloadRules:
         )
         for kind in spec.kinds
     )
-    return WorkloadRules(on_limit=spec.on_limit, kinds=tuple(sorted(kinds, key=lambda kind: (kind.group, kind.kind))))
+    in_order = tuple(sorted(kinds, key=lambda kind: (kind.group, kind.kind)))
+    return WorkloadRules(on_limit=spec.on_limit, job_evictions=spec.job_evictions, kinds=in_order)
 
 
 def _share(spec: schema.Share) -> Share:

@@ -3,13 +3,15 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import filterfalse
 
 from webhook.core.amount import Limit, Units, Unlimited, format_limit, tell_gpus
-from webhook.core.names import GpuModel, NodeName
+from webhook.core.names import GpuModel, Namespace, NodeName
 from webhook.core.node import Node
 from webhook.core.policy import LabelSelector, Policy, Pool, Team, UnknownTeam
 from webhook.core.pools import WHOLE_CLUSTER
 from webhook.core.selector import NO_CONSTRAINTS
+from webhook.core.unseen import is_unseen
 from webhook.core.words import plural, plural_gpus
 from webhook.core.world import World
 from webhook.policy import schema
@@ -18,18 +20,32 @@ from webhook.policy.taints import has, untainted
 from webhook.policy.validate import Draft, Placed
 
 
-def lint(draft: Draft, policy: Policy, world: World, *, origin: str) -> tuple[Problem, ...]:
-    """List what of a policy is out of the world's reach; `origin` is named where no single line is meant."""
-    scene = _Scene(policy, world)
+def lint(
+    draft: Draft,
+    policy: Policy,
+    world: World,
+    *,
+    origin: str,
+    knows_nodes: bool = True,
+    knows_namespaces: bool = True,
+) -> tuple[Problem, ...]:
+    """List what of a policy is out of the world's reach; `origin` is named where no single line is meant.
+
+    Where the world does not have all nodes, or all namespaces, what depends on them is not looked at.
+    """
+    scene = _Scene(policy, world, knows_namespaces)
     found = [
-        *(problem for team in draft.teams for problem in _team(team, scene)),
-        *(problem for pool in draft.pools for problem in _pool(pool, scene)),
-        *_guarantees(draft, scene),
-        *(problem for name, placed in draft.resources.items() for problem in _resource(name, placed, scene)),
+        *(problem for team in draft.teams for problem in _team(team, scene, knows_nodes=knows_nodes)),
         *_without_team(scene, origin),
-        *_without_pool(scene, origin),
-        *(Problem(origin, 0, "pools", text) for text in untainted(policy, world)),
     ]
+    if knows_nodes:
+        found += [
+            *(problem for pool in draft.pools for problem in _pool(pool, scene)),
+            *_guarantees(draft, scene),
+            *(problem for name, placed in draft.resources.items() for problem in _resource(name, placed, scene)),
+            *_without_pool(scene, origin),
+            *(Problem(origin, 0, "pools", text) for text in untainted(policy, world)),
+        ]
     return tuple(sorted(found, key=lambda p: (p.file, p.line, p.path, p.message)))
 
 
@@ -37,6 +53,11 @@ def lint(draft: Draft, policy: Policy, world: World, *, origin: str) -> tuple[Pr
 class _Scene:
     policy: Policy
     world: World
+    knows_namespaces: bool
+
+    def names(self) -> list[Namespace]:
+        """Name the namespaces; none where not all are known."""
+        return [facts.name for facts in self.world.namespaces()] if self.knows_namespaces else []
 
     def team(self, name: str) -> Team:
         return next(team for team in self.policy.teams if team.name == name)
@@ -54,13 +75,23 @@ class _Scene:
 
     def owns_any(self, team: Team) -> bool:
         """Tell whether a namespace of the world is the team's; a world without namespaces says nothing."""
-        names = [facts.name for facts in self.world.namespaces()]
+        names = self.names()
         return not names or any(self.world.tenancy(name).team_name == team.name for name in names)
 
 
-def _team(placed: Placed[schema.Team], scene: _Scene) -> Iterator[Problem]:
+def _team(placed: Placed[schema.Team], scene: _Scene, *, knows_nodes: bool) -> Iterator[Problem]:
     team = scene.team(placed.value.name)
     yield from _namespaces(placed, team, scene)
+    if knows_nodes:
+        yield from _offered(placed, team, scene)
+    for field, own in (("perPod", team.per_pod), ("perUser", team.per_user)):
+        if _is_above(own, team.gpus.limit):
+            text = f"is never reached: the team's limit is {format_limit(team.gpus.limit)}"
+            yield placed.problem(text, field, "limit")
+
+
+def _offered(placed: Placed[schema.Team], team: Team, scene: _Scene) -> Iterator[Problem]:
+    """Hold a team's share against the nodes that it may use."""
     nodes = scene.reach(team)
     there = sum(_gpus(node, scene.policy) for node in nodes)
     offer = f"{_whose(scene)} offer {plural_gpus(there)}"
@@ -72,10 +103,6 @@ def _team(placed: Placed[schema.Team], scene: _Scene) -> Iterator[Problem]:
     if _is_above(team.per_pod, largest):
         text = f"is never reached: the largest node offers {plural_gpus(largest)}"
         yield placed.problem(text, "perPod", "limit")
-    for field, own in (("perPod", team.per_pod), ("perUser", team.per_user)):
-        if _is_above(own, team.gpus.limit):
-            text = f"is never reached: the team's limit is {format_limit(team.gpus.limit)}"
-            yield placed.problem(text, field, "limit")
     yield from _models(placed, team, nodes, scene)
 
 
@@ -90,7 +117,7 @@ def _models(placed: Placed[schema.Team], team: Team, nodes: list[Node], scene: _
 
 
 def _namespaces(placed: Placed[schema.Team], team: Team, scene: _Scene) -> Iterator[Problem]:
-    names = [facts.name for facts in scene.world.namespaces()]
+    names = scene.names()
     if not names:
         return
     for index, entry in enumerate(placed.value.namespaces):
@@ -127,7 +154,8 @@ def _pool(placed: Placed[schema.Pool], scene: _Scene) -> Iterator[Problem]:
 def _catches(match: LabelSelector, inside: list[Node], scene: _Scene) -> str:
     """Say what a selector does that pods without any label meet: it catches whoever does not know of it."""
     which = f"GPU pod without label {' or '.join(sorted({each.key for each in match.requirements}))}"
-    caught = sum(1 for pod in scene.world.pods() if pod.demand.gpus and match.matches(pod.labels))
+    seen = filterfalse(is_unseen, scene.world.pods())
+    caught = sum(1 for pod in seen if pod.demand.gpus and match.matches(pod.labels))
     now = f" ({caught} of the world's)" if caught else ""
     where = "" if any(_gpus(node, scene.policy) for node in inside) else ", whose nodes have no GPUs"
     return (
@@ -164,7 +192,7 @@ def _without_team(scene: _Scene, origin: str) -> Iterator[Problem]:
     if scene.policy.defaults.unknown_team is not UnknownTeam.REJECT:
         return
     counts: dict[str, int] = {}
-    for pod in scene.world.pods():
+    for pod in filterfalse(is_unseen, scene.world.pods()):
         tenancy = scene.world.tenancy(pod.namespace)
         if pod.demand.gpus and tenancy.team is None and not tenancy.is_exempt:
             counts[pod.namespace] = counts.get(pod.namespace, 0) + 1

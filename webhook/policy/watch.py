@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.core.policy import Enforcement, Policy
 from webhook.policy.load import overridden, parse
@@ -21,10 +21,18 @@ class _Look:
 
     seen: str
     result: Policy | tuple[Problem, ...] | None = None  # None: nothing to act on (yet)
+    files: Files = field(default_factory=dict)
+
+
+class InForce(NamedTuple):
+    """A policy, and the files that say it."""
+
+    policy: Policy
+    files: Files
 
 
 class PolicyHolder:
-    """Holds the last good policy.
+    """Holds the last good policy, and the `files` that say it.
 
     A change counts once two looks in a row see the same: an editor empties a file before it fills it, and a ConfigMap
     mount shows files of two generations while its symlink is swapped; either may be a valid policy without half of
@@ -40,9 +48,14 @@ class PolicyHolder:
         self._enforce = enforce
         files = read_files(path)
         self.current: Policy = overridden(parse(files, origin=str(path)), enforce=enforce)
+        self.files: Files = files
         self.problem: str | None = None
         self.problems: tuple[Problem, ...] = ()
         self._acted_on = self._last_seen = fingerprint(files)
+
+    def in_force(self) -> InForce:
+        """Give the policy in force with its files."""
+        return InForce(self.current, self.files)
 
     def check(self) -> bool:
         """Look once and act on it; tell whether another policy came into force."""
@@ -78,7 +91,7 @@ class PolicyHolder:
             problem = Problem(str(self._path), 0, "", str(error))
             return self._settled(f"unreadable: {error}") or _Look(f"unreadable: {error}", (problem,))
         seen = fingerprint(files)
-        return self._settled(seen) or _Look(seen, self._parsed(files))
+        return self._settled(seen) or _Look(seen, self._parsed(files), files)
 
     def _settled(self, seen: str) -> _Look | None:
         """Say that there is nothing to do: already acted on, or seen for the first time."""
@@ -98,7 +111,7 @@ class PolicyHolder:
         self._acted_on = look.seen
         was = (self.current, self.problems)
         if isinstance(look.result, Policy):
-            self.problem, self.problems = None, ()
+            self.problem, self.problems, self.files = None, (), look.files
             if look.result != self.current:
                 self.current = look.result
         else:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, Strict, field_validator
 
-from webhook.core.policy import OnWorkloadLimit
+from webhook.core.policy import JobEvictions, OnWorkloadLimit
 from webhook.policy.leaves import ApiGroup, FieldPath, KindName, ResourcePlural, Text
 from webhook.policy.spec import Spec
 
@@ -39,6 +39,10 @@ class Workloads(Spec):
     on_limit: OnWorkloadLimit = Field(
         default=OnWorkloadLimit.WARN,
         description="What happens to one whose pods together are more than a limit allows: warn or reject.",
+    )
+    job_evictions: JobEvictions = Field(
+        default=JobEvictions.IGNORE,
+        description="ignore: Jobs with GPUs get a podFailurePolicy rule by which evictions do not count; count: none.",
     )
     kinds: list[WorkloadKind] = Field(default=[], description="Kinds besides the built-in ones.")
 

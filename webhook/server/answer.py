@@ -62,3 +62,7 @@ class Reviewer(Protocol):
     async def claims(self, body: bytes, *, deadline: float) -> Answer:
         """Answer a call about a claim that gets its devices."""
         ...
+
+    async def jobs(self, body: bytes, *, deadline: float) -> Answer:
+        """Answer a call about a Job that is created or changed."""
+        ...

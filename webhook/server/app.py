@@ -17,7 +17,7 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
-from webhook.kube.registration import CLAIMS_PATH, MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH
+from webhook.kube.registration import CLAIMS_PATH, JOBS_PATH, MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
 from webhook.server.answer import Reviewer
@@ -37,7 +37,7 @@ from webhook.server.settings import (
 )
 from webhook.server.target import Target, parse_target
 
-REVIEW_PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH, CLAIMS_PATH)
+REVIEW_PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH, CLAIMS_PATH, JOBS_PATH)
 LINGERING_SECONDS: Final = 1.0
 """How long to go on reading a body that was refused, so that its sender gets to see the answer."""
 
@@ -68,6 +68,7 @@ class App:
             VALIDATE_PATH: _Route(("POST",), handlers.validate),
             WORKLOADS_PATH: _Route(("POST",), handlers.workloads),
             CLAIMS_PATH: _Route(("POST",), handlers.claims),
+            JOBS_PATH: _Route(("POST",), handlers.jobs),
             "/healthz": _Route(("GET", "HEAD"), handlers.healthz),
             "/readyz": _Route(("GET", "HEAD"), handlers.readyz),
             "/metrics": _Route(("GET", "HEAD"), handlers.metrics),

@@ -31,10 +31,14 @@ FIRST_LOOK_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """What to serve with, and who may send reviews (None: everybody). `keep` keeps it fresh for ever."""
+    """What to serve with, and who may send reviews (None: everybody). `keep` keeps it fresh for ever.
+
+    `shown` writes the certificate in use with its intermediates as PEM.
+    """
 
     context: ssl.SSLContext
     keep: Callable[[], Coroutine[Any, Any, None]]
+    shown: Callable[[], str]
     check_caller: Callable[[web.BaseRequest], None] | None = None
 
 
@@ -62,14 +66,18 @@ async def open_certificates(settings: Settings, stack: AsyncExitStack, watchers:
     if settings.client_ca is None:
         return opened
     ask_for_certificates(opened.context, settings.client_ca)
-    return Certificates(opened.context, opened.keep, check_caller)
+    return Certificates(opened.context, opened.keep, opened.shown, check_caller)
 
 
 def _from_folder(folder: Path, settings: Settings, watchers: Watchers) -> Certificates:
     reloader = Reloader(CertFolder(folder, terms=settings.certificate_terms))
     watchers.readiness.watch("certificate", reloader.why_unusable)
     watchers.metrics.watch_certificate(lambda: reloader.not_after.timestamp())  # noqa: PLW0108 - not_after changes
-    return Certificates(reloader.context, lambda: reloader.run(report=lambda outcome: report(outcome, watchers)))
+    return Certificates(
+        reloader.context,
+        lambda: reloader.run(report=lambda outcome: report(outcome, watchers)),
+        lambda: reloader.pair.shown,
+    )
 
 
 async def _from_secret(
@@ -104,7 +112,7 @@ async def _from_secret(
             group.create_task(keeper.run())
             group.create_task(ring_on_changes(store, connection, keeper.ring))
 
-    return Certificates(keeper.serving.context, keep)
+    return Certificates(keeper.serving.context, keep, lambda: keeper.serving.pair.shown)
 
 
 def _authorities(keeper: Keeper) -> Authorities:

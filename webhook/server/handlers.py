@@ -73,6 +73,10 @@ class Handlers:
         """Answer POST /claims."""
         return await self._review(request, target, Phase.CLAIMS, self._reviewer.claims)
 
+    async def jobs(self, request: web.BaseRequest, target: Target) -> web.Response:
+        """Answer POST /jobs."""
+        return await self._review(request, target, Phase.JOBS, self._reviewer.jobs)
+
     async def healthz(self, _request: web.BaseRequest, _target: Target) -> web.Response:
         """Answer GET /healthz: a loop that gets here is alive."""
         return web.Response(text="ok\n")

@@ -1,9 +1,9 @@
 """What only one replica does: its turn by a Lease, its work whenever the books change."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from webhook.cluster.client import ApiConnection
 from webhook.cluster.events import EventWriter
@@ -32,7 +32,7 @@ LOOK_AGAIN_SECONDS: Final = 10.0
 
 
 class Leader:
-    """One candidate and its duties. Start `run` and `events.run` as tasks."""
+    """One candidate and its duties. Start `run` and `events.run` as tasks; `duties` run beside its own."""
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class Leader:
         why_not_serving: Callable[[], str | None],
         accounting: Accounting,
         timing: Timing = DEFAULT_TIMING,
+        duties: Iterable[Callable[[], Coroutine[Any, Any, None]]] = (),
     ) -> None:
         identity = own_identity()
         self.lease = Lease(connection, namespace=namespace, name=LEASE_NAME, identity=identity, timing=timing)
@@ -70,6 +71,7 @@ class Leader:
         self._world = world
         self._why_untrusted = why_untrusted
         self._logs = logs
+        self._duties = tuple(duties)
         self._has_changed = asyncio.Event()
         world.on_books_changed = self._has_changed.set
 
@@ -97,6 +99,10 @@ class Leader:
         """Tell whether the webhook configurations follow the policy, as far as this replica has to see to it."""
         return not self.lease.is_leading or self._registrar.problem is None
 
+    def registration_problem(self) -> str | None:
+        """Tell why the webhook configurations may not follow the policy; None where another replica sees to it."""
+        return self._registrar.problem if self.lease.is_leading else None
+
     async def _work(self) -> None:
         self._logs.event.info("leading", identity=self.lease.identity)
         try:
@@ -104,6 +110,8 @@ class Leader:
                 group.create_task(self._registrar.run())
                 group.create_task(self._accountant.run())
                 group.create_task(self._settle())
+                for duty in self._duties:
+                    group.create_task(duty())
         finally:
             self._logs.event.info("no longer leading", identity=self.lease.identity)
 

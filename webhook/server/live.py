@@ -19,6 +19,7 @@ from webhook.core.pod import Resident
 from webhook.core.quota import QuotaBook
 from webhook.core.residents import holder_of
 from webhook.core.world import World
+from webhook.kube.report_crd import report_crd
 from webhook.kube.team_ledger_crd import team_ledger_crd
 from webhook.observe.ledger import LedgerMetrics, Standing
 from webhook.observe.logs import Logs
@@ -37,6 +38,7 @@ class Live:
     world: World
     ledger: ApiLedger
     definition: Definition
+    reports: Definition
     witness: Witness
     onlooker: Onlooker
     counts: LedgerMetrics
@@ -72,8 +74,8 @@ class Live:
         feed = Feed(connection, (quota_kind(quotas), *kinds, ledger.kind()))
         pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
-        definition = Definition(connection, team_ledger_crd())
-        return cls(connection, feed, world, ledger, definition, witness, onlooker, counts)
+        definition, reports = Definition(connection, team_ledger_crd()), Definition(connection, report_crd())
+        return cls(connection, feed, world, ledger, definition, reports, witness, onlooker, counts)
 
     def chores(
         self, logs: Logs, *, settled: Callable[[], None], is_leader: Callable[[], bool]
@@ -81,6 +83,7 @@ class Live:
         """List what runs for as long as the server does."""
         return [
             self.definition.ensure(),
+            self.reports.ensure(),
             self.feed.run(),
             self._arrange(logs, settled),
             self.ledger.reap(is_leader=is_leader, report=lambda flight: self._tell_orphan(flight, logs)),

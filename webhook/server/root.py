@@ -13,6 +13,7 @@ from typing import Any
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.lease import timing_of
 from webhook.cluster.namespace import own_namespace
+from webhook.cluster.reports import ReplicaReporter
 from webhook.core.onlooker import Onlooker
 from webhook.core.policy import Policy
 from webhook.core.world import World
@@ -23,12 +24,14 @@ from webhook.observe.watchdog import Watchdog
 from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.watch import PolicyHolder
 from webhook.server.app import build_app, serve, stop_signals
-from webhook.server.certificates import Watchers, open_certificates
+from webhook.server.certificates import Certificates, Watchers, open_certificates
 from webhook.server.gate import Gate, Ledger
 from webhook.server.leader import Leader
 from webhook.server.ledger import MemoryLedger
 from webhook.server.live import Live
 from webhook.server.probes import Readiness
+from webhook.server.publisher import PolicyPublisher
+from webhook.server.replica import Lag, ServerState
 from webhook.server.settings import LiveCluster, Settings, StartupError, WorldFile
 
 
@@ -73,6 +76,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                     why_not_serving=readiness.why_not,
                     accounting=metrics.accounting,
                     timing=timing_of(settings.lease_seconds),
+                    duties=(PolicyPublisher(live.connection, holder.in_force, logs).run,),
                 )
                 metrics.watch_leader(leader.candidacy)
                 metrics.watch_tier_changes(leader.tiers.changes)
@@ -81,7 +85,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                 readiness.watch("ledger", live.why_no_ledger)
                 ledger, onlooker, why_cold = live.ledger, live.onlooker, live.why_cold
                 chores = live.chores(logs, settled=lambda: _settle(world, logs), is_leader=leader.may_tidy)
-                chores += [leader.run(), leader.events.run()]
+                chores += [leader.run(), leader.events.run(), _reports(live, leader, holder, readiness, certificates)]
                 tell_refused = leader.tell_policy_refused
         gate = Gate(world, ledger, now_text=_now_text, onlooker=onlooker, clock=time.monotonic, unix_time=time.time)
 
@@ -108,6 +112,21 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
 
         await _beside(chores, serve(app, settings, certificates.context, stop=stop, on_listening=tell))
     logs.flush()
+
+
+def _reports(
+    live: Live, leader: Leader, holder: PolicyHolder, readiness: Readiness, certificates: Certificates
+) -> Coroutine[Any, Any, None]:
+    """Have this replica report on itself."""
+    state = ServerState(
+        holder=holder,
+        readiness=readiness,
+        lease=leader.lease,
+        certificate=certificates.shown,
+        registration=leader.registration_problem,
+        lag=Lag(live.ledger.states, asyncio.get_running_loop().time),
+    )
+    return ReplicaReporter(live.connection, identity=leader.lease.identity, describe=state.report).run()
 
 
 async def _own_namespace(kubeconfig: Path | None) -> str:

@@ -17,7 +17,7 @@ from webhook.cli.status.board import board_of
 from webhook.cli.status.picture import Pen
 from webhook.cli.status.report import StatusReport
 from webhook.cli.status.table import to_table
-from webhook.cli.worlds import world_of
+from webhook.cli.worlds import Reading, world_of
 from webhook.policy.load import parse
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -26,7 +26,7 @@ POLICY = parse({"p.yaml": sample_world.POLICY.encode()}, origin="p")
 
 @pytest.fixture(scope="module")
 def board():
-    return board_of(world_of(tuple(sample_world.objects()), POLICY, name="w"))
+    return board_of(world_of(Reading(tuple(sample_world.objects())), POLICY, name="w"))
 
 
 LAYOUTS = {

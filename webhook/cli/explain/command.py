@@ -9,7 +9,7 @@ from webhook.cli.options import Layout, chosen_source, policy_option, world_opti
 
 _EXAMPLES = """\b
 Examples:
-  kubectl fairgate explain --policy policies pod/train-0 -n vision
+  kubectl fairgate explain pod/train-0 -n vision
   fairgate explain --policy policies train.yaml
   fairgate explain --policy policies --world world.yaml pod/train-0 -n vision
   helm template charts/train | fairgate explain --policy policies -
@@ -48,7 +48,7 @@ Exit status: 0 all would run now, 1 something is refused or would wait, 2 someth
 def explain(
     *,
     what: str,
-    policy: Path,
+    policy: Path | None,
     world: Path | None,
     cluster: bool,
     kubeconfig: Path | None,

@@ -88,7 +88,7 @@ Where both is true it is 1: a refusal stays one, whatever the rest turns out to 
 def review(
     *,
     sources: tuple[str, ...],
-    policy: Path,
+    policy: Path | None,
     world: Path | None,
     cluster: bool,
     empty: bool,

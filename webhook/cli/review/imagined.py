@@ -1,27 +1,21 @@
 """Nodes where there are none: with `--empty` limits are judged, and room is taken for granted."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 import msgspec
 
 from webhook.core.names import NodeName
 from webhook.core.pod import Pod
-from webhook.core.policy import Mode, Policy
 from webhook.core.pools import allowed_pools
 from webhook.core.selector import Constraints, Operator, Requirement
 from webhook.core.world import World
 from webhook.kube import objects
 from webhook.kube.nodes import to_node
 
-_AMPLE: Final = "1000000000"
-
-
-def without_nodes(policy: Policy, *, priority_classes: frozenset[str]) -> Policy:
-    """Take from a policy what needs a cluster: the choice of nodes, and PriorityClasses that nobody has seen."""
-    known = {tier: name for tier, name in policy.priority_classes.items() if name in priority_classes}
-    return replace(policy, placement=replace(policy.placement, mode=Mode.OFF), priority_classes=known)
+_AMPLE: Final = 1_000_000_000
+_TIMES: Final = 1_000
+"""How many pods an ample node could hold, whatever they ask for: memory is counted in bytes."""
 
 
 class Imagination:
@@ -50,7 +44,7 @@ def _node(name: str, pod: Pod, constraints: Constraints) -> dict[str, object]:
     if term is not None:
         labels |= _met(term.labels)
         name = dict(_met(term.fields)).get("metadata.name", name)
-    amounts = {resource: _AMPLE for resource, _ in pod.demand.requests}
+    amounts = {resource: str(max(_AMPLE, _TIMES * asked)) for resource, asked in pod.demand.requests}
     return {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": amounts}}
 
 

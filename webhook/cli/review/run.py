@@ -21,18 +21,16 @@ from webhook.cli.review.formats.junit import to_junit
 from webhook.cli.review.formats.markdown import to_markdown
 from webhook.cli.review.formats.sarif import to_sarif
 from webhook.cli.review.formats.table import to_table
-from webhook.cli.review.judged import Judged, Outcome, Place, Review, WorldFacts
+from webhook.cli.review.judged import Judged, Outcome, Place, Review
 from webhook.cli.review.outputs import Format, Output
 from webhook.cli.review.report import to_json, to_yaml
 from webhook.cli.review.session import Item, Session
 from webhook.cli.review.sources import read_sources
-from webhook.cli.review.worlds import Empty, WorldSource, open_world
+from webhook.cli.review.worlds import Opened, WorldSource, open_world
 from webhook.cli.screen import complain
-from webhook.cli.worlds import WorldError
+from webhook.cli.worlds import WorldError, choose_policy
 from webhook.core.pod import Requester
 from webhook.core.words import printable
-from webhook.core.world import World
-from webhook.policy.load import load
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 
 ADMITTED: Final = 0
@@ -45,7 +43,7 @@ class Order:
     """What the user asked for."""
 
     sources: tuple[str, ...]
-    policy: Path
+    policy: Path | None
     world: WorldSource
     namespace: str
     user: str
@@ -60,17 +58,18 @@ def run(order: Order) -> int:
     shown = Console(stderr=True)
     try:
         with shown.status("Reading") if shown.is_terminal else nullcontext():
-            policy = load(order.policy)
+            policy = choose_policy(order.policy, order.world)
             collected = collect(read_sources(order.sources, sys.stdin.buffer), namespace=order.namespace)
-            world, facts = open_world(order.world, policy, collected)
+            opened = open_world(order.world, policy, collected, namespace=order.namespace)
     except (PolicyError, PolicyUnreadable, WorldError) as error:
         problems = error.problems if isinstance(error, PolicyError) else (error,)
         for problem in problems:
             complain(problem)
         return NOT_JUDGED
+    opened.coverage.tell()
     if order.outputs[0].format is Format.REVIEW:
-        return _answer(order, collected, world)
-    review = _judge(order, collected, world, facts, shown)
+        return _answer(order, collected, opened)
+    review = _judge(order, collected, opened, shown)
     status = _status(review, order.fail_on)
     try:
         for output in order.outputs:
@@ -81,12 +80,12 @@ def run(order: Order) -> int:
     return status
 
 
-def _judge(order: Order, collected: Collected, world: World, facts: WorldFacts, shown: Console) -> Review:
+def _judge(order: Order, collected: Collected, opened: Opened, shown: Console) -> Review:
     session = Session(
-        world,
+        opened.world,
         related=collected.related,
         requester=Requester(order.user),
-        room_is_known=not isinstance(order.world, Empty),
+        room_is_known=opened.is_room_known,
         now_text=_now_text(),
     )
     judged: list[Judged] = []
@@ -97,7 +96,7 @@ def _judge(order: Order, collected: Collected, world: World, facts: WorldFacts, 
             others += 1
         else:
             judged.append(found)
-    return Review(tuple(judged), facts, others, collected.skipped)
+    return Review(tuple(judged), opened.facts, others, collected.skipped)
 
 
 def _status(review: Review, fail_on: frozenset[FailOn]) -> int:
@@ -128,7 +127,7 @@ def _written(review: Review, output: Output, order: Order) -> str:
     return writers[output.format]()
 
 
-def _answer(order: Order, collected: Collected, world: World) -> int:
+def _answer(order: Order, collected: Collected, opened: Opened) -> int:
     """Write one AdmissionReview a line; say of everything else that it is none."""
     problems: list[str] = []
 
@@ -143,8 +142,8 @@ def _answer(order: Order, collected: Collected, world: World) -> int:
             tell(entry.place, "is no AdmissionReview, so there is nothing to answer; leave out -o review")
     answers = answer_reviews(
         collected.reviews,
-        world,
-        room_is_known=not isinstance(order.world, Empty),
+        opened.world,
+        room_is_known=opened.is_room_known,
         now_text=_now_text(),
         on_problem=tell,
     )

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+from webhook.cli.coverage import COMPLETE, Coverage
 from webhook.cli.review.collect import Collected
-from webhook.cli.review.imagined import without_nodes
 from webhook.cli.review.judged import WorldFacts
-from webhook.cli.worlds import Source, origin_of, read_once
+from webhook.cli.worlds import Source, origin_of, read_once, without_placement
 from webhook.core.policy import Policy
+from webhook.core.unseen import is_unseen
 from webhook.core.world import World
 
 
@@ -18,18 +19,29 @@ class Empty:
 WorldSource = Source | Empty
 
 
-def open_world(source: WorldSource, policy: Policy, collected: Collected) -> tuple[World, WorldFacts]:
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A world to judge against; without `is_room_known`, limits are judged and room is taken for granted."""
+
+    world: World
+    facts: WorldFacts
+    coverage: Coverage
+    is_room_known: bool
+
+
+def open_world(source: WorldSource, policy: Policy, collected: Collected, *, namespace: str) -> Opened:
     """Make the world, with the namespaces and PriorityClasses that the manifests bring. Raises WorldError."""
     if isinstance(source, Empty):
         brought = frozenset(brought.name for brought in collected.priority_classes)
-        world = World(without_nodes(policy, priority_classes=brought))
-        facts = WorldFacts("empty", "", None, 0, 0, policy.hash)
+        world = World(without_placement(policy, priority_classes=brought))
+        opened = Opened(world, WorldFacts("empty", "", None, 0, 0, policy.hash), COMPLETE, is_room_known=False)
     else:
-        origin, world = origin_of(source), read_once(source, policy)
-        pods = sum(1 for _ in world.pods())
-        facts = WorldFacts(origin.source, origin.name, origin.age_seconds, len(world.fleet), pods, policy.hash)
-    _bring(collected, world)
-    return world, facts
+        origin, view = origin_of(source), read_once(source, policy, namespaces=(namespace,))
+        pods = sum(1 for pod in view.world.pods() if not is_unseen(pod))
+        facts = WorldFacts(origin.source, origin.name, origin.age_seconds, len(view.world.fleet), pods, policy.hash)
+        opened = Opened(view.world, facts, view.coverage, is_room_known=view.coverage.is_room_known)
+    _bring(collected, opened.world)
+    return opened
 
 
 def _bring(collected: Collected, world: World) -> None:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.options import Layout, chosen_source, policy_option, world_options
+from webhook.cli.options import Layout, chosen_source, namespaces_option, policy_option, world_options
 
 _EXAMPLES = """\b
 Examples:
-  fairgate status --policy policies
-  kubectl fairgate status --policy policies --watch
+  kubectl fairgate status
+  kubectl fairgate status --watch
   fairgate status --policy policies --world world.yaml -o wide
   fairgate status --policy policies -o json > status.json
 
@@ -21,6 +21,7 @@ Exit status: 0 shown, 2 the policy or the world cannot be read."""
 @click.command(epilog=_EXAMPLES, short_help="Show who has which GPUs, and what would fit now.")
 @policy_option
 @world_options
+@namespaces_option
 @click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
 @click.option(
     "--interval",
@@ -41,10 +42,11 @@ Exit status: 0 shown, 2 the policy or the world cannot be read."""
 )
 def status(
     *,
-    policy: Path,
+    policy: Path | None,
     world: Path | None,
     cluster: bool,
     kubeconfig: Path | None,
+    namespaces: tuple[str, ...],
     watch: bool,
     interval: float,
     layout: Layout,
@@ -54,9 +56,11 @@ def status(
     A GPU that one pod has is the letter of its team: a capital if the pod is guaranteed, small if it borrows. A GPU
     that is shared is a letter and a bar that says how full it is. Which of a node's GPUs a pod has is known for shares
     of their memory only; others are shown in the order of the pods' names.
+
+    Who may not list all pods and nodes gets the sums of all teams, and the pods that may be read.
     """
     # pydantic and rich are slow to import, and --help needs neither
     from webhook.cli.status.run import Order, run  # noqa: PLC0415
 
     source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
-    sys.exit(run(Order(policy, source, layout, interval if watch else None)))
+    sys.exit(run(Order(policy, source, layout, interval if watch else None, namespaces)))

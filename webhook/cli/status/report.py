@@ -93,18 +93,24 @@ class FreeReport(msgspec.Struct, rename="camel"):
     closed: Annotated[int, msgspec.Meta(description="free on nodes that take no pods")]
 
 
-class StatusReport(msgspec.Struct):
+class StatusReport(msgspec.Struct, rename="camel"):
     """What `fairgate status` saw."""
 
     teams: list[TeamReport]
     nodes: list[NodeReport]
-    free: list[FreeReport]
+    free: Annotated[list[FreeReport], msgspec.Meta(description="empty where nodes or pods could not all be read")]
+    left_out: Annotated[
+        list[str], msgspec.Meta(description="what the user may not read, and which right would show it")
+    ]
 
 
-def report_of(board: Board) -> StatusReport:
+def report_of(board: Board, left_out: list[str]) -> StatusReport:
     """Say a board as data."""
     return StatusReport(
-        [_team(team) for team in board.teams], [_node(node) for node in board.nodes], [_free(row) for row in board.free]
+        [_team(team) for team in board.teams],
+        [_node(node) for node in board.nodes],
+        [_free(row) for row in board.free],
+        left_out,
     )
 
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import sys
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -16,11 +16,19 @@ from webhook.cli.screen import complain
 from webhook.cli.status.board import board_of
 from webhook.cli.status.report import report_of
 from webhook.cli.status.table import to_table
-from webhook.cli.worlds import Source, WorldError, follow, origin_of, read_once, seen
+from webhook.cli.worlds import (
+    ForbiddenError,
+    Source,
+    View,
+    WorldError,
+    choose_policy,
+    follow,
+    origin_of,
+    read_once,
+    seen,
+)
 from webhook.cli.written import to_json, to_yaml
 from webhook.core.policy import Policy
-from webhook.core.world import World
-from webhook.policy.load import load
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 from webhook.server.settings import LiveCluster
 
@@ -34,16 +42,17 @@ _PICTURE: Final = "·▁█"
 class Order:
     """What the user asked for; `interval_seconds` is None to look once."""
 
-    policy: Path
+    policy: Path | None
     source: Source
     layout: Layout
     interval_seconds: float | None
+    namespaces: tuple[str, ...] = ()
 
 
 def run(order: Order) -> int:
     """Show the status, and give the exit status."""
     try:
-        policy = load(order.policy)
+        policy = choose_policy(order.policy, order.source)
         if order.interval_seconds is None:
             _show_once(order, policy)
         else:
@@ -59,18 +68,29 @@ def run(order: Order) -> int:
 def _show_once(order: Order, policy: Policy) -> None:
     console = Console(stderr=True)
     with console.status("Reading") if console.is_terminal else nullcontext():
-        world = read_once(order.source, policy)
-    click.echo(_written(order, world), nl=False)  # rich hides standard output while it shows a status
+        view = _read(order, policy)
+    view.coverage.tell()
+    click.echo(_written(order, view), nl=False)  # rich hides standard output while it shows a status
+
+
+def _read(order: Order, policy: Policy) -> View:
+    return read_once(order.source, policy, namespaces=order.namespaces, keep_nodes=True)
 
 
 async def _watch(order: Order, policy: Policy, interval_seconds: float) -> None:
     if isinstance(order.source, LiveCluster):
-        async with follow(order.source.kubeconfig, policy) as followed:
-            while True:
-                _redraw(_written(order, followed.world, why_stale=followed.why_stale()))
-                await asyncio.sleep(interval_seconds)
+        with contextlib.suppress(ForbiddenError):  # what may be read in part is read again and again
+            async with follow(order.source.kubeconfig, policy) as followed:
+                while True:
+                    _redraw(_written(order, View(followed.world), why_stale=followed.why_stale()))
+                    await asyncio.sleep(interval_seconds)
+    is_told = False
     while True:
-        _redraw(_written(order, read_once(order.source, policy)))
+        view = await asyncio.to_thread(_read, order, policy)
+        if not is_told:
+            view.coverage.tell()
+            is_told = True
+        _redraw(_written(order, view))
         await asyncio.sleep(interval_seconds)
 
 
@@ -83,14 +103,16 @@ def _redraw(text: str) -> None:
     sys.stdout.flush()
 
 
-def _written(order: Order, world: World, *, why_stale: str | None = None) -> str:
-    board = board_of(world)
-    told = seen(origin_of(order.source), world)
+def _written(order: Order, view: View, *, why_stale: str | None = None) -> str:
+    board, notes = board_of(view.world), view.coverage.notes()
+    if not view.coverage.is_room_known:
+        board = replace(board, free=())
+    told = seen(origin_of(order.source), view.world)
     match order.layout:
         case Layout.JSON:
-            return to_json(report_of(board))
+            return to_json(report_of(board, notes))
         case Layout.YAML:
-            return to_yaml(report_of(board))
+            return to_yaml(report_of(board, notes))
         case Layout.TABLE | Layout.WIDE:
             return to_table(
                 board,
@@ -99,6 +121,7 @@ def _written(order: Order, world: World, *, why_stale: str | None = None) -> str
                 is_coloured=is_coloured(),
                 is_wide=order.layout is Layout.WIDE,
                 is_plain=not _can_draw(),
+                has_nodes=not view.coverage.lacks("nodes"),
             )
 
 

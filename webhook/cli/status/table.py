@@ -19,9 +19,16 @@ _ROOM_FOR_HOLDERS: Final = 100
 
 
 def to_table(
-    board: Board, *, seen: str, width: int, is_coloured: bool, is_wide: bool = False, is_plain: bool = False
+    board: Board,
+    *,
+    seen: str,
+    width: int,
+    is_coloured: bool,
+    is_wide: bool = False,
+    is_plain: bool = False,
+    has_nodes: bool = True,
 ) -> str:
-    """Write the board for a screen of this width, and below it what was `seen`.
+    """Write the board for a screen of this width, and below it what was `seen`; `has_nodes`: nodes were read at all.
 
     `is_wide` adds teams' GPU models, the pods of each node, whole nodes and what is free on closed ones.
     """
@@ -34,8 +41,9 @@ def to_table(
         console.print(pen.legend(), soft_wrap=not is_coloured)
         if is_wide and (pods := _pods(board)).row_count:
             console.print("", pods, sep="\n")
-        console.print("", _free(board, is_wide=is_wide), sep="\n")
-    else:
+        if board.free:
+            console.print("", _free(board, is_wide=is_wide), sep="\n")
+    elif has_nodes:
         console.print("no node has GPUs that policy counts")
     console.print("", *map(Line, seen.split("\n")), sep="\n", soft_wrap=not is_coloured)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any, Final
 
 from webhook.kube import bounds, keys
+from webhook.kube.workloads.evictions import on_evictions
 from webhook.kube.workloads.model import Json, PodSet, Unknown, Workload, mapping, text
 from webhook.kube.workloads.paths import Maker, Pods, count_at, pods_at
 from webhook.kube.workloads.related import NO_RELATED, Related
@@ -55,7 +56,8 @@ def expand(
     if not sets and not found.warnings:
         sets = (PodSet("", None, {}, f"it describes no pods where a {kind} keeps them"),)
     later = tuple(_pod_set(pods, row, scene) for pods in found.later)
-    return Workload(api_version, kind, scene.namespace, name, sets, row.kind.is_gang, found.warnings, later)
+    evictions = on_evictions(document, group, kind)
+    return Workload(api_version, kind, scene.namespace, name, sets, row.kind.is_gang, found.warnings, later, evictions)
 
 
 def flattened(documents: Iterable[object]) -> Iterator[Json]:

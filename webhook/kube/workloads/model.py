@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 Json = Mapping[str, Any]
 
@@ -24,6 +24,19 @@ class PodSet:
     problem: str | None = None
 
 
+class Evictions(NamedTuple):
+    """What evictions do to a workload that does not survive them, in words; empty where it does.
+
+    `without_rule` holds where Fairgate adds no podFailurePolicy rule to Jobs.
+    """
+
+    always: str = ""
+    without_rule: str = ""
+
+
+SURVIVES: Final = Evictions()
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """An object and all pods that it makes. `is_gang`: some of its pods are of no use without the others.
@@ -39,6 +52,7 @@ class Workload:
     is_gang: bool = False
     warnings: tuple[str, ...] = ()
     later: tuple[PodSet, ...] = ()
+    evictions: Evictions = SURVIVES
 
 
 @dataclass(frozen=True, slots=True)

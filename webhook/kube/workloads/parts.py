@@ -9,12 +9,13 @@ from webhook.core.counting import as_created
 from webhook.core.demand import Weights
 from webhook.core.names import Namespace
 from webhook.core.pod import Requester
+from webhook.core.policy import JobEvictions, Policy
 from webhook.core.reason import Reason
-from webhook.core.whole import Part, misfits
+from webhook.core.whole import Part, borrowed, misfits
 from webhook.core.world import World
 from webhook.kube import objects
 from webhook.kube.pods import InvalidPod, to_pod
-from webhook.kube.workloads.model import PodSet, Workload
+from webhook.kube.workloads.model import Evictions, PodSet, Workload
 
 _pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
 
@@ -30,7 +31,7 @@ def to_part(pod_set: PodSet, *, namespace: str, weights: Weights) -> Part | Inva
 
 
 def judge(workload: Workload, requester: Requester, world: World) -> tuple[Reason, ...]:
-    """Tell every reason why the pods of a workload can never all run, as far as they are known."""
+    """Tell every reason why the pods of a workload can never all run, or not go on, as far as they are known."""
     found = [*_judged(workload.pod_sets, workload, requester, world)]
     for pod_set in workload.later:
         found += _judged((pod_set,), workload, requester, world)
@@ -49,4 +50,12 @@ def _judged(pod_sets: tuple[PodSet, ...], workload: Workload, requester: Request
             refused += part.reasons
         else:
             parts.append(replace(part, pod=as_created(part.pod, world.policy)))
-    return (*refused, *misfits(parts, requester, world))
+    found = (*refused, *misfits(parts, requester, world))
+    if why := _why_evictions_fail(workload.evictions, world.policy):
+        found += borrowed(parts, requester, world, why=why)
+    return found
+
+
+def _why_evictions_fail(evictions: Evictions, policy: Policy) -> str:
+    adds_rule = policy.workloads.job_evictions is JobEvictions.IGNORE
+    return evictions.always or ("" if adds_rule else evictions.without_rule)

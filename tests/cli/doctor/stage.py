@@ -1,0 +1,103 @@
+"""A healthy installation as doctor reads it, from which a test takes or changes what it is about."""
+
+from base64 import b64encode
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from certs.authority import make_ca, make_leaf, new_key
+from certs.pair import certificate_to_pem
+from webhook.cli.doctor.run import Seen, judge
+from webhook.cluster.inspect import Evidence, Read
+from webhook.kube.guards import guards
+from webhook.kube.inspection import Probe, Reached
+from webhook.kube.registration import ServiceReference, webhook_configurations
+from webhook.kube.reports import PolicyReport, ReplicaReport, Report, written_at
+from webhook.policy.load import parse
+from webhook.policy.published import published
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+HOST = "fairgate.fairgate-system.svc"
+DOCUMENT = b"""apiVersion: fairgate.dev/v1alpha1
+kind: Policy
+teams: [{name: vision, namespaces: [vision], gpus: {guaranteed: 4, limit: 8}}]
+"""
+FILES = {"policy.yaml": DOCUMENT}
+POLICY = parse(FILES, origin="here")
+
+
+class Issuer:
+    """A CA, and certificates of it."""
+
+    def __init__(self):
+        self.ca = make_ca(new_key(), now=NOW - timedelta(days=200))
+        self.pem = certificate_to_pem(self.ca.certificate)
+
+    def leaf(self, *hosts, age=timedelta(days=1)):
+        made = make_leaf(
+            self.ca, key=new_key().public_key(), hosts=hosts or (HOST,), now=NOW - age, lifetime=timedelta(days=90)
+        )
+        return certificate_to_pem(made).decode()
+
+
+ISSUER = Issuer()
+LEAF = ISSUER.leaf()
+
+
+def process(component="server", *, age=3, **more):
+    fields = {
+        "component": component,
+        "at": written_at(NOW.timestamp() - age),
+        "version": "1",
+        "policy": POLICY.hash,
+        "enforce": "enforce",
+        "certificate": LEAF if component == "server" else "",
+    }
+    return ReplicaReport(**fields | more)
+
+
+def processes(**more):
+    return {
+        "pod-1_a": process(leading=True),
+        "pod-2_b": process(),
+        "pod-1_c": process("evictor", leading=True),
+        "pod-2_d": process("evictor"),
+    } | more
+
+
+def configurations(policy=POLICY, *, ca=ISSUER.pem):
+    made = webhook_configurations(policy, ca_bundle_pem=ca, service=ServiceReference("fairgate-system", "fairgate"))
+    found = {each["metadata"]["name"]: Read(each) for each in made}
+    return {name: found.get(name, Read(None)) for name in ("zz-fairgate", "fairgate")}
+
+
+def guard_objects(policy=POLICY):
+    return {(each["kind"], each["metadata"]["name"]): Read(each) for each in guards(policy)}
+
+
+def report(policy=POLICY, files=FILES, **more):
+    return Report(policy=PolicyReport(policy.hash, policy.enforce.value, published(files), **more))
+
+
+def evidence(**more):
+    parts = {
+        "now": NOW.timestamp(),
+        "replicas": Read(Report(replicas=processes())),
+        "policy": Read(report()),
+        "configurations": configurations(),
+        "guards": guard_objects(),
+        "ledgers": Read([{"status": {"team": "vision"}}]),
+        "deployments": Read([]),
+    }
+    return Evidence(**parts | more)
+
+
+HEALTHY = Seen(evidence(), POLICY, Probe(Reached.YES), "vision", is_exempt=False)
+
+
+def findings(seen=HEALTHY, **more):
+    """What is found where these parts of the evidence are others; by check: state and message."""
+    return judge(replace(seen, evidence=replace(seen.evidence, **more)))
+
+
+def bundle(pem):
+    return b64encode(pem).decode()

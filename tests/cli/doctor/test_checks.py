@@ -1,0 +1,253 @@
+"""Each check, against an installation that is broken in one way: it is named, with a remedy, and nothing else is."""
+
+from copy import deepcopy
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from tests.cli.doctor import stage
+from tests.cli.doctor.stage import HEALTHY, ISSUER, POLICY, findings, process, processes
+from webhook.cli.doctor.findings import Check, State, exit_status
+from webhook.cluster.inspect import Read, Unread
+from webhook.core.policy import Enforcement, Share
+from webhook.kube.inspection import Probe, Reached
+from webhook.kube.reports import Report
+
+
+def replicas(**entries):
+    """Processes of which some are others; None: not there."""
+    found = processes() | {name.replace("__", "-"): each for name, each in entries.items()}
+    return {"replicas": Read(Report(replicas={name: each for name, each in found.items() if each is not None}))}
+
+
+def registered(**changes):
+    """The validating configuration with another value in each webhook."""
+    found = deepcopy(stage.configurations())
+    for webhook in found["fairgate"].value["webhooks"]:
+        webhook.update(changes)
+    return {"configurations": found}
+
+
+def trusting(pem):
+    found = deepcopy(stage.configurations())
+    for part in found.values():
+        for webhook in part.value["webhooks"]:
+            webhook["clientConfig"]["caBundle"] = stage.bundle(pem)
+    return {"configurations": found}
+
+
+def without_guard(kind, name):
+    return {"guards": stage.guard_objects() | {(kind, name): Read(None)}}
+
+
+def other_guard():
+    found = deepcopy(stage.guard_objects())
+    found["ValidatingAdmissionPolicy", "fairgate-labels"].value["spec"]["matchConditions"] = []
+    return {"guards": found}
+
+
+def deployment(available):
+    return {
+        "metadata": {"name": "fairgate"},
+        "spec": {"replicas": 2},
+        "status": {"availableReplicas": available} if available else {},
+    }
+
+
+def serving(leaf):
+    return replicas(**{"pod-1_a": process(leading=True, certificate=leaf)})
+
+
+NONE = dict.fromkeys(("pod-1_a", "pod-2_b"))
+NO_EVICTORS = dict.fromkeys(("pod-1_c", "pod-2_d"))
+BROKEN = {
+    "no server": (replicas(**NONE), {"server", "leader", "certificates"}, "no server reports"),
+    "a server that is not ready": (
+        replicas(**{"pod-2_b": process(not_ready=["world: pods: nothing heard for 130 s"])}),
+        {"server"},
+        "pod-2_b is not ready: world: pods",
+    ),
+    "a server that fell silent": (
+        replicas(**{"pod-2_b": process(age=60)}),
+        {"server"},
+        "pod-2_b has not reported for 60 s",
+    ),
+    "a report without a time": (replicas(**{"pod-2_b": process(at="soon")}), {"server"}, "pod-2_b has not reported"),
+    "a server without the right to register": (
+        replicas(**{"pod-1_a": process(leading=True, registration="cannot update: 403")}),
+        {"server"},
+        "cannot keep the registration in step",
+    ),
+    "too few replicas": ({"deployments": Read([deployment(1)])}, {"server"}, "Deployment fairgate: 1 of 2 replicas"),
+    "no server leads": (replicas(**{"pod-1_a": process()}), {"leader"}, "no server leads"),
+    "two lead": (replicas(**{"pod-2_b": process(leading=True)}), {"leader"}, "several lead: pod-1_a, pod-2_b"),
+    "a server that cannot take part in the election": (
+        replicas(**{"pod-2_b": process(election="cannot get leases: 403")}),
+        {"leader"},
+        "pod-2_b cannot take part in the election: cannot get leases: 403",
+    ),
+    "no evictor": (replicas(**NO_EVICTORS), {"evictor"}, "no evictor reports"),
+    "no evictor leads": (replicas(**{"pod-1_c": process("evictor")}), {"evictor"}, "no evictor leads"),
+    "an evictor that sees nothing": (
+        replicas(**{"pod-1_c": process("evictor", leading=True, not_ready=["world: silent"])}),
+        {"evictor"},
+        "pod-1_c is not ready",
+    ),
+    "no policy published": ({"policy": Read(None)}, {"policy"}, "no policy is published"),
+    "a policy too large to publish": (
+        {"policy": Read(stage.report(omitted="the policy has 2,000,000 bytes"))},
+        {"policy"},
+        "2,000,000 bytes",
+    ),
+    "another policy in one": (
+        replicas(**{"pod-2_d": process("evictor", policy="0123")}),
+        {"policy"},
+        "pod-2_d has policy 0123 (enforce) in force",
+    ),
+    "another mode in one": (replicas(**{"pod-2_b": process(enforce="warn")}), {"policy"}, "(warn) in force"),
+    "a broken edit": (
+        replicas(**{"pod-2_b": process(policy_problem="a.yaml:3: teams: what")}),
+        {"policy"},
+        "left a broken edit out: a.yaml:3",
+    ),
+    "an expired certificate": (
+        serving(ISSUER.leaf(age=timedelta(days=100))),
+        {"certificates"},
+        "certificate of pod-1_a expired",
+    ),
+    "a certificate that is not renewed": (
+        serving(ISSUER.leaf(age=timedelta(days=80))),
+        {"certificates"},
+        "was not renewed and expires at",
+    ),
+    "a certificate for another host": (
+        serving(ISSUER.leaf("example.org")),
+        {"certificates"},
+        "does not name fairgate.fairgate-system.svc",
+    ),
+    "a caBundle of somebody else": (
+        trusting(stage.Issuer().pem),
+        {"certificates"},
+        "no CA that issued the certificate",
+    ),
+    "an empty caBundle": (trusting(b"\n"), {"certificates"}, "caBundle is empty"),
+    "a caBundle of rubbish": (trusting(b"what"), {"certificates"}, "caBundle cannot be read"),
+    "no webhooks": (
+        {"configurations": stage.configurations() | {"fairgate": Read(None)}},
+        {"webhooks"},
+        "ValidatingWebhookConfiguration fairgate is missing",
+    ),
+    "a webhook that may be passed": (registered(failurePolicy="Ignore"), {"webhooks"}, "has failurePolicy Ignore"),
+    "a webhook that asks about less": (registered(matchConditions=[]), {"webhooks"}, "does not select what the policy"),
+    "no guards": (
+        {"guards": {key: Read(None) for key in stage.guard_objects()}},
+        {"guards"},
+        "none of the guards is installed",
+    ),
+    "a guard that is missing": (
+        without_guard("ValidatingAdmissionPolicyBinding", "fairgate-grace"),
+        {"guards"},
+        "ValidatingAdmissionPolicyBinding fairgate-grace is missing",
+    ),
+    "a guard of another version": (other_guard(), {"guards"}, "fairgate-labels is not what this version makes"),
+    "a team without a ledger": ({"ledgers": Read([])}, {"ledger"}, "team vision has no TeamLedger"),
+    "a server that is behind": (
+        replicas(**{"pod-2_b": process(behind=["team vision: 40 resourceVersions behind"])}),
+        {"ledger"},
+        "pod-2_b is behind: team vision: 40",
+    ),
+}
+
+
+def test_a_healthy_installation_is():
+    found = findings()
+    assert {each.state for each in found} == {State.OK}, found
+    assert [each.check for each in found] == list(Check)
+    assert exit_status(found) == 0
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_broken_is_named_with_a_remedy_and_nothing_else_is(name):
+    changed, want, words = BROKEN[name]
+    found = findings(**changed)
+    wrong = [each for each in found if each.state is State.WRONG]
+    assert {each.check.value for each in found if each.state is not State.OK} == want
+    assert any(words in each.message for each in wrong), wrong
+    assert all(each.remedy for each in wrong)
+    assert exit_status(found) == 1
+
+
+PROBES = {
+    "failed": (Probe(Reached.FAILED, "x509: unknown authority"), State.WRONG, "does not reach Fairgate: x509"),
+    "not called": (Probe(Reached.NOT_CALLED, "without asking"), State.WRONG, "without asking"),
+    "refused by others": (Probe(Reached.UNKNOWN, "403 no"), State.UNKNOWN, "ended before Fairgate"),
+    "not allowed": (Unread("create pods in namespace vision"), State.UNKNOWN, "right to create pods"),
+}
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_the_way_from_the_api_server_is_judged_by_a_dry_run(name):
+    probe, state, words = PROBES[name]
+    [found] = [each for each in findings(replace(HEALTHY, probe=probe)) if each.check is Check.REACHABLE]
+    assert found.state is state
+    assert words in found.message
+    assert found.remedy
+
+
+def test_a_dry_run_shows_nothing_where_fairgate_is_not_to_be_asked():
+    unasked = replace(HEALTHY, probe=Probe(Reached.NOT_CALLED, "without asking"))
+    shadow = replace(POLICY, enforce=Enforcement.SHADOW)
+    for seen, want in (
+        (replace(unasked, is_exempt=True), State.UNKNOWN),
+        (replace(unasked, namespace="kube-system"), State.UNKNOWN),
+        (replace(unasked, policy=shadow), State.SKIPPED),
+    ):
+        [found] = [each for each in findings(seen) if each.check is Check.REACHABLE]
+        assert found.state is want
+
+
+def test_a_process_that_another_in_its_pod_followed_is_not_missed():
+    assert exit_status(findings(**replicas(**{"pod-2_old": process(age=200)}))) == 0
+
+
+def test_an_evictor_is_not_missed_where_nobody_has_a_share():
+    lenders = replace(POLICY, teams=tuple(replace(team, gpus=Share()) for team in POLICY.teams))
+    [found] = [
+        each
+        for each in findings(replace(HEALTHY, policy=lenders), **replicas(**NO_EVICTORS))
+        if each.check is Check.EVICTOR
+    ]
+    assert found.state is State.SKIPPED
+
+
+def test_nothing_is_registered_while_the_policy_is_off():
+    off = replace(POLICY, enforce=Enforcement.OFF)
+    none = {"configurations": dict.fromkeys(stage.configurations(), Read(None))}
+    states = {each.check: each.state for each in findings(replace(HEALTHY, policy=off), **none)}
+    assert (states[Check.WEBHOOKS], states[Check.GUARDS]) == (State.SKIPPED, State.SKIPPED)
+    left = {each.check: each.state for each in findings(replace(HEALTHY, policy=off))}
+    assert left[Check.WEBHOOKS] is State.WRONG
+
+
+def test_what_may_not_be_read_is_unknown_and_says_which_right_is_missing():
+    secret = Unread("get something")
+    found = findings(
+        replace(HEALTHY, policy=None, probe=None),
+        replicas=secret,
+        policy=secret,
+        configurations=dict.fromkeys(stage.configurations(), secret),
+        guards=dict.fromkeys(stage.guard_objects(), secret),
+        ledgers=secret,
+        deployments=secret,
+    )
+    assert {each.state for each in found} == {State.UNKNOWN}
+    assert {each.check for each in found} == set(Check)
+    assert all(each.remedy for each in found)
+    assert exit_status(found) == 2
+
+
+def test_deployments_that_may_not_be_read_are_no_problem():
+    [found] = [each for each in findings(deployments=Unread("list deployments")) if each.check is Check.SERVER]
+    assert found.state is State.OK
+    assert "list deployments" in found.message

@@ -1,0 +1,82 @@
+"""What doctor writes: a table for people, as docs/doctor.md shows it, and data for scripts."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.cli import golden
+from tests.cli.doctor.stage import HEALTHY, evidence, findings, process, processes
+from webhook.cli.doctor.findings import Check, Finding, State, exit_status
+from webhook.cli.doctor.run import DoctorReport, report_of
+from webhook.cli.doctor.table import to_table
+from webhook.cluster.inspect import Read, Unread
+from webhook.kube.inspection import Probe, Reached, created_probe, probe_pod, refused_probe
+from webhook.kube.reports import Report
+
+PAGE = Path(__file__).parents[3] / "docs" / "doctor.md"
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def broken():
+    """An edit that one evictor has not got, a webhook that times out, ledgers that may not be read."""
+    late = processes(**{"pod-2_d": process("evictor", policy="0a1b2c3d4e5f")})
+    cause = 'Internal error occurred: failed calling webhook "validate.fairgate.dev": context deadline exceeded'
+    seen = HEALTHY.__class__(
+        evidence(replicas=Read(Report(replicas=late)), ledgers=Unread("list teamledgers")),
+        HEALTHY.policy,
+        Probe(Reached.FAILED, cause),
+        "vision",
+        is_exempt=False,
+    )
+    return findings(seen)
+
+
+def test_the_table_is_the_one_of_the_page():
+    told = to_table(broken(), width=118, is_coloured=False)
+    golden.check(GOLDEN / "broken.txt", told)
+    assert told in PAGE.read_text(), f"docs/doctor.md shows something else than\n{told}"
+
+
+def test_the_page_has_every_check_and_every_exit_status():
+    text = PAGE.read_text()
+    assert set(re.findall(r"^\| `([a-z]+)` \|", text, flags=re.MULTILINE)) >= {check.value for check in Check}
+
+
+@pytest.mark.parametrize(
+    ("states", "want", "healthy"),
+    [
+        ((State.OK, State.SKIPPED), 0, True),
+        ((State.OK, State.UNKNOWN), 2, None),
+        ((State.UNKNOWN, State.WRONG), 1, False),
+    ],
+)
+def test_the_exit_status_and_the_data_say_the_same(states, want, healthy):
+    found = [Finding(Check.SERVER, state, "said") for state in states]
+    assert exit_status(found) == want
+    told = msgspec.json.decode(msgspec.json.encode(report_of(found)), type=DoctorReport)
+    assert told.healthy is healthy
+    assert [each.state for each in told.findings] == list(states)
+
+
+REFUSALS = {
+    'Internal error occurred: failed calling webhook "validate.fairgate.dev": x509: unknown': Reached.FAILED,
+    'failed calling webhook "other.example.org": connection refused': Reached.UNKNOWN,
+    'admission webhook "mutate.fairgate.dev" denied the request: exceeded quota': Reached.YES,
+    'admission webhook "other.example.org" denied the request: no': Reached.UNKNOWN,
+    'admission webhook "validate.fairgate.dev" denied the request: MutationMissing': Reached.FAILED,
+    'pods "x" is forbidden: exceeded quota: compute': Reached.UNKNOWN,
+}
+
+
+@pytest.mark.parametrize("text", REFUSALS)
+def test_whose_refusal_it_is_is_told_from_its_words(text):
+    assert refused_probe(500, text).reached is REFUSALS[text]
+
+
+def test_the_probe_asks_for_what_the_policy_counts():
+    resources = probe_pod(HEALTHY.policy)["spec"]["containers"][0]["resources"]
+    assert resources == {"limits": {"nvidia.com/gpu": "1"}}
+    made = {"metadata": {"labels": {"fairgate.dev/tier": "preemptible"}}}
+    assert (created_probe(made).reached, created_probe({"metadata": {}}).reached) == (Reached.YES, Reached.NOT_CALLED)

@@ -1,0 +1,33 @@
+"""The published policy loads as the one that is in force, and has no comment in it."""
+
+from pathlib import Path
+
+import pytest
+
+from webhook.policy.load import load, parse
+from webhook.policy.published import published
+from webhook.policy.source import read_files
+
+POLICIES = Path(__file__).parents[2] / "policies"
+FILES = [POLICIES / "default", *sorted((POLICIES / "examples").glob("*.yaml"))]
+HEAD = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
+
+
+def reloaded(text):
+    return parse({"published": text.encode()}, origin="published")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_it_is_the_same_policy(path):
+    assert reloaded(published(read_files(path))) == load(path)
+
+
+@pytest.mark.parametrize("value", ["off", "no", "y", "1e3", "0x1f", "null", "true", "01", "1.5", "1_000", "0b1", ""])
+def test_text_stays_text_whatever_yaml_1_1_makes_of_it(value):
+    text = f"{HEAD}pools: [{{name: p, nodeSelector: {{key: '{value}'}}}}]\n"
+    assert reloaded(published({"a": text.encode()})) == reloaded(text)
+
+
+def test_comments_are_not_for_everybody():
+    text = f"# Bob must not know\n{HEAD}teams: [{{name: a, namespaces: [a]}}]  # neither must Eve\n"
+    assert "know" not in published({"a": text.encode()})

@@ -1,0 +1,140 @@
+"""`fairgate doctor` on a real installation: healthy, broken in one way after another, and with few rights."""
+
+import json
+import signal
+from base64 import b64encode
+
+import pytest
+from click.testing import CliRunner
+
+from certs.authority import make_ca, new_key
+from certs.pair import certificate_to_pem
+from certs.serving import time_of_day
+from tests.control_plane.cleanup import ADMISSION, REPORTS
+from tests.control_plane.workbench import make_nodes, wait_for
+from tests.scenarios.evictor import evictor
+from tests.scenarios.gate import gate
+from webhook.cli.main import main
+
+pytestmark = pytest.mark.cluster
+
+VALIDATING = f"{ADMISSION}/validatingwebhookconfigurations/fairgate"
+MUTATING = f"{ADMISSION}/mutatingwebhookconfigurations/zz-fairgate"
+
+
+class Doctor:
+    """The command, asked as one user."""
+
+    def __init__(self, fairgate, kubeconfig):
+        self.fairgate, self.kubeconfig = fairgate, kubeconfig
+
+    def __call__(self, *words):
+        command = ["doctor", "--kubeconfig", str(self.kubeconfig), "-n", self.fairgate.team_a, "-o", "json", *words]
+        done = CliRunner().invoke(main, command, catch_exceptions=False)
+        told = json.loads(done.stdout) if done.stdout else {"findings": []}
+        return done.exit_code, [(each["check"], each["state"], each["message"]) for each in told["findings"]]
+
+    def states(self):
+        return {check: state for check, state, _ in self()[1]}
+
+    def waits_for(self, check, words):
+        """Wait until a check is wrong and says these words; gives all that is wrong."""
+
+        def is_told():
+            status, found = self()
+            wrong = {name: text for name, state, text in found if state == "wrong"}
+            assert words in wrong.get(check, ""), found
+            assert status == 1
+            return wrong
+
+        return wait_for(self.fairgate.cluster, is_told, what=f"{check}: {words}")
+
+    def waits_until_healthy(self):
+        wait_for(self.fairgate.cluster, lambda: self()[0] == 0 or self._complain(), what="healthy")
+
+    def _complain(self):
+        raise AssertionError(self())
+
+
+def test_each_part_that_breaks_is_named(cluster):
+    make_nodes(cluster, 1)
+    with gate(cluster, is_own=True) as fairgate, evictor(fairgate) as evicting:
+        cluster.api.delete(f"{REPORTS}/replicas")  # what servers of earlier tests left: it comes back by itself
+        doctor = Doctor(fairgate, cluster.kubeconfig)
+        doctor.waits_until_healthy()
+        assert set(doctor.states().values()) == {"ok"}
+
+        good = cluster.api.get(VALIDATING)
+        stranger = certificate_to_pem(make_ca(new_key(), now=time_of_day()).certificate)
+        _edit(cluster, VALIDATING, lambda webhook: _trust(webhook, stranger))
+        told = doctor.waits_for("certificates", "no CA that issued the certificate")
+        assert "validate.fairgate.dev" in told["certificates"]
+        assert "x509" in doctor.waits_for("reachable", "failed calling webhook")["reachable"]
+        _replace(cluster, VALIDATING, good)
+        doctor.waits_until_healthy()
+
+        changing = cluster.api.get(MUTATING)
+        cluster.api.delete(MUTATING)
+        doctor.waits_for("reachable", "mutate.fairgate.dev was not called")
+        assert doctor.states()["webhooks"] == "wrong"
+        cluster.api.create(MUTATING.rpartition("/")[0], _bare(changing))
+        guard = f"{ADMISSION}/validatingadmissionpolicies/fairgate-labels"
+        removed = cluster.api.get(guard)
+        cluster.api.delete(guard)
+        doctor.waits_for("guards", "ValidatingAdmissionPolicy fairgate-labels is missing")
+        cluster.api.create(guard.rpartition("/")[0], _bare(removed))
+        doctor.waits_until_healthy()
+
+        file = fairgate.policy / "teams.yaml"
+        policy = file.read_text()
+        file.write_text(policy.replace("guaranteed", "granted", 1))
+        told = doctor.waits_for("policy", "left a broken edit out")
+        assert "granted" in told["policy"]
+        file.write_text(policy)
+
+        evicting.stop()
+        doctor.waits_for("evictor", "no evictor reports")
+        fairgate.stop(signal.SIGTERM)
+        doctor.waits_for("server", "no server reports")
+        assert doctor.states()["reachable"] == "wrong"
+
+
+def test_few_rights_are_named_and_nothing_is_guessed(cluster):
+    make_nodes(cluster, 1)
+    with gate(cluster) as fairgate:
+        name = f"viewer-{fairgate.team_a}"
+        doctor = Doctor(fairgate, cluster.user_kubeconfig(name))
+        status, found = doctor()
+        assert status == 2
+        assert {state for _, state, _ in found} == {"unknown"}
+        cluster.kubectl("create", "clusterrolebinding", name, "--clusterrole=fairgate-viewer", f"--user={name}")
+        doctor.waits_for("evictor", "no evictor reports")
+
+        def sees_all_but_the_dry_run():
+            status, found = doctor("--skip", "evictor")
+            assert (status, {check for check, state, _ in found if state != "ok"}) == (2, {"reachable"}), found
+            return True
+
+        wait_for(cluster, sees_all_but_the_dry_run, what="a viewer sees a healthy installation")
+        assert doctor("--skip", "evictor", "--skip", "reachable")[0] == 0
+
+
+def _edit(cluster, path, change):
+    """Change every webhook of a configuration."""
+    found = cluster.api.get(path)
+    for webhook in found["webhooks"]:
+        change(webhook)
+    cluster.api.request("PUT", path, body=found)
+
+
+def _replace(cluster, path, made):
+    made["metadata"]["resourceVersion"] = cluster.api.get(path)["metadata"]["resourceVersion"]
+    cluster.api.request("PUT", path, body=made)
+
+
+def _trust(webhook, pem):
+    webhook["clientConfig"]["caBundle"] = b64encode(pem).decode()
+
+
+def _bare(made):
+    return {**made, "metadata": {"name": made["metadata"]["name"], "labels": made["metadata"].get("labels", {})}}

@@ -1,0 +1,172 @@
+"""A Job outlives reclaim: its guaranteed pods run on, however many of its borrowed ones were evicted."""
+
+import json
+import time
+
+import pytest
+
+from tests.control_plane.objects import job
+from tests.control_plane.workbench import list_pods, make_namespace, make_nodes, wait_for
+from tests.scenarios.evictor import ask, evicted, evictor, fill, wait_bound
+from tests.scenarios.gate import TIER, gate
+from tests.scenarios.test_reclaim_care import budget
+
+pytestmark = [pytest.mark.cluster, pytest.mark.standing]
+
+SIZE = {"cpu": "1", "memory": "4Gi"}
+HOSTNAME = "kubernetes.io/hostname"
+RULE = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+
+
+def jobs(namespace, name=""):
+    return f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}".rstrip("/")
+
+
+def running(cluster, namespace, **labels):
+    """The pods that run, by UID, with their tiers."""
+    found = [each for each in list_pods(cluster, namespace) if each["status"].get("phase") == "Running"]
+    return {
+        each["metadata"]["uid"]: each["metadata"]["labels"][TIER]
+        for each in found
+        if "deletionTimestamp" not in each["metadata"] and labels.items() <= each["metadata"]["labels"].items()
+    }
+
+
+def start(cluster, namespace, name, pods, *, restart="Never", **spec):
+    made = job(name, pods=pods, gpus=1, **SIZE)
+    made["spec"]["template"]["spec"]["restartPolicy"] = restart
+    made["spec"] |= spec
+    before = len(running(cluster, namespace))
+    cluster.api.create(jobs(namespace), made)
+    wait_for(cluster, lambda: len(running(cluster, namespace)) == before + pods, what=f"{pods} pods of {name} run")
+
+
+def conditions(cluster, namespace, name):
+    found = status(cluster, namespace, name).get("conditions", ())
+    return [each["type"] for each in found if each["status"] == "True"]
+
+
+def test_a_job_whose_borrowed_gpus_are_taken_back_runs_on_with_its_guaranteed_ones(cluster):
+    """Eight evictions are more than the six failures that a Job survives by default."""
+    make_nodes(cluster, 4)
+    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate):
+        mine, theirs = fairgate.team_a, fairgate.team_b
+        start(cluster, mine, "sweep", 40)
+        before = running(cluster, mine)
+        firm = {uid for uid, tier in before.items() if tier == "guaranteed"}
+        assert len(firm) == 20
+        ask(cluster, theirs, "b0", gpus=8)
+        wait_bound(cluster, theirs, "b0", timeout=60)
+        wait_for(cluster, lambda: _settled(cluster, mine, "sweep") == 32, what="the Job has taken note of all eight")
+        assert firm <= running(cluster, mine).keys()
+        assert conditions(cluster, mine, "sweep") == []
+        assert status(cluster, mine, "sweep").get("failed", 0) == 0
+
+
+def test_of_a_job_that_counts_evictions_no_more_go_than_it_survives_while_others_can(cluster):
+    """Its borrowed pods are younger, and the cheaper victims; once nothing else is left they are no shield."""
+    make_nodes(cluster, 4)
+    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as evicting:
+        mine, theirs = fairgate.team_a, fairgate.team_b
+        others = fill(cluster, mine, 10, labels={TIER: "preemptible"}, nodeSelector={HOSTNAME: "node-3"})
+        time.sleep(1.1)  # start times are in whole seconds
+        cluster.kubectl("cordon", "node-2")
+        start(cluster, mine, "counting", 20, restart="OnFailure", completions=30)
+        cluster.kubectl("uncordon", "node-2")
+        cluster.kubectl("patch", "job", "counting", "-n", mine, "-p", '{"spec": {"parallelism": 30}}')
+        wait_for(cluster, lambda: len(running(cluster, mine)) == 40, what="the Job borrows node-2")
+        ask(cluster, theirs, "b0", gpus=8)
+        wait_bound(cluster, theirs, "b0", timeout=60)
+        assert len(evicted(cluster, mine, others)) == 8
+        assert len(running(cluster, mine, **{"job-name": "counting"})) == 30
+        ask(cluster, theirs, "b1", gpus=8)
+        wait_bound(cluster, theirs, "b1", timeout=60)
+        assert [line.get("breaks_workloads") for line in evicting.said("plan")] == [False, True]
+
+
+def test_a_job_that_was_deleted_past_its_budgets_counts_no_failure(cluster):
+    make_nodes(cluster, 1)
+    lending = "reclaim: {budgets: 1s}"
+    with gate(cluster, limit_a=40, limit_b=40, policy=lending) as fairgate, evictor(fairgate) as evicting:
+        mine, theirs = fairgate.team_a, fairgate.team_b
+        made = job("kept", pods=10, gpus=1, labels={TIER: "preemptible", "app": "kept"}, **SIZE)
+        cluster.api.create(jobs(mine), made)
+        wait_for(cluster, lambda: len(running(cluster, mine)) == 10, what="the Job runs")
+        budget(cluster, mine, "keep", {"app": "kept"})
+        ask(cluster, theirs, "b", gpus=8)
+        wait_bound(cluster, theirs, "b", timeout=60)
+        assert [line["is_past_budgets"] for line in evicting.said("evicted")] == [True] * 8
+        wait_for(cluster, lambda: _settled(cluster, mine, "kept") == 2, what="the Job has taken note of all eight")
+        assert (status(cluster, mine, "kept").get("failed", 0), conditions(cluster, mine, "kept")) == (0, [])
+
+
+def test_the_rule_is_added_where_it_can_be_and_nothing_fights_it(cluster):
+    make_nodes(cluster, 1)
+    exempt = make_namespace(cluster, labels={"fairgate.dev/exempt": "true"})
+    with gate(cluster) as fairgate:
+        mine = fairgate.team_a
+
+        def rules(name, namespace=mine):
+            return spec(name, namespace).get("podFailurePolicy", {}).get("rules")
+
+        def spec(name, namespace=mine):
+            return cluster.api.get(jobs(namespace, name))["spec"]
+
+        def generation(name):
+            return cluster.api.get(jobs(mine, name))["metadata"]["generation"]
+
+        def apply(made, *flags, namespace=mine):
+            done = cluster.kubectl.run("apply", *flags, "-n", namespace, "-f", "-", stdin=json.dumps(made))
+            assert done.returncode == 0, done.stderr
+            return done.stderr + done.stdout
+
+        plain = job("plain", gpus=1, **SIZE)
+        assert "Warning" not in apply(plain)
+        assert rules("plain") == [RULE]
+        assert spec("plain")["podReplacementPolicy"] == "Failed"
+        apply(plain)
+        assert generation("plain") == 1
+
+        own = job("own", gpus=1, **SIZE)
+        exits = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
+        own["spec"] |= {"podFailurePolicy": {"rules": [exits]}, "podReplacementPolicy": "Failed"}
+        told = "Job own: a first rule is added to its podFailurePolicy: evictions do not count as failures"
+        assert f"Warning: {told}" in apply(own)
+        for flags in ((), ("--server-side", "--force-conflicts")):
+            apply(own, *flags)
+            (first, second) = rules("own")
+            assert (first, second["action"], generation("own")) == (RULE, "FailJob", 1)
+
+        left = job("left", gpus=1, **SIZE)
+        left["metadata"]["annotations"] = {"fairgate.dev/job-evictions": "count"}
+        apply(left)
+        apply(job("no-gpu", **SIZE))
+        apply(job("exempt", gpus=1, **SIZE), namespace=exempt)
+        assert [rules("left"), rules("no-gpu"), rules("exempt", exempt)] == [None] * 3
+
+        restarting = job("restarting", pods=30, gpus=1, **SIZE)
+        restarting["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
+        restarting["spec"]["suspend"] = True
+        assert (
+            "Warning: Job restarting: borrows up to 10 of 30 GPUs, and it fails once more than 6 pods were evicted"
+            in apply(restarting)
+        )
+        assert rules("restarting") is None
+
+        schedule = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": job("x", gpus=1, **SIZE)["spec"]}}
+        nightly = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly"}, "spec": schedule}
+        apply(nightly)
+        cluster.kubectl("create", "job", "by-hand", "--from=cronjob/nightly", "-n", mine)
+        assert rules("by-hand") == [RULE]
+
+
+def status(cluster, namespace, name):
+    return cluster.api.get(jobs(namespace, name))["status"]
+
+
+def _settled(cluster, namespace, name):
+    """How many pods of a Job run, once it has accounted for those that ended."""
+    found = status(cluster, namespace, name)
+    assert not found.get("terminating")
+    assert not any(found.get("uncountedTerminatedPods", {}).values())
+    return found.get("active", 0)

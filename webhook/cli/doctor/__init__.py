@@ -1,0 +1,1 @@
+"""`fairgate doctor`: what is wrong with an installation, and what to do."""

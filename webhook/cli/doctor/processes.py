@@ -1,0 +1,197 @@
+"""Checks of the processes, by what each of them reports: servers, leader, evictor, policy, lag of the ledger."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from webhook.cli.doctor.findings import Check, Finding, lacking, ok, skipped, unknown, wrong
+from webhook.cli.words import plural
+from webhook.cluster.inspect import Part, Read, Unread
+from webhook.core.policy import Policy
+from webhook.kube import inspection, keys, reports
+from webhook.kube.reports import PolicyReport, ReplicaReport, Report
+from webhook.observe.process import Component
+
+SILENT_SECONDS: Final = 35.0
+"""A process that has not reported for so long is not there, or cannot write: it reports every ten seconds."""
+
+_LOGS: Final = "see the process's log, and its rights in docs/operations.md#rights"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process and its report; `silent_seconds` is the report's age."""
+
+    name: str
+    report: ReplicaReport
+    silent_seconds: float
+
+    @property
+    def host(self) -> str:
+        """Name the pod, or the machine, that it runs in."""
+        return self.name.rpartition("_")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """The processes of one component: those that report, and those that stopped reporting without a clean shutdown."""
+
+    alive: tuple[Process, ...]
+    silent: tuple[Process, ...]
+
+
+def processes_of(report: Report, component: Component, *, now: float) -> Processes:
+    """Sort the processes of a component. One that another process in the same pod followed is left out."""
+    found = []
+    for name, each in sorted(report.replicas.items()):
+        if each.component == component:
+            at = reports.read_at(each.at)
+            found.append(Process(name, each, now - at if at is not None else float("inf")))
+    alive = tuple(each for each in found if each.silent_seconds <= SILENT_SECONDS)
+    hosts = {each.host for each in alive}
+    return Processes(alive, tuple(each for each in found if each not in alive and each.host not in hosts))
+
+
+def check_server(found: Processes, deployments: Part[list[dict[str, Any]]]) -> list[Finding]:
+    """Servers report, are ready, and as many as there should be."""
+    check = Check.SERVER
+    problems: list[Finding] = []
+    if not found.alive:
+        problems += wrong(
+            check,
+            ["no server reports: without one no GPU pod is created"],
+            "start one; if one runs, it lacks the right to patch reports, or cannot reach the API server",
+        )
+    problems += _silent(check, found.silent)
+    for each in found.alive:
+        told = [f"{each.name} is not ready: {why}" for why in each.report.not_ready]
+        problems += wrong(check, told, "correct what the condition names; docs/operations.md#readiness")
+        if each.report.registration:
+            text = f"{each.name} cannot keep the registration in step with the policy: {each.report.registration}"
+            problems += wrong(check, [text], "grant the right that is named, or apply `fairgate manifests` again")
+    if isinstance(deployments, Read):
+        problems += wrong(
+            check,
+            inspection.deployment_problems(deployments.value or ()),
+            "see `kubectl describe pod` and the logs of its pods",
+        )
+    ready = f"{plural(len(found.alive), 'server')} {'reports' if len(found.alive) == 1 else 'report'}, ready"
+    if isinstance(deployments, Unread):
+        ready += f"; how many there should be is not known (it takes the right to {deployments.right})"
+    return problems or ok(check, ready)
+
+
+def check_leader(found: Processes) -> list[Finding]:
+    """One server leads."""
+    return _election(Check.LEADER, found, "server", "a leader writes tiers and keeps ledgers and registration in step")
+
+
+def check_evictor(found: Processes, policy: Policy | None) -> list[Finding]:
+    """An evictor runs and leads, where any team could want its share back."""
+    check = Check.EVICTOR
+    if not found.alive and policy is not None and not any(team.gpus.guaranteed for team in policy.teams):
+        return skipped(check, "no evictor reports, and no team has a guaranteed share to take back")
+    if not found.alive:
+        return wrong(
+            check,
+            ["no evictor reports: borrowed GPUs are not taken back"],
+            "start one (`fairgate evict`; in the chart evictor.enabled), or leave this out with --skip evictor",
+        )
+    told = [f"{each.name} is not ready: {why}" for each in found.alive for why in each.report.not_ready]
+    problems = [*_silent(check, found.silent), *wrong(check, told, _LOGS)]
+    elected = _election(check, found, "evictor", "only a leader evicts")
+    return problems + [each for each in elected if each.remedy] or elected
+
+
+def check_policy(found: Iterable[Process], published: Part[Report]) -> list[Finding]:
+    """All processes have the same policy in force, it is the published one, and no edit was left out."""
+    check = Check.POLICY
+    if isinstance(published, Unread):
+        return lacking(check, published.right, role=keys.VIEWER)
+    there = published.value.policy if published.value is not None else None
+    if there is None:
+        return wrong(
+            check,
+            ["no policy is published"],
+            "the leading server publishes it within seconds: see that one leads, and may create and patch reports",
+        )
+    problems = []
+    for each in found:
+        report = each.report
+        if report.policy_problem:
+            text = f"{each.name} left a broken edit out: {report.policy_problem}"
+            problems += wrong(check, [text], "correct the policy files: `fairgate policy check DIR`")
+        if (report.policy, report.enforce) != (there.hash, there.enforce):
+            text = f"{each.name} has policy {report.policy} ({report.enforce}) in force, published is {_named(there)}"
+            remedy = "an edit reaches all within seconds (a ConfigMap's in a minute): look again; then compare mounts"
+            problems += wrong(check, [text], f"{remedy} and --enforce")
+    if there.omitted:
+        problems += wrong(check, [there.omitted], "viewers must give --policy DIR to every command: split the policy")
+    return problems or ok(check, f"policy {_named(there)} is in force everywhere")
+
+
+def check_ledger(found: Iterable[Process], ledgers: Part[list[dict[str, Any]]], policy: Policy | None) -> list[Finding]:
+    """Every team has its ledger, and every server has seen what the ledgers say."""
+    check = Check.LEDGER
+    problems = [
+        finding
+        for each in found
+        for finding in wrong(
+            check,
+            [f"{each.name} is behind: {text}" for text in each.report.behind],
+            "its watch of pods is stuck, and it charges nothing for these teams: restart it",
+        )
+    ]
+    if isinstance(ledgers, Unread):
+        return problems or lacking(check, ledgers.right, role=keys.VIEWER)
+    if policy is None:
+        return problems or unknown(check, "not checked: the policy is not known", "see the check `policy`")
+    there = {_team(ledger) for ledger in ledgers.value or ()}
+    missing = [team.name for team in policy.teams if team.name not in there]
+    problems += wrong(
+        check,
+        [f"team {name} has no TeamLedger" for name in missing],
+        "the leading server makes it within seconds: see that one leads, and that the definition is installed",
+    )
+    return problems or ok(check, f"{plural(len(there), 'ledger')}; no server is behind")
+
+
+def _team(ledger: Mapping[str, Any]) -> str:
+    return str((ledger.get("status") or {}).get("team", ""))
+
+
+def _named(report: PolicyReport) -> str:
+    return f"{report.hash} ({report.enforce})"
+
+
+def _silent(check: Check, silent: Iterable[Process]) -> list[Finding]:
+    told = [
+        f"{each.name} has not reported for {each.silent_seconds:.0f} s and did not shut down cleanly" for each in silent
+    ]
+    return wrong(
+        check, told, "it was killed, hangs, or cannot reach the API server; it is forgotten after five minutes"
+    )
+
+
+def _election(check: Check, found: Processes, component: str, why: str) -> list[Finding]:
+    leaders = [each.name for each in found.alive if each.report.leading]
+    problems = [
+        f"{each.name} cannot take part in the election: {each.report.election}"
+        for each in found.alive
+        if each.report.election
+    ]
+    if len(leaders) == 1 and not problems:
+        return ok(check, f"{leaders[0]} leads")
+    findings = wrong(check, problems, _LOGS)
+    if not leaders and found.alive:
+        findings += wrong(
+            check, [f"no {component} leads: {why}"], "an election takes up to 20 s: look again; then see the logs"
+        )
+    elif not leaders:
+        findings += wrong(check, [f"no {component} is there to lead"], f"start a {component}")
+    elif len(leaders) > 1:
+        text = f"several lead: {', '.join(leaders)}"
+        findings += wrong(
+            check, [text], "they keep their Leases in different namespaces: give all the same --namespace"
+        )
+    return findings

@@ -1,0 +1,172 @@
+"""Checks of the registration in the API server: webhooks, guards, certificates, and whether it reaches a server."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from cryptography import x509
+
+from certs.authority import names_missing
+from certs.pair import CertificateError, is_issued_by, read_certificates, why_unusable
+from webhook.cli.doctor.findings import Check, Finding, lacking, ok, skipped, unknown, wrong
+from webhook.cli.doctor.processes import Process
+from webhook.cli.words import plural
+from webhook.cluster.inspect import Part, Read, Unread
+from webhook.core.policy import Enforcement, Policy
+from webhook.kube import inspection, keys
+from webhook.kube.inspection import Caller, Probe, Reached
+
+_APPLY: Final = "apply what `fairgate manifests` prints, or `helm upgrade`; docs/operations.md#the-webhooks"
+_LATE_SHARE: Final = 6
+"""A certificate is renewed in the last third of its life: in the last sixth, renewal does not work."""
+
+_Json = dict[str, Any]
+
+
+def check_webhooks(found: Mapping[str, Part[_Json]], policy: Policy | None) -> list[Finding]:
+    """The webhook configurations are there, and are those that the policy wants."""
+    check = Check.WEBHOOKS
+    unread = [part.right for part in found.values() if isinstance(part, Unread)]
+    if unread:
+        return lacking(check, " and ".join(dict.fromkeys(unread)), role=keys.VIEWER)
+    if policy is None:
+        return unknown(check, "not checked: the policy is not known", "see the check `policy`, or give --policy DIR")
+    there = {name: part.value for name, part in found.items() if isinstance(part, Read)}
+    if problems := wrong(check, inspection.registration_problems(policy, there), _APPLY):
+        return problems
+    if policy.enforce is Enforcement.OFF:
+        return skipped(check, "the policy is off, and nothing is registered")
+    webhooks = sum(len(each["webhooks"]) for each in there.values() if each is not None)
+    return ok(check, f"{plural(webhooks, 'webhook')}, in step with the policy")
+
+
+def check_guards(found: Mapping[tuple[str, str], Part[_Json]], policy: Policy | None) -> list[Finding]:
+    """The ValidatingAdmissionPolicies are there and current."""
+    check = Check.GUARDS
+    if policy is None:
+        return unknown(check, "not checked: the policy is not known", "see the check `policy`, or give --policy DIR")
+    wanted = inspection.wanted_guards(policy)
+    if not wanted:
+        return skipped(check, "the policy is off")
+    parts = {key: found[key] for key in wanted}
+    if unread := [part.right for part in parts.values() if isinstance(part, Unread)]:
+        return lacking(check, " and ".join(dict.fromkeys(unread)), role=keys.VIEWER)
+    there = {key: part.value for key, part in parts.items() if isinstance(part, Read)}
+    if all(value is None for value in there.values()):
+        text = "none of the guards is installed: users may forge what Fairgate writes"
+        return wrong(check, [text], f"{_APPLY}; if you left them out on purpose, --skip guards")
+    problems = wrong(check, inspection.guard_problems(policy, there), _APPLY)
+    return problems or ok(check, f"{plural(len(wanted) // 2, 'guard')}, in step with the policy")
+
+
+def check_certificates(
+    servers: Iterable[Process], configurations: Mapping[str, Part[_Json]], *, now: float
+) -> list[Finding]:
+    """Every server's certificate is valid, names the host that is called, and is trusted by every webhook."""
+    check, moment = Check.CERTIFICATES, datetime.fromtimestamp(now, UTC)
+    findings: list[Finding] = []
+    chains: dict[str, list[x509.Certificate]] = {}
+    for each in servers:
+        try:
+            chains[each.name] = read_certificates(each.report.certificate.encode(), name="its report")
+        except CertificateError as error:
+            findings += unknown(check, f"the certificate of {each.name} is not known: {error}", "see its log")
+    for name, chain in chains.items():
+        findings += _validity(name, chain[0], moment)
+    unread = [part.right for part in configurations.values() if isinstance(part, Unread)]
+    if unread:
+        findings += lacking(check, " and ".join(dict.fromkeys(unread)), role=keys.VIEWER)
+    for part in configurations.values():
+        if isinstance(part, Read) and part.value is not None:
+            findings += _trust(chains, inspection.callers(part.value))
+    if not chains and not findings:
+        return unknown(check, "not checked: no server reports its certificate", "see the check `server`")
+    return findings or ok(check, f"{_until(chains)}, trusted by every webhook")
+
+
+def _validity(name: str, leaf: x509.Certificate, moment: datetime) -> list[Finding]:
+    check = Check.CERTIFICATES
+    if why := why_unusable(leaf, moment, name=f"the certificate of {name}"):
+        return wrong(check, [why], "see docs/operations.md#certificates: renewal failed, or a clock is wrong")
+    left = leaf.not_valid_after_utc - moment
+    if left < (leaf.not_valid_after_utc - leaf.not_valid_before_utc) / _LATE_SHARE:
+        text = f"the certificate of {name} was not renewed and expires at {leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+        return wrong(check, [text], "its log says why it is not renewed (`certificate kept`)")
+    return []
+
+
+def _trust(chains: Mapping[str, list[x509.Certificate]], callers: Iterable[Caller]) -> list[Finding]:
+    """Hold every chain against every caller; the same problem of several webhooks is said once."""
+    check = Check.CERTIFICATES
+    told: dict[str, list[str]] = {}
+    for caller in callers:
+        for name, chain in chains.items():
+            if problem := _why_distrusted(name, chain, caller):
+                told.setdefault(problem, []).append(caller.webhook)
+    return [
+        finding
+        for problem, webhooks in told.items()
+        for finding in wrong(
+            check,
+            [f"{problem} ({', '.join(webhooks)})"],
+            "with --certs-secret the servers write the caBundle: see their rights; else `fairgate manifests --ca`",
+        )
+    ]
+
+
+def _why_distrusted(name: str, chain: list[x509.Certificate], caller: Caller) -> str | None:
+    if caller.host and names_missing(chain[0], [caller.host]) and not _has_wildcard(chain[0], caller.host):
+        return f"the certificate of {name} does not name {caller.host}, which the API server calls"
+    if not caller.ca_bundle.strip():
+        return "caBundle is empty: the API server trusts no certificate of Fairgate's own"
+    try:
+        trusted = read_certificates(caller.ca_bundle, name="caBundle")
+    except CertificateError as error:
+        return f"the caBundle cannot be read: {error}"
+    if any(is_issued_by(each, ca) or each == ca for each in chain for ca in trusted):
+        return None
+    return f"the caBundle has no CA that issued the certificate of {name}"
+
+
+def _has_wildcard(leaf: x509.Certificate, host: str) -> bool:
+    return not names_missing(leaf, [f"*.{host.partition('.')[2]}"])
+
+
+def _until(chains: Mapping[str, list[x509.Certificate]]) -> str:
+    first = min(chain[0].not_valid_after_utc for chain in chains.values())
+    return f"valid until {first:%Y-%m-%d %H:%M} UTC"
+
+
+def check_reachable(
+    found: Probe | Unread | None, policy: Policy | None, *, namespace: str, is_exempt: bool
+) -> list[Finding]:
+    """The API server reaches a server, as a dry run shows."""
+    check = Check.REACHABLE
+    if policy is None or found is None:
+        return unknown(check, "not checked: the policy is not known", "see the check `policy`, or give --policy DIR")
+    if isinstance(found, Unread):
+        text = f"not checked: a dry run takes the right to {found.right}"
+        return unknown(check, text, "choose a namespace in which you may create pods by --namespace")
+    match found.reached:
+        case Reached.YES:
+            return ok(check, f"the API server asked Fairgate about a pod in namespace {namespace} (a dry run)")
+        case Reached.FAILED:
+            remedy = "see the checks `server` and `certificates`, and that a network policy lets the API server through"
+            return wrong(check, [f"the API server does not reach Fairgate: {found.text}"], remedy)
+        case Reached.UNKNOWN:
+            return unknown(
+                check, f"not checked: the dry run ended before Fairgate: {found.text}", "try another --namespace"
+            )
+        case Reached.NOT_CALLED:
+            return _not_called(found, policy, namespace=namespace, is_exempt=is_exempt)
+
+
+def _not_called(found: Probe, policy: Policy, *, namespace: str, is_exempt: bool) -> list[Finding]:
+    check = Check.REACHABLE
+    if not policy.is_enforced:
+        return skipped(check, f"a dry run shows nothing while the policy is on {policy.enforce.value}")
+    system = {keys.SYSTEM_NAMESPACE, keys.OWN_NAMESPACE}
+    if is_exempt or namespace in system or any(fnmatchcase(namespace, each) for each in policy.exempt_namespaces):
+        return unknown(check, f"not checked: namespace {namespace} is exempt", "choose another by --namespace")
+    return wrong(check, [f"{found.text} in namespace {namespace}"], "see the check `webhooks`")

@@ -1,0 +1,34 @@
+"""What one evictor reports of itself: policy, what it sees of the cluster, leadership."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from webhook import __version__
+from webhook.cluster.lease import Lease
+from webhook.kube.reports import ReplicaReport, shortened
+from webhook.observe.process import Component
+from webhook.policy.watch import PolicyHolder
+
+
+@dataclass(frozen=True, slots=True)
+class EvictorState:
+    """Where the parts of an evictor's report are read."""
+
+    holder: PolicyHolder
+    lease: Lease
+    why_not_ready: Callable[[], str | None]
+
+    def report(self, at: str) -> ReplicaReport:
+        """Describe the evictor as it is now; `at` is the time of day."""
+        policy, why = self.holder.current, self.why_not_ready()
+        return ReplicaReport(
+            component=Component.EVICTOR,
+            at=at,
+            version=__version__,
+            policy=policy.hash,
+            enforce=policy.enforce.value,
+            policy_problem=shortened(self.holder.problem or ""),
+            leading=self.lease.is_leading,
+            election=shortened(self.lease.problem or ""),
+            not_ready=[shortened(f"world: {why}")] if why else [],
+        )

@@ -1,0 +1,60 @@
+"""Jobs that are created or changed: evictions are made not to count as their failures. Nothing is refused."""
+
+from webhook.core.policy import Enforcement, JobEvictions
+from webhook.core.reason import Code, Reason
+from webhook.core.world import World
+from webhook.kube.job_review import JobReview, Rewriting, decode_job, rewriting
+from webhook.kube.review import Review, TooLargeError, encode_response
+from webhook.server.answer import Answer, Record
+from webhook.server.shadow import NOT_ENFORCED
+
+_KEPT = Reason(Code.NOT_A_CREATE, "its podFailurePolicy stays as it is")
+_EXEMPT = Reason(Code.EXEMPT, "its namespace is exempt")
+_IGNORED = Reason(Code.EVICTIONS_IGNORED, "evictions do not count as its failures")
+_TOO_LARGE = Reason(Code.TOO_LARGE, "too large to be read: its podFailurePolicy stays as it is")
+
+
+def answer_job(body: bytes, world: World) -> Answer:
+    """Answer a review of a Job. Raises ReviewError for what is no such review."""
+    review: JobReview | Review
+    try:
+        review = asked = decode_job(body)
+        reason, change = _judge(asked, world)
+    except TooLargeError as error:
+        review, reason, change = error.review, _TOO_LARGE, Rewriting()
+    warnings = (f"Job {review.name}: {change.told}",) if change.told else ()
+    record = Record(
+        operation=review.operation,
+        namespace=review.namespace,
+        name=review.name,
+        owner="",
+        uid=review.uid,
+        pod_uid="",
+        user=review.username,
+        dry_run=review.dry_run,
+        outcome="warn" if warnings else "admit" if change.patch else "skip",
+        code=reason.code,
+        team=world.tenancy(review.namespace).team_name,
+        tier="",
+        gpus=0,
+        nodes=(),
+        policy=world.policy.hash,
+        message=reason.text,
+        enforce=world.policy.enforce.value,
+    )
+    audit = {"code": str(reason.code)}
+    return Answer(encode_response(review.uid, patch=change.patch, warnings=warnings, audit_annotations=audit), record)
+
+
+def _judge(review: JobReview, world: World) -> tuple[Reason, Rewriting]:
+    policy = world.policy
+    if policy.enforce is not Enforcement.ENFORCE:
+        return NOT_ENFORCED.reason, Rewriting()
+    if world.tenancy(review.namespace).is_exempt:
+        return _EXEMPT, Rewriting()
+    if policy.workloads.job_evictions is JobEvictions.COUNT:
+        return _KEPT, Rewriting()
+    change = rewriting(review)
+    if change.patch:
+        return _IGNORED, change
+    return (Reason(Code.EVICTIONS_COUNT, change.told) if change.told else _KEPT), change
