@@ -81,6 +81,15 @@ async def test_sums_of_all_teams_come_from_their_ledgers(api, fairgate):
     assert len(refused) == len(set(refused)), "no refusal is asked for twice"
 
 
+async def test_sums_that_no_whole_number_of_units_divides_are_read(api, fairgate):
+    status = {"team": "vision", "used": "7/81559", "reserved": "1", "preemptible": "7/81559", "waiting": "0"}
+    api.put(LEDGERS, "vision", status=status)
+    done = await fairgate("status", "-n", "nlp", "-o", "json")
+    assert done.exit_code == 0, done.output
+    told = {team["name"]: (team["used"], team["borrowed"]) for team in json.loads(done.stdout)["teams"]}
+    assert told["vision"] == ("81566/81559", "7/81559")
+
+
 async def test_without_ledgers_the_sums_are_of_what_is_shown_and_said_to_be(api, fairgate):
     forbid(api, LEDGERS)
     done = await fairgate("status", "-n", "nlp", "-o", "json")

@@ -87,8 +87,12 @@ def test_a_good_policy_is_held_against_a_world(run, world, tmp_path):
     result = run("check", new, *world)
     assert result.exit_code == 0
     assert "gpus.guaranteed: cannot be kept: all nodes together offer" in result.stdout
+    nodes = "gpu-1 gpu-10 gpu-2 gpu-3 gpu-4 mig-1 t4-1"
+    assert (
+        f"tolerate nvidia.com/gpu, then kubectl taint nodes {nodes} nvidia.com/gpu=present:NoSchedule" in result.stdout
+    )
     assert f"{new}: good" in result.stdout
-    assert "2 warnings in" in result.stderr
+    assert "3 warnings in" in result.stderr
     assert run("check", new, *world, "--fail-on", "warning").exit_code == 1
     assert run("check", new, "--fail-on", "warning").exit_code == 0
 

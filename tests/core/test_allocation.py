@@ -7,8 +7,9 @@ import pytest
 from tests.core.make import demand, policy, resident, team, world
 from webhook.core.allocation import Allocation, judge_allocation
 from webhook.core.amount import ONE_GPU
-from webhook.core.claims import ClaimKey, ClaimRef, ClassCount, DeviceClass, DeviceRequest
+from webhook.core.claims import ClaimKey, ClaimRef, ClassCount, DeviceRequest
 from webhook.core.decision import Deny, NotApplicable, Retry
+from webhook.core.device_class import DeviceClass
 from webhook.core.names import DEVICE_CLASS, Uid
 from webhook.core.pod import Admitted, Handling, NamespaceFacts
 from webhook.core.policy import BUILT_IN_RESOURCES, Defaults, UnknownTeam

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.amount import ONE_GPU, UNLIMITED, exceeds, format_gpus, format_limit, parse_gpus, tell_gpus
+from webhook.core.amount import ONE_GPU, UNLIMITED, exceeds, format_gpus, format_limit, parse_gpus, read_back, tell_gpus
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,14 @@ def test_unlimited_is_a_word_and_nothing_exceeds_it():
 )
 def test_people_are_told_fractions_only_as_far_as_they_read_them(units, want):
     assert tell_gpus(units) == want
+
+
+@given(st.builds(Fraction, st.integers(0, 10**9), st.integers(1, 10**6)))
+def test_what_no_unit_divides_is_written_exactly_and_read_back(units):
+    assert read_back(format_gpus(units)) == units
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1e9", "1/0", "inf", "1" * 101, "1 /2", "\u0661"])
+def test_what_is_no_amount_is_not_read_back(text):
+    with pytest.raises(ValueError, match="no amount"):
+        read_back(text)

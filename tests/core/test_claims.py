@@ -9,13 +9,17 @@ from hypothesis import strategies as st
 
 from tests.core import make
 from webhook.core.amount import ONE_GPU
-from webhook.core.claims import ADMIN_ACCESS, ClaimKey, ClaimRef, ClassCount, DeviceClass, DeviceRequest, GroupEntry
+from webhook.core.claims import ADMIN_ACCESS, ClaimKey, ClaimRef, ClassCount, DeviceRequest, GroupEntry
 from webhook.core.counting import count
 from webhook.core.decision import Deny, Retry
+from webhook.core.demand import demand_of
+from webhook.core.device_class import DeviceClass
 from webhook.core.equipment import Condition, Device, Slice
+from webhook.core.names import PODS
 from webhook.core.pod import Handling, NamespaceFacts, Requester
 from webhook.core.policy import Defaults, UnknownGpu
 from webhook.core.reason import Code
+from webhook.core.stock import stocks
 from webhook.policy.builtin import BUILT_IN
 
 GPU_CLASS = DeviceClass("gpu.nvidia.com", speaks_of_gpus=True)
@@ -262,3 +266,58 @@ def test_two_entries_for_one_claim_are_one_claim():
     assert at_the_door(place, *made).demand.gpus == 2 * ONE_GPU, "a template makes a claim for each"
     named_alike = (SHARING._replace(entry="a"), MAKING._replace(entry="shared"))
     assert at_the_door(place, *named_alike).demand.gpus == 3 * ONE_GPU
+
+
+def six_devices(**more):
+    """A node whose six devices have three names, and the same under a policy that weighs two of them."""
+    place = make.world(make.policy(resources=BUILT_IN, **more), nodes=[make.node("n0", gpus=0)])
+    mapped = DeviceClass("gpu.nvidia.com", "nvidia.com/gpu", speaks_of_gpus=True)
+    place.set_device_class(mapped.name, mapped, Condition("", "gpu.nvidia.com"))
+    place.set_slice("s", Slice("n0", "gpu.nvidia.com/n0", 1, (Device("gpu.nvidia.com", {}),) * 6))
+    return place
+
+
+IMPLICIT = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
+
+
+def test_one_class_is_one_room_whichever_of_its_names_is_asked_for():
+    place = six_devices()
+    place.set_pod(make.resident(3, uid="by-resource", node="n0"))
+    place.set_pod(make.resident(uid="by-class", node="n0", demand=demand_of({IMPLICIT: 1, PODS: 1}, BUILT_IN)))
+    (stock,) = stocks(place.fleet, place.policy)
+    assert (stock.resource, stock.capacity, stock.free) == (make.GPU, 6 * ONE_GPU, 2 * ONE_GPU)
+    assert charged(place) == 4
+    three = make.pod(demand=demand_of({IMPLICIT: 3, PODS: 1}, BUILT_IN))
+    assert not place.fleet.fits("n0", place.with_claims(three).demand)
+    place.remove_pod("by-class")
+    assert place.fleet.fits("n0", place.with_claims(three).demand)
+
+
+def test_a_class_asks_for_nodes_that_have_its_devices_by_dra():
+    place = six_devices()
+    place.set_node(make.node("plugged", gpus=8))
+    asks = make.pod(demand=demand_of({IMPLICIT: 8, PODS: 1}, BUILT_IN))
+    assert not place.fleet.with_capacity(place.with_claims(asks).demand, -1)
+    assert place.fleet.fits("plugged", make.demand(8))
+
+
+def test_the_older_of_two_classes_with_one_resource_has_a_room_of_its_own():
+    place = six_devices()
+    newer = DeviceClass("our-gpus", "nvidia.com/gpu", "2026-01-01T00:00:00Z", speaks_of_gpus=True)
+    place.set_device_class(newer.name, newer, Condition("", "others.example"))
+    node = place.fleet.get("n0")
+    assert node.allocatable.get("nvidia.com/gpu", 0) == 0, (
+        "kube-scheduler gives the newer class's devices, of which there are none"
+    )
+    assert [offer.resource for offer in node.offers(BUILT_IN)] == [IMPLICIT]
+    place.set_pod(resident("a", SHARING, node="n0"))
+    place.set_claim(SHARED, spec(2))
+    assert place.fleet.free("n0", IMPLICIT) == 4
+
+
+def test_a_resource_that_policy_does_not_weigh_draws_on_the_room_of_its_class():
+    weights = {name: weight for name, weight in BUILT_IN.items() if name != "nvidia.com/gpu"}
+    place = six_devices()
+    place.set_policy(make.policy(resources=weights))
+    place.set_pod(make.resident(uid="u", node="n0", demand=demand_of({"nvidia.com/gpu": 2, PODS: 1}, weights)))
+    assert (place.fleet.free("n0", IMPLICIT), charged(place)) == (4, 2)

@@ -23,8 +23,9 @@ from tests.core.make import (
 )
 from webhook.core.admission import admit
 from webhook.core.asked import as_asked
-from webhook.core.claims import ClaimKey, ClaimRef, ClassCount, DeviceClass, DeviceRequest
+from webhook.core.claims import ClaimKey, ClaimRef, ClassCount, DeviceRequest
 from webhook.core.decision import Admit, Deny
+from webhook.core.device_class import DeviceClass
 from webhook.core.explanation import explain
 from webhook.core.names import ResourceName
 from webhook.core.policy import LabelSelector

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from webhook.core.amount import ONE_GPU, UNLIMITED
+from webhook.core.amount import ONE_GPU, UNLIMITED, exact_units
 from webhook.core.holders import Holder
 from webhook.core.limit_text import Request, violation_text
 from webhook.core.names import ResourceName, User
@@ -16,7 +16,7 @@ SEVENTH = ONE_GPU // 7
 
 def asking(**pieces):
     devices = tuple((ResourceName(name), number) for name, number in pieces.items())
-    return Request(max(1, int(sum(number * WEIGHTS[name] for name, number in devices))), devices, WEIGHTS)
+    return Request(exact_units(sum(number * WEIGHTS[name] for name, number in devices)), devices, WEIGHTS)
 
 
 def advice(request, room, limit=8 * ONE_GPU):
@@ -53,7 +53,31 @@ def advice(request, room, limit=8 * ONE_GPU):
             asking(**{MEMORY: 50_000}), ONE_GPU // 2, "a request of at most 40960 gpu-mem would pass now", id="memory"
         ),
         pytest.param(
+            asking(**{MEMORY: 50_000}),
+            Fraction(3 * ONE_GPU, 81_920),
+            "a request of at most 3 gpu-mem would pass now",
+            id="a whole number of pieces that no whole number of units divides",
+        ),
+        pytest.param(
+            asking(**{MEMORY: 50_000}),
+            Fraction(3 * ONE_GPU, 81_921),
+            "a request of at most 2 gpu-mem would pass now",
+            id="almost a piece more",
+        ),
+        pytest.param(
+            asking(**{MEMORY: 3}),
+            Fraction(ONE_GPU, 81_921),
+            "no gpu-mem would pass now (less than 0.001 is left): wait until a holder ends, or delete one",
+            id="almost a piece",
+        ),
+        pytest.param(
             asking(**{GPU: 1, SLICE: 8}), 9 * ONE_GPU // 7, "a request of at most about 1.29 would pass now", id="mixed"
+        ),
+        pytest.param(
+            asking(**{GPU: 1, MEMORY: 1}),
+            Fraction(ONE_GPU, 81_920),
+            "a request of less than 0.001 would pass now",
+            id="mixed, and next to nothing is left",
         ),
         pytest.param(
             asking(**{GPU: 4}),
@@ -90,6 +114,12 @@ def test_who_asks_for_too_much_in_one_pod_is_not_told_to_wait(limit, want):
     text = violation_text(asking(**{GPU: 5}), "one pod of team a", limit, taken=0, room=-ONE_GPU, holders=None)
     assert text.endswith(f"; {want}")
     assert "wait" not in text
+
+
+def test_a_share_of_a_pod_can_be_no_whole_number_of_units():
+    text = violation_text(asking(**{MEMORY: 3}), "one pod of team a", 20, taken=0, room=0, holders=None)
+    assert text.startswith("one pod of team a: requested less than 0.001 (gpu-mem 3), ")
+    assert text.endswith("; split the work over more pods, or ask for at most 1 gpu-mem per pod")
 
 
 def test_a_share_says_which_resource_it_is_of():

@@ -82,15 +82,12 @@ def test_a_share_is_weighed_anew_by_another_policy():
     assert in_shares(reweighed(demand, heavier), heavier).gpus == ONE_GPU
 
 
-@given(st.integers(1, 200_000), st.data())
-def test_the_shares_of_one_gpu_never_count_more_than_the_gpu_and_the_whole_counts_exactly_one(size, data):
+@given(st.integers(1, 10**9), st.data())
+def test_the_shares_of_one_gpu_add_up_to_exactly_the_gpu(size, data):
     weights = {"x.dev/gpu-mem": Fraction(ONE_GPU, size)}
     assert demand_of({"x.dev/gpu-mem": size}, weights).gpus == ONE_GPU
     parts = []
     while (left := size - sum(parts)) > 0 and len(parts) < 50:
         parts.append(data.draw(st.integers(1, left)))
     charges = [demand_of({"x.dev/gpu-mem": part}, weights).gpus for part in parts]
-    assert all(charge >= 1 for charge in charges), "a share of something never counts nothing"
-    assert all(abs(charge - part * weights["x.dev/gpu-mem"]) < 1 for part, charge in zip(parts, charges, strict=True))
-    if size <= ONE_GPU:
-        assert sum(charges) <= ONE_GPU
+    assert sum(charges) == Fraction(sum(parts) * ONE_GPU, size)

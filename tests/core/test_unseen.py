@@ -1,5 +1,7 @@
 """Sums of teams make up for pods that are not shown: limits hold as if they were."""
 
+from fractions import Fraction
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +27,12 @@ def test_only_what_is_missing_is_added():
     assert (book.total, book.preemptible, book.waiting) == (gpus(10), gpus(4), 0)
     assert dict(book.largest_holders())[f"{ANY}/Pod/{ANY}"] == gpus(7)
     assert sum(is_unseen(each) for each in place.pods()) == 2
+
+
+def test_sums_that_are_no_whole_number_of_units_are_kept():
+    place = world()
+    add_unseen(place, [Totals(A, gpus(1) + Fraction(2, 3), Fraction(1, 3), 0)])
+    assert (place.book(A).total, place.book(A).preemptible) == (gpus(1) + Fraction(2, 3), Fraction(1, 3))
 
 
 def test_what_waits_is_on_no_node():

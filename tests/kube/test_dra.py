@@ -5,7 +5,8 @@ import json
 import msgspec
 import pytest
 
-from webhook.core.claims import ALL_DEVICES, ClassCount, DeviceClass, DeviceRequest, GroupEntry
+from webhook.core.claims import ALL_DEVICES, ClassCount, DeviceRequest, GroupEntry
+from webhook.core.device_class import DeviceClass
 from webhook.core.equipment import Condition, Device, Slice
 from webhook.kube import dra
 

@@ -1,6 +1,7 @@
 """What is written on a TeamLedger is what comes back, and the definition takes it."""
 
 import json
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -46,7 +47,7 @@ def flights():
             node,
         ),
         st.integers(0, 1000),
-        st.integers(1, 2**53),
+        st.integers(1, 2**53) | st.builds(Fraction, st.integers(1, 2**53), st.integers(1, 10**9)),
         st.sampled_from(Tier),
         st.none() | words.map(GpuModel),
         st.none() | words.map(User),
@@ -62,6 +63,15 @@ def test_a_page_comes_back_as_it_was_written(listed, folded, turn):
     page = Page({flight.pod.uid: flight for flight in listed}, folded, turn)
     found = decode(stored(encode(page, summary_of(A, world()), version=3)))
     assert (found.page, found.team, found.version) == (page, A, 7)
+
+
+@pytest.mark.parametrize("rest", ["1/0", "1e99/3", "x", "-1/2"])
+def test_a_rest_that_is_none_makes_no_sense(rest):
+    charge = Charge(A, Tier.GUARANTEED, Fraction(7, 3))
+    written = encode(Page({"u": Flight(resident(1, uid="u"), charge, None)}), summary_of(A, world()), version=3)
+    assert b'"rest":"1/3"' in written
+    with pytest.raises(ValueError, match="part of a GPU unit"):
+        _ = decode(stored(written.replace(b"1/3", rest.encode()))).page
 
 
 def test_people_read_gpus():
@@ -121,7 +131,7 @@ def test_the_definition_knows_every_field_that_is_written():
     pod = resident(
         1, uid="u", owner=Owner("Job", "train"), user=User("ada"), node=NodeName("n0"), packed=pack({"app": "train"})
     )
-    charge = Charge(A, Tier.GUARANTEED, gpus(1), GpuModel("A100"), User("ada"))
+    charge = Charge(A, Tier.GUARANTEED, gpus(1) + Fraction(2, 3), GpuModel("A100"), User("ada"))
     sent = json.loads(
         encode(Page({pod.uid: Flight(pod, charge, NodeName("n0"), 35)}), summary_of(A, world()), version=0)
     )

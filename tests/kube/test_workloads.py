@@ -62,9 +62,9 @@ def test_what_makes_no_pods_is_none(document):
     ],
 )
 def test_a_kind_that_nobody_described_is_never_a_silent_zero(spec, where):
-    found = expand(manifest("argoproj.io/v1alpha1", "Rollout", spec), kinds=KINDS)
+    found = expand(manifest("ml.example.com/v1", "Run", spec), kinds=KINDS)
     assert isinstance(found, Unknown)
-    assert f"kind Rollout of argoproj.io, which holds containers at {where}" in found.reason
+    assert f"kind Run of ml.example.com, which holds containers at {where}" in found.reason
 
 
 @pytest.mark.parametrize("document", [{}, {"apiVersion": "v1"}, {"kind": "Pod"}, {"image": {"tag": "1"}}])

@@ -23,13 +23,15 @@ NODES = [b.node("a", model="A100", labels={"at": "x"}), b.node("b", model="T4", 
 NAMESPACES = [namespace("vision", dept="v"), namespace("nlp")]
 
 
-def told(text, *objects, nodes=NODES, namespaces=NAMESPACES):
+def told(text, *objects, nodes=NODES, namespaces=NAMESPACES, about_taints=False):
+    """List the warnings; those of nodes without taints, as most here are, only where a test is about them."""
     made = drafted({"p.yaml": (HEAD + text).encode()}, origin="p")
     policy = build(made)
     world = World(policy)
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, *namespaces, *objects]})
     parse_world(listed, policy.resources, name="w").fill(world)
-    return [str(problem) for problem in lint(made, policy, world, origin="p")]
+    found = [str(problem) for problem in lint(made, policy, world, origin="p")]
+    return [each for each in found if about_taints or "kubectl taint" not in each]
 
 
 CASES = {
@@ -135,3 +137,74 @@ def test_taints_that_a_pool_does_not_tolerate():
 
 def test_a_world_without_namespaces_says_nothing_of_them():
     assert told("teams: [{name: v, namespaces: [gone]}]\npools: [{name: p, teams: [v]}]", namespaces=[]) == []
+
+
+OPEN = "p: pools: nodes with GPUs and no taint, whose cpu and memory pods without GPUs can fill: "
+
+
+def taints(text, *nodes):
+    return [each for each in told(GOOD_TEAM + text, nodes=nodes, about_taints=True) if "kubectl taint" in each]
+
+
+@pytest.mark.parametrize(
+    "closed",
+    [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}, {"key": "gpu", "value": "yes", "effect": "NoExecute"}],
+)
+def test_gpu_nodes_with_a_taint_and_nodes_without_gpus_are_no_news(closed):
+    assert taints("", b.node("a", taints=[closed]), b.node("cpu", gpus=None)) == []
+
+
+@pytest.mark.parametrize(
+    "passing",
+    [
+        {"key": "nvidia.com/gpu", "effect": "PreferNoSchedule"},
+        {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"},
+        {"key": "fairgate.dev/held", "effect": "NoSchedule"},
+    ],
+)
+def test_a_taint_that_keeps_nobody_out_for_good_is_none(passing):
+    want = "a; let their pool tolerate nvidia.com/gpu, then kubectl taint nodes a nvidia.com/gpu=present:NoSchedule"
+    assert taints("", b.node("a", taints=[passing])) == [f"{OPEN}{want}"]
+
+
+@pytest.mark.parametrize(
+    ("toleration", "want"),
+    [
+        ("key: dedicated, value: gpu, effect: NoSchedule", "dedicated=gpu:NoSchedule"),
+        ("key: nvidia.com/gpu, operator: Exists", "nvidia.com/gpu=present:NoSchedule"),
+        ("key: gpu, operator: Exists, effect: NoExecute", None),
+    ],
+)
+def test_a_taint_that_the_nodes_pool_tolerates_comes_first(toleration, want):
+    pool = f"pools: [{{name: p, nodeSelector: {{at: x}}, tolerations: [{{{toleration}}}]}}]\n"
+    first = "" if want else "let their pool tolerate nvidia.com/gpu, then "
+    command = f"{first}kubectl taint nodes a {want or 'nvidia.com/gpu=present:NoSchedule'}"
+    assert taints(pool, b.node("a", labels={"at": "x"})) == [f"{OPEN}a; {command}"]
+
+
+def test_many_nodes_are_named_by_a_label_of_theirs_alone():
+    many = [b.node(f"n{i}", labels={"at": "x", "gpu": "yes"}) for i in range(7)]
+    others = [b.node("cpu", gpus=None, labels={"at": "x"})]
+    (line,) = taints("", *many, *others)
+    assert "n0, n1, n2, n3, n4 and 2 more; " in line
+    assert line.endswith("kubectl taint nodes -l gpu=yes nvidia.com/gpu=present:NoSchedule")
+    (line,) = taints("", *[b.node(f"n{i}") for i in range(6)], b.node("cpu", gpus=None))
+    assert line.endswith("kubectl taint nodes n0 n1 n2 n3 n4 n5 nvidia.com/gpu=present:NoSchedule")
+
+
+def test_a_match_by_the_absence_of_a_label_catches_gpu_pods():
+    def found(expressions, selector):
+        return told(
+            GOOD_TEAM + f"pools: [{{name: p, nodeSelector: {selector}, "
+            f"match: {{podSelector: {{matchExpressions: {expressions}}}}}}}, {{name: q, nodeSelector: {{at: x}}}}]",
+            b.pod("train", namespace="vision", uid="u", node="a"),
+            nodes=[b.node("a", labels={"at": "x"}), b.node("cpu", gpus=None, labels={"at": "y"})],
+        )
+
+    absent = "[{key: team, operator: DoesNotExist}, {key: app, operator: NotIn, values: [kafka]}]"
+    text = "and to no other; select by a label that only its own pods carry: matchLabels, In or Exists"
+    which = "p.yaml:4: pools[0].match.podSelector: selects every GPU pod without label app or team (1 of the world's)"
+    assert f"{which}, and such pods go to this pool, whose nodes have no GPUs, {text}" in found(absent, "{at: y}")
+    assert f"{which}, and such pods go to this pool, {text}" in found(absent, "{at: x}")
+    present = "[{key: team, operator: Exists}, {key: app, operator: NotIn, values: [kafka]}]"
+    assert not [each for each in found(present, "{at: y}") if "podSelector" in each]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -217,11 +217,17 @@ class Installation:
         serving.register(self._cluster, printed, namespace=running.team_a)
 
 
+def _gpus(node: Mapping[str, Any]) -> float:
+    """What a node's whole GPUs count; under MIG strategy single, of which tests make sevenths, they are slices."""
+    pieces = int(node["status"]["allocatable"].get(GPU, 0))
+    return pieces / 7 if "-MIG-1g" in node["metadata"].get("labels", {}).get("nvidia.com/gpu.product", "") else pieces
+
+
 def _wait_seen(running: Gate) -> None:
     """Wait until the server knows the nodes that there are, and that the pods of earlier scenarios are gone."""
     nodes = running.cluster.api.list("/api/v1/nodes")
     has_devices = bool(running.cluster.api.list("/apis/resource.k8s.io/v1/resourceslices"))
-    gpus = sum(int(node["status"]["allocatable"].get(GPU, 0)) for node in nodes)
+    gpus = sum(map(_gpus, nodes))
 
     def is_seen() -> bool:
         text = running.get("/metrics")

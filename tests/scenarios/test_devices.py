@@ -101,3 +101,27 @@ def test_an_extended_resource_of_a_class_counts_once_beside_the_claim_that_kube_
         assert decided["nodes"] == [with_devices]
         refused = refusal(cluster, fairgate.team_a, pod("more", gpus=18))
         assert "exceeded quota: team a: requested 18, limit 20, used 3" in refused.message
+
+        four = {f"deviceclass.resource.kubernetes.io/{DRIVER}": "4"}
+        by_class = {"name": "main", "image": "example.invalid/train:1", "resources": {"requests": four, "limits": four}}
+        create_pod(cluster, fairgate.team_a, pod("by-class", containers=[by_class]))
+        wait_bound(cluster, fairgate.team_a, "by-class")
+        wait_for(cluster, lambda: fairgate.charged("a") == 7, what="the four under the class's own name charged")
+        create_pod(cluster, fairgate.team_a, pod("too-many", gpus=2))
+        decided = json.loads(get_pod(cluster, fairgate.team_a, "too-many")["metadata"]["annotations"][DECISION])
+        assert decided["nodes"] == [], "one is left, whichever name it is asked for by"
+
+
+def test_slices_under_the_name_of_whole_gpus_count_what_they_are(cluster):
+    product = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"}
+    (name,) = make_nodes(cluster, 1, gpus=147, labels=product)
+    with gate(cluster, limit_a=20) as fairgate:
+        create_pod(cluster, fairgate.team_a, pod("unnamed", gpus=71))
+        wait_bound(cluster, fairgate.team_a, "unnamed")
+        decided = json.loads(get_pod(cluster, fairgate.team_a, "unnamed")["metadata"]["annotations"][DECISION])
+        assert (decided["gpus"], decided["nodes"]) == ("71/7", [name])
+        create_pod(cluster, fairgate.team_a, pod("named", gpus=69, nodeSelector=product))
+        wait_bound(cluster, fairgate.team_a, "named")
+        wait_for(cluster, lambda: fairgate.charged("a") == 20, what="140 slices charged as 20 GPUs")
+        refused = refusal(cluster, fairgate.team_a, pod("one-more", gpus=1))
+        assert "exceeded quota: team a: requested 1/7, limit 20, used" in refused.message

@@ -10,7 +10,8 @@ from tests.blackbox.gate import at_once
 from tests.builders import encode
 from tests.core.make import demand, policy, resident, team, world
 from webhook.core.amount import ONE_GPU
-from webhook.core.claims import ClaimRef, DeviceClass
+from webhook.core.claims import ClaimRef
+from webhook.core.device_class import DeviceClass
 from webhook.core.names import DEVICE_CLASS
 from webhook.core.pod import Admitted
 from webhook.core.policy import BUILT_IN_RESOURCES, Enforcement

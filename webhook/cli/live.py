@@ -14,7 +14,7 @@ from webhook.cluster.namespace import own_namespace
 from webhook.cluster.reach import Extent, read_reachable
 from webhook.cluster.reports import read_report
 from webhook.cluster.team_object import PATH
-from webhook.core.amount import parse_gpus
+from webhook.core.amount import Units, read_back
 from webhook.core.names import TeamName
 from webhook.core.policy import Enforcement, Policy
 from webhook.core.unseen import Totals
@@ -147,8 +147,8 @@ async def _totals(connection: ApiConnection) -> tuple[Totals, ...] | None:
 
 
 def _totals_of(status: Mapping[str, Any]) -> Totals:
-    def gpus(field: str) -> int:
-        return parse_gpus(status.get(field) or "0")
+    def gpus(field: str) -> Units:
+        return read_back(str(status.get(field) or "0"))
 
     team = TeamName(str(status.get("team", "")))
     try:

@@ -51,7 +51,8 @@ def check(*, folder: Path, world: Path | None, cluster: bool, kubeconfig: Path |
 
     With --world or --cluster a good policy is also held against the nodes, namespaces and pods that there are: shares
     that cannot be kept, limits that are never reached, namespaces, labels, GPU models and resources that nobody has,
-    pools that nobody may use or that have no nodes.
+    pools that nobody may use or that have no nodes, pools whose match catches every GPU pod without a label, GPU nodes
+    without a taint (with the command that taints them).
     """
     made = _drafted(folder)
     loaded = build(made)

@@ -1,6 +1,6 @@
 """Numbers in words, the same for all commands."""
 
-from webhook.core.amount import tell_gpus
+from webhook.core.amount import Units, tell_gpus
 from webhook.core.words import plural, plural_gpus
 
 __all__ = ["age", "column_gpus", "plural", "plural_gpus"]
@@ -16,6 +16,6 @@ def age(seconds: float) -> str:
     return plural(int(seconds), "second")
 
 
-def column_gpus(units: int) -> str:
+def column_gpus(units: Units) -> str:
     """Write GPUs for a column of numbers: what is rounded has a tilde."""
     return tell_gpus(units).replace("about ", "~").replace("less than ", "<")

@@ -14,9 +14,9 @@ from webhook.core.limits import guaranteed_violation, has_guaranteed_room, tier_
 from webhook.core.names import GpuModel, TeamName
 from webhook.core.pod import Handling, Pod, Requester
 from webhook.core.policy import Pool
-from webhook.core.pools import allowed_pools
+from webhook.core.pools import Pools, allowed_pools
 from webhook.core.reason import Code, Reason
-from webhook.core.standing import NO_GPU, Standing, standing
+from webhook.core.standing import NO_GPU, Standing, recounted, standing
 from webhook.core.steer import Choice, choose, towards
 from webhook.core.tier import Tier
 from webhook.core.unplaced import never_refusal
@@ -29,7 +29,7 @@ _SETTLED = Reason(Code.ALREADY_DECIDED, "the pod carries an intact decision")
 
 def admit(pod: Pod, requester: Requester, world: World) -> Decision:
     """Decide on what terms and where a new pod may run."""
-    if pod.claims or pod.demand.strange or pod.shares_by:
+    if pod.needs_count:
         counted = count(pod, requester, world)
         if not isinstance(counted, Pod):
             return counted
@@ -44,20 +44,28 @@ def admit(pod: Pod, requester: Requester, world: World) -> Decision:
     if not isinstance(found, Standing):
         return _apart(pod, world) or found if found is NO_GPU else found
     pools = allowed_pools(pod, found.team.name, world)
-    reasons = found.broken + (() if pools.refusal is None else (pools.refusal,))
     if pod.topology and world.siblings.are_costly(pod.namespace, pod.topology):
         world.siblings.count_one(pod.namespace, pod.topology)
         pod = pod._replace(topology=(), has_open_constraints=True)
     choice = choose(pod, pools.allowed, found, world) if pools.allowed else ()
     if not isinstance(choice, Choice):
-        return Deny(reasons + _asked_in_vain(pod, found, None) + choice)
-    in_vain = (_in_vain(pod, note, pools.allowed, world) for note in choice.notes)
-    reasons += tuple(reason for reason in in_vain if reason is not None)
-    if label := _asked_in_vain(pod, found, choice.model):
-        return Deny(reasons + label if reasons else tuple(_or_borrow(reason, choice) for reason in label))
-    if reasons:
+        refused = () if pools.refusal is None else (pools.refusal,)
+        return Deny(found.broken + refused + _asked_in_vain(pod, found, None) + choice)
+    if choice.demand is not pod.demand:  # on slices it counts less
+        pod = pod._replace(demand=choice.demand)
+        found = recounted(pod, found, world.policy)
+    if reasons := _against(pod, found, choice, pools, world):
         return Deny(reasons)
     return _admitted(pod, found, choice, world)
+
+
+def _against(pod: Pod, found: Standing, choice: Choice, pools: Pools, world: World) -> tuple[Reason, ...]:
+    """List what speaks against a choice; of a label that alone is in the way it is said what would be without it."""
+    in_vain = (_in_vain(pod, note, pools.allowed, world) for note in choice.notes)
+    reasons = found.broken + (() if pools.refusal is None else (pools.refusal,))
+    reasons += tuple(reason for reason in in_vain if reason is not None)
+    label = _asked_in_vain(pod, found, choice.model)
+    return reasons + (label if reasons else tuple(_or_borrow(reason, choice) for reason in label))
 
 
 def _admitted(pod: Pod, found: Standing, choice: Choice, world: World) -> Admit | Retry:

@@ -6,7 +6,7 @@ pods name both, and nothing binds the name to what was judged. An allocated clai
 
 from typing import NamedTuple
 
-from webhook.core.amount import exceeds, tell_gpus
+from webhook.core.amount import Units, exceeds, tell_gpus
 from webhook.core.claims import ClaimKey, ClaimSpec
 from webhook.core.counting import unknown_gpu
 from webhook.core.decision import Charge, Decision, Deny, NotApplicable, Retry
@@ -62,7 +62,7 @@ def judge_allocation(asked: Allocation, world: World) -> Decision:
     return _judged(asked, [pod for pod in pods if pod is not None], worth.gpus, team, world)
 
 
-def _judged(asked: Allocation, pods: list[Resident], gpus: int, team: Team, world: World) -> Decision:
+def _judged(asked: Allocation, pods: list[Resident], gpus: Units, team: Team, world: World) -> Decision:
     charge = world.charge_of(pods[0].uid)
     allowed = NotApplicable(Reason(Code.CLAIM_COVERED, f"team {team.name} is charged for it"), charge)
     if asked.is_extended:
@@ -94,7 +94,7 @@ def _broken(charge: Charge, team: Team, world: World) -> tuple[Reason, ...]:
     return (*large, *violations(request, team, book, user=charge.user), *((over,) if over is not None else ()))
 
 
-def _changed(asked: Allocation, pod: Resident, gpus: int) -> Reason:
+def _changed(asked: Allocation, pod: Resident, gpus: Units) -> Reason:
     before = "" if pod.admitted is None else f", its pod {pod.name} was let in with {tell_gpus(pod.admitted.gpus)}"
     who = f"pod {pod.name} was let in without it" if pod.admitted is None else ""
     text = f"ResourceClaim {asked.key.name} takes {plural_gpus(gpus)}{before or f', and {who}'}"

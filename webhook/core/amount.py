@@ -2,9 +2,11 @@
 
 The unit is 1/840,000 of a GPU, so that a thousandth (milli-GPU, what policies and people write) and every share from
 a half to an eighth (MIG compute and memory slices) are whole numbers: seven `1g` slices are one GPU exactly, not 0.994
-or 1.001 of one. 840 is the least common multiple of 1 to 8.
+or 1.001 of one. 840 is the least common multiple of 1 to 8. Where policy divides a GPU into other parts
+(`perGpu: 81920`), an amount is a Fraction of units: exact as well.
 """
 
+import re
 from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
@@ -12,6 +14,8 @@ from typing import Final
 
 ONE_GPU: Final = 840_000
 _LARGEST_DENOMINATOR: Final = 16
+_LONGEST_AMOUNT: Final = 100
+_AMOUNT: Final = re.compile(r"[0-9]+(\.[0-9]+|/[1-9][0-9]*)?")
 
 
 class Unlimited(Enum):
@@ -21,6 +25,8 @@ class Unlimited(Enum):
 
 
 UNLIMITED: Final = Unlimited.UNLIMITED
+Units = int | Fraction
+"""An amount in GPU units."""
 Limit = int | Unlimited
 """A hard cap in GPU units, or UNLIMITED."""
 
@@ -42,8 +48,20 @@ def parse_gpus(text: str | float) -> int:
     return int(units)
 
 
+def read_back(text: str) -> Units:
+    """Read what `format_gpus` wrote, whatever parts a GPU was divided into. Raises ValueError for all else."""
+    if len(text) > _LONGEST_AMOUNT or not _AMOUNT.fullmatch(text):
+        raise ValueError("no amount of GPUs")
+    return exact_units(Fraction(text) * ONE_GPU)
+
+
+def exact_units(total: Units) -> Units:
+    """Give a whole number of units as an int: sums of ints are quick."""
+    return total if isinstance(total, int) or total.denominator != 1 else total.numerator
+
+
 @lru_cache(maxsize=1024)  # a cluster knows a few dozen amounts, and every decision writes one
-def format_gpus(units: int) -> str:
+def format_gpus(units: Units) -> str:
     """Write GPU units the way people read them: 8, 2.5, 0.125, 3/7."""
     whole, rest = divmod(units, ONE_GPU)
     if not rest:
@@ -54,13 +72,13 @@ def format_gpus(units: int) -> str:
 
 
 @lru_cache(maxsize=1024)
-def gpu_number(units: int) -> int | float:
+def gpu_number(units: Units) -> int | float:
     """Give GPU units as a number for logs and metrics, to a millionth of a GPU; nothing is decided by it."""
     whole, rest = divmod(units, ONE_GPU)
-    return round(units / ONE_GPU, 6) if rest else whole
+    return round(float(units / ONE_GPU), 6) if rest else int(whole)
 
 
-def tell_gpus(units: int) -> str:
+def tell_gpus(units: Units) -> str:
     """Write GPU units for people: exact up to thousandths and as a share up to 1/16, else rounded and said to be so."""
     text = format_gpus(units)
     if "/" not in text:
@@ -70,7 +88,8 @@ def tell_gpus(units: int) -> str:
     if units < ONE_GPU // 1000:
         return "less than 0.001"
     digits = 3 if units < ONE_GPU // 10 else 2
-    return f"about {round(units / ONE_GPU, digits):g}" if units < 10**4 * ONE_GPU else f"about {units // ONE_GPU}"
+    number = f"{round(float(units / ONE_GPU), digits):g}" if units < 10**4 * ONE_GPU else str(units // ONE_GPU)
+    return f"about {number}"
 
 
 def format_limit(limit: Limit) -> str:
@@ -78,6 +97,6 @@ def format_limit(limit: Limit) -> str:
     return limit.value if isinstance(limit, Unlimited) else format_gpus(limit)
 
 
-def exceeds(amount: int, limit: Limit) -> bool:
+def exceeds(amount: Units, limit: Limit) -> bool:
     """Tell whether amount is more than the limit allows."""
     return not isinstance(limit, Unlimited) and amount > limit

@@ -4,6 +4,7 @@ A node that is gone, or offers less than before, is remembered for an hour, so t
 hold is not taken for one that never fits.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from webhook.core.demand import Demand
@@ -66,12 +67,5 @@ def _larger(one: Node, other: Node) -> Node:
     """Keep the larger amounts of two states of a node: one that fails device by device shrinks in steps."""
     names = one.allocatable.keys() | other.allocatable.keys()
     most = {name: max(one.allocatable.get(name, 0), other.allocatable.get(name, 0)) for name in names}
-    return Node(
-        name=other.name,
-        allocatable=most,
-        labels=other.labels,
-        taints=other.taints,
-        model=other.model,
-        model_label=other.model_label,
-        devices=max(one.devices, other.devices, key=lambda devices: sum(devices.capacities)),
-    )
+    devices = max(one.devices, other.devices, key=lambda devices: sum(devices.capacities))
+    return replace(other, allocatable=most, devices=devices)

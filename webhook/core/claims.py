@@ -7,12 +7,12 @@ hands out under a name of their own are counted here too.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from fractions import Fraction
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
-from webhook.core.amount import ONE_GPU
-from webhook.core.demand import Demand, Weights, in_shares
+from webhook.core.amount import ONE_GPU, Units, exact_units
+from webhook.core.demand import Demand, Weights, in_shares, in_slices
+from webhook.core.device_class import DeviceClass, age_order
 from webhook.core.lookalike import looks_like_gpu
 from webhook.core.names import DEVICE_CLASS, Namespace, ResourceName, Uid
 from webhook.core.policy import Policy
@@ -22,6 +22,9 @@ ALL_DEVICES: Final = 32
 
 ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"
 """Namespace label: its pods may look at devices that others use; that takes nothing away."""
+
+
+_BY_CLAIM: Final = ResourceName("")
 
 
 class ClaimRef(NamedTuple):
@@ -62,31 +65,6 @@ ClaimSpec = tuple[DeviceRequest, ...]
 """What a claim, or a template of claims, asks for; for an allocated claim what it got."""
 
 
-class DeviceClass(NamedTuple):
-    """A kind of device. `speaks_of_gpus`: its name, its resource's or its selectors look like GPUs.
-
-    `is_open`: its selectors do not say whose devices it selects, so a claim of its may pick GPUs.
-    """
-
-    name: str
-    extended_resource: ResourceName | None = None
-    made_at: str = ""
-    speaks_of_gpus: bool = False
-    is_open: bool = False
-
-    def may_be_gpu(self, driver: str) -> bool:
-        """Tell whether a device of this class that policy does not weigh has to be taken for a GPU.
-
-        It does unless the class or the claim says whose it is: what may be a GPU is one until it is shown otherwise.
-        """
-        return self.is_open and not self.speaks_of_gpus and (not driver or looks_like_gpu(driver))
-
-    @property
-    def implicit_resource(self) -> ResourceName:
-        """Name the extended resource that every class has."""
-        return ResourceName(DEVICE_CLASS + self.name)
-
-
 class ClaimKey(NamedTuple):
     """A claim, template or group, among all of the cluster."""
 
@@ -109,16 +87,22 @@ class Found(NamedTuple):
 class Worth(NamedTuple):
     """What the devices of a claim count, in GPU units; `missing` and `unknown` as in `Found`."""
 
-    gpus: int
+    gpus: Units
     missing: tuple[str, ...]
     unknown: tuple[str, ...]
 
 
 class _Take(NamedTuple):
-    name: ResourceName
+    """Devices of a class: how many, and what they count beside what the containers' own names count already.
+
+    `asked` is the resource of the containers that asks for them, "" where a claim does.
+    """
+
+    device_class: DeviceClass
     number: int
-    units: int | Fraction
+    units: Units
     is_certain: bool
+    asked: ResourceName = _BY_CLAIM
 
 
 _Known = TypeVar("_Known", ClaimSpec, frozenset[GroupEntry])
@@ -172,7 +156,7 @@ class Claims:
         else:
             self._classes[name] = device_class
         # of two classes with one resource the newer holds, as for kube-scheduler
-        ordered = sorted(self._classes.values(), key=lambda known: (known.made_at, known.name))
+        ordered = sorted(self._classes.values(), key=age_order)
         self._by_resource = {known.extended_resource: known for known in ordered if known.extended_resource}
         return tuple(self._pods)
 
@@ -193,7 +177,7 @@ class Claims:
         missing: list[str] = []
         unknown: list[str] = []
         units = sum(take.units for take in self._takes(spec, policy, missing, unknown, is_admin=is_admin))
-        return Worth(max(int(units), 1) if units else 0, tuple(missing), tuple(unknown))
+        return Worth(exact_units(units), tuple(missing), tuple(unknown))
 
     def join(self, uid: Uid, namespace: Namespace, refs: tuple[ClaimRef, ...]) -> Iterable[Uid]:
         """Let a pod use its claims, and no others any more; gives the pods that pay for those from now on.
@@ -219,15 +203,17 @@ class Claims:
         uid: Uid,
         is_admin: bool,
         shares_by: str,
+        slices: tuple[ResourceName, ...],
         policy: Policy,
     ) -> Found:
         """Add what a pod's claims count to what its containers ask for, in shares where its scheduler keeps to them."""
         own = demand.own or demand
         counted = in_shares(own, policy.resources) if shares_by in policy.defaults.share_schedulers else own
+        counted = in_slices(counted, slices, policy.resources)
         missing: list[str] = []
         unknown: list[str] = []
         takes = list(self._extended(own, policy, unknown))
-        units: int | Fraction = sum(take.units for take in takes)
+        units: Units = sum(take.units for take in takes)
         # entries that name the same claim are one claim
         for ref in {(ref.claim, "" if ref.claim else ref.entry): ref for ref in refs}.values():
             spec = self._spec(namespace, ref)
@@ -243,17 +229,42 @@ class Claims:
         requests, devices = dict(own.requests), dict(own.devices)
         for take in takes:
             if take.is_certain:
-                requests[take.name] = requests.get(take.name, 0) + take.number
-                devices[take.name] = devices.get(take.name, 0) + take.number
+                self._seat(take, requests, devices, policy.resources)
         full = replace(
             own,
-            gpus=counted.gpus + (max(int(units), 1) if units else 0),
+            gpus=exact_units(counted.gpus + units),
             devices=tuple(sorted(devices.items())),
             requests=tuple(sorted(requests.items())),
             own=own,
             claims=tuple(sorted(filter(None, (self._uids.get(key) for key in _named(namespace, refs))))),
         )
         return Found(full, tuple(missing), tuple(unknown))
+
+    def _seat(
+        self,
+        take: _Take,
+        requests: dict[ResourceName, int],
+        devices: dict[ResourceName, int],
+        weights: Weights,
+    ) -> None:
+        """Let devices of a class draw on the one room that all of the class's names share.
+
+        The class's own name is asked for, too: nodes that have the devices by a device plugin do not have it.
+        """
+        room = self._room_of(take.device_class, weights)
+        for name in {room, take.device_class.implicit_resource} - {take.asked}:
+            requests[name] = requests.get(name, 0) + take.number
+        if take.asked in devices:
+            devices[take.asked] -= take.number
+            if not devices[take.asked]:
+                del devices[take.asked]
+        devices[room] = devices.get(room, 0) + take.number
+
+    def _room_of(self, device_class: DeviceClass, weights: Weights) -> ResourceName:
+        """Name the room of a class as nodes offer it: by its resource, if policy weighs that and no newer has it."""
+        mapped = device_class.extended_resource
+        is_known = mapped is not None and mapped in weights and self._by_resource.get(mapped) == device_class
+        return mapped if mapped is not None and is_known else device_class.implicit_resource
 
     def _part(self, uid: Uid, keys: Iterable[ClaimKey]) -> Iterable[Uid]:
         heirs: dict[Uid, None] = {}
@@ -275,19 +286,26 @@ class Claims:
             self._groups.pop(key, None)
 
     def _extended(self, own: Demand, policy: Policy, unknown: list[str]) -> Iterator[_Take]:
-        """Weigh extended resources that policy does not name but a DeviceClass does."""
+        """Weigh extended resources that policy does not name but a DeviceClass does.
+
+        What policy names it weighs already: of those it is only told whose devices they are.
+        """
         weights = policy.resources
         for name in own.strange:
             if name in policy.ignored_resources:
+                continue
+            if name in weights:
+                if (known := self._classes.get(name.removeprefix(DEVICE_CLASS))) is not None:
+                    yield _Take(known, dict(own.requests)[name], 0, is_certain=True, asked=name)
                 continue
             implicit = self._classes.get(name.removeprefix(DEVICE_CLASS)) if name.startswith(DEVICE_CLASS) else None
             device_class = implicit or self._by_resource.get(name)
             weight = None if device_class is None else _weight(device_class, weights)
             number = dict(own.requests)[name]
             if weight is None and device_class is not None and device_class.may_be_gpu(""):
-                yield _Take(device_class.implicit_resource, number, number * ONE_GPU, is_certain=False)
+                yield _Take(device_class, number, number * ONE_GPU, is_certain=False)
             elif weight is not None and device_class is not None:
-                yield _Take(_name(device_class, weights), number, number * weight, is_certain=True)
+                yield _Take(device_class, number, number * weight, is_certain=True, asked=name)
             elif looks_like_gpu(name) or (device_class is not None and device_class.speaks_of_gpus):
                 unknown.append(name)
 
@@ -319,7 +337,7 @@ class Claims:
             # room is judged where it is certain which devices are meant, and how many
             is_certain = device_class is not None and len(request.alternatives) == 1 and number < ALL_DEVICES
             is_certain = is_certain and not is_guess
-            take = _Take(_name(known, weights), number, number * weight, is_certain)
+            take = _Take(known, number, number * weight, is_certain)
             if dearest is None or take.units > dearest.units:
                 dearest = take
         return dearest
@@ -358,14 +376,8 @@ def _keys(namespace: Namespace, refs: tuple[ClaimRef, ...]) -> Iterator[ClaimKey
             yield ClaimKey("template", namespace, ref.template)
 
 
-def _weight(device_class: DeviceClass, weights: Weights) -> int | Fraction | None:
+def _weight(device_class: DeviceClass, weights: Weights) -> Units | None:
     own = weights.get(device_class.implicit_resource)
     if own is not None or device_class.extended_resource is None:
         return own
     return weights.get(device_class.extended_resource)
-
-
-def _name(device_class: DeviceClass, weights: Weights) -> ResourceName:
-    """Name the devices of a class as nodes offer them: by its resource, so that claims and requests share one room."""
-    mapped = device_class.extended_resource
-    return mapped if mapped is not None and mapped in weights else device_class.implicit_resource

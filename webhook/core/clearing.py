@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple, Protocol
 
+from webhook.core.amount import Units
 from webhook.core.demand import PerDevice
 from webhook.core.failures import Departure, Floors, WorkloadId, share_used
 from webhook.core.names import NodeName, ResourceName, TeamName, Uid
@@ -32,13 +33,13 @@ class Cost(NamedTuple):
     """
 
     gangs: int = 0
-    surplus: int = 0
-    lost_work: int = 0
+    surplus: Units = 0
+    lost_work: Units = 0
     failures: int = 0
-    loyalty: int = 0
+    loyalty: Units = 0
     age: int = 0  # in the order of ReclaimCost
 
-    def ranked(self, order: Sequence[ReclaimCost]) -> tuple[int, ...]:
+    def ranked(self, order: Sequence[ReclaimCost]) -> tuple[Units, ...]:
         """Give the parts in the order in which they count."""
         return tuple([self[_POSITION[part]] for part in order])
 
@@ -55,7 +56,7 @@ class Need:
     """What is missing on a node: amounts above zero, the GPU units asked and free, and room on single devices."""
 
     amounts: Mapping[ResourceName, int]
-    missing_gpus: int
+    missing_gpus: Units
     per_device: PerDevice | None = None
 
 
@@ -81,7 +82,7 @@ class Scale:
     """
 
     now: int
-    over_share: Mapping[TeamName, int]
+    over_share: Mapping[TeamName, Units]
     order: tuple[ReclaimCost, ...]
     left: Mapping[GuardId, int] | None
     gone: Set[Uid]
@@ -120,7 +121,7 @@ class _Unit(NamedTuple):
 
     victims: tuple[Victim, ...]
     here: tuple[int, ...]
-    gpus: int
+    gpus: Units
     cost: Cost
     departures: tuple[Departure, ...]
 
@@ -131,7 +132,7 @@ def clear(need: Need, node: NodeName, yards: Yards, *, room: Room, scale: Scale)
     if yard is None:
         return None
 
-    def order(unit: _Unit) -> tuple[tuple[int, ...], Uid]:
+    def order(unit: _Unit) -> tuple[tuple[Units, ...], Uid]:
         return unit.cost.ranked(scale.order), unit.victims[0].uid
 
     made = (*_singles(need, yard, room, scale), *_gangs(need, node, yards, scale), *_wholes(need, node, yards, scale))
@@ -222,10 +223,10 @@ class _Branch(NamedTuple):
 
     wanted: tuple[int, ...]
     victims: tuple[Victim, ...] = ()
-    gpus: int = 0
+    gpus: Units = 0
     cost: Cost = Cost()
 
-    def plus(self, unit: _Unit, *, missing_gpus: int, broken: int = 0) -> "_Branch":
+    def plus(self, unit: _Unit, *, missing_gpus: Units, broken: int = 0) -> "_Branch":
         """Send one more unit away, of which so many workloads fail."""
         gpus = self.gpus + unit.gpus
         cost = Cost(
@@ -245,7 +246,7 @@ class _Search:
 
     def __init__(self, need: Need, rows: list[list[_Unit]], room: Room, scale: Scale) -> None:
         self.best: Clearing | None = None
-        self._best_rank: tuple[int, ...] = ()
+        self._best_rank: tuple[Units, ...] = ()
         self._need = need
         self._rows = rows
         self._room = room

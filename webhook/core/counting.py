@@ -1,4 +1,4 @@
-"""What a pod counts at the door, its claims and shares included; unknown kinds of GPU end here."""
+"""What a pod counts at the door, its claims, shares and slices included; unknown kinds of GPU end here."""
 
 from webhook.core.decision import Deny, Retry
 from webhook.core.demand import in_shares
@@ -19,7 +19,8 @@ def count(pod: Pod, requester: Requester, world: World) -> Pod | Deny | Retry:
     Counting again changes nothing. What is not known yet is never guessed: the pod is asked again. Pods that are only
     counted, whatever they ask for, are not held up here either.
     """
-    if not (pod.claims or pod.shares_by) and world.are_ordinary(pod.demand.strange):
+    is_sliced = pod.slices or (pod.node_name and world.fleet.sliced)
+    if not (pod.claims or pod.shares_by or is_sliced) and world.are_ordinary(pod.demand.strange):
         return pod
     found = world.with_claims(pod)
     bypasses = pod.node_name is not None and pod.shares_by in world.policy.defaults.share_schedulers

@@ -5,6 +5,7 @@ Named tuples, not dataclasses: several are made for every decision, and a frozen
 
 from typing import NamedTuple
 
+from webhook.core.amount import Units
 from webhook.core.demand import Demand
 from webhook.core.names import GpuModel, NodeName, PoolName, TeamName, User
 from webhook.core.pod import PriorityTriple
@@ -36,7 +37,7 @@ class Charge(NamedTuple):
 
     team: TeamName
     tier: Tier
-    gpus: int
+    gpus: Units
     model: GpuModel | None = None  # None where the team has no shares per model
     user: User | None = None  # None where nobody can be named
 

@@ -7,15 +7,16 @@ max(sum of app containers + sum of restartable init containers,
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import NamedTuple
 
-from webhook.core.names import ResourceName, Uid
-from webhook.core.shares import weight_of, whole_weight_of
+from webhook.core.amount import Units, exact_units
+from webhook.core.names import DEVICE_CLASS, ResourceName, Uid
+from webhook.core.shares import DEVICE, weight_of, whole_weight_of
+from webhook.core.slices import piece_weight
 
 Amounts = Mapping[ResourceName, int]
 """Resource amounts: cpu in milli-cores, memory in bytes, everything else in pieces."""
-Weights = Mapping[ResourceName, int | Fraction]
+Weights = Mapping[ResourceName, Units]
 """GPU units that one piece of each GPU resource counts; a Fraction where units do not divide evenly."""
 
 
@@ -53,12 +54,12 @@ class Demand:
     must fit on single devices, None where pieces are only counted. Hashable on purpose.
 
     `counted` is what the charge was weighed from, where that is not `requests`: shares of devices by their shape, each
-    as a whole device (see `in_shares`). `strange` are extended resources that the weights do not name. `own` is what
-    the containers alone ask for, where claims, device classes or shares changed the demand (see claims.py); `claims`
-    are then the UIDs of the claims that the pod names.
+    as a whole device (see `in_shares`). `strange` are extended resources that the weights do not name, and all that are
+    named by a DeviceClass. `own` is what the containers alone ask for, where claims, device classes, shares or slices
+    changed the demand (see claims.py); `claims` are then the UIDs of the claims that the pod names.
     """
 
-    gpus: int
+    gpus: Units
     devices: tuple[tuple[ResourceName, int], ...]
     requests: tuple[tuple[ResourceName, int], ...]
     per_device: PerDevice | None = None
@@ -107,19 +108,18 @@ def demand_of(
 ) -> Demand:
     """Weigh requests: `weights` maps each GPU resource name to the GPU units that one piece of it counts.
 
-    The charge is rounded down to a unit, so that the shares of one GPU never count more than the GPU; a share of
-    something never counts nothing. `counted` is weighed instead of the requests, where it is given.
+    `counted` is weighed instead of the requests, where it is given.
     """
     devices = tuple(sorted((name, amount) for name, amount in requests.items() if amount and name in weights))
     weighed = requests if counted is None else counted
     total = sum(amount * weight for name, amount in weighed.items() if (weight := whole_weight_of(name, weights)))
     return Demand(
-        gpus=_charge(total),
+        gpus=exact_units(total),
         devices=devices,
         requests=tuple(sorted((name, amount) for name, amount in requests.items() if amount)),
         per_device=per_device,
         counted=None if counted is None else tuple(sorted(counted.items())),
-        strange=tuple(sorted(n for n, amount in requests.items() if amount and "/" in n and n not in weights)),
+        strange=tuple(sorted(name for name, amount in requests.items() if amount and _is_strange(name, weights))),
     )
 
 
@@ -129,11 +129,24 @@ def in_shares(demand: Demand, weights: Weights) -> Demand:
     if own.counted is None:
         return own
     total = sum(amount * weight for name, amount in own.counted if (weight := weight_of(name, weights)))
-    return replace(own, gpus=_charge(total), own=own)
+    return replace(own, gpus=exact_units(total), own=own)
 
 
-def _charge(total: int | Fraction) -> int:
-    return max(int(total), 1) if total else 0
+def in_slices(demand: Demand, slices: Sequence[ResourceName], weights: Weights) -> Demand:
+    """Weigh what is asked for as `nvidia.com/gpu` by slices, for a pod that can be handed nothing larger than these.
+
+    Devices beside which a share is asked for stay whole: who shares devices does not cut them.
+    """
+    own = demand.own or demand
+    pieces = 0 if own.counted is not None else dict(own.devices).get(DEVICE, 0)
+    if not (pieces and slices):
+        return demand
+    total = own.gpus - pieces * (weights[DEVICE] - piece_weight(slices, weights))
+    return replace(own, gpus=exact_units(total), own=own)
+
+
+def _is_strange(name: ResourceName, weights: Weights) -> bool:
+    return "/" in name and (name not in weights or name.startswith(DEVICE_CLASS))
 
 
 def reweighed(demand: Demand, weights: Weights) -> Demand:

@@ -2,14 +2,14 @@
 
 A class selects devices by CEL. Conditions on driver and attributes are judged; any other condition is taken as met, so
 a count is the most that there can be, and kube-scheduler has the last word. Devices that nodes share (network attached)
-belong to no node and are not counted.
+belong to no node and are not counted. A class with an extended resource has its devices under two names: one room.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from webhook.core.claims import DeviceClass
+from webhook.core.device_class import DeviceClass, age_order
 from webhook.core.names import NodeName, ResourceName
 from webhook.core.node import Node
 
@@ -100,7 +100,21 @@ class Equipment:
         if node.name not in self._of_node:
             return node
         offered = {name: amount for name, amount in node.allocatable.items() if amount}
-        return replace(node, allocatable={**node.allocatable, **self._counts(node.name), **offered})
+        counts = self._counts(node.name)
+        return replace(
+            node,
+            allocatable={**node.allocatable, **counts, **offered},
+            rooms={
+                device_class.implicit_resource: name
+                for name, device_class in self._mapped().items()
+                if name not in offered and device_class.implicit_resource in counts
+            },
+        )
+
+    def _mapped(self) -> dict[ResourceName, DeviceClass]:
+        """Tell which class hands out each extended resource: of several the newest, as for kube-scheduler."""
+        classes = sorted((each.device_class for each in self._classes.values()), key=age_order)
+        return {each.extended_resource: each for each in classes if each.extended_resource is not None}
 
     def _counts(self, node: NodeName) -> dict[ResourceName, int]:
         slices = [self._slices[name] for name in self._of_node[node]]
@@ -110,8 +124,9 @@ class Equipment:
         devices = [device for each in slices if each.generation == newest[each.pool] for device in each.devices]
         counts: dict[ResourceName, int] = {}
         for device_class, conditions in self._classes.values():
-            number = sum(all(condition.is_met(device) for condition in conditions) for device in devices)
-            for name in (device_class.implicit_resource, device_class.extended_resource):
-                if number and name is not None:
-                    counts[name] = number
-        return counts
+            if number := sum(all(condition.is_met(device) for condition in conditions) for device in devices):
+                counts[device_class.implicit_resource] = number
+        mapped = self._mapped().items()
+        return counts | {
+            name: counts[each.implicit_resource] for name, each in mapped if each.implicit_resource in counts
+        }

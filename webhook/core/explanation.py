@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from webhook.core.admission import admit
+from webhook.core.amount import Units
 from webhook.core.candidates import Candidates, candidates
 from webhook.core.counting import count
 from webhook.core.decision import Admit, Decision, Deny
@@ -66,9 +67,9 @@ class Explanation:
     team: Team | None
     user: User | None
     decision: Decision
-    guaranteed_left: int = 0
-    reserved: int = 0
-    holders: tuple[tuple[str, int], ...] = ()
+    guaranteed_left: Units = 0
+    reserved: Units = 0
+    holders: tuple[tuple[str, Units], ...] = ()
     limits: tuple[Bar, ...] = ()
     pools: tuple[PoolStep, ...] = ()
     smaller: Demand | None = None
@@ -85,6 +86,8 @@ def explain(pod: Pod, requester: Requester, world: World, *, node: NodeName | No
     decision = admit(pod, requester, world)
     counted = count(pod, requester, world)
     judged = counted if isinstance(counted, Pod) else pod
+    if isinstance(decision, Admit) and judged is counted:
+        judged = counted = judged._replace(demand=decision.demand)
     found = standing(judged, requester, world)
     if not isinstance(found, Standing) or judged is not counted:
         return Explanation(judged, world.tenancy(pod.namespace).team, None, decision)

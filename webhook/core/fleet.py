@@ -38,6 +38,7 @@ class Fleet:
         self._by_model: dict[tuple[GpuModel, str], int] = {}
         self._labelled = LabelledNodes(self._nodes, self._slots)
         self.open_bits = 0
+        self.sliced = 0  # slots whose `nvidia.com/gpu` are MIG devices
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -71,6 +72,7 @@ class Fleet:
         model = (node.model, node.model_label)
         self._by_model[model] = self._by_model.get(model, 0) | bit
         self.open_bits = self.open_bits | bit if node.is_open else self.open_bits & ~bit
+        self.sliced = self.sliced & ~bit if node.slice is None else self.sliced | bit
         if before is None or before.labels != node.labels or before.taints != node.taints:
             self._labelled.change(slot, before, node)
         for name in node.allocatable.keys() | (before.allocatable.keys() if before else frozenset()):
@@ -87,6 +89,7 @@ class Fleet:
         self._nodes[slot] = None
         self._vacant.append(slot)
         self.open_bits &= ~(1 << slot)
+        self.sliced &= ~(1 << slot)
         self._leave_model(node, 1 << slot)
         self._labelled.change(slot, node, None)
         gone = Node(name=name, allocatable={})

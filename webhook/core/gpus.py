@@ -116,7 +116,11 @@ class Gpus:
     def set(self, slot: int, node: Node) -> None:
         """Take in a node, or what changed of it; one that offers nothing leaves."""
         packed = node.devices.resource
-        offered = [name for name, amount in node.allocatable.items() if amount > 0 and name in self.tracked]
+        offered = [
+            name
+            for name, amount in node.allocatable.items()
+            if amount > 0 and name in self.tracked and node.rooms.get(name) not in self.tracked
+        ]
         now = tuple([name for name in offered if name != packed] + ([packed] if node.devices.capacities else []))
         self._count(slot, -1)
         before = self._nodes.get(slot)

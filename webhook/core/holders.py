@@ -7,6 +7,7 @@ they come to the top: whoever is refused again and again costs no look at every 
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
+from webhook.core.amount import Units
 from webhook.core.names import User
 
 _SLACK: Final = 64
@@ -21,7 +22,7 @@ class Holder(NamedTuple):
     """
 
     name: str
-    gpus: int
+    gpus: Units
     user: User | None = None
     since: int = 0
     is_waiting: bool = False
@@ -33,18 +34,18 @@ class Holders:
     __slots__ = ("_heap", "_sums", "total")
 
     def __init__(self) -> None:
-        self.total = 0
-        self._sums: dict[str, int] = {}
-        self._heap: list[tuple[int, str]] | None = None  # from the first question on
+        self.total: Units = 0
+        self._sums: dict[str, Units] = {}
+        self._heap: list[tuple[Units, str]] | None = None  # from the first question on
 
     def __len__(self) -> int:
         return len(self._sums)
 
-    def of(self, name: str) -> int:
+    def of(self, name: str) -> Units:
         """Tell what one holder has."""
         return self._sums.get(name, 0)
 
-    def change(self, name: str, gpus: int) -> None:
+    def change(self, name: str, gpus: Units) -> None:
         """Add to what a holder has, or take off."""
         self.total += gpus
         left = self._sums.get(name, 0) + gpus
@@ -59,13 +60,13 @@ class Holders:
             else:
                 heappush(heap, (-left, name))
 
-    def largest(self, count: int) -> list[tuple[str, int]]:
+    def largest(self, count: int) -> list[tuple[str, Units]]:
         """Name the holders of the most, the largest first, ties by name."""
         heap = self._heap
         if heap is None:
             heap = self._heap = [(-gpus, name) for name, gpus in self._sums.items()]
             heapify(heap)
-        found: dict[str, tuple[int, str]] = {}
+        found: dict[str, tuple[Units, str]] = {}
         while heap and len(found) < count:
             item = heappop(heap)
             if self._sums.get(item[1]) == -item[0]:
@@ -82,6 +83,6 @@ class Holding:
 
     def __init__(self) -> None:
         self.pods = 0
-        self.waiting = 0
+        self.waiting: Units = 0
         self.since = 0
         self.user: User | None = None

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
+from webhook.core.amount import Units
 from webhook.core.decision import Charge
 from webhook.core.holders import Holder, Holders, Holding
 from webhook.core.names import ANY_MODEL, GpuModel, Uid, User
@@ -57,10 +58,10 @@ class Book:
         self._by_user: dict[User, Holders] = {}
         self._by_model: dict[GpuModel, Holders] = {}
         self._guaranteed_by_model: dict[GpuModel, Holders] = {}
-        self.total = 0
-        self.reserved = 0
-        self.guaranteed = 0
-        self.waiting = 0
+        self.total: Units = 0
+        self.reserved: Units = 0
+        self.guaranteed: Units = 0
+        self.waiting: Units = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -70,28 +71,28 @@ class Book:
         return self._entries.get(uid)
 
     @property
-    def used(self) -> int:
+    def used(self) -> Units:
         """What pods that were seen hold."""
         return self.total - self.reserved
 
     @property
-    def preemptible(self) -> int:
+    def preemptible(self) -> Units:
         """What is borrowed."""
         return self.total - self.guaranteed
 
-    def user(self, user: User) -> int:
+    def user(self, user: User) -> Units:
         """What one user's pods hold in this team."""
         return _total(self._by_user, user)
 
-    def model(self, model: GpuModel) -> int:
+    def model(self, model: GpuModel) -> Units:
         """What is charged to one GPU model, and what may still end on it."""
         return _total(self._by_model, model) + _total(self._by_model, ANY_MODEL)
 
-    def guaranteed_model(self, model: GpuModel) -> int:
+    def guaranteed_model(self, model: GpuModel) -> Units:
         """What is charged as guaranteed to one GPU model."""
         return _total(self._guaranteed_by_model, model)
 
-    def largest_holders(self, count: int = 3) -> list[tuple[str, int]]:
+    def largest_holders(self, count: int = 3) -> list[tuple[str, Units]]:
         """Name the holders of the most GPUs, the largest first, ties by name."""
         return self._holders.largest(count)
 
@@ -109,14 +110,14 @@ class Book:
             found = self._holders.largest(count)
         return [self._described(name, gpus) for name, gpus in found]
 
-    def _on_model(self, model: GpuModel, count: int) -> list[tuple[str, int]]:
+    def _on_model(self, model: GpuModel, count: int) -> list[tuple[str, Units]]:
         """Name the holders on a model, with what of theirs may still end on it."""
         kinds = [held for key in (model, ANY_MODEL) if (held := self._by_model.get(key)) is not None]
         names = {name for held in kinds for name, _ in held.largest(count)}
         sums = [(name, sum(held.of(name) for held in kinds)) for name in names]
         return sorted(sums, key=lambda item: (-item[1], item[0]))[:count]
 
-    def _described(self, name: str, gpus: int) -> Holder:
+    def _described(self, name: str, gpus: Units) -> Holder:
         holding = self._holdings[name]
         is_waiting = holding.waiting == self._holders.of(name)
         return Holder(name, gpus, holding.user, holding.since, is_waiting)
@@ -180,7 +181,7 @@ EMPTY_BOOK = Book()
 """What a team without any pod looks like; never written to."""
 
 
-def _change(kinds: dict[_K, Holders], key: _K, name: str, gpus: int) -> None:
+def _change(kinds: dict[_K, Holders], key: _K, name: str, gpus: Units) -> None:
     held = kinds.get(key)
     if held is None:
         held = kinds[key] = Holders()
@@ -189,11 +190,11 @@ def _change(kinds: dict[_K, Holders], key: _K, name: str, gpus: int) -> None:
         del kinds[key]
 
 
-def _total(kinds: dict[_K, Holders], key: _K) -> int:
+def _total(kinds: dict[_K, Holders], key: _K) -> Units:
     held = kinds.get(key)
     return 0 if held is None else held.total
 
 
-def _of(kinds: dict[_K, Holders], key: _K, count: int) -> list[tuple[str, int]]:
+def _of(kinds: dict[_K, Holders], key: _K, count: int) -> list[tuple[str, Units]]:
     held = kinds.get(key)
     return [] if held is None else held.largest(count)

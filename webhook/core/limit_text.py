@@ -4,11 +4,10 @@ The same words come again with every attempt of a controller, so that Events cou
 from second to second, once what is reserved is in use; ages are coarse.
 """
 
-from collections.abc import Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from webhook.core.amount import ONE_GPU, Limit, exceeds, format_limit, tell_gpus
+from webhook.core.amount import ONE_GPU, Limit, Units, Unlimited, exceeds, format_limit, tell_gpus
 from webhook.core.demand import Demand, Weights
 from webhook.core.holders import Holder
 from webhook.core.names import ResourceName
@@ -21,7 +20,7 @@ _LONGEST_USER: Final = 63
 _SETTLED_SECONDS: Final = 60
 """A pod is not said to wait before it is this old: kube-scheduler binds within seconds what has a node."""
 
-_NO_WEIGHTS: Final[Mapping[ResourceName, int | Fraction]] = {}
+_NO_WEIGHTS: Final[Weights] = {}
 
 
 class Request(NamedTuple):
@@ -30,7 +29,7 @@ class Request(NamedTuple):
     `devices` are the GPU resources by name in pieces, `now` is in seconds of Unix time, 0 where ages are not told.
     """
 
-    gpus: int
+    gpus: Units
     devices: tuple[tuple[ResourceName, int], ...] = ()
     weights: Weights = _NO_WEIGHTS
     now: int = 0
@@ -41,13 +40,13 @@ class Request(NamedTuple):
         return cls(demand.gpus, demand.devices, weights, now)
 
     @property
-    def piece(self) -> tuple[ResourceName, int | Fraction] | None:
+    def piece(self) -> tuple[ResourceName, Units] | None:
         """Name the one resource that is asked for and what a piece counts; None where it is not as simple as that."""
         if len(self.devices) != 1:
             return None
         [(name, number)] = self.devices
         weight = self.weights.get(name, 0)
-        return (name, weight) if weight and max(int(number * weight), 1) == self.gpus else None
+        return (name, weight) if weight and number * weight == self.gpus else None
 
 
 def violation_text(
@@ -55,10 +54,10 @@ def violation_text(
     subject: str,
     limit: Limit,
     *,
-    taken: int,
-    room: int,
+    taken: Units,
+    room: Units,
     holders: Sequence[Holder] | None,
-    reserved: int | None = None,
+    reserved: Units | None = None,
 ) -> str:
     """Say which limit is broken and what to do; `holders` is None where waiting for somebody cannot help.
 
@@ -81,7 +80,7 @@ def _asked(request: Request) -> str:
     return f"{gpus} ({piece[0]} {request.devices[0][1]})"
 
 
-def _advice(request: Request, limit: Limit, room: int) -> str:
+def _advice(request: Request, limit: Limit, room: Units) -> str:
     if room <= 0 or _pieces(request, room) == 0:
         what = f"{_noun(request)} would pass now ({tell_gpus(room)} is left)" if room > 0 else "request would pass now"
         never = f"; one of more than {format_limit(limit)} never will" if exceeds(request.gpus, limit) else ""
@@ -94,22 +93,23 @@ def _noun(request: Request) -> str:
     return "request" if piece is None else "whole GPU" if piece[1] == ONE_GPU else piece[0]
 
 
-def _most(request: Request, room: Limit) -> str:
+def _most(request: Request, room: Units | Unlimited) -> str:
     """Say how much fits into so much room, in what was asked for."""
-    if not isinstance(room, int):
+    if isinstance(room, Unlimited):
         return "less"
     piece, pieces = request.piece, _pieces(request, room)
     if piece is None or pieces is None:
-        return f"at most {tell_gpus(room)}"
+        left = tell_gpus(room)
+        return left if left.startswith("less than ") else f"at most {left}"
     if not pieces:
         return "less"
     return f"at most {pieces}" if piece[1] == ONE_GPU else f"at most {pieces} {piece[0]}"
 
 
-def _pieces(request: Request, room: int) -> int | None:
-    """Count the pieces that fit: a charge is rounded down to a unit, so the last piece may be over by less than one."""
+def _pieces(request: Request, room: Units) -> int | None:
+    """Count the pieces that fit."""
     piece = request.piece
-    return None if piece is None else max(0, int(-(-(room + 1) // piece[1])) - 1)
+    return None if piece is None else max(0, room // piece[1])
 
 
 def _holder(holder: Holder, now: int) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from webhook.core.amount import Limit, Unlimited, exceeds
+from webhook.core.amount import Limit, Units, Unlimited, exceeds
 from webhook.core.holders import Holder
 from webhook.core.ledger import Book
 from webhook.core.limit_text import HOLDERS, Request, violation_text
@@ -24,15 +24,15 @@ class Bar:
     code: Code
     subject: str
     limit: Limit
-    taken: int
+    taken: Units
     user: User | None = None
     model: GpuModel | None = None
 
-    def breaks(self, gpus: int) -> bool:
+    def breaks(self, gpus: Units) -> bool:
         """Tell whether so many GPU units more would be too many."""
         return exceeds(self.taken + gpus, self.limit)
 
-    def violation(self, request: Request, book: Book, *, room: int | None = None) -> Reason:
+    def violation(self, request: Request, book: Book, *, room: Units | None = None) -> Reason:
         """Say that it is broken, with its sum; `room` is what all limits together leave, this one alone by default."""
         if room is None:
             room = 0 if isinstance(self.limit, Unlimited) else self.limit - self.taken
@@ -111,7 +111,7 @@ def guaranteed_violation(request: Request, team: Team, book: Book, model: GpuMod
     return Bar(Code.GUARANTEED_SHARE_USED, subject, share, taken, model=of).violation(request, book)
 
 
-def has_guaranteed_room(gpus: int, team: Team, book: Book, model: GpuModel | None) -> bool:
+def has_guaranteed_room(gpus: Units, team: Team, book: Book, model: GpuModel | None) -> bool:
     """Tell whether the request stays inside the guaranteed share, of the team and of the model if it has one."""
     if book.guaranteed + gpus > team.gpus.guaranteed:
         return False
@@ -119,7 +119,7 @@ def has_guaranteed_room(gpus: int, team: Team, book: Book, model: GpuModel | Non
     return share is None or model is None or book.guaranteed_model(model) + gpus <= share.guaranteed
 
 
-def tier_for(gpus: int, team: Team, book: Book, model: GpuModel | None, *, asked: Tier | None) -> Tier:
+def tier_for(gpus: Units, team: Team, book: Book, model: GpuModel | None, *, asked: Tier | None) -> Tier:
     """Tell on what terms a pod would run: guaranteed while the share has room, unless it would rather borrow."""
     is_guaranteed = asked is not _PREEMPTIBLE and has_guaranteed_room(gpus, team, book, model)
     return _GUARANTEED if is_guaranteed else _PREEMPTIBLE

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 
-from webhook.core.amount import parse_gpus
+from webhook.core.amount import read_back
 from webhook.core.names import GpuModel, NodeName, PoolName, ResourceName, Uid, User
 from webhook.core.pod import Admitted
 
@@ -29,7 +29,7 @@ class Mark:
     def admitted(self) -> Admitted | None:
         """Tell what a pod with claims was let in with; None where the amount is none."""
         try:
-            return Admitted(parse_gpus(self.gpus), self.policy, self.claims)
+            return Admitted(read_back(self.gpus), self.policy, self.claims)
         except ValueError:
             return None
 

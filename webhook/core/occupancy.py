@@ -6,6 +6,7 @@ Pods that wait hold none, however much their team is charged for them. A pod tha
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from webhook.core.amount import Units
 from webhook.core.names import GpuModel, NodeName, TeamName, Uid
 from webhook.core.node import NO_MODEL, Node
 from webhook.core.policy import Policy
@@ -25,8 +26,8 @@ class Holder(NamedTuple):
 class Occupancy:
     """GPU units on nodes: by who holds them, and by node."""
 
-    by_holder: dict[Holder, int] = field(default_factory=dict)
-    by_node: dict[NodeName, int] = field(default_factory=dict)
+    by_holder: dict[Holder, Units] = field(default_factory=dict)
+    by_node: dict[NodeName, Units] = field(default_factory=dict)
 
     def add(self, uid: Uid, world: World) -> None:
         """Add what a pod holds; one that is gone meanwhile, waits or holds no GPU adds nothing."""
@@ -42,6 +43,6 @@ class Occupancy:
         self.by_node[pod.node] = self.by_node.get(pod.node, 0) + gpus
 
 
-def capacity_of(node: Node, policy: Policy) -> int:
+def capacity_of(node: Node, policy: Policy) -> Units:
     """Give the GPU units of a node, by what policy counts each resource for."""
-    return sum(int(count * policy.resources.get(name, 0)) for name, count in node.allocatable.items())
+    return node.gpus(policy.resources)

@@ -6,10 +6,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from webhook.core.amount import Units
 from webhook.core.claims import ClaimRef
 from webhook.core.demand import Demand
 from webhook.core.labels import unpack
-from webhook.core.names import GpuModel, Labels, Namespace, NodeName, Uid, User
+from webhook.core.names import GpuModel, Labels, Namespace, NodeName, ResourceName, Uid, User
 from webhook.core.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.tier import TIERS, Tier
 from webhook.core.topology import AffinityRule, TopologyRule, anti_affinity
@@ -55,7 +56,8 @@ class Pod(NamedTuple):
     evaluate (bound volumes, host ports, claims), so its nodes can only be advice; `topology` is what it demands of the
     pods in its topology domains, `is_spread_by_default` that kube-scheduler would rather have it far from its like
     than follow a preference. `mark` is the decision annotation as found, `team_label` and `tier_label` the labels.
-    `shares_by` is the scheduler that shares of devices are asked of, "" where none are.
+    `shares_by` is the scheduler that shares of devices are asked of, "" where none are. `slices` are the MIG resources
+    of the only nodes that it may be on, where `nvidia.com/gpu` are slices on all of them (see slices.py).
     """
 
     namespace: Namespace
@@ -79,7 +81,13 @@ class Pod(NamedTuple):
     priority_class: str = ""
     claims: tuple[ClaimRef, ...] = ()
     shares_by: str = ""
+    slices: tuple[ResourceName, ...] = ()
     grace_seconds: int = DEFAULT_GRACE_SECONDS
+
+    @property
+    def needs_count(self) -> bool:
+        """Tell whether what it counts depends on more than its containers (see counting.py)."""
+        return bool(self.claims or self.demand.strange or self.shares_by or self.slices or self.node_name)
 
     @property
     def is_choosy(self) -> bool:
@@ -125,7 +133,7 @@ CONTROLLER: Final = Requester("system:serviceaccount:kube-system:controller")
 class Admitted(NamedTuple):
     """What a pod with claims was let in with: its charge in GPU units, under which policy, and the claims it named."""
 
-    gpus: int
+    gpus: Units
     policy: str
     claims: tuple[Uid, ...] = ()
 
@@ -150,8 +158,8 @@ class Resident:
     is in seconds of Unix time, by the API server's clock; 0 where nobody says. `devices` are the indices of the GPUs it
     holds, where the cluster says so. `handling` is who places it: every pod on a node looks like `nodeName`. `packed`
     are its labels, kept small. `keeps_off` says which other pods it does not bear near it. `shares_by` is the scheduler
-    that shares of devices are asked of, "" where none are. `admitted` is there for pods with claims that we decided on.
-    `grace_seconds` is how long its node may run it after its deletion.
+    that shares of devices are asked of, "" where none are. `slices` are as a Pod's. `admitted` is there for pods with
+    claims that we decided on. `grace_seconds` is how long its node may run it after its deletion.
     """
 
     uid: Uid
@@ -174,6 +182,7 @@ class Resident:
     packed: Labels = NO_LABELS
     keeps_off: tuple[AffinityRule, ...] = ()
     shares_by: str = ""
+    slices: tuple[ResourceName, ...] = ()
     model: GpuModel | None = None
     admitted: Admitted | None = None
     grace_seconds: int = DEFAULT_GRACE_SECONDS

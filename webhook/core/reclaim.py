@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, NamedTuple
 
-from webhook.core.amount import Unlimited
+from webhook.core.amount import Units, Unlimited
 from webhook.core.clearing import Clearing, Cost, Need, Scale, clear, departures
 from webhook.core.demand import Demand, PerDevice
 from webhook.core.devices import Bays
@@ -197,7 +197,7 @@ class _Trial:
             offers = self._offers[key] = _Offers(self, self._fleet, waiting.demand, able, how)
         return offers.best(allowed)
 
-    def bounds(self, among: int, demand: Demand) -> Iterator[tuple[tuple[int, ...], NodeName]]:
+    def bounds(self, among: int, demand: Demand) -> Iterator[tuple[tuple[Units, ...], NodeName]]:
         """Tell what clearing room costs at least on each node that has anybody to send away."""
         now, on, ahead, behind = self._scene.now, self._scene.yards.on, self._ahead, self._behind
         for node, missing in self._missing_on(among, demand):
@@ -205,16 +205,16 @@ class _Trial:
             if yard is not None:
                 yield (*ahead, yard.least_loss(missing, now), *behind), node
 
-    def bound(self, node: NodeName, demand: Demand) -> tuple[int, ...] | None:
+    def bound(self, node: NodeName, demand: Demand) -> tuple[Units, ...] | None:
         """Tell the same of one node; None where there is nobody to send away."""
         yard = self._scene.yards.on(node)
         return None if yard is None else self.rank(yard.least_loss(self._missing_gpus(node, demand), self._scene.now))
 
-    def rank_of(self, cost: Cost) -> tuple[int, ...]:
+    def rank_of(self, cost: Cost) -> tuple[Units, ...]:
         """Bring a cost into the order in which its parts count."""
         return cost.ranked(self._scene.order)
 
-    def rank(self, lost_work: int) -> tuple[int, ...]:
+    def rank(self, lost_work: Units) -> tuple[Units, ...]:
         """Rank a cost of which only the lost work is known."""
         return (*self._ahead, lost_work, *self._behind)
 
@@ -248,8 +248,11 @@ class _Trial:
         return how.is_past_budgets or all(self._left.get(guard, 0) >= count for guard, count in drawn.items())
 
     def _missing_gpus(self, node: NodeName, demand: Demand) -> int:
-        """Tell how many GPU units are missing, where one resource says it; 0 is true in any case, if not sharp."""
-        if len(demand.devices) != 1:
+        """Tell how many GPU units are missing, where one resource says it; 0 is true in any case, if not sharp.
+
+        On slices each piece is less than the pod counts, if that may be handed whole GPUs.
+        """
+        if len(demand.devices) != 1 or self._fleet.bit(node) & self._fleet.sliced:
             return 0
         ((resource, amount),) = demand.devices
         return max(0, amount - self._fleet.free(node, resource)) * (demand.gpus // amount)
@@ -258,11 +261,12 @@ class _Trial:
         if len(demand.devices) != 1:
             return [(node, 0) for node in self._fleet.names_of(among)]
         ((resource, amount),) = demand.devices
-        each = demand.gpus // amount
-        return [
+        each, sliced = demand.gpus // amount, among & self._fleet.sliced
+        missing = [
             (node, (amount - free) * each if free < amount else 0)
-            for node, free in self._fleet.free_on(among, resource)
+            for node, free in self._fleet.free_on(among ^ sliced, resource)
         ]
+        return missing + [(node, 0) for node in self._fleet.names_of(sliced)] if sliced else missing
 
     def _give(self, node: NodeName, uid: Uid, demand: Demand, victim: Victim | None = None) -> None:
         step = _Step(node, uid, demand, -1, self._fleet.devices_of(node, uid), self._coming, victim)
@@ -318,7 +322,7 @@ class _Room:
         return self.bays.held_by(victim.uid)
 
 
-_Entry = tuple[tuple[int, ...], NodeName, int, Clearing | None]
+_Entry = tuple[tuple[Units, ...], NodeName, int, Clearing | None]
 """A node on offer: rank, node, version, clearing. Entries of one node and version replace each other, so no clearing is
 ever compared."""
 

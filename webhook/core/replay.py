@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from webhook.core.counting import count
-from webhook.core.decision import Deny
+from webhook.core.decision import Deny, Retry
+from webhook.core.demand import in_slices
 from webhook.core.limits import guaranteed_violation, model_violation, tier_for
 from webhook.core.names import GpuModel, PoolName, TeamName, Uid
 from webhook.core.node import NO_MODEL
@@ -58,6 +59,14 @@ def fates(running: Iterable[Running], world: World) -> dict[Uid, Fate]:
     return found
 
 
+def _on_its_node(pod: Pod | Deny | Retry, resident: Resident, world: World) -> Pod | Deny | Retry:
+    """Count slices where a pod has slices, though it might have got whole GPUs."""
+    node = None if resident.node is None else world.fleet.get(resident.node)
+    if not isinstance(pod, Pod) or node is None or node.slice is None:
+        return pod
+    return pod._replace(demand=in_slices(pod.demand, (node.slice,), world.policy.resources))
+
+
 def _turn(running: Running) -> tuple[bool, int, str, str]:
     resident = running.resident
     return resident.tier_label != Tier.GUARANTEED, resident.created, resident.namespace, resident.name
@@ -67,7 +76,7 @@ def _fate(running: Running, world: World) -> Fate:
     pod, resident = running.asked, running.resident
     team_name = world.tenancy(pod.namespace).team_name
     requester = requester_of(pod, resident.user or "")
-    counted = count(pod, requester, world)
+    counted = _on_its_node(count(pod, requester, world), resident, world)
     found = standing(counted, requester, world) if isinstance(counted, Pod) else counted
     pod = counted if isinstance(counted, Pod) else pod
     if isinstance(found, Deny):

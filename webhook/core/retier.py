@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from webhook.core.amount import tell_gpus
+from webhook.core.amount import Units, tell_gpus
 from webhook.core.decision import Charge, NotApplicable
 from webhook.core.ledger import Book, Entry
 from webhook.core.limits import has_guaranteed_room
@@ -31,9 +31,9 @@ class Sums(NamedTuple):
     """What a team's guaranteed share was and how much of it others had taken; the same of a model that has one."""
 
     share: int
-    taken: int
+    taken: Units
     model_share: int | None = None
-    model_taken: int = 0
+    model_taken: Units = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class Room:
     """What is taken of a team's guaranteed share, and of its shares per GPU model."""
 
     team: Team
-    taken: int = 0
-    by_model: dict[GpuModel, int] = field(default_factory=dict)
+    taken: Units = 0
+    by_model: dict[GpuModel, Units] = field(default_factory=dict)
 
     def fits(self, charge: Charge) -> bool:
         """Tell whether a charge still finds room."""
@@ -89,7 +89,7 @@ class Room:
             return Sums(self.team.gpus.guaranteed, self.taken)
         return Sums(self.team.gpus.guaranteed, self.taken, of_model.guaranteed, self._of(charge.model))
 
-    def _of(self, model: GpuModel | None) -> int:
+    def _of(self, model: GpuModel | None) -> Units:
         return self.by_model.get(model, 0) if model is not None else 0
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from webhook.core.admission import admit
-from webhook.core.amount import Unlimited
+from webhook.core.amount import Units, Unlimited
 from webhook.core.decision import Admit
 from webhook.core.names import Namespace, TeamName
 from webhook.core.pod import CONTROLLER, Pod
@@ -78,7 +78,7 @@ class Retries:
 
     _refused: OrderedDict[Owner, _Refused] = field(default_factory=OrderedDict)
     _of_namespace: Counter[Namespace] = field(default_factory=Counter)
-    _promised: list[tuple[float, TeamName, int]] = field(default_factory=list)
+    _promised: list[tuple[float, TeamName, Units]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self._refused)
@@ -149,7 +149,7 @@ class Retries:
             self._refused.move_to_end(owner)
         return iter(sorted(ready, key=lambda each: each[1].since))
 
-    def _admitted(self, found: _Refused, world: World) -> tuple[TeamName, int] | None:
+    def _admitted(self, found: _Refused, world: World) -> tuple[TeamName, Units] | None:
         """Tell what an owner's pods would take, and of which team; None where none of them would be admitted."""
         for missing in found.pods or ():
             decision = admit(missing.pod, CONTROLLER, world)
@@ -159,7 +159,7 @@ class Retries:
                     return team, gpus * missing.count
         return None
 
-    def _has_room(self, name: TeamName, gpus: int, world: World) -> bool:
+    def _has_room(self, name: TeamName, gpus: Units, world: World) -> bool:
         """Tell whether a team's limit has room besides what others were promised a moment ago."""
         team = world.policy.team(name)
         if team is None or isinstance(team.gpus.limit, Unlimited):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from webhook.core.amount import UNLIMITED, Limit
+from webhook.core.amount import UNLIMITED, Limit, Units
 from webhook.core.clearing import Cost
 from webhook.core.demand import Demand
 from webhook.core.failures import Remaining, WorkloadId
@@ -119,7 +119,7 @@ class Scene:
     fleet: Fleet
     yards: Yards
     now: int
-    over_share: Mapping[TeamName, int] = field(default_factory=dict)
+    over_share: Mapping[TeamName, Units] = field(default_factory=dict)
     left: Mapping[GuardId, int] = field(default_factory=dict)
     quotas: Mapping[TeamName, int] = field(default_factory=dict)
     holds: Sequence[Hold] = ()

@@ -101,6 +101,11 @@ class NodeTerm:
         wanted = (r.values for r in self.labels if r.key == label and r.operator is Operator.IN)
         return next((values[0] for values in wanted if len(values) == 1), None)
 
+    def possible(self, label: str) -> frozenset[str]:
+        """List the values of a node's label that this term allows; none where it allows any."""
+        wanted = (each.values for each in self.labels if each.key == label and each.operator is Operator.IN)
+        return frozenset(next(wanted, ()))
+
     def without_choice(self, chosen: frozenset[str]) -> "NodeTerm":
         """Leave out the fields that name none but chosen nodes."""
         kept = [each for each in self.fields if each.operator is not Operator.IN or not chosen.issuperset(each.values)]
@@ -191,6 +196,14 @@ class Constraints:
             return value
         found = {term.demanded(label) for term in self.terms or ()}
         return found.pop() if len(found) == 1 else None
+
+    def possible(self, label: str) -> frozenset[str]:
+        """List the values of a node's label that these conditions allow; none where they allow any."""
+        if (value := dict(self.node_selector).get(label)) is not None:
+            return frozenset((value,))
+        terms = [term for term in self.terms or () if term != NodeTerm()]
+        found = [term.possible(label) for term in terms]
+        return frozenset().union(*found) if found and all(found) else frozenset()
 
     def without_choice(self, chosen: Collection[str]) -> "Constraints":
         """Take the gate's choice of nodes out again; what the pod's user wrote stays."""

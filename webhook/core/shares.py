@@ -9,10 +9,10 @@ else may live here.
 """
 
 from collections.abc import Mapping
-from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
+from webhook.core.amount import Units
 from webhook.core.names import ResourceName
 
 DEVICE: Final = ResourceName("nvidia.com/gpu")
@@ -44,7 +44,7 @@ def unshared(requests: Mapping[ResourceName, int]) -> dict[ResourceName, int]:
     return {**rest, DEVICE: requests.get(DEVICE) or 1} if any(requests.get(name) for name in SHARES) else rest
 
 
-def whole_weight_of(name: ResourceName, weights: Mapping[ResourceName, int | Fraction]) -> int | Fraction:
+def whole_weight_of(name: ResourceName, weights: Mapping[ResourceName, Units]) -> Units:
     """Tell what one piece counts where its shape has no effect: a device is a whole device. 0 for what is no GPU."""
     known = weights.get(name)
     if known is not None:
@@ -52,7 +52,7 @@ def whole_weight_of(name: ResourceName, weights: Mapping[ResourceName, int | Fra
     return weights.get(DEVICE, 0) if name.endswith("]") else 0
 
 
-def weight_of(name: ResourceName, weights: Mapping[ResourceName, int | Fraction]) -> int | Fraction:
+def weight_of(name: ResourceName, weights: Mapping[ResourceName, Units]) -> Units:
     """Tell what one piece counts where its shape has effect; 0 for what is no GPU.
 
     A shaped device counts the larger of its memory and its cores; memory that is not named, or not weighed, is all of

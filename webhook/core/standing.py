@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from webhook.core.amount import Unlimited
 from webhook.core.decision import Charge, Deny, NotApplicable, Retry
+from webhook.core.demand import Demand
 from webhook.core.elsewhere import judge_elsewhere
 from webhook.core.ledger import Book
 from webhook.core.limit_text import Request
@@ -56,6 +57,10 @@ class Standing(NamedTuple):
     broken: tuple[Reason, ...]
     warnings: tuple[Reason, ...]
 
+    def request_of(self, demand: Demand) -> Request:
+        """Describe the same request where the pod counts something else: the devices that it asks for are the same."""
+        return self.request if demand.gpus == self.request.gpus else self.request._replace(gpus=demand.gpus)
+
 
 def standing(pod: Pod, requester: Requester, world: World) -> Standing | Deny | NotApplicable | Retry:
     """Find out whose a pod is and hold it against the limits; what is not ours to decide ends here.
@@ -85,6 +90,13 @@ def standing(pod: Pod, requester: Requester, world: World) -> Standing | Deny | 
     if pod.handling is not _MANAGED:
         return _placed_elsewhere(pod, Standing(team, book, user, request, broken, ()), tenancy, world)
     return Standing(team, book, user, request, broken, _user_warning(team, user))
+
+
+def recounted(pod: Pod, found: Standing, policy: Policy) -> Standing:
+    """List again what speaks against a pod wherever it is placed, once it is known what it counts there."""
+    request = found.request_of(pod.demand)
+    over = violations(request, found.team, found.book, user=found.user)
+    return found._replace(request=request, broken=over + _forgeries(pod) + overlong(pod, policy))
 
 
 def _placed_elsewhere(pod: Pod, found: Standing, tenancy: Tenancy, world: World) -> Deny | NotApplicable | Retry:

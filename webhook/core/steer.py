@@ -3,8 +3,9 @@
 from typing import Final, NamedTuple
 
 from webhook.core.decision import Steering
-from webhook.core.elsewhere import demanded_model, pinned_to
-from webhook.core.limits import model_violation, tier_for
+from webhook.core.demand import Demand
+from webhook.core.elsewhere import demanded_model
+from webhook.core.limits import model_violation
 from webhook.core.names import ANY_MODEL, GpuModel, NodeName
 from webhook.core.node import NO_MODEL
 from webhook.core.placement import best_nodes
@@ -12,6 +13,7 @@ from webhook.core.pod import Pod
 from webhook.core.policy import Mode, Pool
 from webhook.core.reason import Reason
 from webhook.core.selector import NO_CONSTRAINTS, Operator, Requirement
+from webhook.core.sites import Site, joined, mode_for, sites_of
 from webhook.core.spread import Affinity, Asker, affinity_of, spread_of
 from webhook.core.standing import Standing
 from webhook.core.tier import Tier
@@ -28,21 +30,12 @@ _AUTO, _REQUIRE, _PREFER, _OFF = Mode.AUTO, Mode.REQUIRE, Mode.PREFER, Mode.OFF 
 
 
 class Choice(NamedTuple):
-    """Where a pod goes: the steering, the model charged, and what there is to say about it."""
+    """Where a pod goes: the steering, the model charged, what there is to say about it, and what it counts there."""
 
     steering: Steering
     model: GpuModel | None
-    notes: tuple[Reason, ...] = ()
-
-
-class _Site(NamedTuple):
-    """One way to place the pod: a pool, narrowed to one model where the team has shares per model."""
-
-    pool: Pool
-    slots: int
-    tier: Tier = Tier.GUARANTEED
-    model: GpuModel | None = None
-    requirements: tuple[Requirement, ...] = ()
+    notes: tuple[Reason, ...]
+    demand: Demand
 
 
 def choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> Choice | tuple[Reason, ...]:
@@ -58,12 +51,13 @@ def choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> 
 
 def _choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> Choice | tuple[Reason, ...]:
     team = found.team
-    refused: list[tuple[_Site, Reason]] = []
-    sites = _sites(pod, pools, found, world)
+    sites = sites_of(pod, pools, found, world)
     if not sites:
         return _nowhere_yet(pod, pools, found, world)
+    refused: list[tuple[Site, Reason]] = []
     if team.models:
-        refusals = [model_violation(found.request, team, found.book, site.model or NO_MODEL) for site in sites]
+        asked = [(site, found.request_of(site.demand)) for site in sites]
+        refusals = [model_violation(request, team, found.book, site.model or NO_MODEL) for site, request in asked]
         refused = [(site, why) for site, why in zip(sites, refusals, strict=True) if why is not None]
         sites = [site for site, why in zip(sites, refusals, strict=True) if why is None]
         if not sites:
@@ -75,17 +69,18 @@ def _choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) ->
         )
     placed = [(site, nodes) for site in sites if (nodes := _place(pod, site, affinity, world))]
     if placed:
+        placed = [each for each in placed if not each[0].is_sliced] or placed
         site, nodes = placed[0] if len(placed) == 1 else _best(pod, placed, world)
-        return Choice(_steering(pod, site, nodes, world), site.model)
+        return Choice(_steering(pod, site, nodes, world), site.model, (), site.demand)
     if team.models and (full := _on_full_models(pod, sites, refused, world)):
         return full
     waits = _no_room(pod, pools, sites, world)
-    if team.models:
-        site = sites[0]
-        return Choice(_steering(pod, site, (), world), site.model, (waits,))
     open_to = {site.pool for site in sites}
+    only = sites[0] if team.models else joined(sites, pod, found, world)
+    if only is not None and (team.models or len(pools) == 1):
+        return Choice(_steering(pod, only, (), world), only.model, (waits,), only.demand)
     growing = tuple(pool for pool in pools if pool in open_to or pool.is_autoscaled)
-    return Choice(towards(pod, growing, world), None, (waits,))
+    return Choice(towards(pod, growing, world), None, (waits,), pod.demand)
 
 
 def _nowhere_yet(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> Choice | tuple[Reason, ...]:
@@ -96,11 +91,11 @@ def _nowhere_yet(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: Worl
         model = (wanted.pop() if len(wanted) == 1 else None) or ANY_MODEL
         if refusal := model_violation(found.request, found.team, found.book, model):
             return (refusal,)
-    return Choice(towards(pod, pools, world), model, (_no_room(pod, pools, [], world),))
+    return Choice(towards(pod, pools, world), model, (_no_room(pod, pools, [], world),), pod.demand)
 
 
 def _on_full_models(
-    pod: Pod, sites: list[_Site], refused: list[tuple[_Site, Reason]], world: World
+    pod: Pod, sites: list[Site], refused: list[tuple[Site, Reason]], world: World
 ) -> tuple[Reason, ...]:
     """Refuse a pod that only nodes of GPU models could hold whose limit leaves no room for it."""
     able = world.fleet.with_capacity
@@ -109,31 +104,14 @@ def _on_full_models(
     return tuple(dict.fromkeys(why for site, why in refused if able(pod.demand, site.slots)))
 
 
-def _sites(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> list[_Site]:
-    team = found.team
-    sites: list[_Site] = []
-    for pool in pools:
-        slots = world.fleet.matching(world.joined(pod.constraints, pool))
-        if not slots:
-            continue
-        if not team.models:
-            sites.append(_Site(pool, slots, _tier(pod, found, None)))
-            continue
-        for (model, label), members in world.fleet.by_model().items():
-            if slots & members:
-                pinned = pinned_to(model, label, world)
-                sites.append(_Site(pool, slots & members, _tier(pod, found, model), model, pinned))
-    return sites
-
-
-def _place(pod: Pod, site: _Site, affinity: Affinity | None, world: World) -> tuple[NodeName, ...]:
+def _place(pod: Pod, site: Site, affinity: Affinity | None, world: World) -> tuple[NodeName, ...]:
     count = _length(pod, site, world)
     if affinity is not None:
         return _place_apart(pod, site, affinity, count, world)
     return _best_of(site.slots, pod, site, count, world)
 
 
-def _place_apart(pod: Pod, site: _Site, affinity: Affinity, count: int, world: World) -> tuple[NodeName, ...]:
+def _place_apart(pod: Pod, site: Site, affinity: Affinity, count: int, world: World) -> tuple[NodeName, ...]:
     """Place a pod to which the pods around it matter: on the best node that has it so, or another that is no worse."""
     fleet, constraints = world.fleet, world.joined(pod.constraints, site.pool)
     if site.requirements:
@@ -148,7 +126,7 @@ def _place_apart(pod: Pod, site: _Site, affinity: Affinity, count: int, world: W
     return first + _best_of(slots & spread.beside(bit.bit_length() - 1) & ~bit, pod, site, count - 1, world)
 
 
-def _best_of(slots: int, pod: Pod, site: _Site, count: int, world: World) -> tuple[NodeName, ...]:
+def _best_of(slots: int, pod: Pod, site: Site, count: int, world: World) -> tuple[NodeName, ...]:
     return best_nodes(
         world.fleet,
         pod.demand,
@@ -159,20 +137,14 @@ def _best_of(slots: int, pod: Pod, site: _Site, count: int, world: World) -> tup
     )
 
 
-def _length(pod: Pod, site: _Site, world: World) -> int:
-    mode = _mode(pod, (site.pool,), world)
+def _length(pod: Pod, site: Site, world: World) -> int:
+    mode = mode_for(pod, (site.pool,), world)
     if mode is _REQUIRE or (mode is _AUTO and pod.is_spread_by_default):
         return 1
     return LISTED_NODES_BARE if pod.owner is None else LISTED_NODES
 
 
-def _tier(pod: Pod, found: Standing, model: GpuModel | None) -> Tier:
-    return tier_for(pod.demand.gpus, found.team, found.book, model, asked=pod.asked_tier)
-
-
-def _best(
-    pod: Pod, placed: list[tuple[_Site, tuple[NodeName, ...]]], world: World
-) -> tuple[_Site, tuple[NodeName, ...]]:
+def _best(pod: Pod, placed: list[tuple[Site, tuple[NodeName, ...]]], world: World) -> tuple[Site, tuple[NodeName, ...]]:
     """Compare the best node of each site in one ranking, that of the first one's tier; its own site wins."""
     firsts = 0
     for _, nodes in placed:
@@ -181,10 +153,10 @@ def _best(
     return next((site, nodes) for site, nodes in placed if nodes[0] in winner)
 
 
-def _steering(pod: Pod, site: _Site, nodes: tuple[NodeName, ...], world: World) -> Steering:
+def _steering(pod: Pod, site: Site, nodes: tuple[NodeName, ...], world: World) -> Steering:
     pool = site.pool
     terms = pool.affinity + site.requirements
-    mode = _mode(pod, (pool,), world)
+    mode = mode_for(pod, (pool,), world)
     nodes = () if mode is _OFF else nodes
     return Steering(mode, nodes, pool.name or None, pool.node_selector, (terms,) if terms else (), pool.tolerations)
 
@@ -192,32 +164,19 @@ def _steering(pod: Pod, site: _Site, nodes: tuple[NodeName, ...], world: World) 
 def towards(pod: Pod, pools: tuple[Pool, ...], world: World) -> Steering:
     """Steer to pools without naming nodes; several are alternatives of the node affinity: selectors cannot be ORed."""
     if len(pools) == 1:
-        return _steering(pod, _Site(pools[0], 0), (), world)
+        return _steering(pod, Site(pools[0], 0, pod.demand, Tier.GUARANTEED), (), world)
     alternatives = tuple(
         tuple(Requirement(key, Operator.IN, (value,)) for key, value in pool.node_selector) + pool.affinity
         for pool in pools
     )
     return Steering(
-        mode=_mode(pod, pools, world),
+        mode=mode_for(pod, pools, world),
         pool_terms=alternatives if all(alternatives) else (),
         tolerations=tuple(dict.fromkeys(t for pool in pools for t in pool.tolerations)),
     )
 
 
-def _mode(pod: Pod, pools: tuple[Pool, ...], world: World) -> Mode:
-    """Soften the mode where a firm list could leave a pod no node at all.
-
-    That is for pods with conditions that we do not evaluate or that a list would change, and where an autoscaler takes
-    nodes away and looks for pods that a new node would help: one that may only go to nodes by name is none of them.
-    """
-    mode = world.policy.placement.mode
-    is_firm = mode is _AUTO or mode is _REQUIRE
-    if is_firm and pod.topology and any(rule.outgrows_lists for rule in pod.topology):
-        return _PREFER
-    return _PREFER if is_firm and (pod.has_open_constraints or any(p.is_autoscaled for p in pools)) else mode
-
-
-def _no_room(pod: Pod, pools: tuple[Pool, ...], sites: list[_Site], world: World) -> Reason:
+def _no_room(pod: Pod, pools: tuple[Pool, ...], sites: list[Site], world: World) -> Reason:
     slots = 0
     for site in sites:
         slots |= site.slots

@@ -12,6 +12,7 @@ from webhook.core.forecast import WHOLE
 from webhook.core.gpus import GpuView
 from webhook.core.names import GpuModel, ResourceName
 from webhook.core.policy import Policy
+from webhook.core.slices import weight_at
 
 
 class Stock(NamedTuple):
@@ -45,7 +46,7 @@ def stocks(fleet: Fleet, policy: Policy) -> Iterator[Stock]:
     members = _members(fleet)
     free: dict[ResourceName, dict[GpuModel, _Free]] = {}
     for (model, resource, is_packed), (capacity, closed) in fleet.gpus.numbers.items():
-        weight = ONE_GPU if is_packed else policy.resources.get(resource, 0)
+        weight = ONE_GPU if is_packed else weight_at(resource, model, policy.resources)
         if not weight:
             continue
         view = fleet.gpus.latest(resource)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from webhook.core.amount import Limit
+from webhook.core.amount import Limit, Units
 from webhook.core.names import TeamName
 from webhook.core.policy import Team
 from webhook.core.world import World
@@ -15,11 +15,11 @@ class Summary(NamedTuple):
     team: TeamName
     guaranteed: int
     limit: Limit
-    used: int
-    reserved: int
-    borrowed: int
-    preemptible: int
-    waiting: int
+    used: Units
+    reserved: Units
+    borrowed: Units
+    preemptible: Units
+    waiting: Units
 
 
 def summary_of(name: TeamName, world: World) -> Summary:

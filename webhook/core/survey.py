@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import chain
 from typing import Final, NamedTuple
 
-from webhook.core.amount import Unlimited
+from webhook.core.amount import Units, Unlimited
 from webhook.core.names import TeamName, Uid
 from webhook.core.retier import retier
 from webhook.core.roll import Roll
@@ -125,7 +125,7 @@ def scene(
     )
 
 
-def over_share(world: World) -> dict[TeamName, int]:
+def over_share(world: World) -> dict[TeamName, Units]:
     """Tell how many GPU units each team's pods hold on nodes beyond its guaranteed share."""
     shares = {team.name: team.gpus.guaranteed for team in world.policy.teams}
     return {team: max(0, book.total - book.waiting - shares.get(team, 0)) for team, book in world.books().items()}
@@ -136,14 +136,15 @@ def largest_seat(roll: Roll, world: World) -> int:
 
     Minimum runtimes and budgets pass; protection and guaranteed pods stay. Closed nodes seat nobody.
     """
-    weights, most = world.policy.resources, 0
+    most: Units = 0
     for node in world.fleet.nodes():
         if node.is_open:
             yard = roll.yards.on(node.name)
             lent = 0 if yard is None else sum(gpus for _, gpus in yard.saves)
-            free = [world.fleet.free(node.name, name) * weights[name] for name in node.allocatable if name in weights]
-            most = max(most, lent + int(sum(max(0, amount) for amount in free)))
-    return most
+            offers = node.offers(world.policy.resources)
+            free = sum(max(0, world.fleet.free(node.name, offer.resource)) * offer.weight for offer in offers)
+            most = max(most, lent + free)
+    return int(most)
 
 
 def rising(world: World) -> set[Uid]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from webhook.core.amount import Units
 from webhook.core.decision import Charge
 from webhook.core.demand import Demand
 from webhook.core.names import Namespace, NodeName, TeamName, Uid
@@ -21,9 +22,9 @@ class Totals(NamedTuple):
     """What a team has charged, in GPU units: in all, as preemptible, and on no node yet."""
 
     team: TeamName
-    total: int
-    preemptible: int
-    waiting: int
+    total: Units
+    preemptible: Units
+    waiting: Units
 
 
 def add_unseen(world: World, totals: Iterable[Totals]) -> None:
@@ -54,7 +55,7 @@ def _missing(totals: Totals, world: World) -> Iterator[Flight]:
             yield _flight(totals.team, tier, gpus - on_none, NodeName(ANY))
 
 
-def _flight(team: TeamName, tier: Tier, gpus: int, node: NodeName | None) -> Flight:
+def _flight(team: TeamName, tier: Tier, gpus: Units, node: NodeName | None) -> Flight:
     uid = Uid(f"{_PREFIX}{team}/{tier.value}/{node or ''}")
     pod = Resident(
         uid=uid,

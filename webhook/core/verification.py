@@ -36,7 +36,7 @@ def verify(pod: Pod, requester: Requester, world: World) -> Decision:
     A pod that is charged already is admitted as it was: where our answer got lost the same question comes again, and a
     pod must not be refused for the room that it holds itself.
     """
-    if pod.claims or pod.demand.strange or pod.shares_by:
+    if pod.needs_count:
         counted = count(pod, requester, world)
         return _judged(counted, requester, world) if isinstance(counted, Pod) else counted
     return _judged(pod, requester, world)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, NewType
 
+from webhook.core.amount import Units
 from webhook.core.demand import Demand
 from webhook.core.failures import WorkloadId
 from webhook.core.names import Namespace, NodeName, TeamName, Uid
@@ -60,12 +61,12 @@ class Yard:
 
     rows: dict[Alike, list[tuple[tuple[int, int, Uid], Victim]]] = field(default_factory=dict)
     gangs: dict[GangId, int] = field(default_factory=dict)
-    saves: list[tuple[int, int]] = field(
+    saves: list[tuple[int, Units]] = field(
         default_factory=list
     )  # when each was saved, and its GPU units; the newest last
-    _freed: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _freed: dict[Units, tuple[Units, Units]] = field(default_factory=dict)
 
-    def least_loss(self, gpus: int, now: int) -> int:
+    def least_loss(self, gpus: Units, now: int) -> Units:
         """Tell how much work is lost at least to free so many GPU units: those saved last go first, in parts.
 
         As time passes it grows by the GPUs alone, so what was saved is added up once for each number of them.
@@ -76,19 +77,20 @@ class Yard:
         amount, saved = freed
         return amount * now - saved if self.saves[-1][0] <= now else self._loss_before_now(gpus, now)
 
-    def save(self, saved_at: int, gpus: int) -> None:
+    def save(self, saved_at: int, gpus: Units) -> None:
         """Take in a victim's work."""
         insort(self.saves, (saved_at, gpus))
         self._freed.clear()
 
-    def unsave(self, saved_at: int, gpus: int) -> None:
+    def unsave(self, saved_at: int, gpus: Units) -> None:
         """Take it out."""
         self.saves.remove((saved_at, gpus))
         self._freed.clear()
 
-    def _free(self, gpus: int) -> tuple[int, int]:
+    def _free(self, gpus: Units) -> tuple[Units, Units]:
         """Tell how many GPU units are freed, and the sum of the times at which their work was saved."""
-        left, saved = gpus, 0
+        left: Units = gpus
+        saved: Units = 0
         for saved_at, held in reversed(self.saves):
             part = min(held, left)
             left -= part
@@ -97,9 +99,9 @@ class Yard:
                 break
         return gpus - left, saved
 
-    def _loss_before_now(self, gpus: int, now: int) -> int:
+    def _loss_before_now(self, gpus: Units, now: int) -> Units:
         """Tell the same where something was saved in the future, by a clock that is wrong: nothing of it is lost."""
-        loss = 0
+        loss: Units = 0
         for saved_at, held in reversed(self.saves):
             part = min(held, gpus)
             gpus -= part

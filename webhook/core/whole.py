@@ -7,15 +7,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from webhook.core.amount import exceeds, format_limit, tell_gpus
+from webhook.core.amount import Units, exceeds, format_limit, tell_gpus
 from webhook.core.counting import count
 from webhook.core.decision import Deny
+from webhook.core.demand import in_slices
 from webhook.core.index import lowest_slots
 from webhook.core.node import NO_MODEL
 from webhook.core.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.policy import Team, UnknownTeam
 from webhook.core.pools import allowed_pools
 from webhook.core.reason import Code, Reason
+from webhook.core.slices import slices_of
 from webhook.core.standing import overlong
 from webhook.core.team import user_of
 from webhook.core.tier import Tier
@@ -36,13 +38,14 @@ class Part:
 class _Total(NamedTuple):
     """GPU units of several parts; `told` is that in words, "at least" where a part has no number."""
 
-    gpus: int
+    gpus: Units
     told: str
 
 
 def misfits(parts: Sequence[Part], requester: Requester, world: World) -> tuple[Reason, ...]:
     """Tell every reason why these pods can never all run; none where they can, or where they ask for no GPU."""
     asking, refused = _counted(parts, requester, world)
+    asking = [replace(part, pod=_at_least(part.pod, world)) for part in asking]
     return tuple(dict.fromkeys((*refused, *_together(asking, requester, world))))
 
 
@@ -77,6 +80,17 @@ def _counted(parts: Sequence[Part], requester: Requester, world: World) -> tuple
         elif isinstance(counted, Pod) and counted.demand.gpus and part.count != 0:
             asking.append(replace(part, pod=counted))
     return asking, refused
+
+
+def _at_least(pod: Pod, world: World) -> Pod:
+    """Count a pod that names no product by the smallest slices that it may be bound to, where nodes offer slices."""
+    sliced = world.fleet.sliced
+    if not sliced or pod.demand.own is not None or pod.handling is not Handling.MANAGED:
+        return pod
+    able = world.fleet.with_capacity(pod.demand, world.fleet.matching(pod.constraints) & sliced)
+    products = [model for (model, _), members in world.fleet.by_model().items() if members & able]
+    demands = (in_slices(pod.demand, slices_of((product,)), world.policy.resources) for product in products)
+    return pod._replace(demand=min(demands, key=lambda demand: demand.gpus, default=pod.demand))
 
 
 def _together(asking: Sequence[Part], requester: Requester, world: World) -> Sequence[Reason]:
@@ -174,7 +188,8 @@ def _count(part: Part, world: World) -> int | None:
 
 
 def _total(parts: Iterable[Part]) -> _Total:
-    gpus, is_open = 0, False
+    is_open = False
+    gpus: Units = 0
     for part in parts:
         is_open = is_open or part.count is None
         gpus += part.pod.demand.gpus * (1 if part.count is None else part.count)

@@ -6,7 +6,7 @@ text with such a name in it is written through `printable`.
 
 from typing import Final
 
-from webhook.core.amount import format_gpus, tell_gpus
+from webhook.core.amount import Units, format_gpus, tell_gpus
 from webhook.core.names import CPU, MEMORY, ResourceName
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
@@ -20,7 +20,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-def plural_gpus(units: int) -> str:
+def plural_gpus(units: Units) -> str:
     """Write an amount of GPUs."""
     return f"{tell_gpus(units)} GPU{'s' * (format_gpus(units) != '1')}"
 

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from webhook.core.advice import Advice
 from webhook.core.away import Away
-from webhook.core.claims import ClaimKey, Claims, ClaimSpec, DeviceClass, Found, GroupEntry
+from webhook.core.claims import ClaimKey, Claims, ClaimSpec, Found, GroupEntry
 from webhook.core.decision import Charge
 from webhook.core.demand import reweighed
+from webhook.core.device_class import DeviceClass
 from webhook.core.entrances import Entrances
 from webhook.core.equipment import Condition, Equipment, Slice
 from webhook.core.fleet import Fleet
@@ -140,6 +141,7 @@ class World:
             uid=pod.uid,
             is_admin=self.tenancy(pod.namespace).may_look,
             shares_by=pod.shares_by,
+            slices=self._slices(pod),
             policy=self.policy,
         )
 
@@ -172,6 +174,8 @@ class World:
         before = self.fleet.get(node.name)
         self._equip(self._equipment.set_node(node))
         if before is None or before.model != node.model:
+            if node.slice or (before is not None and before.slice):
+                self._recount(self._residents.on_node(node.name))
             self._recharge(self._residents.on_node(node.name))
 
     def remove_node(self, name: NodeName) -> None:
@@ -310,6 +314,8 @@ class World:
             heirs = self.claims.join(uid, held.pod.namespace, held.pod.claims)
             held.pod = self._counted(held.pod)
             self._recount(heirs)
+        elif held.pod.slices or self.fleet.sliced:
+            held.pod = self._counted(held.pod)
         if not held.is_reserved:
             self._tenancies.note_pods(held.pod.namespace, are_there=True)
         self._charge(held, charge, is_seated=False)
@@ -336,9 +342,18 @@ class World:
             self.on_books_changed()
 
     def _counted(self, pod: Resident) -> Resident:
-        if not (pod.claims or pod.demand.strange or pod.shares_by):
+        own = pod.demand.own  # there if it counted something else until now
+        if not (pod.claims or pod.demand.strange or pod.shares_by or own or self._slices(pod)):
             return pod
         return replace(pod, demand=self.with_claims(pod).demand)
+
+    def _slices(self, pod: Pod | Resident) -> tuple[ResourceName, ...]:
+        """Tell which MIG resources a pod's `nvidia.com/gpu` are: those of its node, or of all nodes that it may get."""
+        name = pod.node_name if isinstance(pod, Pod) else pod.node
+        node = None if name is None else self.fleet.get(name)
+        if node is None:
+            return pod.slices
+        return () if node.slice is None else (node.slice,)
 
     def _recount(self, several: Iterable[Uid]) -> None:
         """Count pods anew whose claims are known better now, or that pay for others' no longer."""

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from webhook.cluster.evictions import Evicted, Later, Outcome, Refused
 from webhook.cluster.owner_events import Notice
-from webhook.core.amount import gpu_number, tell_gpus
+from webhook.core.amount import Units, gpu_number, tell_gpus
 from webhook.core.holding import Claim, Target
 from webhook.core.names import TeamName, Uid
 from webhook.core.outlook import WHY_NOT
@@ -216,14 +216,14 @@ def _for(waiting: Waiting, victim: Victim, sums: _Sums) -> str:
     return _reason(waiting, victim.team, victim.demand.gpus, sums)
 
 
-def _reason(waiting: Waiting, team: TeamName, gpus: int, sums: _Sums) -> str:
+def _reason(waiting: Waiting, team: TeamName, gpus: Units, sums: _Sums) -> str:
     return (
         f"team {waiting.team} takes its share back for pod {waiting.namespace}/{waiting.name} of "
         f"{_gpus(waiting.demand.gpus)} ({sums.of(waiting.team)}); this pod borrows {_gpus(gpus)}, {sums.over(team)}"
     )
 
 
-def _gpus(gpus: int) -> str:
+def _gpus(gpus: Units) -> str:
     return plural_gpus(gpus)
 
 

@@ -10,7 +10,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from webhook.core.names import ResourceName
 from webhook.core.selector import NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
+from webhook.core.slices import PRODUCT, slices_of
 from webhook.core.topology import AffinityRule, TopologyRule, anti_affinity
 from webhook.kube import bounds, objects
 from webhook.kube.interpod import NO_RULES, NO_TERMS, InterPod, Terms, number_of_terms, read_terms, rules_of
@@ -24,7 +26,7 @@ class Placement:
     """A pod's own conditions.
 
     `is_open` says that it has some between pods that only kube-scheduler judges. `excess` is what there is too much of;
-    `unmarked` the same for a pod that carries no decision, whose user alone wrote all of it.
+    `unmarked` the same for a pod that carries no decision, whose user alone wrote all of it. `slices` are as a Pod's.
     """
 
     constraints: Constraints = NO_CONSTRAINTS
@@ -34,6 +36,7 @@ class Placement:
     problems: tuple[str, ...] = ()
     excess: tuple[str, ...] = ()
     unmarked: tuple[str, ...] = ()
+    slices: tuple[ResourceName, ...] = ()
 
     def topology(self, labels: Mapping[str, str]) -> tuple[TopologyRule, ...]:
         """List what a pod with these labels demands of other pods."""
@@ -104,6 +107,13 @@ def read_placement(spec: objects.PodSpec) -> Placement:
     return read
 
 
+def read_slices(spec: objects.PodSpec) -> tuple[ResourceName, ...]:
+    """Read of which MIG resources a pod's `nvidia.com/gpu` must be (see slices.py); few pods say so."""
+    if b"-MIG-" in bytes(spec.node_selector) or b"-MIG-" in bytes(spec.affinity):
+        return read_placement(spec).slices
+    return ()
+
+
 def read_tolerations(raw: bytes) -> tuple[Toleration, ...]:
     """Read tolerations alone. Raises ValueError where they are none."""
     known = _TOLERATIONS.known.get(raw)
@@ -168,7 +178,14 @@ def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -
         interpod = read_terms(wanted.pod_affinity or NO_TERMS, wanted.pod_anti_affinity or NO_TERMS)
     is_open = spreading.is_open or interpod.is_open
     own = NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else constraints
-    return Placement(own, is_open, spreading, interpod, unmarked=tuple(_too_large_unmarked(affinity, constraints)))
+    return Placement(
+        own,
+        is_open,
+        spreading,
+        interpod,
+        unmarked=tuple(_too_large_unmarked(affinity, constraints)),
+        slices=slices_of(constraints.possible(PRODUCT)),
+    )
 
 
 def _too_long(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -> tuple[str, ...]:

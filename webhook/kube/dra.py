@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from webhook.core.claims import ALL_DEVICES, ClaimKey, ClaimSpec, ClassCount, DeviceClass, DeviceRequest, GroupEntry
+from webhook.core.claims import ALL_DEVICES, ClaimKey, ClaimSpec, ClassCount, DeviceRequest, GroupEntry
+from webhook.core.device_class import DeviceClass
 from webhook.core.equipment import Condition, Device, Slice, Value
 from webhook.core.lookalike import looks_like_gpu
 from webhook.core.names import Namespace, NodeName, ResourceName

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from webhook.core.amount import parse_gpus
+from webhook.core.amount import read_back
 from webhook.core.claims import ClaimRef
 from webhook.core.demand import Weights
 from webhook.core.labels import pack
@@ -19,7 +19,7 @@ from webhook.core.reason import Code, Reason
 from webhook.core.selector import NO_CONSTRAINTS
 from webhook.core.tier import TIERS
 from webhook.kube import bounds, keys, objects
-from webhook.kube.constraints import Placement, read_keeps_off, read_placement
+from webhook.kube.constraints import Placement, read_keeps_off, read_placement, read_slices
 from webhook.kube.demands import Reading, read_demand
 
 _NO_KEYS: Final[Mapping[str, str]] = {}
@@ -149,6 +149,7 @@ def to_pod(
         priority_class=spec.priority_class_name,
         claims=_claims(spec, None) if spec.resource_claims else (),
         shares_by="" if demand.counted is None else _scheduler(spec),
+        slices=placement.slices,
         grace_seconds=grace_seconds(spec),
     )
 
@@ -196,6 +197,7 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         packed=_packed(labels),
         keeps_off=read_keeps_off(spec),
         shares_by="" if reading.demand.counted is None else intern(_scheduler(spec)),
+        slices=read_slices(spec),
         model=waits_at.model,
         admitted=_admitted(mark) if is_ours and spec.resource_claims else None,
         grace_seconds=max(grace_seconds(spec), metadata.deletion_grace_period_seconds or 0),
@@ -213,7 +215,7 @@ def _packed(labels: Mapping[str, str]) -> Labels:
 
 def _admitted(mark: _Mark) -> Admitted | None:
     try:
-        return Admitted(parse_gpus(mark.gpus), mark.policy, mark.claims)
+        return Admitted(read_back(mark.gpus), mark.policy, mark.claims)
     except ValueError:
         return None  # it was labelled without a decision
 

@@ -6,6 +6,7 @@ them. The entries are one atomic list, and managedFields is sent as the empty ma
 
 import re
 from collections.abc import Iterable
+from fractions import Fraction
 from hashlib import sha256
 from typing import Final, TypeVar
 
@@ -26,6 +27,7 @@ _K = TypeVar("_K", bound=str)
 _V = TypeVar("_V", int, str)
 
 _DNS_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+_REST: Final = re.compile("[1-9][0-9]{0,99}/[1-9][0-9]{0,99}")
 _UNSTORED: Final[tuple[dict[str, str], ...]] = ({},)
 """managedFields of one empty entry: the API server then drops them, half a kilobyte a write."""
 
@@ -38,10 +40,11 @@ team has one object for all. None of them is needed for a sum."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One charge in flight. `gpus` in GPU units, `requests` as the core counts them, `label` the pod's tier label.
+    """One charge in flight. `gpus` in whole GPU units, `rest` the part of a unit beside them ("2/3").
 
-    `labels` are those by which its like are to be spread: it counts before it is seen. `lingers` are the
-    seconds for which its node may still run it, where it was deleted by force.
+    `requests` are as the core counts them, `label` the pod's tier label; `labels` are those by which its like are to be
+    spread: it counts before it is seen. `lingers` are the seconds for which its node may still run it, where it was
+    deleted by force.
     """
 
     uid: Uid
@@ -49,6 +52,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     name: str
     gpus: int
     tier: Tier
+    rest: str = ""
     requests: dict[ResourceName, int] = {}
     label: str | None = None
     model: GpuModel | None = None
@@ -165,12 +169,14 @@ def object_name(team: TeamName) -> str:
 
 def _entry(flight: Flight) -> Entry:
     pod, charge = flight.pod, flight.charge
+    gpus, rest = divmod(charge.gpus, 1)
     return Entry(
         uid=pod.uid,
         ns=pod.namespace,
         name=pod.name,
-        gpus=charge.gpus,
+        gpus=int(gpus),
         tier=charge.tier,
+        rest=str(rest) if rest else "",
         requests=_fitting((*pod.demand.devices, *pod.demand.requests)),
         label=pod.tier_label,
         model=charge.model,
@@ -195,13 +201,20 @@ def _fitting(items: Iterable[tuple[_K, _V]]) -> dict[_K, _V]:
     return found
 
 
+def _rest(text: str) -> Fraction:
+    if not _REST.fullmatch(text):
+        raise ValueError(f"expected a part of a GPU unit such as 2/3, got {text!r}")
+    return Fraction(text)
+
+
 def _flight(entry: Entry, team: TeamName) -> Flight:
     kind, _, owner = (entry.owner or "").partition("/")
+    gpus = entry.gpus + _rest(entry.rest) if entry.rest else entry.gpus
     pod = Resident(
         uid=entry.uid,
         namespace=entry.ns,
         name=entry.name,
-        demand=Demand(entry.gpus, (), tuple(sorted(entry.requests.items()))),
+        demand=Demand(gpus, (), tuple(sorted(entry.requests.items()))),
         node=entry.bound,
         owner=Owner(kind, owner) if entry.owner else None,
         team_label=team if entry.label is not None else None,
@@ -209,4 +222,4 @@ def _flight(entry: Entry, team: TeamName) -> Flight:
         user=entry.user,
         packed=pack(entry.labels) if entry.labels else NO_LABELS,
     )
-    return Flight(pod, Charge(team, entry.tier, entry.gpus, entry.model, entry.user), entry.node, entry.lingers)
+    return Flight(pod, Charge(team, entry.tier, gpus, entry.model, entry.user), entry.node, entry.lingers)

@@ -67,6 +67,7 @@ def _schema() -> _Json:
             **dict.fromkeys(("uid", "ns", "name", "tier", "label", "model", "user", "node", "bound", "owner"), text),
             "lingers": whole,
             "gpus": {**whole, "description": "In units of 1/840,000 of a GPU."},
+            "rest": {**text, "description": "The part of a unit beside them, such as 2/3."},
             "requests": {"type": "object", "additionalProperties": whole, "x-kubernetes-map-type": "atomic"},
             "labels": {"type": "object", "additionalProperties": text, "x-kubernetes-map-type": "atomic"},
         },

@@ -11,8 +11,9 @@ from typing import Final
 
 import msgspec
 
-from webhook.core.claims import ClaimKey, ClaimSpec, DeviceClass
+from webhook.core.claims import ClaimKey, ClaimSpec
 from webhook.core.demand import Weights
+from webhook.core.device_class import DeviceClass
 from webhook.core.equipment import Condition, Slice
 from webhook.core.node import Node
 from webhook.core.pod import NamespaceFacts, PriorityTriple, Resident

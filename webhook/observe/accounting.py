@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from webhook.core.amount import ONE_GPU
+from webhook.core.amount import ONE_GPU, Units
 from webhook.core.names import GpuModel, NodeName
 from webhook.core.occupancy import Holder
 
@@ -25,8 +25,8 @@ class NodeGpus(NamedTuple):
 
     node: NodeName
     model: GpuModel
-    capacity: int
-    used: int
+    capacity: Units
+    used: Units
 
 
 class Accounting(Collector):
@@ -36,7 +36,7 @@ class Accounting(Collector):
         self._seconds: dict[Holder, float] = {}
         self._nodes: tuple[NodeGpus, ...] = ()
 
-    def add(self, held: Mapping[Holder, int], *, seconds: float) -> None:
+    def add(self, held: Mapping[Holder, Units], *, seconds: float) -> None:
         """Add what was held for some seconds; 0 seconds make a series begin at 0, as `increase` needs it."""
         for holder, gpus in held.items():
             self._seconds[holder] = self._seconds.get(holder, 0.0) + gpus * seconds / ONE_GPU
@@ -65,7 +65,7 @@ class Accounting(Collector):
             "fairgate_node_gpus_used", "GPUs that pods hold on a node; likewise.", labels=["node", "model"]
         )
         for each in self._nodes:
-            capacity.add_metric((each.node, each.model), each.capacity / ONE_GPU)
-            used.add_metric((each.node, each.model), each.used / ONE_GPU)
+            capacity.add_metric((each.node, each.model), float(each.capacity / ONE_GPU))
+            used.add_metric((each.node, each.model), float(each.used / ONE_GPU))
         yield capacity
         yield used

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from webhook.core.amount import ONE_GPU, Unlimited
+from webhook.core.amount import ONE_GPU, Units, Unlimited
 from webhook.core.stock import stocks
 from webhook.core.summary import summaries
 from webhook.core.tier import Tier
@@ -36,8 +36,8 @@ STOCKS: Final = {
 def charged(world: World) -> Iterable[Row]:
     """List what each team has on its ledger by tier."""
     for each in summaries(world):
-        yield Row((each.team, Tier.GUARANTEED), ((each.used + each.reserved - each.preemptible) / ONE_GPU,))
-        yield Row((each.team, Tier.PREEMPTIBLE), (each.preemptible / ONE_GPU,))
+        yield Row((each.team, Tier.GUARANTEED), (_gpus(each.used + each.reserved - each.preemptible),))
+        yield Row((each.team, Tier.PREEMPTIBLE), (_gpus(each.preemptible),))
 
 
 def teams(world: World) -> Iterable[Row]:
@@ -45,11 +45,15 @@ def teams(world: World) -> Iterable[Row]:
     for each in summaries(world):
         limit = float("inf") if isinstance(each.limit, Unlimited) else each.limit
         amounts = (each.guaranteed, limit, each.used, each.reserved, each.borrowed, each.waiting)
-        yield Row((each.team,), [amount / ONE_GPU for amount in amounts])
+        yield Row((each.team,), [_gpus(amount) for amount in amounts])
 
 
 def stock(world: World) -> Iterable[Row]:
     """List the nodes' GPUs."""
     for each in stocks(world.fleet, world.policy):
         amounts = (each.capacity, each.closed, each.free, each.fragmented, each.largest)
-        yield Row((each.model, each.resource), [*(amount / ONE_GPU for amount in amounts), each.whole_nodes])
+        yield Row((each.model, each.resource), [*map(_gpus, amounts), each.whole_nodes])
+
+
+def _gpus(units: Units | float) -> float:
+    return float(units / ONE_GPU)

@@ -5,7 +5,7 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from webhook.core.amount import ONE_GPU
+from webhook.core.amount import ONE_GPU, Units
 from webhook.core.names import TeamName
 from webhook.core.scene import Cause
 from webhook.observe.process import Component, ProcessMetrics
@@ -62,10 +62,10 @@ class ReclaimMetrics(ProcessMetrics):
         """Count a call of the Eviction API, by one of OUTCOMES."""
         self._evictions.labels(outcome).inc()
 
-    def victim(self, team: TeamName, *, gpu_unit_seconds: int) -> None:
+    def victim(self, team: TeamName, *, gpu_unit_seconds: Units) -> None:
         """Count a pod that was evicted, and the work that is lost with it."""
         self._victims.labels(team).inc()
-        self._lost.labels(team).inc(gpu_unit_seconds / ONE_GPU)
+        self._lost.labels(team).inc(float(gpu_unit_seconds / ONE_GPU))
 
     def seated(self, seconds: float) -> None:
         """Record that a pod got its room."""

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import filterfalse
 
-from webhook.core.amount import Limit, Unlimited, exceeds, format_limit, tell_gpus
-from webhook.core.demand import demand_of
+from webhook.core.amount import Limit, Units, Unlimited, format_limit, tell_gpus
 from webhook.core.names import GpuModel, Namespace, NodeName
 from webhook.core.node import Node
-from webhook.core.policy import Policy, Pool, Team, UnknownTeam
+from webhook.core.policy import LabelSelector, Policy, Pool, Team, UnknownTeam
 from webhook.core.pools import WHOLE_CLUSTER
 from webhook.core.selector import NO_CONSTRAINTS
 from webhook.core.unseen import is_unseen
@@ -17,6 +16,7 @@ from webhook.core.words import plural, plural_gpus
 from webhook.core.world import World
 from webhook.policy import schema
 from webhook.policy.problems import Problem
+from webhook.policy.taints import has, untainted
 from webhook.policy.validate import Draft, Placed
 
 
@@ -44,6 +44,7 @@ def lint(
             *_guarantees(draft, scene),
             *(problem for name, placed in draft.resources.items() for problem in _resource(name, placed, scene)),
             *_without_pool(scene, origin),
+            *(Problem(origin, 0, "pools", text) for text in untainted(policy, world)),
         ]
     return tuple(sorted(found, key=lambda p: (p.file, p.line, p.path, p.message)))
 
@@ -66,7 +67,7 @@ class _Scene:
 
     def within(self, pools: Iterable[Pool]) -> list[Node]:
         """List the nodes that are in any of these pools, whatever their taints."""
-        return [node for node in self.world.fleet.nodes() if any(_has(pool, node) for pool in pools)]
+        return [node for node in self.world.fleet.nodes() if any(has(pool, node) for pool in pools)]
 
     def reach(self, team: Team) -> list[Node]:
         pools = [pool for pool in self.policy.pools if pool.admits(team.name)]
@@ -143,9 +144,24 @@ def _pool(placed: Placed[schema.Pool], scene: _Scene) -> Iterator[Problem]:
     elif not scene.world.fleet.matching(scene.world.joined(NO_CONSTRAINTS, pool)):
         taints = sorted({f"{taint.key}:{taint.effect}" for node in inside for taint in node.taints})
         yield placed.problem(f"tolerates none of its nodes; they have {', '.join(taints)}", "name")
+    if pool.match is not None and pool.match.matches({}):
+        yield placed.problem(_catches(pool.match, inside, scene), "match", "podSelector")
     teams = [team for team in scene.policy.teams if pool.admits(team.name)]
     if not any(scene.owns_any(team) for team in teams):
         yield placed.problem("nobody may use it: no team that may enter owns a namespace", "name")
+
+
+def _catches(match: LabelSelector, inside: list[Node], scene: _Scene) -> str:
+    """Say what a selector does that pods without any label meet: it catches whoever does not know of it."""
+    which = f"GPU pod without label {' or '.join(sorted({each.key for each in match.requirements}))}"
+    seen = filterfalse(is_unseen, scene.world.pods())
+    caught = sum(1 for pod in seen if pod.demand.gpus and match.matches(pod.labels))
+    now = f" ({caught} of the world's)" if caught else ""
+    where = "" if any(_gpus(node, scene.policy) for node in inside) else ", whose nodes have no GPUs"
+    return (
+        f"selects every {which}{now}, and such pods go to this pool{where}, and to no other; "
+        "select by a label that only its own pods carry: matchLabels, In or Exists"
+    )
 
 
 def _guarantees(draft: Draft, scene: _Scene) -> Iterator[Problem]:
@@ -200,18 +216,11 @@ def _listed(names: list[NodeName], *, most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def _gpus(node: Node, policy: Policy) -> int:
-    offered = {name: amount for name, amount in node.allocatable.items() if name in policy.resources}
-    return demand_of(offered, policy.resources).gpus
+def _gpus(node: Node, policy: Policy) -> Units:
+    return node.gpus(policy.resources)
 
 
-def _has(pool: Pool, node: Node) -> bool:
-    return all(node.labels.get(key) == value for key, value in pool.node_selector) and all(
-        requirement.matches(node.labels) for requirement in pool.affinity
-    )
-
-
-def _of_model(model: GpuModel, nodes: Iterable[Node], policy: Policy) -> int:
+def _of_model(model: GpuModel, nodes: Iterable[Node], policy: Policy) -> Units:
     return sum(_gpus(node, policy) for node in nodes if node.model == model)
 
 
@@ -219,9 +228,9 @@ def _whose(scene: _Scene) -> str:
     return "the nodes of its pools" if scene.policy.pools else "all nodes together"
 
 
-def _is_above(own: Limit, limit: Limit) -> bool:
-    return not isinstance(own, Unlimited) and exceeds(own, limit)
+def _is_above(own: Limit, limit: Limit | Units) -> bool:
+    return not isinstance(own, Unlimited) and not isinstance(limit, Unlimited) and own > limit
 
 
-def _promised(units: int, there: int) -> str:
+def _promised(units: int, there: Units) -> str:
     return f"all teams together are guaranteed {plural_gpus(units)}, the nodes offer {tell_gpus(there)}"

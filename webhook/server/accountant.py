@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from webhook.core.amount import Units
 from webhook.core.occupancy import Holder, Occupancy, capacity_of
 from webhook.core.world import World
 from webhook.observe.accounting import Accounting, NodeGpus
@@ -27,7 +28,7 @@ class Accountant:
 
     async def run(self) -> None:
         """Count until cancelled: then what is still uncounted is added, and no node is shown any more."""
-        held: Mapping[Holder, int] = {}
+        held: Mapping[Holder, Units] = {}
         since = self._monotonic()
         try:
             while True:
@@ -41,7 +42,7 @@ class Accountant:
             self._accounting.add(held, seconds=self._monotonic() - since)
             self._accounting.set_nodes(())
 
-    async def _look(self) -> Mapping[Holder, int]:
+    async def _look(self) -> Mapping[Holder, Units]:
         """Add up who holds what; what changes during the look is seen before or after its change."""
         seen = Occupancy()
         for number, uid in enumerate([pod.uid for pod in self._world.pods()]):

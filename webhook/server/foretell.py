@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, assert_never
 import msgspec
 
 from webhook.core.admission import admit
+from webhook.core.amount import Units
 from webhook.core.counting import as_created
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.labels import pack
@@ -134,6 +135,7 @@ class Foreteller:
             user=charge.user,
             claims=pod.claims,
             shares_by=pod.shares_by,
+            slices=pod.slices,
             packed=pack(pod.labels),
         )
         charged = charge._replace(gpus=charge.gpus * times)
@@ -154,12 +156,21 @@ class _Terms(NamedTuple):
     mode: str
     pool: str | None
     model: str | None
+    gpus: Units
     has_nodes: bool
 
     @classmethod
     def of(cls, decision: Admit) -> "_Terms":
         charge, steering = decision.charge, decision.steering
-        return cls(charge.tier, decision.reason.code, steering.mode, steering.pool, charge.model, bool(steering.nodes))
+        return cls(
+            charge.tier,
+            decision.reason.code,
+            steering.mode,
+            steering.pool,
+            charge.model,
+            charge.gpus,
+            bool(steering.nodes),
+        )
 
 
 class _Asking:

@@ -10,7 +10,7 @@ from typing import Protocol, assert_never
 from webhook.cluster.owner_events import Notice
 from webhook.core import mark as marks
 from webhook.core.admission import admit
-from webhook.core.amount import format_gpus, gpu_number
+from webhook.core.amount import Units, format_gpus, gpu_number
 from webhook.core.counting import count
 from webhook.core.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.guard import ProtectedKeys, guard
@@ -126,7 +126,8 @@ class Gate:
         if _lacks_room(decision) and advice.withdraw(fleet):
             decision = admit(pod, requester, self.world)
         if isinstance(decision, Admit) and decision.steering.nodes and not is_dry_run:
-            advice.give(fleet, decision.steering.nodes[0], pod, now=now)
+            taken = pod if decision.demand is pod.demand else pod._replace(demand=decision.demand)
+            advice.give(fleet, decision.steering.nodes[0], taken, now=now)
         return decision
 
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool] = _never) -> Answer:
@@ -212,7 +213,7 @@ class Gate:
             if pod.is_foreign and not pod.problems:
                 return NotApplicable(Reason(Code.NO_GPU, f"asks for no GPU, and is left as it is: {pod.excess[0]}"))
             return Deny(pod.reasons)
-        if pod.claims or pod.demand.strange or pod.shares_by:
+        if pod.needs_count:
             return count(pod, Requester(review.username), self.world)
         return pod
 
@@ -255,7 +256,8 @@ class Gate:
         if (refusal is not None or warnings) and mode is _ENFORCE:
             self._tell(review, decision)
         audit: dict[str, str] = {"code": reason.code}
-        team, tier, gpus = "", "", 0
+        team, tier = "", ""
+        gpus: Units = 0
         if charge is None and refusal is not None and pod is not None:
             team, gpus = self.world.tenancy(pod.namespace).team_name, pod.demand.gpus
         if charge is not None:

@@ -90,6 +90,7 @@ def flight_of(pod: Pod, charge: Charge, *, nodes: tuple[NodeName, ...] = ()) -> 
         user=charge.user,
         claims=pod.claims,
         shares_by=pod.shares_by,
+        slices=pod.slices,
         admitted=mark.admitted if pod.claims and (mark := marks.read(pod.mark or "")) is not None else None,
         packed=pack(asked_labels(pod.topology, pod.labels)) if pod.topology else NO_LABELS,
         keeps_off=pod.keeps_off if pod.topology else (),

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from webhook.cli.words import plural
+from webhook.core.amount import Units
 from webhook.core.demand import Demand
 from webhook.core.names import NodeName, TeamName
 from webhook.core.reason import Reason, refusal_text
@@ -58,7 +59,7 @@ class PodGroup:
     patch: Patch | None = None
 
     @property
-    def gpus(self) -> int:
+    def gpus(self) -> Units:
         """What all of them ask for together, in GPU units."""
         return self.demand.gpus * (self.count or 0) if self.demand is not None else 0
 

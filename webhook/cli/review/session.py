@@ -69,6 +69,10 @@ class Session:
         refusal = tuple(reason for reason in refusal if reason.code in LIMIT_CODES)
         taken = len(self._foreteller.taken)
         groups: list[PodGroup] = []
+        for pod_set in expanded.later:
+            judged = self._judge_set(item, expanded, pod_set, refusal, warnings)
+            groups += (group for group in judged if group.outcome is not Outcome.ADMITTED)
+            self._give_back(taken)
         for pod_set in expanded.pod_sets:
             groups += self._judge_set(item, expanded, pod_set, refusal, warnings)
         self._seen[_identity(expanded)] = (item.place, self._foreteller.taken[taken:])
@@ -141,6 +145,12 @@ class Session:
         team = self._world.tenancy(namespace).team_name
         return None if team == UNASSIGNED else team
 
+    def _give_back(self, since: int) -> None:
+        """Take off the pods that were promised something since then: they do not run beside those to come."""
+        for uid in self._foreteller.taken[since:]:
+            self._world.remove_pod(uid)
+        del self._foreteller.taken[since:]
+
     def _vacate(self, item: Item, workload: Workload) -> list[str]:
         """Take off the pods that the object has already: applying it again replaces them, and adds none."""
         if "name" not in mapping(item.object.get("metadata")):
@@ -171,7 +181,8 @@ class _Groups:
     def add(self, answer: Answer, template: Template) -> None:
         """Take in what some pods are told."""
         outcome, reasons, tier, warnings = _told(answer.decision)
-        key = (outcome, tier, reasons)
+        demand = answer.decision.demand if isinstance(answer.decision, Admit) else self._blank.demand
+        key = (outcome, tier, reasons, demand)
         for warning in warnings:
             if self._shows_nodes or warning.code not in _ABOUT_NODES:
                 self._warned[warning] = self._warned.get(warning, 0) + answer.count
@@ -184,6 +195,7 @@ class _Groups:
         self.found[key] = replace(
             known or self._blank,
             outcome=outcome,
+            demand=demand,
             reasons=reasons,
             tier=tier,
             team=_team_of(answer.decision) or self._blank.team,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
-from webhook.core.amount import ONE_GPU, Limit
+from webhook.core.amount import ONE_GPU, Limit, Units
 from webhook.core.ledger import Book
 from webhook.core.names import PODS, GpuModel, NodeName, ResourceName, TeamName
 from webhook.core.node import Node
@@ -29,8 +29,8 @@ class ModelRow:
     model: GpuModel
     guaranteed: int
     limit: Limit
-    used: int
-    used_guaranteed: int
+    used: Units
+    used_guaranteed: Units
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class TeamRow:
     name: TeamName
     guaranteed: int
     limit: Limit
-    used: int
-    borrowed: int
-    waiting: int
-    holders: tuple[tuple[str, int], ...]
+    used: Units
+    borrowed: Units
+    waiting: Units
+    holders: tuple[tuple[str, Units], ...]
     models: tuple[ModelRow, ...] = ()
 
 
@@ -178,11 +178,10 @@ def _team(team: Team, book: Book, *, holders: int) -> TeamRow:
 def _node(node: Node, pods: Iterable[Resident], world: World) -> NodeRow:
     state = "not ready" if not node.is_ready else "cordoned" if node.is_cordoned else ""
     there = sorted(pods, key=lambda pod: (pod.namespace, pod.name))
-    held = {resource for pod in there for resource, _ in pod.demand.devices}
+    held = {resource for pod in there for resource, _ in pod.demand.devices if resource in world.policy.resources}
     banks = (
         _bank(node, resource, there, world)
-        for resource in sorted(world.policy.resources)
-        if node.allocatable.get(resource, 0) > 0 or resource in held
+        for resource in sorted({offer.resource for offer in node.offers(world.policy.resources)} | held)
     )
     return NodeRow(node.name, node.model, state, tuple(banks))
 

@@ -88,6 +88,13 @@ def leader_worker_set(document: Json, _scene: Scene) -> Found:
     return Found(tuple(pods))
 
 
+def app_wrapper(document: Json, _scene: Scene) -> Found:
+    """Read an AppWrapper: the objects that it makes, all of them together."""
+    parts = tuple(mapping(mapping(each).get("template")) for each in listed(dig(document, "spec.components")))
+    warnings = suspended(document, "spec.suspend")
+    return Found((), warnings if parts else (*warnings, "it has no components"), parts=parts)
+
+
 def volcano_job(document: Json, _scene: Scene) -> Found:
     """Read a Volcano Job, whose pods go to Volcano's scheduler unless it says otherwise."""
     scheduler = text(dig(document, "spec.schedulerName")) or "volcano"

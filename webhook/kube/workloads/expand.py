@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
 from webhook.kube import bounds, keys
@@ -16,6 +17,8 @@ _BUILT_IN_GROUPS: Final = frozenset({"", "apps", "batch", "autoscaling", "policy
 
 _HELD_BACK: Final = frozenset(
     {
+        ("argoproj.io", "ClusterWorkflowTemplate"),
+        ("argoproj.io", "WorkflowTemplate"),
         ("kueue.x-k8s.io", "Workload"),
         ("mlops.seldon.io", "ServerConfig"),
         ("serving.kserve.io", "ClusterServingRuntime"),
@@ -46,13 +49,15 @@ def expand(
     name = text(metadata.get("name")) or text(metadata.get("generateName")).rstrip("-")
     scene = Scene(api_version, text(metadata.get("namespace")) or namespace, name, related)
     found = _read(document, row, scene)
-    if len(found.pods) > bounds.POD_SETS:
+    parts = tuple(islice(_of_parts(found.parts, scene, kinds), bounds.POD_SETS + 1))
+    if len(found.pods) + len(found.later) + len(parts) > bounds.POD_SETS:
         return Unknown(f"it makes more than {bounds.POD_SETS} groups of pods: they are judged one by one")
-    sets = tuple(_pod_set(pods, row, scene) for pods in found.pods)
+    sets = (*(_pod_set(pods, row, scene) for pods in found.pods), *parts)
     if not sets and not found.warnings:
         sets = (PodSet("", None, {}, f"it describes no pods where a {kind} keeps them"),)
+    later = tuple(_pod_set(pods, row, scene) for pods in found.later)
     evictions = on_evictions(document, group, kind)
-    return Workload(api_version, kind, scene.namespace, name, sets, row.kind.is_gang, found.warnings, evictions)
+    return Workload(api_version, kind, scene.namespace, name, sets, row.kind.is_gang, found.warnings, later, evictions)
 
 
 def flattened(documents: Iterable[object]) -> Iterator[Json]:
@@ -65,6 +70,21 @@ def flattened(documents: Iterable[object]) -> Iterator[Json]:
             yield from flattened(items)
         else:
             yield document
+
+
+def _of_parts(parts: Iterable[Json], scene: Scene, kinds: KindTable) -> Iterator[PodSet]:
+    """Yield the pods of objects that another makes, each called after its object; those of such objects are unknown."""
+    for number, part in enumerate(parts):
+        name = text(mapping(part.get("metadata")).get("name")) or f"{text(part.get('kind'))} {number}"
+        row = kinds.get((text(part.get("apiVersion")).rpartition("/")[0], text(part.get("kind"))))
+        if row is not None and row.makes_objects:
+            yield PodSet(name, None, {}, f"{name} makes objects itself: its pods are judged one by one")
+            continue
+        found = expand(part, kinds=kinds, related=scene.related, namespace=scene.namespace)
+        if isinstance(found, Unknown):
+            yield PodSet(name, None, {}, found.reason)
+        elif found is not None:
+            yield from (replace(each, role=f"{name}/{each.role}".rstrip("/")) for each in found.pod_sets)
 
 
 def _read(document: Json, row: Row, scene: Scene) -> Found:

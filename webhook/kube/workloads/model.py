@@ -39,7 +39,10 @@ SURVIVES: Final = Evictions()
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """An object and all pods that it makes. `is_gang`: some of its pods are of no use without the others."""
+    """An object and all pods that it makes. `is_gang`: some of its pods are of no use without the others.
+
+    `later` are pods that run at other times than those of `pod_sets`: they are judged, and not added to them.
+    """
 
     api_version: str
     kind: str
@@ -48,6 +51,7 @@ class Workload:
     pod_sets: tuple[PodSet, ...]
     is_gang: bool = False
     warnings: tuple[str, ...] = ()
+    later: tuple[PodSet, ...] = ()
     evictions: Evictions = SURVIVES
 
 

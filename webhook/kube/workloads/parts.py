@@ -32,9 +32,17 @@ def to_part(pod_set: PodSet, *, namespace: str, weights: Weights) -> Part | Inva
 
 def judge(workload: Workload, requester: Requester, world: World) -> tuple[Reason, ...]:
     """Tell every reason why the pods of a workload can never all run, or not go on, as far as they are known."""
+    found = [*_judged(workload.pod_sets, workload, requester, world)]
+    for pod_set in workload.later:
+        found += _judged((pod_set,), workload, requester, world)
+    return tuple(dict.fromkeys(found))
+
+
+def _judged(pod_sets: tuple[PodSet, ...], workload: Workload, requester: Requester, world: World) -> tuple[Reason, ...]:
+    """Judge pods that are there at the same time."""
     parts: list[Part] = []
     refused: list[Reason] = []
-    for pod_set in workload.pod_sets:
+    for pod_set in pod_sets:
         if not pod_set.template:
             continue
         part = to_part(pod_set, namespace=workload.namespace, weights=world.policy.resources)
@@ -45,7 +53,7 @@ def judge(workload: Workload, requester: Requester, world: World) -> tuple[Reaso
     found = (*refused, *misfits(parts, requester, world))
     if why := _why_evictions_fail(workload.evictions, world.policy):
         found += borrowed(parts, requester, world, why=why)
-    return tuple(dict.fromkeys(found))
+    return found
 
 
 def _why_evictions_fail(evictions: Evictions, policy: Policy) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from operator import mul
+from operator import add, mul
 from typing import Final, NamedTuple
 
 from webhook.core.policy import PodPath
@@ -24,6 +24,10 @@ class Count(NamedTuple):
 
     number: int | None
     problem: str | None = None
+
+    def plus(self, other: "Count") -> "Count":
+        """Add."""
+        return self._with(other, add)
 
     def times(self, other: "Count") -> "Count":
         """Multiply."""

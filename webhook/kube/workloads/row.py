@@ -28,10 +28,15 @@ class Scene(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The pods of an object, and what people should know of the count."""
+    """The pods of an object, and what people should know of the count.
+
+    `later` are pods that run at other times than these. `parts` are objects that it makes, for their own kind to tell.
+    """
 
     pods: tuple[Pods, ...]
     warnings: tuple[str, ...] = ()
+    later: tuple[Pods, ...] = ()
+    parts: tuple[Json, ...] = ()
 
 
 Reader = Callable[[Json, Scene], Found]
@@ -42,6 +47,7 @@ class Row:
     """One kind: its paths or its reader, its versions, who makes its pods, what labels them, and how they count.
 
     In `labels`, {name}, {role} and {type} (the role in small letters) are filled in. `told` is for people.
+    `makes_objects`: it holds other objects, of which pods come in their own ways.
     """
 
     kind: WorkloadKind
@@ -50,6 +56,7 @@ class Row:
     read: Reader | None = None
     maker: Maker = ITSELF
     labels: Mapping[str, str] = field(default_factory=dict)
+    makes_objects: bool = False
 
     @property
     def is_workload(self) -> bool:

@@ -1,8 +1,8 @@
-"""Model servers: Knative Services, KServe's InferenceService and LLMInferenceService."""
+"""Model servers: Knative Services, KServe's InferenceService and LLMInferenceService, NVIDIA's NIMService."""
 
 from typing import Final
 
-from webhook.kube.workloads.model import Json, mapping, text
+from webhook.kube.workloads.model import Json, listed, mapping, text
 from webhook.kube.workloads.overlay import container_over, laid_over
 from webhook.kube.workloads.paths import Count, Pods, count_at, dig
 from webhook.kube.workloads.row import STATEFUL_SET, Found, Scene
@@ -11,6 +11,8 @@ _MAX_SCALE: Final = ("autoscaling.knative.dev/max-scale", "autoscaling.knative.d
 _MODE: Final = "serving.kserve.io/deploymentMode"
 _FIXED_MODES: Final = frozenset({"RawDeployment", "Standard"})
 _COMPONENTS: Final = ("predictor", "transformer", "explainer")
+_NIM_GPU: Final = "nvidia.com/gpu"
+_CLAIM_NAMES: Final = ("resourceClaimName", "resourceClaimTemplateName")
 _SERVING: Final = "kserve-container"
 
 
@@ -83,6 +85,50 @@ def _component_template(component: Json, scene: Scene) -> Json | str:
 def _with_annotations(component: Json, spec: Json) -> Json:
     metadata = {key: component[key] for key in ("labels", "annotations") if key in component}
     return {"metadata": metadata, "spec": spec}
+
+
+def nim_service(document: Json, scene: Scene) -> Found:
+    """Read a NIMService: its servers, or a leader and workers for each where a model takes several nodes."""
+    spec = mapping(document.get("spec"))
+    if not _asks_for_gpus(spec):
+        problem = "spec.resources names no nvidia.com/gpu: the operator asks for as many as the model's profile says"
+        return Found((Pods("", Count(None, problem), {}),))
+    count = count_at(spec, "replicas", default=1, named="spec.replicas")
+    if dig(spec, "scale.enabled") is True:
+        count = count_at(spec, "scale.hpa.maxReplicas", default=None, named="spec.scale.hpa.maxReplicas")
+    template = _nim_template(spec, scene.name)
+    if isinstance(template, str):
+        return Found((Pods("", Count(None, template), {}),))
+    if not isinstance(spec.get("multiNode"), dict):
+        return Found((Pods("", count, template),))
+    size = count_at(spec, "multiNode.size", default=1, named="spec.multiNode.size")
+    others = size if size.number is None else Count(max(size.number - 1, 0))
+    leader = Pods("leader", count, template, STATEFUL_SET)
+    worker = Pods("worker", count.times(others), template, STATEFUL_SET)
+    return Found((leader,) if others.number == 0 else (leader, worker))
+
+
+def _asks_for_gpus(spec: Json) -> bool:
+    sides = (mapping(dig(spec, f"resources.{side}")) for side in ("limits", "requests"))
+    return bool(spec.get("draResources")) or any(_NIM_GPU in side for side in sides)
+
+
+def _nim_template(spec: Json, name: str) -> Json | str:
+    """Give the pods' template, or say why nobody knows it: claims that the operator writes itself."""
+    claims = []
+    for number, each in enumerate(listed(spec.get("draResources"))):
+        named = {key: mapping(each)[key] for key in _CLAIM_NAMES if mapping(each).get(key)}
+        if not named:
+            return f"spec.draResources[{number}] names no claim: the operator makes one"
+        claims.append({"name": f"claim-{number}", **named})
+    pod = {key: spec[key] for key in ("nodeSelector", "tolerations", "schedulerName") if spec.get(key)}
+    if spec.get("podAffinity"):
+        pod["affinity"] = {"podAffinity": spec["podAffinity"]}
+    if claims:
+        pod["resourceClaims"] = claims
+    container = {"name": f"{name}-ctr", "resources": mapping(spec.get("resources"))}
+    metadata = {key: mapping(spec.get(key)) for key in ("labels", "annotations")}
+    return {"metadata": metadata, "spec": {**pod, "containers": [container]}}
 
 
 def llm_inference_service(document: Json, _scene: Scene) -> Found:

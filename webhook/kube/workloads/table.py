@@ -3,7 +3,7 @@
 from typing import Final
 
 from webhook.core.policy import PodPath, WorkloadKind
-from webhook.kube.workloads import batch, kubeflow, ray, seldon, serving, spark
+from webhook.kube.workloads import argo, batch, kubeflow, ray, seldon, serving, spark
 from webhook.kube.workloads.paths import Maker
 from webhook.kube.workloads.row import JOB, NOBODY, REPLICA_SET, STATEFUL_SET, KindTable, Row
 from webhook.kube.workloads.trainjob import train_job
@@ -11,6 +11,8 @@ from webhook.kube.workloads.trainjob import train_job
 _KUBEFLOW: Final = {"training.kubeflow.org/job-name": "{name}", "training.kubeflow.org/replica-type": "{type}"}
 _RAY: Final = {"ray.io/is-ray-node": "yes"}
 _RAY_CLUSTER: Final = Maker("ray.io/v1", "RayCluster")
+_ARGO: Final = {"workflows.argoproj.io/workflow": "{name}"}
+_WORKFLOW: Final = Maker("argoproj.io/v1alpha1", "Workflow")
 _POD: Final = (PodPath(""),)
 _REPLICAS: Final = (PodPath("spec.template", ("spec.replicas",), default=1),)
 
@@ -143,6 +145,35 @@ BUILT_IN: Final[tuple[Row, ...]] = (
         labels={"volcano.sh/job-name": "{name}", "volcano.sh/task-spec": "{role}"},
     ),
     Row(
+        _gang("workload.codeflare.dev", "AppWrapper", "appwrappers"),
+        ("v1beta2",),
+        "those of the objects in `spec.components`",
+        batch.app_wrapper,
+        makes_objects=True,
+    ),
+    Row(
+        WorkloadKind("argoproj.io", "Workflow", "workflows"),
+        ("v1alpha1",),
+        "[the moment with the most devices](#argo-workflows); a WorkflowTemplate that it names must be given too",
+        argo.workflow,
+        labels=_ARGO,
+    ),
+    Row(
+        WorkloadKind("argoproj.io", "CronWorkflow", "cronworkflows"),
+        ("v1alpha1",),
+        "one run, as a Workflow",
+        argo.cron_workflow,
+        _WORKFLOW,
+    ),
+    Row(
+        WorkloadKind("argoproj.io", "Rollout", "rollouts"),
+        ("v1alpha1",),
+        "`spec.replicas` (1), or the maximum of its autoscaler; an update by blueGreen runs as many again for a while; "
+        "what its `workloadRef` names must be given too",
+        argo.rollout,
+        REPLICA_SET,
+    ),
+    Row(
         WorkloadKind("sparkoperator.k8s.io", "SparkApplication", "sparkapplications"),
         ("v1beta2",),
         "a driver, and `executor.instances` (1); with dynamic allocation `maxExecutors`",
@@ -178,6 +209,14 @@ BUILT_IN: Final[tuple[Row, ...]] = (
         "`spec.replicas` (1) and `spec.prefill.replicas` (1); with `worker` times the pods that `parallelism` makes",
         serving.llm_inference_service,
         REPLICA_SET,
+    ),
+    Row(
+        WorkloadKind("apps.nvidia.com", "NIMService", "nimservices"),
+        ("v1alpha1",),
+        "`spec.replicas` (1), or `spec.scale.hpa.maxReplicas` where `scale` is enabled; times `spec.multiNode.size`",
+        serving.nim_service,
+        REPLICA_SET,
+        {"app": "{name}"},
     ),
     Row(
         WorkloadKind("machinelearning.seldon.io", "SeldonDeployment", "seldondeployments"),
