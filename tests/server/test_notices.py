@@ -63,7 +63,9 @@ def test_a_pod_that_finds_no_room_is_told_to_its_controller_once(tmp_path, heard
     assert notice.message.endswith(f"({want})")
 
 
-def test_a_refusal_at_the_commit_is_told_in_the_same_words(gate, heard):
+def test_a_refusal_at_the_commit_is_told_in_the_same_words(tmp_path, heard):
+    roomy = {"n0": {"allocatable": {"nvidia.com/gpu": "32"}}}  # only the limit is broken: the commit looks for no room
+    gate = opened(CASE | {"nodes": roomy}, tmp_path, heard)
     forged = {"labels": {"fairgate.dev/team": "b", "fairgate.dev/tier": "guaranteed"}, **OWNED}
     body = review(pod({"gpus": 20, "metadata": forged}), uid="r1", requester="controller")
     asyncio.run(gate.validate(body, deadline=1.0))
