@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
 SIZE = {"cpu": "1", "memory": "1Gi"}
 YEAR = 31_536_000
+CLOSED = {"key": "example.com/closed", "value": "yes", "effect": "NoSchedule"}
 
 
 @pytest.fixture
@@ -64,8 +65,11 @@ def test_it_cannot_be_had_later_either(mallory):
 
 def test_what_is_deleted_by_force_is_charged_while_its_node_may_run_it(fairgate, mallory):
     wait_for(mallory.cluster, lambda: fairgate.metric("fairgate_leader") == 1, what="it leads")
-    mallory.create_pod(sized("p", 20, terminationGracePeriodSeconds=3) | {})
-    assert list_pods(mallory.cluster, mallory.namespace), "it asks for more than a node has, and waits"
+    make_nodes(mallory.cluster, 1, prefix="closed", gpus=20, taints=[CLOSED])
+    mallory.create_pod(sized("p", 20, terminationGracePeriodSeconds=3))
+    assert list_pods(mallory.cluster, mallory.namespace), (
+        "only a node that it does not tolerate is large enough: it waits"
+    )
     mallory.kubectl("delete", "pod", "p")
     wait_for(mallory.cluster, lambda: fairgate.charged("a") == 0, what="a pod on no node leaves nothing behind")
     for name in ("p", "q"):

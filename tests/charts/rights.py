@@ -76,19 +76,23 @@ _MADE_FOR_PEOPLE = {
     ("serving.knative.dev", "configurations"),
     ("serving.knative.dev", "revisions"),
 }
+_OF_THE_TRAINING_OPERATOR = ("jaxjobs", "mxjobs", "paddlejobs", "pytorchjobs", "tfjobs", "xgboostjobs")
 USED_ELSEWHERE = frozenset(
     {
         Right("delete", "", "pods", ""),
         Right("get", "fairgate.dev", "teamledgers", ""),
         Right("get", "", "events", ""),
         Right("get", "", "pods", ""),
+        Right("create", "fairgate.dev", "reports", ""),
+        *(Right("list", "kubeflow.org", resource, "") for resource in _OF_THE_TRAINING_OPERATOR),
         *(Right(verb, group, resource) for verb in ("get", "patch") for group, resource in _MADE_FOR_PEOPLE),
     }
 )
 """What no step of the walk is sure to need: deleting a pod past a budget (tests/attacks/test_borrowed.py), reading a
 ledger that another replica wrote meanwhile (tests/scenarios/test_replicas.py), going on with an Event that another
 replica began, reading the owners of pods and having controllers try again (tests/scenarios/test_owners.py,
-tests/cluster/test_owner_events.py)."""
+tests/cluster/test_owner_events.py), writing a Report before the other component does (tests/cluster/test_reports.py), and
+the kinds of an operator that is not installed here (tests/scenarios/test_foretold.py)."""
 
 
 class Witness:
