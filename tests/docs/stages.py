@@ -10,7 +10,7 @@ from tests.charts.installed import forget
 from tests.cli import sample_world
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.commands import CONTROLLER_MANAGER
-from tests.control_plane.objects import node, pod
+from tests.control_plane.objects import node, pod, pod_spec
 from tests.control_plane.workbench import create_pod, make_namespace, make_nodes, wait_bound, wait_for
 from tests.docs import pages
 from tests.docs.walk import Reader
@@ -136,10 +136,21 @@ def _chart_and_overlay(reader: Reader) -> None:
 
 def _everything(reader: Reader) -> None:
     """What the examples of the commands need: a cluster with a pod, a repository with history, a world, a review."""
-    make_nodes(reader.cluster, 2)
+    make_nodes(reader.cluster, 4, prefix="gpu")
     namespace = make_namespace(reader.cluster, "vision")
     create_pod(reader.cluster, namespace, pod("train-0", gpus=2))
     wait_bound(reader.cluster, namespace, "train-0")
+    labels = {"app": "serve"}
+    serve = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "serve", "namespace": namespace},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod_spec(gpus=1)},
+        },
+    }
+    reader.cluster.api.create(f"/apis/apps/v1/namespaces/{namespace}/deployments", serve)
     _own_policies(reader)
     for folder in ("policies", "policies.old", "policies.new"):
         reader.write(f"{folder}/teams.yaml", TEAMS)

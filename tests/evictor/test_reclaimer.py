@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,9 +12,12 @@ from tests.cluster.fake_api import Answer, Held, Slow
 from tests.core import make
 from tests.evictor.stage import HELD_NODES, NAMESPACES, NO_ROOM, NODES, PODS
 from tests.scenarios import serving
+from webhook.cluster.evictions import Evicted
+from webhook.core.holding import Holding, Target
 from webhook.core.policy import Enforcement, ReclaimRules
 from webhook.evictor import executor as executors
 from webhook.evictor import keeper as keepers
+from webhook.evictor.executor import Errand, Executor
 from webhook.evictor.lookout import Lookout
 from webhook.evictor.rehearsal import Rehearsal
 from webhook.kube.events import ObjectRef
@@ -190,6 +194,24 @@ async def test_victims_that_wait_for_their_turn_stay_when_nobody_waits_any_more(
         held.go.set()
         await stage.until(lambda: not stage.taints("n0"))
     assert stage.real_evictions() == 1
+
+
+async def test_a_victim_is_not_evicted_again_before_the_first_eviction_is_answered(stage):
+    stage.node("n0")
+    victim = Target(stage.borrower("a", on="n0"), "team-a", "a", stage.asker("b"), 0)
+    errand = Errand("n0", Holding("h", "n0", 0, (), (victim,)), is_news=False, evictions=(victim,))
+    answered = []
+    log = SimpleNamespace(wants=lambda *_: not answered, sent_away=lambda *told: answered.append(told))
+    executor = Executor(stage.connection, is_leading=lambda: True)
+    stage.api.faults["post"].append(held := Held())
+    first = asyncio.create_task(executor.carry_out(errand, log))
+    await stage.until(lambda: stage.api.count("post") == 1)
+    await executor.carry_out(errand, log)
+    held.go.set()
+    await first
+    await executor.carry_out(errand, log)
+    assert answered == [(victim, Evicted.ACCEPTED)]
+    assert stage.api.count("post") == 1
 
 
 async def test_when_all_are_refused_nothing_is_done_and_it_is_told(stage):

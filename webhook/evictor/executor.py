@@ -64,6 +64,7 @@ class Executor:
         self._connection = connection
         self._is_leading = is_leading
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self._under_way: set[Uid] = set()  # victims whose eviction was asked for and is not answered yet
 
     async def try_out(self, targets: Sequence[Target]) -> dict[Uid, Refused | Later]:
         """Ask the API whether victims may go, without sending them; gives those that may not."""
@@ -134,10 +135,14 @@ class Executor:
 
     async def _send_away(self, target: Target, node: NodeName, log: Log) -> None:
         async with self._slots:
-            if not (self._is_leading() and log.wants(target, node)):
+            if target.uid in self._under_way or not (self._is_leading() and log.wants(target, node)):
                 return
-            outcome = await evictions.evict(self._connection, target)
-        log.sent_away(target, outcome)
+            self._under_way.add(target.uid)
+            try:
+                outcome = await evictions.evict(self._connection, target)
+            finally:
+                self._under_way.discard(target.uid)
+            log.sent_away(target, outcome)
 
     async def _try_out(self, target: Target) -> Outcome:
         async with self._slots:

@@ -185,7 +185,9 @@ class Keeper:
         )
 
     def wants(self, target: Target, node: NodeName) -> bool:
-        """Tell whether a victim is still to go for the room of a node."""
+        """Tell whether a victim is still to go for the room of a node; not one whose eviction was accepted already."""
+        if target.uid in self._sent or self._roll.is_going(target.uid):
+            return False
         holding = self.holdings.get(node)
         return holding is not None and any(each.uid == target.uid for each in holding.targets)
 
