@@ -6,18 +6,9 @@ import msgspec
 
 from webhook.core.allocation import Allocation
 from webhook.core.names import Namespace, Uid
-from webhook.kube import bounds, dra, keys, objects
-from webhook.kube.review import (
-    NOBODY,
-    Envelope,
-    Operation,
-    ReviewError,
-    Typed,
-    check_is_review,
-    check_size,
-    parse,
-    present,
-)
+from webhook.kube import bounds, dra, keys
+from webhook.kube.object_review import ObjectReview, read_request
+from webhook.kube.review import NOBODY, Envelope, Operation
 
 _PODS: Final = "pods"
 
@@ -38,11 +29,7 @@ class _Request(Envelope, frozen=True, gc=False, rename="camel"):
     object: dra.ResourceClaim | None = None
 
 
-class _Review(Typed, frozen=True, gc=False, rename="camel"):
-    request: _Request | None = None
-
-
-_decoder: Final = msgspec.json.Decoder(_Review)
+_decoder: Final = msgspec.json.Decoder(ObjectReview[_Request])
 
 
 def decode_claim(body: bytes) -> ClaimReview:
@@ -51,16 +38,13 @@ def decode_claim(body: bytes) -> ClaimReview:
     Raises ReviewError, saying what was expected, for all else, and TooLargeError for a claim that is larger than any
     that is read.
     """
-    if len(body) > bounds.LABEL_BYTES:
-        check_size(body)
-    try:
-        review = parse(_decoder, body)
-    except msgspec.ValidationError as error:
-        raise ReviewError(f"not a valid AdmissionReview of a ResourceClaim: {objects.describe(error)}") from error
-    check_is_review(review)
-    request = present(review.request)
-    if not request.namespace:
-        raise ReviewError("request.namespace is missing: every ResourceClaim has a namespace")
+    request = read_request(
+        body,
+        _decoder,
+        title="AdmissionReview of a ResourceClaim",
+        owner="every ResourceClaim",
+        checked_from=bounds.LABEL_BYTES,
+    )
     claim, user = request.object, request.user_info or NOBODY
     return ClaimReview(
         uid=request.uid,

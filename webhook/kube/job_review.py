@@ -11,18 +11,9 @@ import msgspec
 from webhook.core.names import Namespace
 from webhook.kube import bounds, keys, objects
 from webhook.kube.failures import DISRUPTION, Rule
+from webhook.kube.object_review import ObjectReview, read_request
 from webhook.kube.pointer import Operation as Change
-from webhook.kube.review import (
-    NOBODY,
-    Envelope,
-    Operation,
-    ReviewError,
-    Typed,
-    check_is_review,
-    check_size,
-    parse,
-    present,
-)
+from webhook.kube.review import NOBODY, Envelope, Operation, ReviewError
 
 MOST_RULES: Final = 20
 """The API server takes no more rules."""
@@ -102,11 +93,7 @@ class _Request(Envelope, frozen=True, gc=False, rename="camel"):
     old_object: ReviewedJob | None = None
 
 
-class _Review(Typed, frozen=True, gc=False, rename="camel"):
-    request: _Request | None = None
-
-
-_decoder: Final = msgspec.json.Decoder(_Review)
+_decoder: Final = msgspec.json.Decoder(ObjectReview[_Request])
 
 
 def decode_job(body: bytes) -> JobReview:
@@ -114,16 +101,9 @@ def decode_job(body: bytes) -> JobReview:
 
     Raises TooLargeError for a Job that is larger than any that is read.
     """
-    if len(body) > bounds.LARGE_BYTES:
-        check_size(body)
-    try:
-        review = parse(_decoder, body)
-    except msgspec.ValidationError as error:
-        raise ReviewError(f"not a valid AdmissionReview of a Job: {objects.describe(error)}") from error
-    check_is_review(review)
-    request = present(review.request)
-    if not request.namespace:
-        raise ReviewError("request.namespace is missing: every Job has a namespace")
+    request = read_request(
+        body, _decoder, title="AdmissionReview of a Job", owner="every Job", checked_from=bounds.LARGE_BYTES
+    )
     job, user = request.object, request.user_info or NOBODY
     return JobReview(
         uid=request.uid,

@@ -5,18 +5,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from webhook.core.names import Namespace
-from webhook.kube import bounds, objects
-from webhook.kube.review import (
-    NOBODY,
-    Envelope,
-    Operation,
-    ReviewError,
-    Typed,
-    check_is_review,
-    check_size,
-    parse,
-    present,
-)
+from webhook.kube import bounds
+from webhook.kube.object_review import ObjectReview, read_request
+from webhook.kube.review import NOBODY, Envelope, Operation
 
 
 class WorkloadReview(NamedTuple):
@@ -34,11 +25,7 @@ class _Request(Envelope, frozen=True, gc=False, rename="camel"):
     object: dict[str, Any] | None = None
 
 
-class _Review(Typed, frozen=True, gc=False, rename="camel"):
-    request: _Request | None = None
-
-
-_decoder: Final = msgspec.json.Decoder(_Review)
+_decoder: Final = msgspec.json.Decoder(ObjectReview[_Request])
 
 
 def decode_workload(body: bytes) -> WorkloadReview:
@@ -46,16 +33,9 @@ def decode_workload(body: bytes) -> WorkloadReview:
 
     Raises TooLargeError for an object that is larger than any that is judged.
     """
-    if len(body) > bounds.LARGE_BYTES:
-        check_size(body)
-    try:
-        review = parse(_decoder, body)
-    except msgspec.ValidationError as error:
-        raise ReviewError(f"not a valid AdmissionReview: {objects.describe(error)}") from error
-    check_is_review(review)
-    request = present(review.request)
-    if not request.namespace:
-        raise ReviewError("request.namespace is missing: everything that makes pods has a namespace")
+    request = read_request(
+        body, _decoder, title="AdmissionReview", owner="everything that makes pods", checked_from=bounds.LARGE_BYTES
+    )
     user = request.user_info or NOBODY
     return WorkloadReview(
         request.uid, request.operation, request.namespace, bool(request.dry_run), user.username, request.object

@@ -3,6 +3,13 @@
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from webhook.core.reason import Reason
+from webhook.core.world import World
+from webhook.kube.claim_review import ClaimReview
+from webhook.kube.job_review import JobReview
+from webhook.kube.review import Review
+from webhook.kube.workload_review import WorkloadReview
+
 
 class Record(NamedTuple):
     """What the canonical log line and the metrics tell of one decision.
@@ -30,6 +37,40 @@ class Record(NamedTuple):
     message: str
     enforce: str = "enforce"
     would: str = ""
+
+
+def object_record(
+    review: ClaimReview | JobReview | WorkloadReview | Review,
+    reason: Reason,
+    world: World,
+    *,
+    name: str,
+    outcome: str,
+    team: str,
+    gpus: float = 0,
+    would: str = "",
+) -> Record:
+    """Record a decision about an object that is no pod: it has no owner, tier or nodes."""
+    return Record(
+        operation=review.operation,
+        namespace=review.namespace,
+        name=name,
+        owner="",
+        uid=review.uid,
+        pod_uid="",
+        user=review.username,
+        dry_run=review.dry_run,
+        outcome=outcome,
+        code=reason.code,
+        team=team,
+        tier="",
+        gpus=gpus,
+        nodes=(),
+        policy=world.policy.hash,
+        message=reason.text,
+        enforce=world.policy.enforce.value,
+        would=would,
+    )
 
 
 class Answer(NamedTuple):

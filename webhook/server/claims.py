@@ -10,7 +10,7 @@ from webhook.core.reason import Code, Reason, refusal_text
 from webhook.core.world import World
 from webhook.kube.claim_review import ClaimReview, decode_claim
 from webhook.kube.review import Refusal, Status, encode_response
-from webhook.server.answer import Answer, Record
+from webhook.server.answer import Answer, object_record
 from webhook.server.shadow import NOT_ENFORCED
 
 _GETS_NONE = NotApplicable(Reason(Code.NOT_A_CREATE, "the claim gets no devices by this"))
@@ -28,24 +28,14 @@ def answer_claim(body: bytes, world: World) -> Answer:
     if mode is not Enforcement.ENFORCE:
         outcome, would, refusal = "skip", "" if decision is NOT_ENFORCED else outcome, None
     charge = decision.charge if isinstance(decision, NotApplicable) else None
-    record = Record(
-        operation=review.operation,
-        namespace=review.namespace,
+    record = object_record(
+        review,
+        reason,
+        world,
         name=review.name,
-        owner="",
-        uid=review.uid,
-        pod_uid="",
-        user=review.username,
-        dry_run=review.dry_run,
         outcome=outcome,
-        code=reason.code,
         team=world.tenancy(review.namespace).team_name,
-        tier="",
         gpus=0 if charge is None else gpu_number(charge.gpus),
-        nodes=(),
-        policy=world.policy.hash,
-        message=reason.text,
-        enforce=mode.value,
         would=would,
     )
     return Answer(encode_response(review.uid, refusal=refusal, audit_annotations={"code": reason.code}), record)

@@ -5,7 +5,7 @@ from webhook.core.reason import Code, Reason
 from webhook.core.world import World
 from webhook.kube.job_review import JobReview, Rewriting, decode_job, rewriting
 from webhook.kube.review import Review, TooLargeError, encode_response
-from webhook.server.answer import Answer, Record
+from webhook.server.answer import Answer, object_record
 from webhook.server.shadow import NOT_ENFORCED
 
 _KEPT = Reason(Code.NOT_A_CREATE, "its podFailurePolicy stays as it is")
@@ -23,24 +23,13 @@ def answer_job(body: bytes, world: World) -> Answer:
     except TooLargeError as error:
         review, reason, change = error.review, _TOO_LARGE, Rewriting()
     warnings = (f"Job {review.name}: {change.told}",) if change.told else ()
-    record = Record(
-        operation=review.operation,
-        namespace=review.namespace,
+    record = object_record(
+        review,
+        reason,
+        world,
         name=review.name,
-        owner="",
-        uid=review.uid,
-        pod_uid="",
-        user=review.username,
-        dry_run=review.dry_run,
         outcome="warn" if warnings else "admit" if change.patch else "skip",
-        code=reason.code,
         team=world.tenancy(review.namespace).team_name,
-        tier="",
-        gpus=0,
-        nodes=(),
-        policy=world.policy.hash,
-        message=reason.text,
-        enforce=world.policy.enforce.value,
     )
     audit = {"code": str(reason.code)}
     return Answer(encode_response(review.uid, patch=change.patch, warnings=warnings, audit_annotations=audit), record)

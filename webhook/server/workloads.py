@@ -12,7 +12,7 @@ from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.model import Workload
 from webhook.kube.workloads.parts import judge
 from webhook.kube.workloads.table import kind_table
-from webhook.server.answer import Answer, Record
+from webhook.server.answer import Answer, object_record
 from webhook.server.shadow import NOT_ENFORCED
 
 
@@ -52,25 +52,8 @@ def answer_workload(body: bytes, world: World) -> Answer:
     if mode is not Enforcement.ENFORCE and judged is not _NOT_ENFORCED:
         outcome, would = "warn" if warnings else "skip", judged.outcome
     audit = {"code": str(judged.reason.code)}
-    record = Record(
-        operation=review.operation,
-        namespace=review.namespace,
-        name=judged.name,
-        owner="",
-        uid=review.uid,
-        pod_uid="",
-        user=review.username,
-        dry_run=review.dry_run,
-        outcome=outcome,
-        code=judged.reason.code,
-        team=judged.team,
-        tier="",
-        gpus=0,
-        nodes=(),
-        policy=world.policy.hash,
-        message=judged.reason.text,
-        enforce=mode.value,
-        would=would,
+    record = object_record(
+        review, judged.reason, world, name=judged.name, outcome=outcome, team=judged.team, would=would
     )
     return Answer(encode_response(review.uid, refusal=refusal, warnings=warnings, audit_annotations=audit), record)
 
