@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from urllib.error import HTTPError
 
 import pytest
 
@@ -87,12 +88,14 @@ class Readiness:
                 began = time.monotonic()
                 try:
                     said = await asyncio.to_thread(self.running.get, number, "/readyz")
+                except HTTPError as error:
+                    said = f"{error.code} {error.read().decode()}"
                 except OSError as error:
                     said = repr(error)
                 took = time.monotonic() - began
                 self.slowest = max(self.slowest, took)
                 if '"ready":true' not in said or took > ANSWER_SECONDS:
-                    self.failures.append(f"replica {number} after {took:.1f} s: {said[:300]}")
+                    self.failures.append(f"replica {number} after {took:.1f} s: {said[:1000]}")
             await asyncio.sleep(0.25)
 
 

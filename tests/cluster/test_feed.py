@@ -2,15 +2,17 @@
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import pytest
 
 from tests.cluster.book import FAST, Meta, Thing, until
 from tests.cluster.fake_api import Answer, ErrorEvent, Silent
-from webhook.cluster.feed import Feed
+from webhook.cluster.client import CONNECT_SECONDS
+from webhook.cluster.feed import STALE_SECONDS, Feed
 from webhook.cluster.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
+from webhook.cluster.pace import DEFAULT_PACE
 from webhook.core.demand import Demand
 from webhook.core.node import Node
 from webhook.core.pod import NamespaceFacts, PriorityTriple, Resident
@@ -160,6 +162,28 @@ async def test_not_ready_when_a_watch_fell_silent(cluster, connection, sink):
         await until(lambda: "cannot watch pods: 500" in (feed.readiness() or ""))
         cluster.always.clear()
         await until(lambda: feed.readiness() is None)
+
+
+async def test_a_missing_bookmark_leaves_it_ready(cluster, connection, sink):
+    """A watch that nothing comes from is opened again before its silence counts as stale."""
+    pace = replace(FAST, watch_read=0.5)
+    feed = Feed(connection, kinds_of(sink), pace=pace, stale_seconds=3.0)
+    async with feeding(feed):
+        await until(lambda: feed.readiness() is None and len(cluster.watchers) == 4)
+        before, said = cluster.count("watch"), set()
+        cluster.disturb(Silent())
+
+        def opened_again() -> bool:
+            said.add(feed.readiness())
+            return cluster.count("watch") >= before + 4
+
+        await until(opened_again)
+    assert said == {None}
+
+
+def test_a_silent_watch_is_opened_again_before_it_is_stale():
+    assert DEFAULT_PACE.watch_read + CONNECT_SECONDS < STALE_SECONDS
+    assert DEFAULT_PACE.absent_rest < STALE_SECONDS
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,10 @@ class Pace:
     that, since two kinds may be listed in the same turn."""
     list_read: float = 60.0
     """Silence allowed while a page is made; the server gives up on it after 60 s by itself."""
-    watch_read: float = 150.0
-    """Silence allowed in a watch. Bookmarks come about every 60 s: two and a half of them missing is a dead peer."""
+    watch_read: float = 90.0
+    """Silence allowed in a watch before it is opened again. Bookmarks come about every 60 s, but the API server sends
+    none of a version that the watch began with, and drops one where its buffer is full: one missing bookmark must not
+    make a replica unready, so this lies between the 60 s and the staleness limit of readiness."""
     watch_min: float = 300.0
     """Shortest life of a watch: the server is asked to end it after a random time, so that watches spread …"""
     watch_max: float = 600.0
