@@ -18,20 +18,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tests.realistic import realistic_review
-from webhook.core.amount import ONE_GPU
-from webhook.core.decision import Charge
-from webhook.core.demand import Demand, demand_of
-from webhook.core.names import CPU, MEMORY, PODS, Namespace, NodeName, PoolName, ResourceName, TeamName, Uid
-from webhook.core.node import Node
-from webhook.core.page import Flight
-from webhook.core.placement import best_nodes
-from webhook.core.pod import Resident
-from webhook.core.policy import BUILT_IN_RESOURCES, PlacementRules, Policy, Pool, Share, Team
-from webhook.core.selector import NO_CONSTRAINTS
-from webhook.core.tier import Tier
-from webhook.core.world import World
-from webhook.server.gate import Gate
-from webhook.server.ledger import MemoryLedger
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.decision import Charge
+from webhook.core.model.demand import Demand, demand_of
+from webhook.core.model.names import CPU, MEMORY, PODS, Namespace, NodeName, PoolName, ResourceName, TeamName, Uid
+from webhook.core.model.node import Node
+from webhook.core.model.pod import Resident
+from webhook.core.model.policy import BUILT_IN_RESOURCES, PlacementRules, Policy, Pool, Share, Team
+from webhook.core.model.selector import NO_CONSTRAINTS
+from webhook.core.model.tier import Tier
+from webhook.core.placement.placement import best_nodes
+from webhook.core.quota.in_flight import Flight
+from webhook.core.world.world import World
+from webhook.server.review.memory_ledger import MemoryLedger
+from webhook.server.review.reviewer import Gate
 
 GPU = ResourceName("nvidia.com/gpu")
 GIB = 1 << 30

@@ -22,22 +22,22 @@ from typing import Any
 from tests.control_plane import build
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.versions import CONTROL_PLANE
-from webhook.cluster.client import ApiConnection, connect
-from webhook.cluster.definition import Definition
-from webhook.cluster.feed import Feed
-from webhook.cluster.ledger import ApiLedger
-from webhook.cluster.team_object import PATH
-from webhook.core.amount import ONE_GPU
-from webhook.core.decision import Charge, NotApplicable
-from webhook.core.demand import demand_of
-from webhook.core.names import Namespace, ResourceName, TeamName, Uid
-from webhook.core.page import Flight, Judgement
-from webhook.core.pod import Resident
-from webhook.core.policy import BUILT_IN_RESOURCES, Policy, Share, Team
-from webhook.core.reason import Code, Reason
-from webhook.core.tier import Tier
-from webhook.core.world import World
-from webhook.kube.team_ledger_crd import team_ledger_crd
+from webhook.cluster.api.client import ApiConnection, connect
+from webhook.cluster.ledger.ledger import ApiLedger
+from webhook.cluster.ledger.team_ledger_client import PATH
+from webhook.cluster.watch.feed import Feed
+from webhook.cluster.writes.crd_installer import Definition
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.decision import Charge, NotApplicable
+from webhook.core.model.demand import demand_of
+from webhook.core.model.names import Namespace, ResourceName, TeamName, Uid
+from webhook.core.model.pod import Resident
+from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy, Share, Team
+from webhook.core.model.reason import Code, Reason
+from webhook.core.model.tier import Tier
+from webhook.core.quota.in_flight import Flight, Judgement
+from webhook.core.world.world import World
+from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
 
 TEAM = TeamName("hot")
 SEEN_SECONDS = 0.03
@@ -49,7 +49,7 @@ Charger = Callable[[int], Awaitable[None]]
 
 @dataclass
 class Counts:
-    """What the writers did; implements webhook.cluster.desk.Recorder."""
+    """What the writers did; implements webhook.cluster.ledger.ledger_writer.Recorder."""
 
     writes: int = 0
     conflicts: int = 0

@@ -4,18 +4,18 @@ import random
 
 from packing_trace import NodeRow, Task
 
-from webhook.core.amount import ONE_GPU
-from webhook.core.decision import Charge
-from webhook.core.demand import Demand, PerDevice, demand_of
-from webhook.core.names import CPU, MEMORY, PODS, GpuModel, Namespace, NodeName, ResourceName, TeamName, Uid
-from webhook.core.node import NO_DEVICES, Devices, Node
-from webhook.core.page import Flight
-from webhook.core.placement import best_nodes
-from webhook.core.pod import Resident
-from webhook.core.policy import Policy
-from webhook.core.selector import NO_CONSTRAINTS, Constraints, NodeTerm, Operator, Requirement
-from webhook.core.tier import Tier
-from webhook.core.world import World
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.decision import Charge
+from webhook.core.model.demand import Demand, PerDevice, demand_of
+from webhook.core.model.names import CPU, MEMORY, PODS, GpuModel, Namespace, NodeName, ResourceName, TeamName, Uid
+from webhook.core.model.node import NO_DEVICES, Devices, Node
+from webhook.core.model.pod import Resident
+from webhook.core.model.policy import Policy
+from webhook.core.model.selector import NO_CONSTRAINTS, Constraints, NodeTerm, Operator, Requirement
+from webhook.core.model.tier import Tier
+from webhook.core.placement.placement import best_nodes
+from webhook.core.quota.in_flight import Flight
+from webhook.core.world.world import World
 
 GPU = ResourceName("nvidia.com/gpu")
 SHARE = ResourceName("example.com/gpu-milli")

@@ -12,20 +12,20 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from webhook.core.amount import ONE_GPU, UNLIMITED
-from webhook.core.demand import Demand, demand_of
-from webhook.core.failures import FailureBudget, WorkloadId
-from webhook.core.names import CPU, MEMORY, PODS, Namespace, NodeName, ResourceName, TeamName, Uid
-from webhook.core.node import Node
-from webhook.core.pod import Resident
-from webhook.core.policy import BUILT_IN_RESOURCES, Policy, Share, Team
-from webhook.core.reclaim import plan
-from webhook.core.roll import Roll
-from webhook.core.scene import Round
-from webhook.core.survey import entitled, scene
-from webhook.core.tenant import Tenant
-from webhook.core.victim import GangId
-from webhook.core.world import World
+from webhook.core.model.amount import ONE_GPU, UNLIMITED
+from webhook.core.model.demand import Demand, demand_of
+from webhook.core.model.names import CPU, MEMORY, PODS, Namespace, NodeName, ResourceName, TeamName, Uid
+from webhook.core.model.node import Node
+from webhook.core.model.pod import Resident
+from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy, Share, Team
+from webhook.core.reclaim.failures import FailureBudget, WorkloadId
+from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_index import Roll
+from webhook.core.reclaim.reclaim_plan import Round
+from webhook.core.reclaim.reclaim_pod import Tenant
+from webhook.core.reclaim.reclaim_snapshot import entitled, scene
+from webhook.core.reclaim.victim import GangId
+from webhook.core.world.world import World
 
 GPU = ResourceName("nvidia.com/gpu")
 GIB = 1 << 30

@@ -19,14 +19,14 @@ from statistics import mean
 from packing_fairgate import LISTED_NODES, TEAM, Fairgate
 from packing_trace import NodeRow, Task, churning, read_nodes, read_tasks
 
-from webhook.core.demand import Demand
-from webhook.core.names import Namespace, NodeName, Uid
-from webhook.core.placement import best_nodes
-from webhook.core.reclaim import plan
-from webhook.core.scene import Move, Scene, Waiting
-from webhook.core.selector import NO_CONSTRAINTS
-from webhook.core.tier import Tier
-from webhook.core.victim import Victim, Yards
+from webhook.core.model.demand import Demand
+from webhook.core.model.names import Namespace, NodeName, Uid
+from webhook.core.model.selector import NO_CONSTRAINTS
+from webhook.core.model.tier import Tier
+from webhook.core.placement.placement import best_nodes
+from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_plan import Move, Scene, Waiting
+from webhook.core.reclaim.victim import Victim, Yards
 
 SETTLING = 2.0
 MEASURED = 5.0

@@ -14,19 +14,19 @@ from typing import Any
 import aiohttp
 from serve_inputs import policy
 
-from webhook.cluster.client import connect
-from webhook.cluster.feed import Feed, Sink
-from webhook.cluster.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
-from webhook.cluster.watch import Watch
-from webhook.core.demand import Amounts
-from webhook.core.names import NodeName, Uid
-from webhook.core.node import Node
-from webhook.core.pod import Resident
-from webhook.core.policy import BUILT_IN_RESOURCES
-from webhook.core.world import World
-from webhook.kube import objects
-from webhook.kube.nodes import to_namespace, to_node, to_priority
-from webhook.kube.pods import to_resident
+from webhook.cluster.api.client import connect
+from webhook.cluster.watch.feed import Feed, Sink
+from webhook.cluster.watch.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
+from webhook.cluster.watch.watch import Watch
+from webhook.core.model.demand import Amounts
+from webhook.core.model.names import NodeName, Uid
+from webhook.core.model.node import Node
+from webhook.core.model.pod import Resident
+from webhook.core.model.policy import BUILT_IN_RESOURCES
+from webhook.core.world.world import World
+from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
+from webhook.kube.objects import objects
+from webhook.kube.pod.pods import to_resident
 from webhook.policy.load import load
 
 MEBIBYTE = 1 << 20

@@ -24,7 +24,7 @@ from threading import Lock
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-IMPORTS = ("webhook.cli.main", "webhook.cluster.credentials", "webhook.server.root", "tests.server.harness")
+IMPORTS = ("webhook.cli.main", "webhook.cluster.api.credentials", "webhook.server.root", "tests.server.support.harness")
 CAPABILITIES_VERSION = 0x20080522
 READ_AND_WRITE_ALL = 1 << 1 | 1 << 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
 

@@ -5,19 +5,30 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from webhook.core.amount import ONE_GPU
-from webhook.core.demand import Demand, demand_of
-from webhook.core.labels import pack
-from webhook.core.names import CPU, MEMORY, PODS, GpuModel, Namespace, NodeName, PoolName, ResourceName, TeamName, Uid
-from webhook.core.node import Node
-from webhook.core.pod import Resident
-from webhook.core.policy import BUILT_IN_RESOURCES, Policy, Pool, Share, Team
-from webhook.core.tier import Tier
-from webhook.core.world import World
-from webhook.kube.review import ReviewError
-from webhook.server.answer import Answer
-from webhook.server.gate import Gate
-from webhook.server.ledger import MemoryLedger
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.demand import Demand, demand_of
+from webhook.core.model.labels import pack
+from webhook.core.model.names import (
+    CPU,
+    MEMORY,
+    PODS,
+    GpuModel,
+    Namespace,
+    NodeName,
+    PoolName,
+    ResourceName,
+    TeamName,
+    Uid,
+)
+from webhook.core.model.node import Node
+from webhook.core.model.pod import Resident
+from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy, Pool, Share, Team
+from webhook.core.model.tier import Tier
+from webhook.core.world.world import World
+from webhook.kube.admission.review import ReviewError
+from webhook.server.http.answer import Answer
+from webhook.server.review.memory_ledger import MemoryLedger
+from webhook.server.review.reviewer import Gate
 
 GPU = ResourceName("nvidia.com/gpu")
 GIB = 1 << 30

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from tests.attacks.crowd import memory_mib
-from tests.server.harness import running
-from webhook.kube import bounds
-from webhook.server import bodies, connections
+from tests.server.support.harness import running
+from webhook.kube.objects import bounds
+from webhook.server.http import bodies, connections
 from webhook.server.settings import MAX_BODY_BYTES
 
 HEAD = b"POST /mutate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

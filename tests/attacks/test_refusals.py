@@ -9,12 +9,12 @@ import pytest
 
 from tests.attacks.shapes import MIB
 from tests.cases.test_cases import open_gate, pod, review
-from tests.cluster.book import FAST, until, write_kubeconfig
-from tests.cluster.fake_api import FakeApi
-from webhook.cluster.client import connect
-from webhook.cluster.events import EventWriter
-from webhook.cluster.owner_events import BURST, WAITING, OwnerEvents
-from webhook.cluster.owners import STEPS, OwnerFinder
+from tests.cluster.support.fake_api import FakeApi
+from tests.cluster.support.stores import FAST, until, write_kubeconfig
+from webhook.cluster.api.client import connect
+from webhook.cluster.writes.events import EventWriter
+from webhook.cluster.writes.owner_events import BURST, WAITING, OwnerEvents
+from webhook.cluster.writes.owners import STEPS, OwnerFinder
 
 EVENTS = "/api/v1/events"
 TEAMS = [{"name": name, "namespaces": [name], "gpus": {"guaranteed": 8, "limit": 8}} for name in ("greedy", "honest")]

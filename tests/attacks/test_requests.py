@@ -13,10 +13,10 @@ import pytest
 
 from tests.attacks.crowd import crowded, gate, is_longer, memory_mib, slowness, turn
 from tests.attacks.shapes import MIB, again, merged, pod, pods, review, salted, workloads
-from webhook.core.policy import BUILT_IN_RESOURCES
-from webhook.core.reason import Code
-from webhook.kube import bounds, objects
-from webhook.kube.pods import to_resident
+from webhook.core.model.policy import BUILT_IN_RESOURCES
+from webhook.core.model.reason import Code
+from webhook.kube.objects import bounds, objects
+from webhook.kube.pod.pods import to_resident
 
 LONGEST_TURN = 50.0
 """In milliseconds."""

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 import pytest
 
 from tests import builders
-from tests.blackbox.gate import at_once
-from tests.core import make
-from webhook.core import holders
-from webhook.core.names import Namespace
-from webhook.core.pod import NamespaceFacts, Owner
-from webhook.kube.events import Event, EventReason, EventType, ObjectRef, new_event
+from tests.blackbox.in_process import at_once
+from tests.core.support import make
+from webhook.core.model.names import Namespace
+from webhook.core.model.pod import NamespaceFacts, Owner
+from webhook.core.quota import holders
+from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef, new_event
 from webhook.observe.logs import LogFormat, open_logs
-from webhook.server.gate import Gate
-from webhook.server.ledger import MemoryLedger
+from webhook.server.review.memory_ledger import MemoryLedger
+from webhook.server.review.reviewer import Gate
 
 EVIL = "x\nError from server: all is well\x1b[2J\x1b]0;title\x07\x9b1m\u202e\u2066"
 NOW = "2026-01-01T00:00:00Z"

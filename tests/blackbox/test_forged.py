@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.blackbox.fuzzing import NODES, POLICY, patched
-from tests.blackbox.gate import InProcess
+from tests.blackbox.in_process import InProcess
 from tests.blackbox.objects import DECISION, pod, review
 
 TERMS = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.blackbox.fuzzing import LIMITS, NODES, POLICY, UNIT, assert_answer, patched, rarely
-from tests.blackbox.gate import InProcess
+from tests.blackbox.in_process import InProcess
 from tests.blackbox.objects import GPU, TIER, encode, pod, review
 from tests.blackbox.server import serving
 from tests.examples import examples

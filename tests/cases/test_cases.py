@@ -16,11 +16,11 @@ import jsonpatch
 import pytest
 import yaml
 
-from webhook.core.world import World
-from webhook.kube.worldfile import parse_world
+from webhook.core.world.world import World
+from webhook.kube.world_file.world_file import parse_world
 from webhook.policy.load import load
-from webhook.server.gate import Gate
-from webhook.server.ledger import MemoryLedger
+from webhook.server.review.memory_ledger import MemoryLedger
+from webhook.server.review.reviewer import Gate
 
 CASES = sorted((Path(__file__).parent / "decisions").glob("*.yaml"))
 NODE = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "10", "pods": "110"}

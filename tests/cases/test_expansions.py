@@ -12,9 +12,9 @@ import msgspec
 import pytest
 import yaml
 
-from webhook.core.policy import BUILT_IN_RESOURCES
-from webhook.kube import objects
-from webhook.kube.demands import read_demand
+from webhook.core.model.policy import BUILT_IN_RESOURCES
+from webhook.kube.objects import objects
+from webhook.kube.pod.demands import read_demand
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.model import Workload
 from webhook.kube.workloads.related import Related

@@ -13,10 +13,10 @@ import yaml
 
 from tests.control_plane.examples import examples
 from tests.control_plane.versions import EXAMPLES
-from webhook.core.pod import Requester
-from webhook.core.policy import Policy, Team
-from webhook.core.reason import Code
-from webhook.core.world import World
+from webhook.core.model.pod import Requester
+from webhook.core.model.policy import Policy, Team
+from webhook.core.model.reason import Code
+from webhook.core.world.world import World
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.model import Workload
 from webhook.kube.workloads.parts import judge, to_part

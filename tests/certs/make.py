@@ -9,7 +9,7 @@ from cryptography import x509
 
 from certs.authority import Terms
 from certs.bundle import read_bundle
-from certs.keeper import Keeper, Outcome, Published, StoreError
+from certs.manager import Keeper, Outcome, Published, StoreError
 from certs.pair import is_issued_by, read_certificates
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

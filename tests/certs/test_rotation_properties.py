@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certs.keeper import Changed
+from certs.manager import Changed
 from tests.certs.make import SETTLE_SECONDS, Cluster, Replica, bundle_of, is_taken
 from tests.examples import examples
 

@@ -12,7 +12,8 @@ import time
 
 import time_machine
 
-from webhook.cluster import lease, ledger
+from webhook.cluster.ledger import ledger
+from webhook.cluster.writes import lease
 
 
 def shorten_waits(lease_seconds: int, unseen_seconds: int) -> None:

@@ -12,15 +12,15 @@ import yaml
 
 from tests.charts.helm import CHART
 from tests.charts.readme import readme
-from webhook.core.lookalike import PATTERN, looks_like_gpu
-from webhook.core.names import ResourceName
-from webhook.core.policy import Enforcement, Policy
-from webhook.kube.guards import changed_keys_expression, guards
-from webhook.kube.held_nodes import held_nodes_crd
-from webhook.kube.registration import ServiceReference, concerns_expression, webhook_configurations
-from webhook.kube.report_crd import report_crd
-from webhook.kube.team_ledger_crd import team_ledger_crd
-from webhook.kube.viewer import viewer_role
+from webhook.core.model.gpu_names import PATTERN, looks_like_gpu
+from webhook.core.model.names import ResourceName
+from webhook.core.model.policy import Enforcement, Policy
+from webhook.kube.ledger.report_crd import report_crd
+from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
+from webhook.kube.registration.guards import changed_keys_expression, guards
+from webhook.kube.registration.held_nodes import held_nodes_crd
+from webhook.kube.registration.registration import ServiceReference, concerns_expression, webhook_configurations
+from webhook.kube.registration.viewer_role import viewer_role
 from webhook.kube.workloads.table import BUILT_IN as BUILT_IN_KINDS
 from webhook.policy.builtin import BUILT_IN
 

@@ -11,9 +11,9 @@ import yaml
 from tests.charts.helm import CHART, CI_VALUES, NAMESPACE, RELEASE, HelmError, helm, kinds, render
 from tests.scenarios.serving import FAIRGATE, ROOT
 from webhook import __version__
-from webhook.kube.held_nodes import held_nodes_crd
-from webhook.kube.report_crd import report_crd
-from webhook.kube.team_ledger_crd import team_ledger_crd
+from webhook.kube.ledger.report_crd import report_crd
+from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
+from webhook.kube.registration.held_nodes import held_nodes_crd
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("helm_binary")]
 

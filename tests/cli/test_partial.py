@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from tests.builders import container
-from tests.cluster.book import write_kubeconfig
-from tests.cluster.fake_api import Answer, FakeApi
+from tests.cluster.support.fake_api import Answer, FakeApi
+from tests.cluster.support.stores import write_kubeconfig
 from webhook.cli.main import main
-from webhook.kube import reports
+from webhook.kube.ledger import reports
 from webhook.policy.load import parse
 
 POLICY = """apiVersion: fairgate.dev/v1alpha1

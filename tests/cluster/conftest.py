@@ -2,12 +2,12 @@ import asyncio
 
 import pytest
 
-from tests.cluster.book import FAST, Book, write_kubeconfig
-from tests.cluster.fake_api import FakeApi
-from tests.cluster.replica import Replica
+from tests.cluster.support.fake_api import FakeApi
+from tests.cluster.support.replica import Replica
+from tests.cluster.support.stores import FAST, Book, write_kubeconfig
 from tests.virtual_time import VirtualTimeLoop
-from webhook.cluster.client import connect
-from webhook.cluster.watch import Watch
+from webhook.cluster.api.client import connect
+from webhook.cluster.watch.watch import Watch
 
 
 def pytest_asyncio_loop_factories():

@@ -20,10 +20,10 @@ from tests.control_plane.processes import ComponentError
 from tests.control_plane.versions import CONTROL_PLANE, HELM
 from tests.demo import fragmentation, greedy_team, idle_share
 from tests.demo.fairgate import Fairgate
+from tests.demo.narration import WIDTH, Teller
 from tests.demo.picture import legend
 from tests.demo.scenario import Scenario
 from tests.demo.stage import DEMO, TEAM_A, TEAM_B, Stage
-from tests.demo.teller import WIDTH, Teller
 
 ROOT = Path(__file__).parents[2]
 SCENARIOS = (greedy_team.SCENARIO, fragmentation.SCENARIO, idle_share.SCENARIO)

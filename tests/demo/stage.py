@@ -13,8 +13,8 @@ from rich.text import Text
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import GPU
 from tests.control_plane.workbench import make_namespace, make_nodes, wait_for
+from tests.demo.narration import Teller
 from tests.demo.picture import GpuPod, draw, gpu_pods
-from tests.demo.teller import Teller
 
 TEAMS = TEAM_A, TEAM_B = "team-a", "team-b"
 DEMO = "tests/demo"  # from the root of the repository, where the demo runs

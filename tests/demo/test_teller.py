@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from tests.demo.teller import WIDTH, Teller
+from tests.demo.narration import WIDTH, Teller
 
 
 def told(*, encoding="utf-8"):

@@ -28,7 +28,7 @@ from webhook.cli import main as cli
 
 ROOT = Path(__file__).parents[2]
 LARGEST_REQUEST = 2**17
-IMPORTED_LATE = ("webhook.cluster.credentials", "webhook.server.root", "webhook.evictor.root")
+IMPORTED_LATE = ("webhook.cluster.api.credentials", "webhook.server.root", "webhook.evictor.root")
 STAND_IN = """#!{python} -IS
 import json, os, signal, socket, sys
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:

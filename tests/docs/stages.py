@@ -14,9 +14,9 @@ from tests.control_plane.objects import node, pod, pod_spec
 from tests.control_plane.workbench import create_pod, make_namespace, make_nodes, wait_bound, wait_for
 from tests.docs import pages
 from tests.docs.walk import Reader
-from webhook.kube import reports
-from webhook.kube.report_crd import report_crd
-from webhook.kube.reports import PolicyReport
+from webhook.kube.ledger import reports
+from webhook.kube.ledger.report_crd import report_crd
+from webhook.kube.ledger.reports import PolicyReport
 from webhook.policy.load import load
 from webhook.policy.published import published
 from webhook.policy.source import read_files

@@ -14,12 +14,12 @@ from tests.docs import pages
 from tests.docs.elsewhere import NOT_HERE, PROGRAMS
 from webhook.cli.main import main
 from webhook.cli.serve import serve
-from webhook.kube.events import EventReason
+from webhook.kube.objects.events import EventReason
 from webhook.kube.workloads.table import BUILT_IN
 from webhook.observe.decisions import Phase
 from webhook.policy.load import load
-from webhook.server.answer import Record
-from webhook.server.handlers import _line
+from webhook.server.http.answer import Record
+from webhook.server.http.handlers import _line
 
 OPERATIONS = pages.ROOT / "docs" / "operations.md"
 MAKEFILE = (pages.ROOT / "Makefile").read_text()

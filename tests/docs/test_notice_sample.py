@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from tests.docs.pages import ROOT, blocks
-from webhook.kube import keys
-from webhook.kube.holds import rfc3339
+from webhook.kube.objects import keys
+from webhook.kube.reclaim.holds import rfc3339
 
 PAGE = ROOT / "docs" / "evictor.md"
 MOUNT = "/etc/podinfo"

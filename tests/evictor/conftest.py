@@ -1,10 +1,10 @@
 import pytest
 
-from tests.cluster.book import write_kubeconfig
-from tests.cluster.fake_api import FakeApi
-from tests.evictor.stage import Stage
+from tests.cluster.support.fake_api import FakeApi
+from tests.cluster.support.stores import write_kubeconfig
+from tests.evictor.support.stage import Stage
 from tests.virtual_time import VirtualTimeLoop
-from webhook.cluster.client import connect
+from webhook.cluster.api.client import connect
 
 
 def pytest_asyncio_loop_factories():

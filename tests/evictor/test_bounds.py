@@ -2,13 +2,13 @@
 
 import asyncio
 
-from tests.cluster.fake_api import Answer
-from tests.evictor.stage import PODS
-from tests.evictor.test_reclaimer import fill
-from webhook.core.policy import ReclaimRules
-from webhook.evictor import keeper as keepers
-from webhook.evictor.patience import TOGETHER_SECONDS
-from webhook.kube.holds import rfc3339
+from tests.cluster.support.fake_api import Answer
+from tests.evictor.support.stage import PODS
+from tests.evictor.test_executor import fill
+from webhook.core.model.policy import ReclaimRules
+from webhook.evictor import hold_manager as keepers
+from webhook.evictor.backoff import TOGETHER_SECONDS
+from webhook.kube.reclaim.holds import rfc3339
 
 BOUND = ReclaimRules().longest_grace_seconds
 YEAR = 86_400 * 365

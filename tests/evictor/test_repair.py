@@ -4,9 +4,9 @@ import asyncio
 import os
 import time
 
-from tests.evictor.stage import PODS
-from webhook.core.stranded import STRANDED_SECONDS
-from webhook.evictor.lookout import Lookout
+from tests.evictor.support.stage import PODS
+from webhook.core.reclaim.stranded import STRANDED_SECONDS
+from webhook.evictor.cluster_view import Lookout
 from webhook.evictor.repair import Repair
 from webhook.observe.logs import LineWriter, LogFormat, Logs
 

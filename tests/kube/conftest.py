@@ -3,11 +3,11 @@
 import pytest
 
 from tests import builders as b
-from webhook.core.amount import ONE_GPU
-from webhook.core.decision import Admit, Charge, Steering
-from webhook.core.policy import Mode
-from webhook.core.reason import Code, Reason
-from webhook.core.tier import Tier
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.decision import Admit, Charge, Steering
+from webhook.core.model.policy import Mode
+from webhook.core.model.reason import Code, Reason
+from webhook.core.model.tier import Tier
 
 
 def admit_of(steering=None, *, team="vision", tier=Tier.GUARANTEED, gpus=2, **fields):

@@ -1,12 +1,12 @@
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from tests.core.make import gpus, node, policy, resident, team, world
-from webhook.core.names import TeamName
-from webhook.core.pod import NamespaceFacts
-from webhook.core.tier import Tier
+from tests.core.support.make import gpus, node, policy, resident, team, world
+from webhook.core.model.names import TeamName
+from webhook.core.model.pod import NamespaceFacts
+from webhook.core.model.tier import Tier
 from webhook.observe.decisions import Phase
-from webhook.observe.ledger import Standing
+from webhook.observe.ledger_metrics import Standing
 from webhook.observe.metrics import Metrics
 from webhook.observe.process import Candidacy
 from webhook.observe.reclaim import ReclaimMetrics

@@ -5,7 +5,7 @@ import json
 import os
 import time
 
-from tests.server.harness import until
+from tests.server.support.harness import until
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.process import Component, ProcessMetrics
 from webhook.observe.watchdog import Watchdog

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests import builders as b
-from webhook.core.world import World
-from webhook.kube.worldfile import parse_world
+from webhook.core.world.world import World
+from webhook.kube.world_file.world_file import parse_world
 from webhook.policy.build import build
 from webhook.policy.lint import lint
 from webhook.policy.load import drafted

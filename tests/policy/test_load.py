@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from webhook.core.amount import ONE_GPU, UNLIMITED
-from webhook.core.mix import Shape
-from webhook.core.policy import LabelSelector, Mode, Policy, UnknownTeam, UserKey, UserSource
-from webhook.core.selector import Effect, Operator, Requirement, Toleration
-from webhook.core.tier import Tier
+from webhook.core.model.amount import ONE_GPU, UNLIMITED
+from webhook.core.model.policy import LabelSelector, Mode, Policy, UnknownTeam, UserKey, UserSource
+from webhook.core.model.selector import Effect, Operator, Requirement, Toleration
+from webhook.core.model.tier import Tier
+from webhook.core.placement.demand_mix import Shape
 from webhook.policy.load import load
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from webhook.core.amount import UNLIMITED, format_gpus, format_limit
-from webhook.core.policy import Policy
+from webhook.core.model.amount import UNLIMITED, format_gpus, format_limit
+from webhook.core.model.policy import Policy
 from webhook.policy.load import parse
 from webhook.policy.problems import PolicyError
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from webhook.core.amount import ONE_GPU
-from webhook.core.reason import Code
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.reason import Code
 from webhook.policy import schema
 from webhook.policy.jsonschema import json_schema
 from webhook.policy.load import load

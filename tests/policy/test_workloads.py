@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.core.policy import JobEvictions, OnWorkloadLimit, PodPath, WorkloadKind, WorkloadRules
+from webhook.core.model.policy import JobEvictions, OnWorkloadLimit, PodPath, WorkloadKind, WorkloadRules
 from webhook.policy.load import load
 from webhook.policy.problems import PolicyError
 

@@ -15,10 +15,10 @@ from tests.control_plane.examples import examples
 from tests.control_plane.versions import Recipe
 from tests.control_plane.workbench import list_pods, make_nodes, wait_for
 from tests.scenarios.gate import TIER, Gate, gate
-from webhook.core.demand import Demand
-from webhook.core.policy import BUILT_IN_RESOURCES
-from webhook.kube import objects
-from webhook.kube.demands import read_demand
+from webhook.core.model.demand import Demand
+from webhook.core.model.policy import BUILT_IN_RESOURCES
+from webhook.kube.objects import objects
+from webhook.kube.pod.demands import read_demand
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.model import PodSet, Workload
 from webhook.kube.workloads.related import NO_RELATED, Related

@@ -18,10 +18,10 @@ from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, make_namespace, wait_for
 from tests.scenarios.guarded import guarded_by
 from tests.scenarios.serving import TIER
-from webhook.core.held_nodes import held_nodes
-from webhook.core.holding import Claim, Holding
-from webhook.core.names import Namespace, NodeName, Uid
-from webhook.kube.held_nodes import create_body
+from webhook.core.model.names import Namespace, NodeName, Uid
+from webhook.core.reclaim.held_nodes import held_nodes
+from webhook.core.reclaim.reservation import Claim, Holding
+from webhook.kube.registration.held_nodes import create_body
 from webhook.policy.load import load
 
 pytestmark = pytest.mark.cluster

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 import pytest
 import yaml
 
-from tests.cluster.book import running, until
+from tests.cluster.support.stores import running, until
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, list_pods, make_namespace
 from tests.scenarios.relay import Relay
-from webhook.cluster.client import connect
-from webhook.cluster.feed import Feed
-from webhook.cluster.kind import Kind
-from webhook.cluster.pace import Pace
-from webhook.kube import objects
+from webhook.cluster.api.client import connect
+from webhook.cluster.watch.feed import Feed
+from webhook.cluster.watch.pace import Pace
+from webhook.cluster.watch.watched_kind import Kind
+from webhook.kube.objects import objects
 
 pytestmark = pytest.mark.cluster
 

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 import uvloop
 
-from tests.server.harness import running
+from tests.server.support.harness import running
 from tests.virtual_time import VirtualTimeLoop
 
 ON_VIRTUAL_TIME = {"test_leader.py"}

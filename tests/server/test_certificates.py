@@ -9,18 +9,18 @@ from dataclasses import replace
 
 import pytest
 
-from certs.keeper import Changed, Told, Untold
+from certs.manager import Changed, Told, Untold
 from certs.rotation import Change
 from certs.serving import Kept, Reloaded
 from tests.certs.make import START
-from tests.cluster.book import write_kubeconfig
-from tests.cluster.fake_api import Answer, FakeApi
+from tests.cluster.support.fake_api import Answer, FakeApi
+from tests.cluster.support.stores import write_kubeconfig
 from tests.control_plane.pki import make_authority
-from tests.server.harness import read_log, settings_for, until
+from tests.server.support.harness import read_log, settings_for, until
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.server.certificates import Watchers, open_certificates, report
-from webhook.server.probes import Readiness
+from webhook.server.http.probes import Readiness
 from webhook.server.settings import CertSecret, LiveCluster, StartupError
 
 

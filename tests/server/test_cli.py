@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from webhook.cli import serve as command
-from webhook.core.policy import Enforcement
+from webhook.core.model.policy import Enforcement
 from webhook.observe.logs import LogFormat
 from webhook.server.settings import Address, CertSecret, LiveCluster, Settings, StartupError, WorldFile
 

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.server.harness import settings_for
+from tests.server.support.harness import settings_for
 from webhook.server.settings import Address, parse_address
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import click
 
-from webhook.cluster.reach import Extent
-from webhook.kube import keys
+from webhook.cluster.reads.permitted_read import Extent
+from webhook.kube.objects import keys
 
 _ROOM = frozenset({"nodes", "pods"})
 _QUIET = frozenset({"podgroups", "resourceclaimtemplates", "resourceclaims", "deviceclasses", "resourceslices"})

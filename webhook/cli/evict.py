@@ -8,11 +8,11 @@ import click
 import uvloop
 
 from webhook.cli.options import enforce_option, lease_option
-from webhook.cluster.errors import ClusterError
-from webhook.cluster.lease import timing_of
-from webhook.core.policy import Enforcement
-from webhook.core.stranded import STRANDED_SECONDS
-from webhook.core.words import printable_lines
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.writes.lease import timing_of
+from webhook.core.model.policy import Enforcement
+from webhook.core.model.text import printable_lines
+from webhook.core.reclaim.stranded import STRANDED_SECONDS
 from webhook.evictor.root import Settings, run
 from webhook.observe.logs import LogFormat
 from webhook.policy.problems import PolicyError, PolicyUnreadable

@@ -9,13 +9,13 @@ import click
 import yaml
 
 from webhook.cli.options import enforce_option
-from webhook.core.policy import Enforcement
-from webhook.kube.guards import guards
-from webhook.kube.held_nodes import held_nodes_crd
-from webhook.kube.registration import ServiceReference, webhook_configurations
-from webhook.kube.report_crd import report_crd
-from webhook.kube.team_ledger_crd import team_ledger_crd
-from webhook.kube.viewer import viewer_role
+from webhook.core.model.policy import Enforcement
+from webhook.kube.ledger.report_crd import report_crd
+from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
+from webhook.kube.registration.guards import guards
+from webhook.kube.registration.held_nodes import held_nodes_crd
+from webhook.kube.registration.registration import ServiceReference, webhook_configurations
+from webhook.kube.registration.viewer_role import viewer_role
 
 _SERVICE: Final = re.compile(r"(?P<namespace>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)(?::(?P<port>[0-9]{1,5}))?")
 _PORTS: Final = range(1, 65_536)

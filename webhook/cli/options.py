@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from webhook.cli.worlds import Source
+    from webhook.cli.world_source import Source
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -75,7 +75,7 @@ def world_options(command: _Command) -> _Command:
 
 def chosen_source(*, world: Path | None, cluster: bool, kubeconfig: Path | None) -> "Source":
     """Tell which world was asked for; the cluster where none was."""
-    from webhook.cli.worlds import default_kubeconfig  # noqa: PLC0415 - slow to import, and --help needs none of it
+    from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415 - slow to import, and --help needs none of it
     from webhook.server.settings import LiveCluster, WorldFile  # noqa: PLC0415
 
     if world is not None:

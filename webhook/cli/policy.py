@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from webhook.cli.formatting import plural
 from webhook.cli.options import Layout, chosen_source, columns, is_coloured, namespaces_option, world_options
 from webhook.cli.quotas import from_quotas
-from webhook.cli.words import plural
-from webhook.core.policy import Policy
-from webhook.core.words import printable, printable_lines
+from webhook.core.model.policy import Policy
+from webhook.core.model.text import printable, printable_lines
 from webhook.policy.build import build
 from webhook.policy.jsonschema import json_schema
 from webhook.policy.load import drafted
@@ -20,7 +20,7 @@ from webhook.policy.source import read_files
 from webhook.policy.validate import Draft
 
 if TYPE_CHECKING:
-    from webhook.cli.worlds import Source
+    from webhook.cli.world_source import Source
 
 
 @click.group()
@@ -107,9 +107,9 @@ def diff(
     be refused is what could not be made again.
     """
     # rich is slow to import, and --help needs none of it
-    from webhook.cli.policydiff import compare, to_table  # noqa: PLC0415
-    from webhook.cli.worlds import WorldError, choose_policy, origin_of, read_objects  # noqa: PLC0415
-    from webhook.cli.written import to_json, to_yaml  # noqa: PLC0415
+    from webhook.cli.policy_diff import compare, to_table  # noqa: PLC0415
+    from webhook.cli.serialization import to_json, to_yaml  # noqa: PLC0415
+    from webhook.cli.world_source import WorldError, choose_policy, origin_of, read_objects  # noqa: PLC0415
 
     if len(policies) > 2:  # noqa: PLR2004 - old and new
         raise click.UsageError(f"give one policy, or two: got {len(policies)}")
@@ -164,7 +164,7 @@ def _drafted(folder: Path, *, status: int = 1) -> Draft:
 
 def _lint(folder: Path, made: Draft, loaded: Policy, source: "Source") -> tuple[Problem, ...]:
     """Hold a good policy against a world."""
-    from webhook.cli.worlds import WorldError, read_once  # noqa: PLC0415 - slow to import
+    from webhook.cli.world_source import WorldError, read_once  # noqa: PLC0415 - slow to import
     from webhook.policy.lint import lint  # noqa: PLC0415
 
     try:

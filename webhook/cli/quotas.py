@@ -6,12 +6,12 @@ from typing import BinaryIO
 
 import click
 
-from webhook.cli.screen import complain
-from webhook.core.amount import format_gpus
-from webhook.core.words import printable
-from webhook.kube.documents import DocumentError, read_documents
-from webhook.kube.quotas import QuotaShare, shares_of
+from webhook.cli.terminal import complain
+from webhook.core.model.amount import format_gpus
+from webhook.core.model.text import printable
 from webhook.kube.workloads.expand import flattened
+from webhook.kube.workloads.quota_shares import QuotaShare, shares_of
+from webhook.kube.world_file.documents import DocumentError, read_documents
 from webhook.policy.builtin import BUILT_IN
 
 _HEAD = """apiVersion: fairgate.dev/v1alpha1

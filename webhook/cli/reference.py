@@ -13,14 +13,14 @@ from typing import Final
 
 import click
 
-from webhook.cli import codes, written
+from webhook.cli import codes, serialization
 from webhook.cli.doctor.run import DoctorReport
 from webhook.cli.explain.report import ExplanationReport
 from webhook.cli.main import main
-from webhook.cli.policydiff import DiffReport
+from webhook.cli.policy_diff import DiffReport
 from webhook.cli.review.report import ReviewReport
+from webhook.cli.serialization import schema_of
 from webhook.cli.status.report import StatusReport
-from webhook.cli.written import schema_of
 
 _HEAD = """# Command line
 
@@ -93,7 +93,7 @@ def _epilog(text: str) -> Iterator[str]:
 
 def help_of_codes(readme: str) -> str:
     """Make codes.json from the text of policies/README.md."""
-    return written.to_json(codes.read_table(readme))
+    return serialization.to_json(codes.read_table(readme))
 
 
 if __name__ == "__main__":

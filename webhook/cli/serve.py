@@ -10,8 +10,9 @@ import click
 import uvloop
 
 from webhook.cli.options import enforce_option, lease_option
-from webhook.core.policy import Enforcement
+from webhook.core.model.policy import Enforcement
 from webhook.observe.logs import LogFormat
+from webhook.server.http.request_target import parse_duration
 from webhook.server.root import run
 from webhook.server.settings import (
     DRAIN_SECONDS,
@@ -23,7 +24,6 @@ from webhook.server.settings import (
     WorldFile,
     parse_address,
 )
-from webhook.server.target import parse_duration
 
 _SHORTEST_SECONDS: Final = 10  # certificates count in whole seconds
 _LONGEST_SECONDS: Final = 876_000 * 3600

@@ -18,8 +18,8 @@ import click
 import jsonpatch
 import uvloop
 
-from webhook.core.amount import parse_gpus
-from webhook.core.words import plural_gpus
+from webhook.core.model.amount import parse_gpus
+from webhook.core.model.text import plural_gpus
 from webhook.observe.logs import LogFormat
 from webhook.server.root import run
 from webhook.server.settings import Address, Settings, StartupError, WorldFile

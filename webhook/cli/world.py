@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.cli.options import chosen_source, namespaces_option, policy_option, world_options
-from webhook.cli.screen import complain
+from webhook.cli.terminal import complain
 
 if TYPE_CHECKING:
-    from webhook.cli.worlds import Source
-    from webhook.kube.pseudonyms import Pseudonyms
+    from webhook.cli.world_source import Source
+    from webhook.kube.world_file.pseudonyms import Pseudonyms
 
 _EXAMPLES = """\b
 Examples:
@@ -73,7 +73,7 @@ def world(
     that neither the policy nor Kubernetes or a GPU vendor defines; the same name gets the same pseudonym everywhere.
     What the policy names stays, and namespaces stay in their teams: under the same policy the same is decided.
     """
-    from webhook.cli.worlds import WorldError  # noqa: PLC0415 - slow to import, and --help needs none of it
+    from webhook.cli.world_source import WorldError  # noqa: PLC0415 - slow to import, and --help needs none of it
     from webhook.policy.problems import PolicyError, PolicyUnreadable  # noqa: PLC0415
 
     if names is not None and not pseudonyms:
@@ -98,10 +98,10 @@ def _saved(
 ) -> "tuple[str, Pseudonyms | None]":
     from rich.console import Console  # noqa: PLC0415
 
-    from webhook.cli.worlds import choose_policy, read_objects  # noqa: PLC0415
-    from webhook.cli.written import to_json, to_yaml  # noqa: PLC0415
-    from webhook.kube.pseudonyms import Pseudonyms, kept_by  # noqa: PLC0415
-    from webhook.kube.worldobjects import bare  # noqa: PLC0415
+    from webhook.cli.serialization import to_json, to_yaml  # noqa: PLC0415
+    from webhook.cli.world_source import choose_policy, read_objects  # noqa: PLC0415
+    from webhook.kube.world_file.pseudonyms import Pseudonyms, kept_by  # noqa: PLC0415
+    from webhook.kube.world_file.world_objects import bare  # noqa: PLC0415
 
     shown = Console(stderr=True)
     with shown.status("Reading") if shown.is_terminal else nullcontext():
@@ -126,7 +126,7 @@ def _has_ended(found: Mapping[str, Any]) -> bool:
 
 
 def _names(given: "Pseudonyms") -> str:
-    from webhook.cli.written import to_json  # noqa: PLC0415
+    from webhook.cli.serialization import to_json  # noqa: PLC0415
 
     def rows() -> Iterator[dict[str, str]]:
         for (kind, name), pseudonym in given.given.items():

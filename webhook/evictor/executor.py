@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from webhook.cluster import evictions, holds
-from webhook.cluster.client import ApiConnection
-from webhook.cluster.evictions import Evicted, Later, Outcome, Refused
-from webhook.core.held_nodes import HeldNodes
-from webhook.core.holding import Claim, Holding, Target
-from webhook.core.names import NodeName, TeamName, Uid
+from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.writes import evictions, holds
+from webhook.cluster.writes.evictions import Evicted, Later, Outcome, Refused
+from webhook.core.model.names import NodeName, TeamName, Uid
+from webhook.core.reclaim.held_nodes import HeldNodes
+from webhook.core.reclaim.reservation import Claim, Holding, Target
 
 AT_ONCE: Final = 32
 """Requests on their way at once: the API server works on a few dozen side by side, and others want some of it."""

@@ -8,18 +8,18 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import Final
 
-from webhook.cluster.errors import ApiError, ClusterError
-from webhook.cluster.evictions import Later, Refused
-from webhook.core.held_nodes import HeldNodes, held_nodes
-from webhook.core.holding import targets_of
-from webhook.core.names import NodeName
-from webhook.core.reclaim import plan
-from webhook.core.scene import Move, Round
-from webhook.core.survey import asking, entitled, scene
-from webhook.evictor.account import Account
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.writes.evictions import Later, Refused
+from webhook.core.model.names import NodeName
+from webhook.core.reclaim.held_nodes import HeldNodes, held_nodes
+from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_plan import Move, Round
+from webhook.core.reclaim.reclaim_snapshot import asking, entitled, scene
+from webhook.core.reclaim.reservation import targets_of
+from webhook.evictor.cluster_view import Lookout
 from webhook.evictor.executor import Executor
-from webhook.evictor.keeper import REFUSED_SECONDS, Keeper
-from webhook.evictor.lookout import Lookout
+from webhook.evictor.hold_manager import REFUSED_SECONDS, Keeper
+from webhook.evictor.reporter import Account
 from webhook.observe.reclaim import ReclaimMetrics
 
 SETTLE_SECONDS: Final = 0.02

@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from webhook.cluster import evictions
-from webhook.cluster.client import ApiConnection
-from webhook.cluster.evictions import Evicted
-from webhook.core.holding import Target
-from webhook.core.names import Uid
-from webhook.core.stranded import STRANDED_SECONDS, is_stranded
-from webhook.core.tenant import Tenant
-from webhook.evictor.account import Teller
-from webhook.evictor.lookout import Lookout
-from webhook.kube.events import Event, EventReason, EventType, ObjectRef
+from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.writes import evictions
+from webhook.cluster.writes.evictions import Evicted
+from webhook.core.model.names import Uid
+from webhook.core.reclaim.reclaim_pod import Tenant
+from webhook.core.reclaim.reservation import Target
+from webhook.core.reclaim.stranded import STRANDED_SECONDS, is_stranded
+from webhook.evictor.cluster_view import Lookout
+from webhook.evictor.reporter import Teller
+from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 from webhook.observe.logs import Logs
 
 LOOK_SECONDS: Final = 10.0

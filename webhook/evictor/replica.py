@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from webhook import __version__
-from webhook.cluster.lease import Lease
-from webhook.kube.reports import ReplicaReport, shortened
+from webhook.cluster.writes.lease import Lease
+from webhook.kube.ledger.reports import ReplicaReport, shortened
 from webhook.observe.process import Component
 from webhook.policy.watch import PolicyHolder
 

@@ -11,26 +11,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from webhook.cluster.client import ApiConnection, connect
-from webhook.cluster.events import EventWriter
-from webhook.cluster.feed import Feed
-from webhook.cluster.lease import Lease, Timing, own_identity
-from webhook.cluster.namespace import own_namespace
-from webhook.cluster.owner_events import OwnerEvents
-from webhook.cluster.owners import OwnerFinder
-from webhook.cluster.reports import ReplicaReporter
-from webhook.core import survey
-from webhook.core.policy import Enforcement, Policy
-from webhook.core.stranded import STRANDED_SECONDS
-from webhook.evictor.account import Account
+from webhook.cluster.api.client import ApiConnection, connect
+from webhook.cluster.api.namespace import own_namespace
+from webhook.cluster.watch.feed import Feed
+from webhook.cluster.writes.events import EventWriter
+from webhook.cluster.writes.lease import Lease, Timing, own_identity
+from webhook.cluster.writes.owner_events import OwnerEvents
+from webhook.cluster.writes.owners import OwnerFinder
+from webhook.cluster.writes.reports import ReplicaReporter
+from webhook.core.model.policy import Enforcement, Policy
+from webhook.core.reclaim import reclaim_snapshot
+from webhook.core.reclaim.stranded import STRANDED_SECONDS
+from webhook.evictor.cluster_view import Lookout
+from webhook.evictor.dry_run import Rehearsal
 from webhook.evictor.endpoints import Endpoints
 from webhook.evictor.executor import Executor
-from webhook.evictor.keeper import Keeper
-from webhook.evictor.lookout import Lookout
+from webhook.evictor.hold_manager import Keeper
 from webhook.evictor.loop import Reclaimer
-from webhook.evictor.rehearsal import Rehearsal
 from webhook.evictor.repair import Repair
 from webhook.evictor.replica import EvictorState
+from webhook.evictor.reporter import Account
 from webhook.observe.logs import LogFormat, Logs, open_logs
 from webhook.observe.process import Candidacy
 from webhook.observe.reclaim import ReclaimMetrics
@@ -120,7 +120,7 @@ class _Office:
         self._repair_after_seconds = settings.repair_after_seconds
         self._keeper: Keeper | None = None
         metrics.watch(
-            largest_seat=lambda: survey.largest_seat(lookout.roll, lookout.world),
+            largest_seat=lambda: reclaim_snapshot.largest_seat(lookout.roll, lookout.world),
             held_nodes=lambda: 0 if self._keeper is None else len(self._keeper.holdings),
         )
         metrics.watch_leader(self._candidacy)

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
-from webhook.core.words import printable, printable_lines
+from webhook.core.model.text import printable, printable_lines
 
 FLUSH_SECONDS: Final = 0.005
 """How long a decision's line may wait for others. A write wakes the log's reader: one in 5 ms is enough."""

@@ -7,13 +7,13 @@ from typing import Final
 from prometheus_client import Counter
 from prometheus_client.core import CounterMetricFamily
 
-from webhook.core.names import TeamName
-from webhook.core.tier import Tier
-from webhook.core.world import World
-from webhook.observe import gpus
-from webhook.observe.accounting import Accounting
+from webhook.core.model.names import TeamName
+from webhook.core.model.tier import Tier
+from webhook.core.world.world import World
+from webhook.observe import gpu_rows
 from webhook.observe.decisions import CODES, OTHER_CODE, Decisions, Phase
-from webhook.observe.ledger import LedgerMetrics, Standing
+from webhook.observe.gpu_time import Accounting
+from webhook.observe.ledger_metrics import LedgerMetrics, Standing
 from webhook.observe.process import Component, ProcessMetrics
 from webhook.observe.table import Row
 
@@ -89,9 +89,9 @@ class Metrics(ProcessMetrics):
     def watch_world(self, world: World) -> None:
         """Show on each scrape the policy, how the teams stand, and the nodes' GPUs."""
         self.watch_policy(lambda: world.policy.hash)
-        self.ask(gpus.CHARGED, lambda: gpus.charged(world), labels=["team", "tier"])
-        self.ask(gpus.TEAMS, lambda: gpus.teams(world), labels=["team"])
-        self.ask(gpus.STOCKS, lambda: gpus.stock(world), labels=["model", "resource"])
+        self.ask(gpu_rows.CHARGED, lambda: gpu_rows.charged(world), labels=["team", "tier"])
+        self.ask(gpu_rows.TEAMS, lambda: gpu_rows.teams(world), labels=["team"])
+        self.ask(gpu_rows.STOCKS, lambda: gpu_rows.stock(world), labels=["model", "resource"])
 
     def watch_tier_changes(self, changes: Mapping[tuple[TeamName, Tier], int]) -> None:
         """Show on each scrape the promotions and demotions that this replica made."""

@@ -5,9 +5,9 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from webhook.core.amount import ONE_GPU, Units
-from webhook.core.names import TeamName
-from webhook.core.scene import Cause
+from webhook.core.model.amount import ONE_GPU, Units
+from webhook.core.model.names import TeamName
+from webhook.core.reclaim.reclaim_plan import Cause
 from webhook.observe.process import Component, ProcessMetrics
 
 SEATED_BOUNDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)

@@ -11,17 +11,17 @@ from typing import Final, NamedTuple
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
-from webhook.core.amount import ONE_GPU
-from webhook.core.names import GpuModel, NodeName, ResourceName, TeamName
-from webhook.core.node import Node
-from webhook.core.occupancy import Holder
-from webhook.core.policy import BUILT_IN_RESOURCES, Policy, Share, Team
-from webhook.core.reason import Code
-from webhook.core.tier import Tier
-from webhook.core.world import World
-from webhook.observe.accounting import NodeGpus
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.names import GpuModel, NodeName, ResourceName, TeamName
+from webhook.core.model.node import Node
+from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy, Share, Team
+from webhook.core.model.reason import Code
+from webhook.core.model.tier import Tier
+from webhook.core.world.occupancy import Holder
+from webhook.core.world.world import World
 from webhook.observe.decisions import Phase
-from webhook.observe.ledger import Standing
+from webhook.observe.gpu_time import NodeGpus
+from webhook.observe.ledger_metrics import Standing
 from webhook.observe.metrics import Authorities, Metrics
 from webhook.observe.process import Candidacy, Component, ProcessMetrics
 from webhook.observe.reclaim import ReclaimMetrics

@@ -26,14 +26,14 @@ STALL: Final = "stall"
 
 _FRAMES: Final = 12
 _BY: Final = (
-    ("webhook.server.gate", "mutate", "mutate"),
-    ("webhook.server.gate", "validate", "validate"),
-    ("webhook.server.gate", "workloads", "workloads"),
-    ("webhook.cluster.watch", "", "watch"),
-    ("webhook.cluster.desk", "", "ledger"),
-    ("webhook.cluster.ledger", "", "ledger"),
-    ("webhook.server.handlers", "metrics", "metrics"),
-    ("webhook.server.leader", "", "leader"),
+    ("webhook.server.review.reviewer", "mutate", "mutate"),
+    ("webhook.server.review.reviewer", "validate", "validate"),
+    ("webhook.server.review.reviewer", "workloads", "workloads"),
+    ("webhook.cluster.watch.watch", "", "watch"),
+    ("webhook.cluster.ledger.ledger_writer", "", "ledger"),
+    ("webhook.cluster.ledger.ledger", "", "ledger"),
+    ("webhook.server.http.handlers", "metrics", "metrics"),
+    ("webhook.server.leader.leader", "", "leader"),
     ("webhook.evictor", "", "evictor"),
     ("webhook.policy", "", "policy"),
 )

@@ -7,11 +7,11 @@ from dataclasses import fields, is_dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from webhook.core.amount import ONE_GPU, UNLIMITED, Limit
-from webhook.core.demand import Weights
-from webhook.core.mix import Shape
-from webhook.core.names import GpuModel, PoolName, ResourceName, TeamName
-from webhook.core.policy import (
+from webhook.core.model.amount import ONE_GPU, UNLIMITED, Limit
+from webhook.core.model.demand import Weights
+from webhook.core.model.gpu_shares import HAMI_SCHEDULER, SHARES
+from webhook.core.model.names import GpuModel, PoolName, ResourceName, TeamName
+from webhook.core.model.policy import (
     Defaults,
     Enforcement,
     LabelSelector,
@@ -28,9 +28,9 @@ from webhook.core.policy import (
     WorkloadKind,
     WorkloadRules,
 )
-from webhook.core.selector import Operator, Requirement, Toleration
-from webhook.core.shares import HAMI_SCHEDULER, SHARES
-from webhook.core.tier import Tier
+from webhook.core.model.selector import Operator, Requirement, Toleration
+from webhook.core.model.tier import Tier
+from webhook.core.placement.demand_mix import Shape
 from webhook.policy import schema
 from webhook.policy.builtin import built_in
 from webhook.policy.validate import Draft

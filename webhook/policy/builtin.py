@@ -7,10 +7,10 @@ Where a name means two things the later GPU in the list speaks: 1g.10gb is one o
 
 from typing import Final
 
-from webhook.core.amount import ONE_GPU
-from webhook.core.demand import Weights
-from webhook.core.names import DEVICE_CLASS, ResourceName
-from webhook.core.policy import BUILT_IN_RESOURCES, MigWeight
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.demand import Weights
+from webhook.core.model.names import DEVICE_CLASS, ResourceName
+from webhook.core.model.policy import BUILT_IN_RESOURCES, MigWeight
 
 # A name says nothing of the GPU behind it: 1g.24gb is 1/7 on an H100 NVL or GH200 and 1/4 on an RTX PRO 6000, whose
 # admins override it in `resources`.

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import filterfalse
 
-from webhook.core.amount import Limit, Units, Unlimited, format_limit, tell_gpus
-from webhook.core.names import GpuModel, Namespace, NodeName
-from webhook.core.node import Node
-from webhook.core.policy import LabelSelector, Policy, Pool, Team, UnknownTeam
-from webhook.core.pools import WHOLE_CLUSTER
-from webhook.core.selector import NO_CONSTRAINTS
-from webhook.core.unseen import is_unseen
-from webhook.core.words import plural, plural_gpus
-from webhook.core.world import World
+from webhook.core.admission.pools import WHOLE_CLUSTER
+from webhook.core.model.amount import Limit, Units, Unlimited, format_limit, tell_gpus
+from webhook.core.model.names import GpuModel, Namespace, NodeName
+from webhook.core.model.node import Node
+from webhook.core.model.policy import LabelSelector, Policy, Pool, Team, UnknownTeam
+from webhook.core.model.selector import NO_CONSTRAINTS
+from webhook.core.model.text import plural, plural_gpus
+from webhook.core.world.hidden_usage import is_unseen
+from webhook.core.world.world import World
 from webhook.policy import schema
 from webhook.policy.problems import Problem
-from webhook.policy.taints import has, untainted
+from webhook.policy.untainted_nodes import has, untainted
 from webhook.policy.validate import Draft, Placed
 
 

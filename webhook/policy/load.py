@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from webhook.core.policy import Enforcement, Policy
+from webhook.core.model.policy import Enforcement, Policy
 from webhook.policy.build import build
 from webhook.policy.document import read_documents
 from webhook.policy.problems import PolicyError, Problem

@@ -21,8 +21,8 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from webhook.core.amount import ONE_GPU, UNLIMITED, exceeds, format_gpus, format_limit, tell_gpus
-from webhook.core.policy import (
+from webhook.core.model.amount import ONE_GPU, UNLIMITED, exceeds, format_gpus, format_limit, tell_gpus
+from webhook.core.model.policy import (
     DeviceAccess,
     Enforcement,
     MigWeight,
@@ -34,8 +34,8 @@ from webhook.core.policy import (
     UnknownUser,
     UserSource,
 )
-from webhook.core.selector import Effect, Operator
-from webhook.policy.leaves import (
+from webhook.core.model.selector import Effect, Operator
+from webhook.policy.field_types import (
     Bytes,
     ClassName,
     Cores,

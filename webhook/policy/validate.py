@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from webhook.policy import schema
 from webhook.policy.document import Document
-from webhook.policy.explain import choice, explained
+from webhook.policy.field_errors import choice, explained
 from webhook.policy.problems import Path, Problem, described
 from webhook.policy.values import resource_name
 from webhook.policy.workloads import Workloads

@@ -4,10 +4,10 @@ import re
 from fractions import Fraction
 from typing import Final
 
-from webhook.core.amount import UNLIMITED, Limit, parse_gpus
-from webhook.core.lingering import LONGEST_SECONDS
-from webhook.core.names import DEVICE_CLASS, UNASSIGNED
-from webhook.core.pod import DEFAULT_GRACE_SECONDS
+from webhook.core.model.amount import UNLIMITED, Limit, parse_gpus
+from webhook.core.model.names import DEVICE_CLASS, UNASSIGNED
+from webhook.core.model.pod import DEFAULT_GRACE_SECONDS
+from webhook.core.world.force_deleted import LONGEST_SECONDS
 from webhook.policy.problems import described
 
 MOST_GPUS: Final = 1_000_000_000  # keeps every sum of GPU units inside 64 bits

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from webhook.core.policy import Enforcement, Policy
+from webhook.core.model.policy import Enforcement, Policy
 from webhook.policy.load import overridden, parse
 from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.source import Files, fingerprint, read_files

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field, Strict, field_validator
 
-from webhook.core.policy import JobEvictions, OnWorkloadLimit
-from webhook.policy.leaves import ApiGroup, FieldPath, KindName, ResourcePlural, Text
+from webhook.core.model.policy import JobEvictions, OnWorkloadLimit
+from webhook.policy.field_types import ApiGroup, FieldPath, KindName, ResourcePlural, Text
 from webhook.policy.spec import Spec
 
 

@@ -11,18 +11,18 @@ from typing import Any, Final, assert_never
 from aiohttp import web
 
 from certs.folder import CertFolder
-from certs.keeper import Changed, Keeper, Outcome, Told, Untold
+from certs.manager import Changed, Keeper, Outcome, Told, Untold
 from certs.pair import CertificateError
 from certs.reload import Reloader
 from certs.serving import Kept, Reloaded
-from webhook.cluster.certstore import SecretStore, WebhookCallers, ring_on_changes
-from webhook.cluster.client import connect
-from webhook.cluster.errors import ClusterError
-from webhook.cluster.namespace import own_namespace
+from webhook.cluster.api.client import connect
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.namespace import own_namespace
+from webhook.cluster.writes.certificate_store import SecretStore, WebhookCallers, ring_on_changes
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Authorities, Metrics
-from webhook.server.callers import ask_for_certificates, check_caller
-from webhook.server.probes import Readiness
+from webhook.server.http.client_auth import ask_for_certificates, check_caller
+from webhook.server.http.probes import Readiness
 from webhook.server.settings import CertSecret, LiveCluster, Settings, StartupError
 
 FIRST_LOOK_SECONDS: Final = 5.0

@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from webhook.cluster.devices import device_kinds
-from webhook.cluster.feed import PodSink
-from webhook.cluster.kind import Kind
-from webhook.cluster.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
-from webhook.core.names import Uid
-from webhook.core.world import World
-from webhook.kube import objects
-from webhook.kube.nodes import to_namespace, to_node, to_priority
-from webhook.kube.pods import to_resident
-from webhook.kube.salvage import salvaged
+from webhook.cluster.watch.dra_kinds import device_kinds
+from webhook.cluster.watch.feed import PodSink
+from webhook.cluster.watch.kinds import namespace_kind, node_kind, pod_kind, priority_class_kind
+from webhook.cluster.watch.watched_kind import Kind
+from webhook.core.model.names import Uid
+from webhook.core.world.world import World
+from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
+from webhook.kube.objects import objects
+from webhook.kube.pod.pod_recovery import salvaged
+from webhook.kube.pod.pods import to_resident
 
 
 def world_kinds(world: World, *, pods: PodSink, lose: Callable[[Uid], None] | None = None) -> tuple[Kind[Any], ...]:

@@ -10,29 +10,29 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from webhook.cluster.errors import ClusterError
-from webhook.cluster.lease import timing_of
-from webhook.cluster.namespace import own_namespace
-from webhook.cluster.owner_events import Notice
-from webhook.cluster.reports import ReplicaReporter
-from webhook.core.onlooker import Onlooker
-from webhook.core.policy import Policy
-from webhook.core.world import World
-from webhook.kube.worldfile import WorldFileError, read_world
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.namespace import own_namespace
+from webhook.cluster.writes.lease import timing_of
+from webhook.cluster.writes.owner_events import Notice
+from webhook.cluster.writes.reports import ReplicaReporter
+from webhook.core.model.policy import Policy
+from webhook.core.tiers.shadow_labels import Onlooker
+from webhook.core.world.world import World
+from webhook.kube.world_file.world_file import WorldFileError, read_world
 from webhook.observe.logs import Logs, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.observe.watchdog import Watchdog
 from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.watch import PolicyHolder
-from webhook.server.app import build_app, serve, stop_signals
 from webhook.server.certificates import Certificates, Watchers, open_certificates
-from webhook.server.gate import Gate, Ledger
-from webhook.server.leader import Leader
-from webhook.server.ledger import MemoryLedger
-from webhook.server.live import Live
-from webhook.server.probes import Readiness
-from webhook.server.publisher import PolicyPublisher
-from webhook.server.replica import Lag, ServerState
+from webhook.server.http.app import build_app, serve, stop_signals
+from webhook.server.http.probes import Readiness
+from webhook.server.leader.leader import Leader
+from webhook.server.leader.policy_publisher import PolicyPublisher
+from webhook.server.leader.replica_report import Lag, ServerState
+from webhook.server.live_world import Live
+from webhook.server.review.memory_ledger import MemoryLedger
+from webhook.server.review.reviewer import Gate, Ledger
 from webhook.server.settings import LiveCluster, Settings, StartupError, WorldFile
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from certs.authority import CA_LIFETIME, LEAF_LIFETIME, Terms
-from webhook.core.policy import Enforcement
+from webhook.core.model.policy import Enforcement
 from webhook.observe.logs import LogFormat
 
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from certs.authority import make_ca, make_leaf, new_key
 from certs.pair import certificate_to_pem
 from webhook.cli.doctor.run import Seen, judge
-from webhook.cluster.inspect import Evidence, Read
-from webhook.kube.guards import guards
-from webhook.kube.inspection import Probe, Reached
-from webhook.kube.registration import ServiceReference, webhook_configurations
-from webhook.kube.reports import PolicyReport, ReplicaReport, Report, written_at
+from webhook.cluster.reads.installation import Evidence, Read
+from webhook.kube.ledger.reports import PolicyReport, ReplicaReport, Report, written_at
+from webhook.kube.registration.guards import guards
+from webhook.kube.registration.installation import Probe, Reached
+from webhook.kube.registration.registration import ServiceReference, webhook_configurations
 from webhook.policy.load import parse
 from webhook.policy.published import published
 

@@ -9,10 +9,10 @@ import pytest
 from tests.cli.doctor import stage
 from tests.cli.doctor.stage import HEALTHY, ISSUER, POLICY, findings, process, processes
 from webhook.cli.doctor.findings import Check, State, exit_status
-from webhook.cluster.inspect import Read, Unread
-from webhook.core.policy import Enforcement, Share
-from webhook.kube.inspection import Probe, Reached
-from webhook.kube.reports import Report
+from webhook.cluster.reads.installation import Read, Unread
+from webhook.core.model.policy import Enforcement, Share
+from webhook.kube.ledger.reports import Report
+from webhook.kube.registration.installation import Probe, Reached
 
 
 def replicas(**entries):

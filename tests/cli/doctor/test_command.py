@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli.doctor.stage import FILES, POLICY, process, report
-from tests.cluster.book import write_kubeconfig
-from tests.cluster.fake_api import Answer, FakeApi
+from tests.cluster.support.fake_api import Answer, FakeApi
+from tests.cluster.support.stores import write_kubeconfig
 from webhook.cli.main import main
-from webhook.kube import reports
+from webhook.kube.ledger import reports
 
 
 @pytest.fixture

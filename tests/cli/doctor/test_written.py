@@ -11,9 +11,9 @@ from tests.cli.doctor.stage import HEALTHY, evidence, findings, process, process
 from webhook.cli.doctor.findings import Check, Finding, State, exit_status
 from webhook.cli.doctor.run import DoctorReport, report_of
 from webhook.cli.doctor.table import to_table
-from webhook.cluster.inspect import Read, Unread
-from webhook.kube.inspection import Probe, Reached, created_probe, probe_pod, refused_probe
-from webhook.kube.reports import Report
+from webhook.cluster.reads.installation import Read, Unread
+from webhook.kube.ledger.reports import Report
+from webhook.kube.registration.installation import Probe, Reached, created_probe, probe_pod, refused_probe
 
 PAGE = Path(__file__).parents[3] / "docs" / "doctor.md"
 GOLDEN = Path(__file__).parent / "golden"

@@ -10,11 +10,11 @@ from click.testing import CliRunner
 
 from tests import builders as b
 from tests.cli import sample_world
-from tests.cluster.book import write_kubeconfig
-from tests.cluster.fake_api import Answer, Body, FakeApi
+from tests.cluster.support.fake_api import Answer, Body, FakeApi
+from tests.cluster.support.stores import write_kubeconfig
 from webhook.cli.main import main
-from webhook.kube import keys
-from webhook.kube.holds import rfc3339
+from webhook.kube.objects import keys
+from webhook.kube.reclaim.holds import rfc3339
 
 POLICY = """
 apiVersion: fairgate.dev/v1alpha1

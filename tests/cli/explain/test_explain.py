@@ -12,7 +12,7 @@ from tests import builders as b
 from tests.cli import golden, sample_world
 from webhook.cli.explain.report import ExplanationReport
 from webhook.cli.main import main
-from webhook.kube import keys
+from webhook.kube.objects import keys
 
 GOLDEN = Path(__file__).parent / "golden"
 SIZE = {"cpu": "4", "memory": "10Gi"}

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli.review.sample import POLICY
-from tests.cluster.book import write_kubeconfig
-from tests.cluster.fake_api import Answer, FakeApi
+from tests.cluster.support.fake_api import Answer, FakeApi
+from tests.cluster.support.stores import write_kubeconfig
 from webhook.cli.main import main
 
 AMOUNTS = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "10", "pods": "110"}

@@ -18,7 +18,7 @@ from webhook.cli.main import main
 from webhook.cli.review.findings import Finding, Level
 from webhook.cli.review.formats.sarif import SCHEMA, to_sarif
 from webhook.cli.review.report import ReviewReport
-from webhook.core.reason import Code
+from webhook.core.model.reason import Code
 from webhook.policy.load import load
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.cli.review.sample import OTHERS, POLICY, TRAIN
 from tests.examples import examples
 from webhook.cli.main import main
-from webhook.cli.worlds import default_kubeconfig
+from webhook.cli.world_source import default_kubeconfig
 
 POD = OTHERS.partition("---")[0]
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.core.make import resident
-from webhook.cli.review.running import Running
-from webhook.core.pod import Owner
+from tests.core.support.make import resident
+from webhook.cli.review.existing_pods import Running
+from webhook.core.model.pod import Owner
 from webhook.kube.workloads.model import PodSet, Workload
 
 

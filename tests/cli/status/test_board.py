@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.make import GPU, demand, gpus, node, policy, resident, team, world
+from tests.core.support.make import GPU, demand, gpus, node, policy, resident, team, world
 from webhook.cli.status.board import board_of
-from webhook.core.amount import ONE_GPU
-from webhook.core.demand import PerDevice, demand_of
-from webhook.core.names import PODS, ResourceName
-from webhook.core.node import Devices
-from webhook.core.policy import BUILT_IN_RESOURCES, ReclaimRules
-from webhook.core.tier import Tier
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.demand import PerDevice, demand_of
+from webhook.core.model.names import PODS, ResourceName
+from webhook.core.model.node import Devices
+from webhook.core.model.policy import BUILT_IN_RESOURCES, ReclaimRules
+from webhook.core.model.tier import Tier
 
 MEMORY = ResourceName("aliyun.com/gpu-mem")
 SHARED = ResourceName("nvidia.com/gpu.shared")

@@ -1,9 +1,9 @@
 """A cluster is followed while its status is watched."""
 
-from tests.cluster.book import until, write_kubeconfig
-from tests.cluster.fake_api import FakeApi
-from webhook.cli.worlds import follow
-from webhook.core.policy import Policy
+from tests.cluster.support.fake_api import FakeApi
+from tests.cluster.support.stores import until, write_kubeconfig
+from webhook.cli.world_source import follow
+from webhook.core.model.policy import Policy
 
 
 async def test_a_followed_world_goes_on_and_is_not_stale(tmp_path):

@@ -14,10 +14,10 @@ from tests import forks
 from tests.cli import golden, sample_world
 from webhook.cli.main import main
 from webhook.cli.status.board import board_of
-from webhook.cli.status.picture import Pen
+from webhook.cli.status.gpu_picture import Pen
 from webhook.cli.status.report import StatusReport
 from webhook.cli.status.table import to_table
-from webhook.cli.worlds import Reading, world_of
+from webhook.cli.world_source import Reading, world_of
 from webhook.policy.load import parse
 
 GOLDEN = Path(__file__).parent / "golden"

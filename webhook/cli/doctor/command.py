@@ -60,6 +60,6 @@ def doctor(
     """
     # pydantic and rich are slow to import, and --help needs neither
     from webhook.cli.doctor.run import Order, run  # noqa: PLC0415
-    from webhook.cli.worlds import default_kubeconfig  # noqa: PLC0415
+    from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415
 
     sys.exit(run(Order(policy, kubeconfig or default_kubeconfig(), namespace, frozenset(skip), layout)))

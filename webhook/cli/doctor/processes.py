@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.cli.doctor.findings import Check, Finding, lacking, ok, skipped, unknown, wrong
-from webhook.cli.words import plural
-from webhook.cluster.inspect import Part, Read, Unread
-from webhook.core.policy import Policy
-from webhook.kube import inspection, keys, reports
-from webhook.kube.reports import PolicyReport, ReplicaReport, Report
+from webhook.cli.formatting import plural
+from webhook.cluster.reads.installation import Part, Read, Unread
+from webhook.core.model.policy import Policy
+from webhook.kube.ledger import reports
+from webhook.kube.ledger.reports import PolicyReport, ReplicaReport, Report
+from webhook.kube.objects import keys
+from webhook.kube.registration import installation
 from webhook.observe.process import Component
 
 SILENT_SECONDS: Final = 35.0
@@ -72,7 +74,7 @@ def check_server(found: Processes, deployments: Part[list[dict[str, Any]]]) -> l
     if isinstance(deployments, Read):
         problems += wrong(
             check,
-            inspection.deployment_problems(deployments.value or ()),
+            installation.deployment_problems(deployments.value or ()),
             "see `kubectl describe pod` and the logs of its pods",
         )
     ready = f"{plural(len(found.alive), 'server')} {'reports' if len(found.alive) == 1 else 'report'}, ready"

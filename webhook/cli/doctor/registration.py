@@ -11,11 +11,12 @@ from certs.authority import names_missing
 from certs.pair import CertificateError, is_issued_by, read_certificates, why_unusable
 from webhook.cli.doctor.findings import Check, Finding, lacking, ok, skipped, unknown, wrong
 from webhook.cli.doctor.processes import Process
-from webhook.cli.words import plural
-from webhook.cluster.inspect import Part, Read, Unread
-from webhook.core.policy import Enforcement, Policy
-from webhook.kube import inspection, keys
-from webhook.kube.inspection import Caller, Probe, Reached
+from webhook.cli.formatting import plural
+from webhook.cluster.reads.installation import Part, Read, Unread
+from webhook.core.model.policy import Enforcement, Policy
+from webhook.kube.objects import keys
+from webhook.kube.registration import installation
+from webhook.kube.registration.installation import Caller, Probe, Reached
 
 _APPLY: Final = "apply what `fairgate manifests` prints, or `helm upgrade`; docs/operations.md#the-webhooks"
 _LATE_SHARE: Final = 6
@@ -33,7 +34,7 @@ def check_webhooks(found: Mapping[str, Part[_Json]], policy: Policy | None) -> l
     if policy is None:
         return unknown(check, "not checked: the policy is not known", "see the check `policy`, or give --policy DIR")
     there = {name: part.value for name, part in found.items() if isinstance(part, Read)}
-    if problems := wrong(check, inspection.registration_problems(policy, there), _APPLY):
+    if problems := wrong(check, installation.registration_problems(policy, there), _APPLY):
         return problems
     if policy.enforce is Enforcement.OFF:
         return skipped(check, "the policy is off, and nothing is registered")
@@ -46,7 +47,7 @@ def check_guards(found: Mapping[tuple[str, str], Part[_Json]], policy: Policy | 
     check = Check.GUARDS
     if policy is None:
         return unknown(check, "not checked: the policy is not known", "see the check `policy`, or give --policy DIR")
-    wanted = inspection.wanted_guards(policy)
+    wanted = installation.wanted_guards(policy)
     if not wanted:
         return skipped(check, "the policy is off")
     parts = {key: found[key] for key in wanted}
@@ -56,7 +57,7 @@ def check_guards(found: Mapping[tuple[str, str], Part[_Json]], policy: Policy | 
     if all(value is None for value in there.values()):
         text = "none of the guards is installed: users may forge what Fairgate writes"
         return wrong(check, [text], f"{_APPLY}; if you left them out on purpose, --skip guards")
-    problems = wrong(check, inspection.guard_problems(policy, there), _APPLY)
+    problems = wrong(check, installation.guard_problems(policy, there), _APPLY)
     return problems or ok(check, f"{plural(len(wanted) // 2, 'guard')}, in step with the policy")
 
 
@@ -79,7 +80,7 @@ def check_certificates(
         findings += lacking(check, " and ".join(dict.fromkeys(unread)), role=keys.VIEWER)
     for part in configurations.values():
         if isinstance(part, Read) and part.value is not None:
-            findings += _trust(chains, inspection.callers(part.value))
+            findings += _trust(chains, installation.callers(part.value))
     if not chains and not findings:
         return unknown(check, "not checked: no server reports its certificate", "see the check `server`")
     return findings or ok(check, f"{_until(chains)}, trusted by every webhook")

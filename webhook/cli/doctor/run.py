@@ -15,15 +15,15 @@ from webhook.cli.doctor import processes, registration
 from webhook.cli.doctor.findings import NOT_SEEN, Check, Finding, State, exit_status, lacking
 from webhook.cli.doctor.table import to_table
 from webhook.cli.options import Layout, columns, is_coloured
-from webhook.cli.written import to_json, to_yaml
-from webhook.cluster.client import connect
-from webhook.cluster.errors import ClusterError
-from webhook.cluster.inspect import Evidence, Part, Read, Unread, inspect, is_exempt, probe
-from webhook.cluster.namespace import own_namespace
-from webhook.core.policy import Enforcement, Policy
-from webhook.kube import keys
-from webhook.kube.inspection import Probe
-from webhook.kube.reports import Report
+from webhook.cli.serialization import to_json, to_yaml
+from webhook.cluster.api.client import connect
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.namespace import own_namespace
+from webhook.cluster.reads.installation import Evidence, Part, Read, Unread, inspect, is_exempt, probe
+from webhook.core.model.policy import Enforcement, Policy
+from webhook.kube.ledger.reports import Report
+from webhook.kube.objects import keys
+from webhook.kube.registration.installation import Probe
 from webhook.observe.process import Component
 from webhook.policy.load import load, overridden, parse
 from webhook.policy.problems import PolicyError, PolicyUnreadable

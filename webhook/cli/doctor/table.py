@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from webhook.cli.doctor.findings import Finding, State
-from webhook.cli.words import plural
+from webhook.cli.formatting import plural
 
 _STYLES: Final = {State.OK: "green", State.WRONG: "bold red", State.UNKNOWN: "magenta", State.SKIPPED: "dim"}
 

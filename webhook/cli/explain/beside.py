@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.cli.explain.target import Target
-from webhook.core.tenant import Disruption
-from webhook.kube import keys
-from webhook.kube.disruptions import DisruptionBudget, to_disruption
-from webhook.kube.lease import LeaseRecord, read_lease
-from webhook.kube.pods import unix_seconds
-from webhook.kube.worldobjects import WorldKind
+from webhook.core.reclaim.reclaim_pod import Disruption
+from webhook.kube.objects import keys
+from webhook.kube.objects.lease import LeaseRecord, read_lease
+from webhook.kube.pod.pods import unix_seconds
+from webhook.kube.reclaim.disruptions import DisruptionBudget, to_disruption
+from webhook.kube.world_file.world_objects import WorldKind
 
 if TYPE_CHECKING:
-    from webhook.cluster.client import ApiConnection
+    from webhook.cluster.api.client import ApiConnection
 
 LEASE: Final = "fairgate-evictor"
 EVENTS: Final = "200"
@@ -117,7 +117,7 @@ def read_beside(kubeconfig: Path | None, wish: Wish) -> Beside:
 
 
 async def _read(kubeconfig: Path | None, wish: Wish) -> Beside:
-    from webhook.cluster.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
+    from webhook.cluster.api.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
 
     async with await connect(kubeconfig) as connection:
         reader = _Reader(connection)
@@ -159,8 +159,8 @@ class _Reader:
     async def budgets(self, wish: Wish) -> tuple[Disruption, ...]:
         if not wish.is_reclaim_told:
             return ()
-        from webhook.cluster.errors import ApiError  # noqa: PLC0415 - slow to import, and files need none of it
-        from webhook.cluster.listing import list_objects  # noqa: PLC0415
+        from webhook.cluster.api.errors import ApiError  # noqa: PLC0415 - slow to import, and files need none of it
+        from webhook.cluster.reads.listing import list_objects  # noqa: PLC0415
 
         try:
             listed = await list_objects(self._connection, _BUDGETS)
@@ -214,7 +214,7 @@ class _Reader:
         self, path: str, params: Mapping[str, str] | None = None, *, action: str
     ) -> "tuple[bytes | None, str]":
         """Give a body; or None and why, "" where there is no such object."""
-        from webhook.cluster.errors import ApiError  # noqa: PLC0415
+        from webhook.cluster.api.errors import ApiError  # noqa: PLC0415
 
         try:
             return await self._connection.send("GET", path, action=action, params=params), ""

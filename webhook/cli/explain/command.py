@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from webhook.cli.options import Layout, chosen_source, policy_option, world_options
-from webhook.kube.keys import OWN_NAMESPACE
+from webhook.kube.objects.keys import OWN_NAMESPACE
 
 _EXAMPLES = """\b
 Examples:

@@ -7,13 +7,13 @@ from typing import Final, assert_never
 from webhook.cli.explain.beside import Beside, Evictor, PastEvent
 from webhook.cli.explain.subjects import Existing, Subject
 from webhook.cli.explain.verdict import Outcome, verdict_of
-from webhook.cli.words import age, plural, plural_gpus
-from webhook.core.amount import format_gpus
-from webhook.core.explanation import Explanation
-from webhook.core.holding import Target
-from webhook.core.outlook import Impossible, Kept, Outlook, Possible
-from webhook.core.victim import Victim
-from webhook.kube.holds import rfc3339
+from webhook.cli.formatting import age, plural, plural_gpus
+from webhook.core.explain.explanation import Explanation
+from webhook.core.model.amount import format_gpus
+from webhook.core.reclaim.reclaim_outlook import Impossible, Kept, Outlook, Possible
+from webhook.core.reclaim.reservation import Target
+from webhook.core.reclaim.victim import Victim
+from webhook.kube.reclaim.holds import rfc3339
 
 NAMED: Final = 10
 """Objects of one list that are named in text; data has all."""

@@ -7,20 +7,20 @@ from typing import Any, Final
 import msgspec
 
 from webhook.cli.explain.beside import Beside
-from webhook.core.decision import Admit
-from webhook.core.explanation import Explanation
-from webhook.core.holding import Holding
-from webhook.core.names import Uid
-from webhook.core.outlook import Impossible, Outlook, eviction_of, outlook
-from webhook.core.policy import Policy
-from webhook.core.roll import Roll
-from webhook.core.scene import Waiting
-from webhook.core.selector import HELD
-from webhook.core.tier import Tier
-from webhook.core.world import World
-from webhook.kube import objects
-from webhook.kube.holds import read_holding
-from webhook.kube.tenants import TenantPod, to_tenant
+from webhook.core.explain.explanation import Explanation
+from webhook.core.model.decision import Admit
+from webhook.core.model.names import Uid
+from webhook.core.model.policy import Policy
+from webhook.core.model.selector import HELD
+from webhook.core.model.tier import Tier
+from webhook.core.reclaim.reclaim_index import Roll
+from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, eviction_of, outlook
+from webhook.core.reclaim.reclaim_plan import Waiting
+from webhook.core.reclaim.reservation import Holding
+from webhook.core.world.world import World
+from webhook.kube.objects import objects
+from webhook.kube.reclaim.holds import read_holding
+from webhook.kube.reclaim.reclaim_pods import TenantPod, to_tenant
 
 _HYPOTHETICAL: Final = Uid("explained")
 _pod_decoder: Final = msgspec.json.Decoder(TenantPod)

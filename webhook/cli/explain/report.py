@@ -6,15 +6,15 @@ import msgspec
 
 from webhook.cli.explain.outcome import Told
 from webhook.cli.explain.verdict import Outcome, verdict_of
-from webhook.core.amount import format_gpus, format_limit
-from webhook.core.candidates import Candidates
-from webhook.core.demand import Demand
-from webhook.core.explanation import PoolStep
-from webhook.core.forecast import WEIGHT, WHOLE
-from webhook.core.outlook import Impossible, Kept, Possible
-from webhook.core.reason import Reason
-from webhook.core.tier import Tier
-from webhook.kube.holds import rfc3339
+from webhook.core.explain.candidates import Candidates
+from webhook.core.explain.explanation import PoolStep
+from webhook.core.model.amount import format_gpus, format_limit
+from webhook.core.model.demand import Demand
+from webhook.core.model.reason import Reason
+from webhook.core.model.tier import Tier
+from webhook.core.placement.fragmentation import WEIGHT, WHOLE
+from webhook.core.reclaim.reclaim_outlook import Impossible, Kept, Possible
+from webhook.kube.reclaim.holds import rfc3339
 
 
 class ReasonReport(msgspec.Struct):

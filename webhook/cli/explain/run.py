@@ -20,24 +20,24 @@ from webhook.cli.explain.subjects import Subject, find_pod, pods_of_manifests, s
 from webhook.cli.explain.target import Target, read_target
 from webhook.cli.explain.workload import subjects_of_workload
 from webhook.cli.options import Layout, columns, is_coloured
-from webhook.cli.review.imagined import Imagination
+from webhook.cli.review.ample_nodes import Imagination
 from webhook.cli.review.sources import read_sources
-from webhook.cli.screen import complain
-from webhook.cli.worlds import Reading, Source, WorldError, choose_policy, origin_of, read_objects, seen, world_of
-from webhook.cli.written import to_json, to_yaml
-from webhook.core.asked import as_asked
-from webhook.core.decision import Deny
-from webhook.core.explanation import Explanation, PoolStep, explain, unreadable
-from webhook.core.names import NodeName, Uid
-from webhook.core.replay import requester_of
-from webhook.core.words import printable
-from webhook.core.world import World
-from webhook.kube.keys import OWN_NAMESPACE
-from webhook.kube.pods import stand_in_uid
-from webhook.kube.stream import Unreadable, read_stream
+from webhook.cli.serialization import to_json, to_yaml
+from webhook.cli.terminal import complain
+from webhook.cli.world_source import Reading, Source, WorldError, choose_policy, origin_of, read_objects, seen, world_of
+from webhook.core.explain.explanation import Explanation, PoolStep, explain, unreadable
+from webhook.core.explain.policy_replay import requester_of
+from webhook.core.model.decision import Deny
+from webhook.core.model.names import NodeName, Uid
+from webhook.core.model.original_request import as_asked
+from webhook.core.model.text import printable
+from webhook.core.world.world import World
+from webhook.kube.objects.keys import OWN_NAMESPACE
+from webhook.kube.pod.pods import stand_in_uid
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.workloads.model import Unknown
 from webhook.kube.workloads.table import kind_table
+from webhook.kube.world_file.stream import Unreadable, read_stream
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 from webhook.server.settings import LiveCluster, WorldFile
 
@@ -131,7 +131,7 @@ def _beside(order: Order, target: Target | None, *, is_room_known: bool) -> Besi
         case WorldFile():
             return Beside()
         case LiveCluster(kubeconfig=kubeconfig):
-            from webhook.cluster.errors import ClusterError  # noqa: PLC0415 - slow to import, and files need none of it
+            from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - slow to import, and files need none of it
 
             wish = Wish(target, order.namespace, order.fairgate_namespace, is_room_known)
             try:

@@ -11,15 +11,15 @@ from webhook.cli.explain.outcome import Told, event_lines, eviction_line, reclai
 from webhook.cli.explain.report import in_gpus
 from webhook.cli.explain.subjects import Existing
 from webhook.cli.explain.verdict import Outcome, Verdict, verdict_of
-from webhook.cli.screen import Line as Text
-from webhook.cli.words import column_gpus, plural, plural_gpus
-from webhook.core import mark as marks
-from webhook.core.amount import Unlimited, format_limit
-from webhook.core.decision import Deny
-from webhook.core.demand import Demand
-from webhook.core.explanation import Explanation, NodeStep, PoolStep
-from webhook.core.names import CPU, MEMORY
-from webhook.core.tier import Tier
+from webhook.cli.formatting import column_gpus, plural, plural_gpus
+from webhook.cli.terminal import Line as Text
+from webhook.core.explain.explanation import Explanation, NodeStep, PoolStep
+from webhook.core.model import decision_annotation as marks
+from webhook.core.model.amount import Unlimited, format_limit
+from webhook.core.model.decision import Deny
+from webhook.core.model.demand import Demand
+from webhook.core.model.names import CPU, MEMORY
+from webhook.core.model.tier import Tier
 
 _STYLES: Final = {
     Outcome.ADMITTED: "green",

@@ -4,15 +4,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook.core.decision import Deny
-from webhook.core.names import Namespace
-from webhook.core.world import World
-from webhook.kube import keys
+from webhook.core.model.decision import Deny
+from webhook.core.model.names import Namespace
+from webhook.core.world.world import World
+from webhook.kube.objects import keys
 from webhook.kube.workloads.expand import expand
+from webhook.kube.workloads.kind_row import KindTable
 from webhook.kube.workloads.model import Unknown, listed, mapping, text
 from webhook.kube.workloads.related import Related
-from webhook.kube.workloads.row import KindTable
-from webhook.server.foretell import Template, read_template
+from webhook.simulation.simulate import Template, read_template
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.core.policy import WorkloadKind
-from webhook.kube.workloads.row import KindTable, Row
+from webhook.core.model.policy import WorkloadKind
+from webhook.kube.workloads.kind_row import KindTable, Row
 
 POD: Final = WorkloadKind("", "Pod", "pods")
 _SHORT: Final = {

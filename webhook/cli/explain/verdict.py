@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
-from webhook.core.decision import Admit, Decision, Deny, NotApplicable, Retry
-from webhook.core.names import NodeName
-from webhook.core.reason import Reason
-from webhook.core.tier import Tier
+from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Retry
+from webhook.core.model.names import NodeName
+from webhook.core.model.reason import Reason
+from webhook.core.model.tier import Tier
 
 
 class Outcome(StrEnum):

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from webhook.cli.explain.subjects import Subject, has_ended, pods_in, subject_of_pod
-from webhook.cli.words import plural
-from webhook.core.names import Namespace
-from webhook.core.world import World
-from webhook.kube import keys
+from webhook.cli.formatting import plural
+from webhook.core.model.names import Namespace
+from webhook.core.world.world import World
+from webhook.kube.objects import keys
 from webhook.kube.workloads.expand import expand
+from webhook.kube.workloads.kind_row import KindTable
 from webhook.kube.workloads.model import Json, PodSet, Unknown, Workload, listed, mapping, text
-from webhook.kube.workloads.row import KindTable
-from webhook.server.foretell import read_template
+from webhook.simulation.simulate import read_template
 
 _TEMPLATE_HASH: Final = "pod-template-hash"
 

@@ -10,11 +10,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from webhook.cli.formatting import plural
 from webhook.cli.options import columns, is_coloured
 from webhook.cli.report.tally import Report, Row, tally
-from webhook.cli.screen import Line, complain
-from webhook.cli.words import plural
-from webhook.cli.written import to_json
+from webhook.cli.serialization import to_json
+from webhook.cli.terminal import Line, complain
 
 _ROWS: Final = 50
 _NOT_READ: Final = 2

@@ -8,15 +8,15 @@ from typing import Any
 
 import jsonpatch
 
-from webhook.cli.review.imagined import Imagination
-from webhook.cli.review.judged import Place
-from webhook.core.names import Namespace
-from webhook.core.world import World
-from webhook.kube.review import ReviewError
+from webhook.cli.review.ample_nodes import Imagination
+from webhook.cli.review.results import Place
+from webhook.core.model.names import Namespace
+from webhook.core.world.world import World
+from webhook.kube.admission.review import ReviewError
 from webhook.kube.workloads.model import mapping, text
-from webhook.server.foretell import Template, read_template
-from webhook.server.gate import Gate
-from webhook.server.ledger import MemoryLedger
+from webhook.server.review.memory_ledger import MemoryLedger
+from webhook.server.review.reviewer import Gate
+from webhook.simulation.simulate import Template, read_template
 
 _NO_DEADLINE = float("inf")
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import msgspec
 
-from webhook.cli.review.judged import Judged, Outcome, Place, PodGroup
-from webhook.cli.review.session import Item
+from webhook.cli.review.evaluator import Item
+from webhook.cli.review.results import Judged, Outcome, Place, PodGroup
 from webhook.cli.review.sources import Source
-from webhook.core.pod import NamespaceFacts, PriorityTriple, Requester
-from webhook.core.reason import Code, Reason
-from webhook.kube import keys, objects
-from webhook.kube.nodes import to_namespace, to_priority
-from webhook.kube.stream import Document, Unreadable, read_stream
+from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Requester
+from webhook.core.model.reason import Code, Reason
+from webhook.kube.nodes.nodes import to_namespace, to_priority
+from webhook.kube.objects import keys, objects
 from webhook.kube.workloads.model import mapping, text
 from webhook.kube.workloads.related import Related
+from webhook.kube.world_file.stream import Document, Unreadable, read_stream
 
 
 @dataclass(slots=True)

@@ -108,9 +108,9 @@ def review(
     twice, is replaced. An AdmissionReview is judged by the pod in it; -o review answers it as the webhook would.
     """
     # pydantic and rich are slow to import, and --help needs neither
+    from webhook.cli.review.review_world import Empty  # noqa: PLC0415
     from webhook.cli.review.run import Order, run  # noqa: PLC0415
-    from webhook.cli.review.worlds import Empty  # noqa: PLC0415
-    from webhook.cli.worlds import default_kubeconfig  # noqa: PLC0415
+    from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415
     from webhook.server.settings import LiveCluster, WorldFile  # noqa: PLC0415
 
     if (world is not None) + cluster + empty > 1:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from webhook.cli.review.judged import Judged, Outcome, PodGroup, Review
-from webhook.core.amount import tell_gpus
-from webhook.core.tier import Tier
-from webhook.core.words import plural_gpus
+from webhook.cli.review.results import Judged, Outcome, PodGroup, Review
+from webhook.core.model.amount import tell_gpus
+from webhook.core.model.text import plural_gpus
+from webhook.core.model.tier import Tier
 
 NOTE: Final = "Note"
 """Stands for a code where there is none: what a manifest's own reading warns of."""

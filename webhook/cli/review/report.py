@@ -4,10 +4,10 @@ from typing import Annotated
 
 import msgspec
 
-from webhook.cli import written
-from webhook.cli.review.judged import Judged, Outcome, PodGroup, Review, demand_text
-from webhook.core.amount import format_gpus
-from webhook.core.tier import Tier
+from webhook.cli import serialization
+from webhook.cli.review.results import Judged, Outcome, PodGroup, Review, demand_text
+from webhook.core.model.amount import format_gpus
+from webhook.core.model.tier import Tier
 
 
 class ReasonReport(msgspec.Struct):
@@ -82,12 +82,12 @@ class ReviewReport(msgspec.Struct):
 
 def to_json(review: Review) -> str:
     """Write the review as JSON."""
-    return written.to_json(_report(review))
+    return serialization.to_json(_report(review))
 
 
 def to_yaml(review: Review) -> str:
     """Write the review as YAML."""
-    return written.to_yaml(_report(review))
+    return serialization.to_yaml(_report(review))
 
 
 def _report(review: Review) -> ReviewReport:

@@ -15,22 +15,22 @@ from rich.progress import track
 
 from webhook.cli.review.answers import answer_reviews
 from webhook.cli.review.collect import Collected, collect
+from webhook.cli.review.evaluator import Item, Session
 from webhook.cli.review.findings import FailOn, Level, findings
 from webhook.cli.review.formats.github import to_github
 from webhook.cli.review.formats.junit import to_junit
 from webhook.cli.review.formats.markdown import to_markdown
 from webhook.cli.review.formats.sarif import to_sarif
 from webhook.cli.review.formats.table import to_table
-from webhook.cli.review.judged import Judged, Outcome, Place, Review
 from webhook.cli.review.outputs import Format, Output
 from webhook.cli.review.report import to_json, to_yaml
-from webhook.cli.review.session import Item, Session
+from webhook.cli.review.results import Judged, Outcome, Place, Review
+from webhook.cli.review.review_world import Opened, WorldSource, open_world
 from webhook.cli.review.sources import read_sources
-from webhook.cli.review.worlds import Opened, WorldSource, open_world
-from webhook.cli.screen import complain
-from webhook.cli.worlds import WorldError, choose_policy
-from webhook.core.pod import Requester
-from webhook.core.words import printable
+from webhook.cli.terminal import complain
+from webhook.cli.world_source import WorldError, choose_policy
+from webhook.core.model.pod import Requester
+from webhook.core.model.text import printable
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 
 ADMITTED: Final = 0

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
-from webhook.core.amount import ONE_GPU, Limit, Units
-from webhook.core.ledger import Book
-from webhook.core.names import PODS, GpuModel, NodeName, ResourceName, TeamName
-from webhook.core.node import Node
-from webhook.core.pod import Resident
-from webhook.core.policy import ReclaimRules, Team
-from webhook.core.tier import TIERS, Tier
-from webhook.core.world import World
+from webhook.core.model.amount import ONE_GPU, Limit, Units
+from webhook.core.model.names import PODS, GpuModel, NodeName, ResourceName, TeamName
+from webhook.core.model.node import Node
+from webhook.core.model.pod import Resident
+from webhook.core.model.policy import ReclaimRules, Team
+from webhook.core.model.tier import TIERS, Tier
+from webhook.core.quota.usage import Book
+from webhook.core.world.world import World
 
 _MIG: Final = "nvidia.com/mig-"
 _SHARED: Final = ".shared"

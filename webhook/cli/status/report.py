@@ -5,8 +5,8 @@ from typing import Annotated
 import msgspec
 
 from webhook.cli.status.board import Bank, Board, FreeRow, NodeRow, TeamRow
-from webhook.core.amount import format_gpus, format_limit
-from webhook.core.tier import Tier
+from webhook.core.model.amount import format_gpus, format_limit
+from webhook.core.model.tier import Tier
 
 _GPUS = "GPUs, as in 2, 0.5 or 3/7"
 

@@ -12,11 +12,12 @@ import click
 from rich.console import Console
 
 from webhook.cli.options import Layout, columns, is_coloured
-from webhook.cli.screen import complain
+from webhook.cli.serialization import to_json, to_yaml
 from webhook.cli.status.board import board_of
 from webhook.cli.status.report import report_of
 from webhook.cli.status.table import to_table
-from webhook.cli.worlds import (
+from webhook.cli.terminal import complain
+from webhook.cli.world_source import (
     ForbiddenError,
     Source,
     View,
@@ -27,8 +28,7 @@ from webhook.cli.worlds import (
     read_once,
     seen,
 )
-from webhook.cli.written import to_json, to_yaml
-from webhook.core.policy import Policy
+from webhook.core.model.policy import Policy
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 from webhook.server.settings import LiveCluster
 

@@ -7,12 +7,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from webhook.cli.screen import Line
+from webhook.cli.formatting import column_gpus, plural
 from webhook.cli.status.board import Board, ModelRow, TeamRow
-from webhook.cli.status.picture import Pen
-from webhook.cli.words import column_gpus, plural
-from webhook.core.amount import format_limit
-from webhook.core.names import GpuModel, ResourceName
+from webhook.cli.status.gpu_picture import Pen
+from webhook.cli.terminal import Line
+from webhook.core.model.amount import format_limit
+from webhook.core.model.names import GpuModel, ResourceName
 
 _VENDORS: Final = ("NVIDIA-", "AMD-", "nvidia-", "amd-")
 _ROOM_FOR_HOLDERS: Final = 100

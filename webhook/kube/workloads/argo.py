@@ -14,9 +14,9 @@ from webhook.kube.workloads.antichain import heaviest
 from webhook.kube.workloads.argo_pods import devices_of, has_pod, pod_of
 from webhook.kube.workloads.argo_tasks import Task, before, instances, tasks_of
 from webhook.kube.workloads.batch import suspended
+from webhook.kube.workloads.kind_row import Found, Scene
 from webhook.kube.workloads.model import Json, listed, mapping, text
 from webhook.kube.workloads.paths import MOST_PODS, Count, Pods, count_at, dig
-from webhook.kube.workloads.row import Found, Scene
 
 _MOST_TASKS: Final = 64
 """Tasks of one workflow that are compared: to find the heaviest takes the cube of their number."""

@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from webhook.kube.workloads.kind_row import Found, Scene
 from webhook.kube.workloads.model import Json, listed, mapping, text
 from webhook.kube.workloads.paths import Count, Pods, count_at, dig, entries
-from webhook.kube.workloads.row import Found, Scene
 
 SUSPENDED: Final = "suspended: its pods come when it is resumed"
 

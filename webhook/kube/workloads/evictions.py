@@ -5,9 +5,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from webhook.core.failures import FailureBudget
-from webhook.kube.failures import Job, TrainingJob, job_budget, training_budget
-from webhook.kube.job_review import ReviewedJob, is_rewritten
+from webhook.core.reclaim.failures import FailureBudget
+from webhook.kube.admission.job_review import ReviewedJob, is_rewritten
+from webhook.kube.reclaim.job_failures import Job, TrainingJob, job_budget, training_budget
 from webhook.kube.workloads.model import SURVIVES, Evictions, Json, mapping
 from webhook.kube.workloads.paths import dig, entries
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-from webhook.kube import bounds, keys
+from webhook.kube.objects import bounds, keys
 from webhook.kube.workloads.evictions import on_evictions
+from webhook.kube.workloads.kind_row import ITSELF, NOBODY, Found, KindTable, Row, Scene
 from webhook.kube.workloads.model import Json, PodSet, Unknown, Workload, mapping, text
 from webhook.kube.workloads.paths import Maker, Pods, count_at, pods_at
 from webhook.kube.workloads.related import NO_RELATED, Related
-from webhook.kube.workloads.row import ITSELF, NOBODY, Found, KindTable, Row, Scene
 
 _BUILT_IN_GROUPS: Final = frozenset({"", "apps", "batch", "autoscaling", "policy", "extensions"})
 """Groups of the API server itself, besides those under k8s.io: all of their kinds that make pods are in the table."""

@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Final
 
 from webhook.kube.workloads.batch import suspended
+from webhook.kube.workloads.kind_row import JOB, Found, Reader, Scene
 from webhook.kube.workloads.model import Json, mapping
 from webhook.kube.workloads.paths import ONE, Count, Pods, count_at, dig, entries
-from webhook.kube.workloads.row import JOB, Found, Reader, Scene
 
 _STOPPED: Final = "kubeflow-resource-stopped"
 

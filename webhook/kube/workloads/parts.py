@@ -5,16 +5,16 @@ from typing import Final
 
 import msgspec
 
-from webhook.core.counting import as_created
-from webhook.core.demand import Weights
-from webhook.core.names import Namespace
-from webhook.core.pod import Requester
-from webhook.core.policy import JobEvictions, Policy
-from webhook.core.reason import Reason
-from webhook.core.whole import Part, borrowed, misfits
-from webhook.core.world import World
-from webhook.kube import objects
-from webhook.kube.pods import InvalidPod, to_pod
+from webhook.core.admission.resolve_demand import as_created
+from webhook.core.admission.workload_fit import Part, borrowed, misfits
+from webhook.core.model.demand import Weights
+from webhook.core.model.names import Namespace
+from webhook.core.model.pod import Requester
+from webhook.core.model.policy import JobEvictions, Policy
+from webhook.core.model.reason import Reason
+from webhook.core.world.world import World
+from webhook.kube.objects import objects
+from webhook.kube.pod.pods import InvalidPod, to_pod
 from webhook.kube.workloads.model import Evictions, PodSet, Workload
 
 _pod_decoder: Final = msgspec.json.Decoder(objects.Pod)

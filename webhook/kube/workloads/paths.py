@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from operator import add, mul
 from typing import Final, NamedTuple
 
-from webhook.core.policy import PodPath
+from webhook.core.model.policy import PodPath
 from webhook.kube.workloads.model import Json, mapping, text
 
 MOST_PODS: Final = 2**31 - 1

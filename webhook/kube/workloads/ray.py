@@ -3,9 +3,9 @@
 from typing import Final
 
 from webhook.kube.workloads.batch import suspended
+from webhook.kube.workloads.kind_row import JOB, Found, Scene
 from webhook.kube.workloads.model import Json, mapping, text
 from webhook.kube.workloads.paths import ONE, Count, Pods, count_at, dig, entries
-from webhook.kube.workloads.row import JOB, Found, Scene
 
 _SUBMITTER: Final[Json] = {
     "spec": {

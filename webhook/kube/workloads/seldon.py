@@ -1,9 +1,9 @@
 """Seldon's kinds: SeldonDeployment of Core 1; Server and Model of Core 2."""
 
+from webhook.kube.workloads.kind_row import Found, Scene
 from webhook.kube.workloads.model import Json, mapping, text
-from webhook.kube.workloads.overlay import laid_over
 from webhook.kube.workloads.paths import Count, Pods, count_at, dig, entries
-from webhook.kube.workloads.row import Found, Scene
+from webhook.kube.workloads.template_merge import laid_over
 
 
 def seldon_deployment(document: Json, _scene: Scene) -> Found:

@@ -2,10 +2,10 @@
 
 from typing import Final
 
+from webhook.kube.workloads.kind_row import STATEFUL_SET, Found, Scene
 from webhook.kube.workloads.model import Json, listed, mapping, text
-from webhook.kube.workloads.overlay import container_over, laid_over
 from webhook.kube.workloads.paths import Count, Pods, count_at, dig
-from webhook.kube.workloads.row import STATEFUL_SET, Found, Scene
+from webhook.kube.workloads.template_merge import container_over, laid_over
 
 _MAX_SCALE: Final = ("autoscaling.knative.dev/max-scale", "autoscaling.knative.dev/maxScale")
 _MODE: Final = "serving.kserve.io/deploymentMode"

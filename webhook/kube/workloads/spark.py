@@ -3,10 +3,10 @@
 import re
 from typing import Any, Final
 
+from webhook.kube.workloads.kind_row import Found, Scene
 from webhook.kube.workloads.model import Json, listed, mapping, text
-from webhook.kube.workloads.overlay import container_over, laid_over
 from webhook.kube.workloads.paths import ONE, Count, Maker, Pods, count_at, dig
-from webhook.kube.workloads.row import Found, Scene
+from webhook.kube.workloads.template_merge import container_over, laid_over
 
 _JVM_SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
 _MEBIBYTES: Final = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024 * 1024}

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from webhook.core.policy import PodPath, WorkloadKind
+from webhook.core.model.policy import PodPath, WorkloadKind
 from webhook.kube.workloads import argo, batch, kubeflow, ray, seldon, serving, spark
+from webhook.kube.workloads.kind_row import JOB, NOBODY, REPLICA_SET, STATEFUL_SET, KindTable, Row
 from webhook.kube.workloads.paths import Maker
-from webhook.kube.workloads.row import JOB, NOBODY, REPLICA_SET, STATEFUL_SET, KindTable, Row
 from webhook.kube.workloads.trainjob import train_job
 
 _KUBEFLOW: Final = {"training.kubeflow.org/job-name": "{name}", "training.kubeflow.org/replica-type": "{type}"}

@@ -3,10 +3,10 @@
 from typing import Final
 
 from webhook.kube.workloads.batch import job_peak, suspended
+from webhook.kube.workloads.kind_row import Found, Scene
 from webhook.kube.workloads.model import Json, listed, mapping, text
-from webhook.kube.workloads.overlay import laid_over
 from webhook.kube.workloads.paths import ONE, Count, Pods, count_at, dig, entries
-from webhook.kube.workloads.row import Found, Scene
+from webhook.kube.workloads.template_merge import laid_over
 
 _ANCESTOR: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
 _NODE: Final = "node"

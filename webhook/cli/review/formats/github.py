@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from webhook.cli.review.findings import Finding, Level
-from webhook.core.words import printable
+from webhook.core.model.text import printable
 
 _COMMANDS: Final = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "notice"}
 

@@ -7,7 +7,7 @@ from typing import Final
 from xml.etree import ElementTree as ET  # only written, never parsed
 
 from webhook.cli.review.findings import FailOn, Level, findings_of
-from webhook.cli.review.judged import Judged, Outcome, Review
+from webhook.cli.review.results import Judged, Outcome, Review
 
 _NOT_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -1,10 +1,10 @@
 """Markdown for a comment on a pull request, or for the summary of a CI job."""
 
 from webhook.cli.review.findings import FailOn, findings
-from webhook.cli.review.formats import wording
-from webhook.cli.review.judged import Judged, Outcome, PodGroup, Review
-from webhook.core.amount import tell_gpus
-from webhook.core.words import printable
+from webhook.cli.review.formats import shared_text
+from webhook.cli.review.results import Judged, Outcome, PodGroup, Review
+from webhook.core.model.amount import tell_gpus
+from webhook.core.model.text import printable
 
 _MARKS = {Outcome.ADMITTED: "✅", Outcome.QUEUED: "⏳", Outcome.REFUSED: "❌", Outcome.UNKNOWN: "❔"}
 _HEADINGS = {
@@ -31,10 +31,14 @@ def to_markdown(review: Review, fail_on: frozenset[FailOn], *, with_patch: bool 
     lines += [""] if told else []
     if with_patch:
         for judged, group in rows:
-            if text := wording.diff(judged, group):
+            if text := shared_text.diff(judged, group):
                 lines += ["<details><summary>" + _escaped(judged.title) + "</summary>", "", "````diff", text, "````"]
                 lines += ["", "</details>", ""]
-    lines += [_escaped(wording.summary(review)) + ".", "", f"<sub>{_escaped(wording.world(review.world))}</sub>"]
+    lines += [
+        _escaped(shared_text.summary(review)) + ".",
+        "",
+        f"<sub>{_escaped(shared_text.world(review.world))}</sub>",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -47,7 +51,7 @@ def _row(judged: Judged, group: PodGroup) -> str:
         tell_gpus(group.demand.gpus) if group.demand is not None and group.demand.gpus else "?",
         group.team or "",
         group.tier or "",
-        wording.nodes(group),
+        shared_text.nodes(group),
     )
     return f"| {' | '.join(map(_escaped, cells))} |"
 

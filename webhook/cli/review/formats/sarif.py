@@ -12,7 +12,7 @@ from webhook import __version__
 from webhook.cli import codes
 from webhook.cli.review.findings import NOTE, Finding
 from webhook.cli.review.sources import STDIN_NAME
-from webhook.core.reason import Code
+from webhook.core.model.reason import Code
 
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 

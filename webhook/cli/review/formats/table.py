@@ -8,11 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from webhook.cli.review.findings import FailOn, Finding, Level, findings
-from webhook.cli.review.formats import wording
-from webhook.cli.review.judged import Judged, Outcome, PodGroup, Review
-from webhook.cli.screen import Line
-from webhook.core.amount import tell_gpus
-from webhook.core.tier import Tier
+from webhook.cli.review.formats import shared_text
+from webhook.cli.review.results import Judged, Outcome, PodGroup, Review
+from webhook.cli.terminal import Line
+from webhook.core.model.amount import tell_gpus
+from webhook.core.model.tier import Tier
 
 _STYLES = {Outcome.ADMITTED: "green", Outcome.QUEUED: "yellow", Outcome.REFUSED: "bold red", Outcome.UNKNOWN: "magenta"}
 _LEVELS = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
@@ -37,9 +37,9 @@ def to_table(
     if with_patch:
         for judged in review.workloads:
             for group in judged.pods:
-                _print_diff(console, wording.diff(judged, group))
-    console.print(Line(wording.summary(review)), soft_wrap=not is_coloured)
-    console.print(Line(wording.world(review.world)), soft_wrap=not is_coloured)
+                _print_diff(console, shared_text.diff(judged, group))
+    console.print(Line(shared_text.summary(review)), soft_wrap=not is_coloured)
+    console.print(Line(shared_text.world(review.world)), soft_wrap=not is_coloured)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
@@ -60,7 +60,7 @@ def _table(review: Review, *, with_nodes: bool) -> Table:
     for judged, group in rows:
         title = judged.title if judged is not before else ""
         role = [Line(group.role or "-")] if has_roles else []
-        nodes = [Line(wording.nodes(group) or "-")] if with_nodes else []
+        nodes = [Line(shared_text.nodes(group) or "-")] if with_nodes else []
         table.add_row(
             _outcome(group), Line(title), *role, *_numbers(group), Line(group.team or "-"), _tier(group), *nodes
         )

@@ -1,0 +1,58 @@
+"""The gate in this process, for volume: the same bytes in and out, without HTTP."""
+
+import json
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from tests.blackbox.objects import Json, encode
+from tests.blackbox.server import as_kubectl_prints, write_policy
+from webhook.core.world.world import World
+from webhook.kube.admission.review import ReviewError
+from webhook.kube.world_file.world_file import parse_world
+from webhook.policy.load import load
+from webhook.server.http.answer import Answer
+from webhook.server.review.memory_ledger import MemoryLedger
+from webhook.server.review.reviewer import Gate
+
+
+class InProcess:
+    """A gate over an embedded world; `ask` gives its response, or the text of its refusal to judge."""
+
+    def __init__(self, folder: Path, policy: Json, objects: list[Json]) -> None:
+        write_policy(folder, policy)
+        self._policy = load(folder)
+        self._text = as_kubectl_prints(objects)
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin again with the world as it was."""
+        self.world = World(self._policy)
+        parse_world(self._text, self._policy.resources, name="world").fill(self.world)
+        ledger = MemoryLedger(self.world, lambda: 0.0)
+        self._gate = Gate(self.world, ledger, now_text=lambda: "2026-01-01T00:00:00Z")
+
+    def ask(self, path: str, review: object) -> Json | str:
+        """Send a review, or any bytes, to /mutate or /validate."""
+        body = review if isinstance(review, bytes) else encode(review)
+        call = {"/mutate": self._gate.mutate, "/validate": self._gate.validate}[path]
+        try:
+            answer = at_once(call(body, deadline=1.0))
+        except ReviewError as refused:
+            return f"{refused.status} {refused.text}"
+        told: Json = json.loads(answer.body)
+        return told
+
+    def charged(self) -> dict[str, int]:
+        """GPU units on each team's book."""
+        return {team: book.total for team, book in self.world.books().items() if book.total}
+
+
+def at_once(call: Coroutine[Any, Any, Answer]) -> Answer:
+    """Finish a call that must not wait for anything: between judging and charging nobody else may get in."""
+    try:
+        call.send(None)
+    except StopIteration as done:
+        answer: Answer = done.value
+        return answer
+    raise AssertionError("the gate waited in the middle of a decision")

@@ -1,0 +1,198 @@
+"""What one keeper does and says, with a store and callers in memory."""
+
+import asyncio
+
+import pytest
+
+from certs.bundle import CA, CERTIFICATE, bundle_files, read_bundle
+from certs.manager import Changed, Keeper, Told, Untold
+from certs.pair import is_issued_by
+from certs.rotation import Change, new_bundle
+from certs.serving import Kept, Reloaded
+from tests.certs.make import SETTLE_SECONDS, START, TERMS, Cluster, MemoryCallers, MemoryStore, Replica, bundle_of
+
+CA_DUE_SECONDS = 12 * 3600
+
+
+@pytest.fixture
+def cluster():
+    made = Cluster()
+    made.register()
+    return made
+
+
+def changes(*replicas):
+    return [told.change for replica in replicas for told in replica.told if isinstance(told, Changed)]
+
+
+def test_replicas_that_start_together_make_one_bundle_and_serve_it(cluster):
+    replicas = [Replica(cluster) for _ in range(3)]
+    for _ in range(20):
+        for replica in replicas:
+            replica.step()
+    assert changes(*replicas) == [Change.CREATED]
+    assert {replica.leaf for replica in replicas} == {bundle_of(cluster).leaf}
+    for replica in replicas:
+        replica.stop()
+
+
+def test_what_was_done_is_told_once(cluster):
+    replica = Replica(cluster)
+    replica.look()
+    replica.look()
+    created, reloaded, told = replica.told
+    assert created == Changed(Change.CREATED, "Secret gpu/certs held none")
+    assert reloaded == Reloaded(not_after=bundle_of(cluster).leaf.not_valid_after_utc, is_renewed=True)
+    assert told == Told(("mutating", "validating"))
+    assert cluster.bundles["mutating"] == cluster.files[CA]
+    assert (replica.keeper.why_unusable(), replica.keeper.why_untold()) == (None, None)
+
+
+def test_an_empty_secret_is_filled_and_what_others_wrote_in_it_stays(cluster):
+    cluster.files = {CERTIFICATE: b"", "notes": b"mine"}
+    Replica(cluster).look()
+    assert cluster.files["notes"] == b"mine"
+    assert bundle_of(cluster) is not None
+
+
+def test_a_secret_of_somebody_else_is_never_touched(cluster):
+    files = bundle_files(new_bundle(TERMS, START, why="").bundle)
+    cluster.files = {name: files[name] for name in ("tls.crt", "tls.key", "ca.crt")}
+    before = dict(cluster.files)
+    replica = Replica(cluster)
+    replica.look()
+    (kept,) = replica.told
+    assert isinstance(kept, Kept)
+    assert "certificates in Secret gpu/certs: has tls.crt, tls.key, ca.crt but no ca.key" in kept.why
+    assert "not had from Secret gpu/certs yet" in replica.keeper.why_unusable()
+    assert cluster.files == before
+
+
+def test_an_api_that_is_away_is_told_once_and_what_is_in_use_goes_on(cluster):
+    replica = Replica(cluster)
+    replica.look()
+    leaf = replica.leaf
+    replica.told.clear()
+    cluster.is_away = True
+    replica.look()
+    replica.look()
+    assert replica.told == [Kept("cannot get secrets: nobody is there")]
+    assert (replica.leaf, replica.keeper.why_unusable()) == (leaf, None)
+
+
+def test_without_registered_callers_a_ca_is_announced_but_never_takes_over():
+    cluster = Cluster()
+    replica = Replica(cluster)
+    replica.look()
+    assert replica.told[-1] == Untold("there is no mutating and no validating: apply what `fairgate manifests` prints")
+    cluster.seconds = CA_DUE_SECONDS
+    for _ in range(3):
+        replica.look()
+        cluster.seconds += SETTLE_SECONDS
+    assert changes(replica)[1:] == [Change.ANNOUNCED, Change.RENEWED]
+    cluster.register()
+    replica.look()
+    assert replica.keeper.why_untold() is None
+    cluster.seconds += SETTLE_SECONDS
+    replica.look()
+    assert changes(replica)[3:] == [Change.TAKEN_OVER]
+
+
+def test_callers_who_lost_the_new_ca_get_the_whole_time_again(cluster):
+    replica = Replica(cluster)
+    replica.look()
+    cluster.seconds = CA_DUE_SECONDS
+    replica.look()
+    cluster.seconds += SETTLE_SECONDS - 1
+    cluster.set_bundle("validating", b"")  # somebody applied old manifests over ours
+    replica.look()
+    cluster.seconds += SETTLE_SECONDS - 1
+    replica.look()
+    assert Change.TAKEN_OVER not in changes(replica)
+    cluster.seconds += 1
+    replica.look()
+    assert changes(replica)[-1] is Change.TAKEN_OVER
+
+
+def test_time_that_a_replica_did_not_see_does_not_count(cluster):
+    first, second = Replica(cluster), Replica(cluster)
+    first.look()
+    cluster.seconds = CA_DUE_SECONDS
+    first.look()
+    cluster.seconds += SETTLE_SECONDS - 1
+    second.look()
+    cluster.seconds += 1
+    second.look()
+    assert Change.TAKEN_OVER not in changes(second)
+    first.look()
+    assert changes(first)[-1] is Change.TAKEN_OVER
+
+
+def test_a_strange_bundle_waits_until_callers_had_the_time_to_learn_of_its_ca(cluster):
+    replica = Replica(cluster)
+    replica.look()
+    leaf = replica.leaf
+    strange = new_bundle(TERMS, START, why="").bundle
+    cluster.files = bundle_files(strange)
+    replica.look()
+    assert replica.leaf == leaf
+    cluster.seconds += SETTLE_SECONDS
+    replica.look()
+    assert replica.leaf == strange.leaf
+
+
+def test_a_deleted_secret_comes_back_and_its_ca_is_exchanged(cluster):
+    replica = Replica(cluster)
+    replica.look()
+    leaf, ca = replica.leaf, bundle_of(cluster).signing.certificate
+    cluster.files = None
+    replica.look()
+    assert (replica.leaf, bundle_of(cluster).signing.certificate) == (leaf, ca)
+    cluster.seconds += SETTLE_SECONDS
+    replica.look()
+    after = bundle_of(cluster)
+    assert after.former.ca == ca
+    assert is_issued_by(replica.leaf, after.signing.certificate)
+
+
+def test_a_rehearsal_settles_within_the_life_of_its_ca():
+    cluster = Cluster()
+    cluster.register()
+    terms = type(TERMS)(ca_lifetime=TERMS.ca_lifetime / 600, leaf_lifetime=TERMS.leaf_lifetime / 600)
+    replica = Replica(cluster, terms=terms)
+    authorities = set()
+    for _ in range(300):
+        cluster.seconds += 3
+        replica.look()
+        authorities.add(bundle_of(cluster).signing.certificate)
+    assert len(authorities) > 5
+
+
+def test_an_impossible_host_is_refused_at_once():
+    cluster = Cluster()
+    with pytest.raises(ValueError, match="expected a DNS name or an IP address"):
+        Replica(cluster, terms=type(TERMS)(("two words",)))
+
+
+async def test_the_bell_is_heard_long_before_the_next_look_is_due(cluster):
+    looked = asyncio.Event()
+
+    class Callers(MemoryCallers):
+        async def publish(self, merge):
+            looked.set()
+            return await super().publish(merge)
+
+    def shortest(low, _high):
+        return low
+
+    keeper = Keeper(MemoryStore(cluster), Callers(cluster), terms=TERMS, report=lambda _: None, uniform=shortest)
+    running = asyncio.create_task(keeper.run())
+    await asyncio.sleep(0)
+    assert not looked.is_set()
+    keeper.ring()
+    async with asyncio.timeout(5):
+        await looked.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert read_bundle(cluster.files) is not None

@@ -1,0 +1,36 @@
+"""The namespace that replicas share, where nobody names it."""
+
+import pytest
+import yaml
+
+from tests.cluster.support.stores import write_kubeconfig
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.namespace import own_namespace
+
+
+@pytest.mark.parametrize(("named", "want"), [("gpu", "gpu"), ("", "default"), (None, "default")])
+async def test_a_kubeconfig_tells_that_of_its_context(tmp_path, named, want):
+    path = write_kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:1")
+    document = yaml.safe_load(path.read_text())
+    if named is not None:
+        document["contexts"][0]["context"]["namespace"] = named
+    path.write_text(yaml.safe_dump(document))
+    assert await own_namespace(path) == want
+
+
+async def test_a_pod_is_told_by_its_service_account(tmp_path):
+    (tmp_path / "namespace").write_text("fairgate-system\n")
+    assert await own_namespace(None, service_account=tmp_path) == "fairgate-system"
+
+
+@pytest.mark.parametrize("text", ["", "contexts: []", "contexts: {a: b}", "contexts: [", "- a"])
+async def test_a_file_that_tells_none_is_refused(tmp_path, text):
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+    with pytest.raises(ClusterError, match="tells no namespace, give one by --namespace"):
+        await own_namespace(path)
+
+
+async def test_outside_of_a_pod_the_flag_is_needed(tmp_path):
+    with pytest.raises(ClusterError, match="give one by --namespace"):
+        await own_namespace(None, service_account=tmp_path)

@@ -1,0 +1,257 @@
+"""Charges on TeamLedger objects, over real HTTP: batches, lost races, lost answers, callers that leave."""
+
+import asyncio
+
+import pytest
+
+from tests.cluster.support.fake_api import Answer, Cut, Held
+from tests.cluster.support.replica import NO, PODS, YES, A, beside, in_flight
+from tests.cluster.support.stores import FAST, until
+from tests.core.support.make import gpus, policy, team
+from webhook.cluster.ledger.team_ledger_client import PATH
+from webhook.cluster.watch.feed import Feed
+from webhook.core.model.decision import NotApplicable, Retry
+from webhook.core.model.names import TeamName
+from webhook.core.model.reason import Code, Reason
+from webhook.core.quota.in_flight import Judgement
+
+
+async def test_the_first_charge_makes_the_object_and_what_is_refused_needs_no_write(api, one):
+    assert [await one.ask(f"u{number}") for number in range(5)] == [YES] * 4 + [NO]
+    assert in_flight(api) == ["u0", "u1", "u2", "u3"]
+    assert (api.count("post"), api.count("put")) == (1, 3)
+    status = api.objects[PATH]["/team-a"]["status"]
+    assert (status["used"], status["reserved"], status["limit"]) == ("0", "4", "4")
+
+
+async def test_requests_that_wait_share_one_write_and_one_limit(api, one):
+    await one.ask("first")
+    answers = await asyncio.gather(*(one.ask(f"u{number}") for number in range(8)))
+    assert sorted(answer is YES for answer in answers) == [False] * 5 + [True] * 3
+    assert api.count("put") <= 2
+    assert max(one.counts.charges) >= 2
+
+
+async def test_two_replicas_never_pass_the_limit_together(api, one, other):
+    answers = await asyncio.gather(
+        *(one.ask(f"one-{number}") for number in range(6)), *(other.ask(f"other-{number}") for number in range(6))
+    )
+    assert sum(answer is YES for answer in answers) == 4
+    assert sum(answer is NO for answer in answers) == 8
+    assert len(in_flight(api)) == 4
+    assert "conflict" in one.counts.results + other.counts.results
+
+
+async def test_a_seen_pod_leaves_the_object_which_says_so(api, one):
+    await one.ask("u0")
+    one.see("u0", version=7)
+    await one.ask("u1")
+    assert in_flight(api) == ["u1"]
+    assert api.objects[PATH]["/team-a"]["ledger"]["folded"] == "7"
+    status = api.objects[PATH]["/team-a"]["status"]
+    assert (status["used"], status["reserved"]) == ("1", "1")
+
+
+async def test_a_replica_whose_view_is_older_than_the_object_waits_for_it(one, other):
+    await one.ask("u0")
+    one.see("u0", version=7)
+    await one.ask("u1")
+    waiting = asyncio.create_task(other.ask("u2"))
+    await until(lambda: "conflict" in other.counts.results)
+    await asyncio.sleep(0.02)
+    assert not waiting.done()
+    other.see("u0", version=7)
+    assert await waiting is YES
+    assert other.counts.waits >= 1
+
+
+async def test_a_view_that_stays_behind_is_a_lost_race(one, other):
+    await one.ask("u0")
+    one.see("u0", version=7)
+    await one.ask("u1")
+    answer = await other.ask("u2", seconds=0.1)
+    assert isinstance(answer, Retry)
+    assert answer.reason.code is Code.RACE_LOST
+    assert "view of the pods is behind" in answer.reason.text
+
+
+@pytest.mark.parametrize("is_carried_out", [False, True])
+async def test_a_write_without_an_answer_is_looked_up(api, one, is_carried_out):
+    await one.ask("u0")
+    api.faults["put"].extend([Cut(is_carried_out=is_carried_out)] * 2)  # aiohttp tries a PUT once more by itself
+    assert await one.ask("u1") is YES
+    assert in_flight(api) == ["u0", "u1"]
+    assert one.counts.results[:2] == ["written", "unknown"]
+
+
+@pytest.mark.parametrize("is_carried_out", [False, True])
+async def test_a_first_write_without_an_answer_is_looked_up(api, one, is_carried_out):
+    api.faults["post"].append(Cut(is_carried_out=is_carried_out))
+    assert await one.ask("u0") is YES
+    assert in_flight(api) == ["u0"]
+
+
+async def test_a_caller_whose_time_is_up_pays_nothing(api, one):
+    await one.ask("u0")
+    api.faults["put"].append(held := Held())
+    answer = await one.ask("u1", seconds=0.05)
+    held.go.set()
+    assert isinstance(answer, Retry)
+    assert answer.reason.code is Code.RACE_LOST
+    await until(lambda: in_flight(api) == ["u0"] and api.count("put") == 2)
+    assert one.counts.withdrawn == 1
+    await until(lambda: one.world.book(A).total == gpus(1))
+
+
+async def test_a_caller_that_left_pays_nothing(api, one):
+    await one.ask("u0")
+    one.is_gone = True
+    assert isinstance(await one.ask("u1"), Retry)
+    await until(lambda: in_flight(api) == ["u0"] and api.count("put") == 2)
+
+
+async def test_a_caller_that_left_while_the_write_was_in_doubt_pays_nothing(api, one):
+    await one.ask("u0")
+    api.faults["put"].extend([Cut(is_carried_out=True)] * 2)
+    api.faults["get"].append(held := Held())
+    assert isinstance(await one.ask("u1", seconds=0.2), Retry)
+    held.go.set()
+    await until(lambda: in_flight(api) == ["u0"])
+
+
+async def test_the_same_question_again_is_charged_once(api, one):
+    assert await asyncio.gather(one.ask("u0"), one.ask("u0")) == [YES, YES]
+    assert await one.ask("u0") is YES
+    assert in_flight(api) == ["u0"]
+    assert one.world.book(A).total == gpus(1)
+
+
+async def test_while_nothing_can_be_written_callers_are_told_why_and_other_teams_are_served(api, one):
+    api.faults["post"].extend([Answer(403)] * 50)
+    answer = await one.ask("u0", seconds=0.2)
+    assert isinstance(answer, Retry)
+    assert answer.reason.code is Code.LEDGER_UNAVAILABLE
+    assert "RBAC must grant this user the verb create on teamledgers" in answer.reason.text
+    assert one.world.book(A).total == 0
+    api.faults["post"].clear()
+    assert await one.ask("u1") is YES
+
+
+async def test_a_slow_team_holds_up_no_other(api, one):
+    api.faults["post"].append(held := Held())
+    slow = asyncio.create_task(one.ask("u0"))
+    await until(lambda: api.count("post") == 1)
+    assert await one.ask("b0", team_name=TeamName("team-b")) is YES
+    assert not slow.done()
+    held.go.set()
+    assert await slow is YES
+
+
+async def test_a_pod_that_never_came_is_dropped_on_a_live_reads_word(api, one):
+    await one.ask("orphan")
+    await one.ask("there")
+    api.put(PODS, "there", namespace="team-a", metadata={})
+    api.objects[PODS]["team-a/there"]["metadata"]["uid"] = "there"
+    dropped = []
+    async with beside(one.ledger.reap(is_leader=lambda: True, report=dropped.append, unseen_seconds=0.02)):
+        await until(lambda: not in_flight(api))
+    assert [flight.pod.uid for flight in dropped] == ["orphan"]
+    version = int(api.objects[PODS]["team-a/there"]["metadata"]["resourceVersion"])
+    assert api.objects[PATH]["/team-a"]["ledger"]["folded"] == str(version)
+    assert one.world.book(A).total == gpus(1), "the one that is there counts until the view shows it, and after"
+    one.see("there", version=version)
+    assert await one.ask("next") is YES
+    assert one.world.book(A).total == gpus(2)
+
+
+async def test_nobody_looks_for_a_pod_before_its_time_or_who_does_not_lead(api, one):
+    await one.ask("u0")
+    async with (
+        beside(one.ledger.reap(is_leader=lambda: False, report=pytest.fail, unseen_seconds=0.001)),
+        beside(one.ledger.reap(is_leader=lambda: True, report=pytest.fail, unseen_seconds=30)),
+    ):
+        await asyncio.sleep(0.05)
+    assert in_flight(api) == ["u0"]
+
+
+async def test_the_watch_brings_what_others_charge_and_what_is_gone(api, one, other, connection):
+    feed = Feed(connection, (other.ledger.kind(),), pace=FAST)
+    async with beside(feed.run()):
+        await feed.wait_warm()
+        await one.ask("u0")
+        await until(lambda: other.world.book(A).reserved == gpus(1))
+        api.delete(PATH, "team-a")
+        await asyncio.sleep(0.05)
+        assert other.world.book(A).reserved == gpus(1), "that somebody deleted the object proves nothing"
+        assert await other.ask("u1") is YES
+    assert in_flight(api) == ["u0", "u1"]
+
+
+async def test_at_rest_the_objects_tell_the_truth_and_those_of_lost_teams_go(api, one):
+    await one.ask("u0")
+    await one.ask("b0", team_name=TeamName("team-b"))
+    one.see("u0", version=7)
+    one.see("b0", version=8, team_name=TeamName("team-b"))
+    one.world.set_policy(policy(team(guaranteed=4, limit_=9), team("team-c")))
+    async with beside(one.ledger.reconcile(is_leader=lambda: True)):
+        await until(lambda: "/team-c" in api.objects[PATH], seconds=30)
+        await until(lambda: not in_flight(api), seconds=30)
+        await until(lambda: "/team-b" not in api.objects[PATH], seconds=30)
+        status = api.objects[PATH]["/team-a"]["status"]
+        assert (status["used"], status["limit"], status["inFlight"]) == ("1", "9", 0)
+        writes = len(one.counts.results)
+        await asyncio.sleep(2.5)
+        assert len(one.counts.results) == writes, "at rest nothing is written"
+
+
+async def test_a_bug_in_a_judgement_is_its_askers_answer_and_the_next_is_served(one):
+    def breaks_later():
+        calls.append(1)
+        if len(calls) > 1:
+            raise KeyError("a bug")
+        return one.judge("u0")()
+
+    calls = []
+    with pytest.raises(KeyError):
+        await one.ledger.commit(breaks_later, deadline=asyncio.get_running_loop().time() + 1, is_gone=lambda: False)
+    assert await one.ask("u1") is YES
+
+
+async def test_a_pod_of_an_exempt_namespace_waits_for_no_write(api, one):
+    exempt = NotApplicable(Reason(Code.EXEMPT, "only counted"))
+    flight = one.judge("u0")().flight
+    answer = await one.ledger.commit(lambda: Judgement(exempt, flight), deadline=0.0, is_gone=lambda: False)
+    assert answer is exempt
+    assert api.asked == []
+
+
+async def test_one_of_two_that_ask_for_the_same_pod_leaves_and_the_other_keeps_its_charge(api, one):
+    await one.ask("u0")
+    api.faults["put"].append(held := Held())
+    stays = asyncio.create_task(one.ask("u1"))
+    assert isinstance(await one.ask("u1", seconds=0.05), Retry)
+    held.go.set()
+    assert await stays is YES
+    await asyncio.sleep(0.05)
+    assert in_flight(api) == ["u0", "u1"]
+
+
+async def test_an_object_of_another_name_is_nobodys(api, one, connection):
+    feed = Feed(connection, (one.ledger.kind(),), pace=FAST)
+    api.put(PATH, "not-team-a", status={"team": "team-a"}, ledger={"folded": "999999", "inFlight": []})
+    async with beside(feed.run()):
+        await feed.wait_warm()
+        assert await one.ask("u0") is YES
+
+
+async def test_while_the_kind_is_gone_it_is_asked_for_with_rests(api, one):
+    await one.ask("u0")
+    del api.objects[PATH]["/team-a"]
+    api.always["post"] = Answer(404)
+    answer = await one.ask("u1", seconds=0.4)
+    assert isinstance(answer, Retry)
+    assert answer.reason.code is Code.LEDGER_UNAVAILABLE
+    assert api.count("post") < 10
+    api.always.clear()
+    assert await one.ask("u2") is YES
+    assert in_flight(api) == ["u0", "u2"]

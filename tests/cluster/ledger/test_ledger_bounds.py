@@ -1,0 +1,88 @@
+"""Charges that outlive their pods, that are never made, and that are too many for one write: over real HTTP."""
+
+import asyncio
+
+from tests.cluster.support.fake_api import Answer
+from tests.cluster.support.replica import PODS, YES, A, beside, in_flight
+from tests.cluster.support.stores import until
+from tests.core.support.make import gpus, resident
+from webhook.cluster.api.errors import ApiError
+from webhook.cluster.ledger.team_ledger_client import PATH, Result, result_of
+from webhook.core.model.decision import Charge
+from webhook.core.model.reason import Code
+from webhook.core.model.tier import Tier
+from webhook.core.quota.in_flight import Flight
+
+
+def left_by(uid, *, lingers=35):
+    pod = resident(1, uid=f"{uid}/lingers", namespace="team-a", node="n0", is_terminating=True)
+    return Flight(pod, Charge(A, Tier.GUARANTEED, gpus(1)), "n0", lingers)
+
+
+async def test_what_a_pod_left_is_written_and_found_by_who_starts_later(api, one, make):
+    one.world.assume(left_by("u0"))
+    one.ledger.linger(left_by("u0"))
+    async with beside(one.ledger.reconcile(is_leader=lambda: True)):
+        await until(lambda: PATH in api.objects and "/team-a" in api.objects[PATH] and in_flight(api))
+    assert in_flight(api) == ["u0/lingers"]
+    later = make()
+    for number in range(4):
+        await later.ask(f"u{number + 1}")
+    assert in_flight(api) == ["u0/lingers", "u1", "u2", "u3"], "four is the limit"
+
+
+async def test_what_a_pod_left_goes_when_its_time_is_up_on_the_page_and_before_it_is_there(api, one, other):
+    for replica in (one, other):
+        replica.world.assume(left_by("u0", lingers=4))
+        replica.ledger.linger(left_by("u0", lingers=4))
+    dropped = []
+    async with (
+        beside(other.ledger.reconcile(is_leader=lambda: False)),
+        beside(one.ledger.reconcile(is_leader=lambda: True)),
+        beside(one.ledger.reap(is_leader=lambda: True, report=dropped.append, unseen_seconds=0.05)),
+    ):
+        await until(lambda: "/team-a" in api.objects[PATH] and in_flight(api))
+        await until(lambda: not in_flight(api))
+        await until(lambda: not one.world.book(A).total and not other.world.book(A).total)
+    assert api.count("get") == 0, "no pod is asked for: it is known to be gone"
+    assert dropped == [], "it is no orphan"
+
+
+async def test_a_name_that_is_taken_is_charged_nothing(api, one):
+    api.put(PODS, "there", namespace="team-a", metadata={})
+    one.known["team-a/there"] = "another"
+    answer = await one.ask("there")
+    assert (answer.reasons[0].code, answer.reasons[0].text) == (Code.ALREADY_EXISTS, 'pods "there" already exists')
+    assert (api.count("post"), one.world.book(A).total) == (0, 0)
+
+
+async def test_a_view_that_still_shows_a_name_is_not_believed(api, one):
+    one.known["team-a/gone"] = "another"
+    assert await one.ask("gone") is YES
+    api.faults["get"].append(Answer(500))
+    one.known["team-a/who knows"] = "another"
+    assert await one.ask("who knows") is YES
+    assert in_flight(api) == ["gone", "who knows"]
+
+
+async def test_a_write_that_is_too_large_is_split_and_holds_up_no_other(api, one):
+    await one.ask("u0")
+    api.faults["put"].extend([Answer(413)] * 2)
+    answers = await asyncio.gather(*(one.ask(f"u{number}") for number in range(1, 4)))
+    assert one.counts.results[:3] == ["written", "too_large", "too_large"]
+    told = [answer for answer in answers if answer is not YES]
+    assert [answer.reason.code for answer in told] == [Code.LEDGER_UNAVAILABLE], "who did not fit by itself"
+    assert len(in_flight(api)) == 3
+
+
+async def test_an_object_that_would_be_too_large_is_not_even_sent(api, one, monkeypatch):
+    await one.ask("u0")
+    monkeypatch.setattr("webhook.cluster.ledger.team_ledger_client.LARGEST_BYTES", 900)
+    answers = await asyncio.gather(*(one.ask(f"u{number}") for number in range(1, 4)))
+    assert [answer is YES for answer in answers].count(True) == len(in_flight(api)) - 1
+    assert "too_large" in one.counts.results
+
+
+def test_etcd_says_in_its_own_words_that_a_write_is_too_large():
+    assert result_of(ApiError("500 etcdserver: request is too large", status=500), is_new=False) is Result.TOO_LARGE
+    assert result_of(ApiError("500 something else", status=500), is_new=False) is Result.UNKNOWN

@@ -1,0 +1,73 @@
+"""Listing objects once, over real HTTP."""
+
+import time
+
+import pytest
+
+from tests.cluster.support.fake_api import Answer, FakeApi
+from tests.cluster.support.stores import Book, write_kubeconfig
+from webhook.cluster.api.client import connect
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.reads import listing
+from webhook.kube.world_file.world_objects import WORLD_KINDS
+
+PODS = next(kind for kind in WORLD_KINDS if kind.kind == "Pod")
+
+
+@pytest.fixture
+async def api():
+    async with FakeApi().serving() as server:
+        yield server
+
+
+@pytest.fixture
+async def connection(api, tmp_path):
+    async with await connect(write_kubeconfig(tmp_path / "kubeconfig", api.url)) as connection:
+        yield connection
+
+
+async def test_all_pages_are_read_and_each_object_says_what_it_is(api, connection, monkeypatch):
+    monkeypatch.setattr(listing, "_PAGE_SIZE", "2")
+    for number in range(5):
+        api.put("/api/v1/pods", f"p{number}", namespace="vision", spec={})
+    found = await listing.list_objects(connection, PODS)
+    assert sorted(each["metadata"]["name"] for each in found) == [f"p{number}" for number in range(5)]
+    assert {(each["apiVersion"], each["kind"]) for each in found} == {("v1", "Pod")}
+    assert len(api.asked) == 3
+
+
+async def test_an_api_that_is_not_there_has_no_objects(api, connection):
+    api.always["list"] = Answer(404)
+    assert await listing.list_objects(connection, PODS) == []
+
+
+async def test_a_refusal_is_told(api, connection):
+    api.always["list"] = Answer(403)
+    with pytest.raises(ClusterError, match=r"cannot list pods.*RBAC"):
+        await listing.list_objects(connection, PODS)
+
+
+async def test_a_busy_server_is_asked_again_when_it_says(api, connection):
+    api.put("/api/v1/pods", "p", namespace="vision", spec={})
+    api.faults["list"].extend([Answer(429, retry_after="1")] * 2)
+    assert len(await listing.list_objects(connection, PODS)) == 1
+    api.always["list"] = Answer(429, retry_after="1")
+    with pytest.raises(ClusterError, match="429"):
+        await listing.list_objects(connection, PODS)
+
+
+async def test_one_namespace_is_read_by_its_name_and_the_server_tells_the_time(api, connection):
+    api.put("/api/v1/namespaces", "vision", labels={"a": "b"})
+    kind = next(kind for kind in WORLD_KINDS if kind.kind == "Namespace")
+    [found] = await listing.list_objects(connection, kind, path="/api/v1/namespaces/vision")
+    assert (found["kind"], found["metadata"]["name"]) == ("Namespace", "vision")
+    assert abs(connection.server_time - time.time()) < 3600
+
+
+async def test_objects_are_applied_as_a_watch_would_and_rubbish_is_left_out(api, connection):
+    book = Book()
+    for name, gpus in (("a", 1), ("b", 0), ("c", 2)):
+        api.put("/api/v1/pods", name, namespace="vision", spec={"gpus": gpus})
+    api.put("/api/v1/pods", "d", namespace="vision", spec={"gpus": "what"})
+    await listing.load(connection, book.kind())
+    assert sorted(book.log) == ["set a=1", "set c=2"]

@@ -1,0 +1,396 @@
+"""A small API server over real HTTP: snapshots in pages, watches from history, bookmarks, and faults on demand."""
+
+import asyncio
+import contextlib
+import json
+import ssl
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+from multidict import CIMultiDictProxy
+
+from tests.cluster.support.fake_writes import carry_out, place_of
+
+Obj = dict[str, Any]
+GONE = "The resourceVersion is too old"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Refuse with this HTTP status."""
+
+    status: int
+    retry_after: str = ""
+
+
+@dataclass(frozen=True)
+class Body:
+    """Answer 200 with these bytes, whatever was asked."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Slow:
+    """Wait before answering properly."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Held:
+    """Wait until `go` is set before answering properly."""
+
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Drop the connection instead of answering: after carrying the request out, or without."""
+
+    is_carried_out: bool
+
+
+@dataclass(frozen=True)
+class ErrorEvent:
+    """End the watch with an ERROR event."""
+
+    code: int
+
+
+@dataclass(frozen=True)
+class CutMidLine:
+    """Send half of the next line, then drop the connection."""
+
+
+@dataclass(frozen=True)
+class Silent:
+    """Keep the connection, and say nothing on it ever again."""
+
+
+@dataclass(frozen=True)
+class End:
+    """End the watch politely."""
+
+
+@dataclass(frozen=True)
+class Brief:
+    """End the watch politely after a bookmark with a new version."""
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Send these lines as they are, and go on."""
+
+    data: bytes
+
+
+Fault = Tell | Answer | Body | Slow | Held | Cut | ErrorEvent | CutMidLine | Silent | End | Brief
+
+
+@dataclass(frozen=True)
+class Change:
+    version: int
+    path: str
+    before: Obj | None
+    after: Obj | None
+
+
+@dataclass(frozen=True)
+class Asked:
+    verb: str
+    path: str
+    query: dict[str, str]
+    authorization: str
+    headers: CIMultiDictProxy[str]
+
+
+@dataclass
+class FakeApi:
+    """The server and its truth. Requests of a verb meet its `faults` once each, in order, and `always` every time.
+
+    Where others ask as well, a fault is for one path alone: under `get /api/v1/…`.
+    Verbs: list, page (a further one of a list), watch, stream (a watch that begins with all there is; refused unless it
+    `streams_lists`), and the HTTP methods in lower case for single objects.
+    """
+
+    bookmark_seconds: float = 0.03
+    streams_lists: bool = False
+    tokens: set[str] = field(default_factory=lambda: {"good"})
+    faults: dict[str, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))
+    always: dict[str, Fault] = field(default_factory=dict)
+    missing: set[str] = field(default_factory=set)
+    asked: list[Asked] = field(default_factory=list)
+    watchers: list[asyncio.Queue[Change | Fault]] = field(default_factory=list)
+    objects: dict[str, dict[str, Obj]] = field(default_factory=lambda: defaultdict(dict))
+    history: list[Change] = field(default_factory=list)
+    evictions: list[Obj] = field(default_factory=list)
+    version: int = 100
+    forgotten: int = 0
+    url: str = ""
+    _snapshots: dict[str, tuple[int, list[Obj]]] = field(default_factory=dict)
+
+    # -- what the test does to the cluster
+
+    def put(self, path: str, name: str, *, namespace: str = "", **parts: Any) -> Obj:
+        """Create an object, or change one: its UID stays."""
+        key = f"{namespace}/{name}"
+        before = self.objects[path].get(key)
+        self.version += 1
+        uid = before["metadata"]["uid"] if before else f"uid-{self.version}"
+        meta = {"name": name, "uid": uid, "resourceVersion": str(self.version)}
+        meta = parts.pop("metadata", {}) | meta | ({"namespace": namespace} if namespace else {})
+        after = {"metadata": meta, **parts}
+        self.objects[path][key] = after
+        self._publish(Change(self.version, path, before, after))
+        return after
+
+    def delete(self, path: str, name: str, *, namespace: str = "") -> None:
+        self.drop(path, f"{namespace}/{name}")
+
+    def keep(self, path: str, key: str, obj: Obj) -> Obj:
+        """Take what a client wrote: the server says UID and version."""
+        namespace, name = key.split("/")
+        return self.put(path, name, namespace=namespace, **obj)
+
+    def drop(self, path: str, key: str) -> Obj:
+        before = self.objects[path].pop(key)
+        self.version += 1
+        self._publish(Change(self.version, path, before, None))
+        return before
+
+    def forget_history(self) -> None:
+        """Compact: no watch can start from before now, and no list can be continued."""
+        self.forgotten = self.version
+        self.history.clear()
+        self._snapshots.clear()
+
+    def disturb(self, fault: Fault) -> None:
+        """Let every open watch meet a fault now."""
+        for queue in self.watchers:
+            queue.put_nowait(fault)
+
+    def count(self, verb: str) -> int:
+        return sum(asked.verb == verb for asked in self.asked)
+
+    def _publish(self, change: Change) -> None:
+        self.history.append(change)
+        for queue in self.watchers:
+            queue.put_nowait(change)
+
+    # -- HTTP
+
+    @asynccontextmanager
+    async def serving(self, tls: ssl.SSLContext | None = None) -> AsyncIterator["FakeApi"]:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01, access_log=None)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+        await site.start()
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+        try:
+            yield self
+        finally:
+            await runner.cleanup()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        query = dict(request.query)
+        verb = self._verb(request, query)
+        token = request.headers.get("Authorization", "")
+        self.asked.append(Asked(verb, request.path, query, token, request.headers))
+        if token.removeprefix("Bearer ") not in self.tokens:
+            return _refusal(Answer(401))
+        if request.path in self.missing:
+            return _refusal(Answer(404))
+        faults = self.faults.get(f"{verb} {request.path}") or self.faults[verb]
+        fault = faults.popleft() if faults else self.always.get(verb)
+        match fault:
+            case Answer():
+                return _refusal(fault)
+            case Body():
+                return web.Response(body=fault.data)
+            case Slow():
+                await asyncio.sleep(fault.seconds)
+            case Held():
+                await fault.go.wait()
+        if verb == "stream" and not self.streams_lists:
+            return _refusal(Answer(422))
+        if verb in ("watch", "stream"):
+            return await self._watch(request, query, fault)
+        if verb in ("list", "page"):
+            return self._list(request.path, query)
+        return await self._single(request, fault)
+
+    async def _single(self, request: web.Request, fault: Fault | None) -> web.Response:
+        body = await request.read()
+        if fault != Cut(is_carried_out=False):
+            status, answer = carry_out(self, request.method, request.path, body, request.content_type)
+        if isinstance(fault, Cut):
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
+        return web.json_response(answer, status=status)
+
+    def _verb(self, request: web.Request, query: dict[str, str]) -> str:
+        if "/proxy/" in request.path:  # to a Service: only faults answer
+            return request.method.lower()
+        is_group = request.path.startswith("/apis/") and request.path.count("/") == 2  # discovery: only by a Body
+        if request.method != "GET" or is_group or (not query and place_of(request.path).name):
+            return request.method.lower()
+        if "sendInitialEvents" in query:
+            return "stream"
+        return "watch" if "watch" in query else "page" if "continue" in query else "list"
+
+    def _list(self, path: str, query: dict[str, str]) -> web.Response:
+        if token := query.get("continue"):
+            if token not in self._snapshots:
+                return _refusal(Answer(410))
+            version, rest = self._snapshots.pop(token)
+        else:
+            shown = _shown(query)
+            place = place_of(path)
+            there = sorted(self.objects[place.collection].items())
+            of_namespace = [o for key, o in there if not place.namespace or key.startswith(f"{place.namespace}/")]
+            version, rest = self.version, [o for o in of_namespace if shown(o)]
+        limit = int(query["limit"])
+        page, rest = rest[:limit], rest[limit:]
+        meta = {"resourceVersion": str(version)}
+        if rest:
+            meta["continue"] = f"token-{len(self.asked)}"
+            self._snapshots[meta["continue"]] = (version, rest)
+        return web.json_response({"kind": "List", "apiVersion": "v1", "metadata": meta, "items": page or None})
+
+    async def _watch(self, request: web.Request, query: dict[str, str], fault: Fault | None) -> web.StreamResponse:
+        since = int(query.get("resourceVersion", self.version))
+        if since < self.forgotten:
+            return _refusal(Answer(410))
+        queue: asyncio.Queue[Change | Fault] = asyncio.Queue()
+        initial = [Tell(line) for line in self._initial(request.path, query)] if "sendInitialEvents" in query else []
+        for thing in (*initial[: len(initial) // 2], fault, *initial[len(initial) // 2 :]):
+            if thing is not None:
+                queue.put_nowait(thing)
+        for change in self.history:
+            if change.version > since:
+                queue.put_nowait(change)
+        self.watchers.append(queue)
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        try:
+            await response.prepare(request)
+            with contextlib.suppress(ConnectionError):
+                await self._stream(request, response, queue, _shown(query))
+        finally:
+            self.watchers.remove(queue)
+        return response
+
+    def _initial(self, path: str, query: dict[str, str]) -> list[bytes]:
+        """All there is as events, then the bookmark that says so. A fault comes in the middle of it."""
+        shown = _shown(query)
+        there = [_line("ADDED", thing) for thing in self.objects[path].values() if shown(thing)]
+        metadata = {"resourceVersion": str(self.version), "annotations": {"k8s.io/initial-events-end": "true"}}
+        return [*there, _line("BOOKMARK", {"metadata": metadata})]
+
+    def _last_words(self, fault: ErrorEvent | End | Brief) -> bytes:
+        match fault:
+            case ErrorEvent():
+                return _line("ERROR", {"kind": "Status", "code": fault.code, "message": GONE})
+            case Brief():
+                self.version += 1
+                return _bookmark(self.version)
+        return b""
+
+    async def _next(self, queue: "asyncio.Queue[Change | Fault]") -> Change | Fault | None:
+        """Wait for what comes next: None, for a bookmark, only after all that it speaks of was taken."""
+        try:
+            return await asyncio.wait_for(queue.get(), self.bookmark_seconds)
+        except TimeoutError:
+            return None if queue.empty() else queue.get_nowait()
+
+    async def _stream(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        queue: "asyncio.Queue[Change | Fault]",
+        shown: Callable[[Obj], bool],
+    ) -> None:
+        is_cut = False
+        sent = 0
+        while True:
+            thing = await self._next(queue)
+            match thing:
+                case Change():
+                    sent = thing.version
+                    if thing.path != request.path or (line := _event(thing, shown)) is None:
+                        continue
+                case Tell():
+                    line = thing.data
+                case CutMidLine():
+                    is_cut = True
+                    continue
+                case Silent():
+                    await asyncio.Event().wait()
+                case ErrorEvent() | End() | Brief():
+                    await response.write(self._last_words(thing))
+                    return
+                case _:
+                    line = _bookmark(max(sent, self.version))
+            if is_cut:
+                await response.write(line[: len(line) // 2])
+                assert request.transport is not None
+                request.transport.abort()
+                return
+            await response.write(line)
+
+
+def _shown(query: dict[str, str]) -> Callable[[Obj], bool]:
+    terms = [term for term in query.get("fieldSelector", "").split(",") if term]
+    hidden = {term.split("!=")[1] for term in terms if "!=" in term}
+    wanted = [term.partition("=") for term in terms if "!=" not in term]
+
+    def field(obj: Obj, path: str) -> Any:
+        for part in path.split("."):
+            obj = obj.get(part, {})
+        return obj
+
+    return lambda obj: (
+        obj.get("status", {}).get("phase") not in hidden and all(field(obj, path) == value for path, _, value in wanted)
+    )
+
+
+def _event(change: Change, shown: Callable[[Obj], bool]) -> bytes | None:
+    was = change.before is not None and shown(change.before)
+    now = change.after is not None and shown(change.after)
+    obj = change.after or change.before
+    assert obj is not None
+    obj = obj | {"metadata": obj["metadata"] | {"resourceVersion": str(change.version)}}
+    match was, now:
+        case True, True:
+            return _line("MODIFIED", obj)
+        case False, True:
+            return _line("ADDED", obj)
+        case True, False:
+            return _line("DELETED", obj)
+    return None
+
+
+def _bookmark(version: int) -> bytes:
+    # The real one sends a typed object too, with its required fields set to null.
+    return _line("BOOKMARK", {"metadata": {"resourceVersion": str(version)}, "spec": {"gpus": None}})
+
+
+def _line(kind: str, obj: Obj) -> bytes:
+    return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
+
+
+def _refusal(answer: Answer) -> web.Response:
+    headers = {"Retry-After": answer.retry_after} if answer.retry_after else {}
+    if answer.status == HTTPStatus.FOUND:
+        headers["Location"] = "/elsewhere"
+    status = {"kind": "Status", "code": answer.status, "message": f"told to answer {answer.status}"}
+    return web.json_response(status, status=answer.status, headers=headers)

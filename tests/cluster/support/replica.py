@@ -1,0 +1,82 @@
+"""A process's ledger for small teams, and what tests look at."""
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+
+from tests.core.support.make import gpus, policy, resident, team, world
+from webhook.cluster.ledger.ledger import ApiLedger
+from webhook.cluster.ledger.team_ledger_client import PATH
+from webhook.core.model.decision import Charge, Deny, NotApplicable
+from webhook.core.model.names import TeamName
+from webhook.core.model.reason import Code, Reason
+from webhook.core.model.tier import Tier
+from webhook.core.quota.in_flight import Flight, Judgement
+
+A = TeamName("team-a")
+YES = NotApplicable(Reason(Code.COUNTED_ONLY, "charged"))
+NO = Deny((Reason(Code.TEAM_LIMIT_EXCEEDED, "full"),))
+PODS = "/api/v1/pods"
+
+
+class Counts:
+    def __init__(self):
+        self.results, self.charges, self.withdrawn, self.waits = [], [], 0, 0
+
+    def wrote(self, result, *, charges, seconds):
+        assert seconds >= 0
+        self.results.append(result)
+        self.charges.append(charges)
+
+    def waited(self, seconds):
+        assert seconds > 0
+        self.waits += 1
+
+    def withdrew(self):
+        self.withdrawn += 1
+
+
+class Replica:
+    """One process's ledger for teams with a limit of four GPUs; a pod asks for one."""
+
+    def __init__(self, connection):
+        self.world = world(policy(team(guaranteed=4, limit_=4), team("team-b", limit_=4)), nodes=[])
+        self.counts, self.reached = Counts(), 0
+        self.known = {}
+        self.ledger = ApiLedger(
+            connection, self.world, reached=lambda: self.reached, recorder=self.counts, known=self.known.get
+        )
+        self.is_gone = False
+
+    def judge(self, uid, team_name=A):
+        def decide():
+            if self.world.book(team_name).total + gpus(1) > gpus(4):
+                return Judgement(NO, None)
+            pod = resident(1, uid=uid, namespace=team_name)
+            return Judgement(YES, Flight(pod, Charge(team_name, Tier.GUARANTEED, gpus(1)), None))
+
+        return decide
+
+    async def ask(self, uid, *, team_name=A, seconds=30.0):
+        return await self.ledger.commit(
+            self.judge(uid, team_name),
+            deadline=asyncio.get_running_loop().time() + seconds,
+            is_gone=lambda: self.is_gone,
+        )
+
+    def see(self, uid, *, version, team_name=A):
+        self.world.set_pod(resident(1, uid=uid, namespace=team_name, version=version))
+        self.reached = max(self.reached, version)
+
+
+@asynccontextmanager
+async def beside(work):
+    """Run a duty until the block ends; one that fails ends the block."""
+    with suppress(asyncio.CancelledError):
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(work)
+            yield
+            task.cancel()
+
+
+def in_flight(api, team_name="team-a"):
+    return sorted(entry["uid"] for entry in api.objects[PATH][f"/{team_name}"]["ledger"]["inFlight"])

@@ -1,0 +1,86 @@
+"""The kinds of DRA, and PodGroups, from an API server into a world; and a server that has none of them."""
+
+import pytest
+
+from tests.cluster.support.stores import FAST, until
+from tests.cluster.watch.test_feed import feeding
+from tests.core.support import make
+from webhook.cluster.watch.dra_kinds import device_kinds
+from webhook.cluster.watch.feed import Feed
+from webhook.core.dra.dra_claims import ClaimRef
+from webhook.core.model.amount import ONE_GPU
+from webhook.policy.builtin import BUILT_IN
+
+API = "/apis/resource.k8s.io/v1"
+CLASSES, CLAIMS, TEMPLATES, SLICES = (
+    f"{API}/{name}" for name in ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
+)
+GROUPS = "/apis/scheduling.k8s.io/v1beta1/podgroups"
+CLASS = "gpu.nvidia.com"
+
+
+def devices(number):
+    return {"devices": {"requests": [{"name": "gpus", "exactly": {"deviceClassName": CLASS, "count": number}}]}}
+
+
+def slice_of(number, **more):
+    pool = {"name": "n0", "generation": 1}
+    listed = [{"name": f"d{i}"} for i in range(number)]
+    return {"driver": CLASS, "nodeName": "n0", "pool": pool, "devices": listed} | more
+
+
+@pytest.fixture
+def place():
+    made = make.world(make.policy(resources=BUILT_IN), nodes=[make.node("n0", gpus=0)])
+    made.set_pod(make.resident(uid="a", demand=make.demand(0), claims=(ClaimRef(claim="shared"),)))
+    group = ClaimRef(template="made", group="g", entry="gpus")
+    for uid in ("b", "c"):
+        made.set_pod(make.resident(uid=uid, demand=make.demand(0), claims=(group,)))
+    return made
+
+
+@pytest.fixture
+def feed(connection, place):
+    return Feed(connection, device_kinds(place), pace=FAST)
+
+
+async def test_every_kind_reaches_the_world_and_leaves_it(api, feed, place):
+    def charged():
+        return place.book("team-a").total / ONE_GPU
+
+    api.put(CLASSES, CLASS, spec={"extendedResourceName": make.GPU})
+    api.put(SLICES, "s", spec=slice_of(4))
+    api.put(CLAIMS, "shared", namespace="team-a", spec=devices(2))
+    api.put(TEMPLATES, "made", namespace="team-a", spec={"spec": devices(3)})
+    async with feeding(feed):
+        await until(lambda: feed.readiness() is None)
+        assert (charged(), place.fleet.free("n0", make.GPU)) == (8, 4)
+        claims = [{"name": "gpus", "resourceClaimTemplateName": "made"}]
+        api.put(GROUPS, "g", namespace="team-a", spec={"resourceClaims": claims})
+        await until(lambda: charged() == 5)
+        api.put(SLICES, "s", spec=slice_of(2))
+        await until(lambda: place.fleet.free("n0", make.GPU) == 2)
+        api.put(SLICES, "s", spec=slice_of(2, nodeName=None, allNodes=True))
+        await until(lambda: place.fleet.free("n0", make.GPU) == 0)
+        status = {"allocation": {"devices": {"results": [{"request": "gpus"}]}}}
+        api.put(CLAIMS, "shared", namespace="team-a", spec=devices(2), status=status)
+        await until(lambda: charged() == 4)
+        for uid in "abc":
+            place.remove_pod(uid)
+        for path, name in ((CLASSES, CLASS), (SLICES, "s")):
+            api.delete(path, name)
+        for path, name in ((CLAIMS, "shared"), (TEMPLATES, "made"), (GROUPS, "g")):
+            api.delete(path, name, namespace="team-a")
+        refs = (ClaimRef(claim="shared"), ClaimRef(template="made"))
+
+        def missing():
+            return place.with_claims(make.pod(demand=make.demand(0), claims=refs, uid="a")).missing
+
+        await until(lambda: missing() == ("ResourceClaim team-a/shared", "ResourceClaimTemplate team-a/made"))
+
+
+async def test_a_server_without_these_kinds_has_none_of_them_and_is_no_reason_to_wait(api, feed, place):
+    api.missing.update((CLASSES, CLAIMS, TEMPLATES, SLICES, GROUPS))
+    async with feeding(feed):
+        await until(lambda: feed.readiness() is None)
+    assert place.book("team-a").total == 0

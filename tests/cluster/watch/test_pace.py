@@ -1,0 +1,29 @@
+import pytest
+
+from webhook.cluster.watch.pace import Pace
+
+LONGEST = Pace(uniform=lambda _low, high: high)
+SHORTEST = Pace(uniform=lambda low, _high: low)
+
+
+@pytest.mark.parametrize(
+    ("failures", "shortest", "longest"),
+    [
+        pytest.param(0, 0.0, 0.0, id="no failure, no rest"),
+        pytest.param(1, 0.25, 0.5, id="a first failure"),
+        pytest.param(2, 0.5, 1.0, id="doubled"),
+        pytest.param(7, 15.0, 30.0, id="up to the longest"),
+        pytest.param(10_000, 15.0, 30.0, id="and no overflow after a week"),
+    ],
+)
+def test_rests_grow_and_are_jittered(failures, shortest, longest):
+    assert (SHORTEST.rest(failures), LONGEST.rest(failures)) == (shortest, longest)
+
+
+def test_the_servers_wish_is_respected_within_reason():
+    assert SHORTEST.rest(1, asked=7.0) == 7.0
+    assert SHORTEST.rest(1, asked=86_400.0) == 30.0
+
+
+def test_a_watch_lives_between_five_and_ten_minutes():
+    assert (SHORTEST.lifetime(), LONGEST.lifetime()) == (300, 600)

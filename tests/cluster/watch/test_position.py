@@ -1,0 +1,85 @@
+"""How far a watch has come: never further than what was applied, whatever the order of lists, events and faults."""
+
+import pytest
+
+from tests.cluster.support.fake_api import Answer, ErrorEvent
+from tests.cluster.support.stores import FAST, PODS, Book, running, until
+from webhook.cluster.watch.watch import Watch
+from webhook.cluster.watch.watch_position import Position
+
+
+@pytest.fixture(params=[pytest.param(True, id="streamed"), pytest.param(False, id="by pages")])
+def server(api, request):
+    api.streams_lists = request.param
+    for number in range(7):
+        api.put(PODS, f"pod-{number}", namespace="vision", spec={"gpus": 1})
+    return api
+
+
+@pytest.fixture
+def watch(connection):
+    return Watch(connection, Book().kind(), pace=FAST)
+
+
+async def test_nothing_before_a_list_is_whole_then_its_version(server, watch):
+    server.always["stream" if server.streams_lists else "page"] = Answer(500)
+    assert watch.reached == 0
+    async with running(watch):
+        await until(lambda: watch.problem)
+        assert watch.reached == 0
+        server.always.clear()
+        await until(lambda: watch.synced)
+        assert watch.reached == server.version
+
+
+async def test_events_and_bookmarks_advance_it(server, watch):
+    async with running(watch):
+        await until(lambda: watch.synced and server.watchers)
+        changed = server.put(PODS, "pod-1", namespace="vision", spec={"gpus": 2})
+        await until(lambda: watch.events == 1)
+        assert watch.reached == int(changed["metadata"]["resourceVersion"])
+        server.delete(PODS, "pod-2", namespace="vision")
+        await until(lambda: watch.events == 2)
+        assert watch.reached == server.version
+        server.version += 50  # of other kinds
+        await until(lambda: watch.reached == server.version)
+
+
+async def test_it_stays_in_mid_list_and_is_set_after_it_even_to_less(server, watch):
+    """A cluster that was restored from a backup has smaller versions than we saw."""
+    server.put(PODS, "pod-0", namespace="vision", spec={"gpus": 2})
+    async with running(watch):
+        await until(lambda: watch.synced and server.watchers)
+        before = watch.reached
+        server.always["stream" if server.streams_lists else "page"] = Answer(500)
+        server.disturb(ErrorEvent(410))
+        await until(lambda: watch.problem and "500" in watch.problem)
+        assert watch.reached == before
+        server.version = 50
+        server.history.clear()
+        server.always.clear()
+        await until(lambda: watch.relists == 1)
+        assert watch.reached == 50
+
+
+def test_the_version_of_a_line_is_known_when_it_is_asked_for():
+    position = Position()
+    position.set("7")
+    position.passes(b'{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"9"},"spec":{}}}')
+    assert (position.reached, position.version) == (9, "9")
+
+
+def test_losing_track_keeps_what_was_reached():
+    position = Position()
+    position.set("7")
+    position.passes(b'{"object":{"metadata":{"resourceVersion":"9"}}}')
+    position.lose()
+    assert (position.reached, position.version) == (9, "")
+
+
+@pytest.mark.parametrize("line", [b'{"object":{}}', b'{"object":7}', b"?"])
+def test_a_line_without_version_asks_for_a_list(line):
+    position = Position()
+    position.set("7")
+    position.passes(line)
+    assert (position.version, position.reached) == ("", 7)

@@ -1,0 +1,55 @@
+"""The definition of our kind: found, made, or asked for in words an admin can act on."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from tests.cluster.support.fake_api import Answer
+from tests.cluster.support.stores import FAST, until
+from webhook.cluster.writes.crd_installer import Definition
+
+PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+MANIFEST = {"metadata": {"name": "things.fairgate.dev"}, "spec": {"group": "fairgate.dev"}}
+ESTABLISHED = {"conditions": [{"type": "NamesAccepted", "status": "True"}, {"type": "Established", "status": "True"}]}
+
+
+@pytest.fixture
+def definition(connection):
+    return Definition(connection, MANIFEST, pace=FAST)
+
+
+@pytest.fixture
+async def ensuring(definition):
+    task = asyncio.create_task(definition.ensure())
+    yield task
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_one_that_serves_is_left_as_it_is(api, definition):
+    api.put(PATH, "things.fairgate.dev", spec={"group": "an older one"}, status=ESTABLISHED)
+    await definition.ensure()
+    assert definition.problem is None
+    assert api.count("post") == 0
+
+
+async def test_a_missing_one_is_made_and_waited_for(api, definition, ensuring):
+    await until(lambda: api.count("get") >= 2)
+    assert api.objects[PATH]["/things.fairgate.dev"]["spec"] == MANIFEST["spec"]
+    api.put(PATH, "things.fairgate.dev", status={"conditions": None})
+    assert definition.problem is not None
+    api.put(PATH, "things.fairgate.dev", status=ESTABLISHED)
+    await asyncio.wait_for(ensuring, 5)
+    assert definition.problem is None
+
+
+@pytest.mark.parametrize("verb", ["get", "post"])
+async def test_one_that_we_may_not_make_is_asked_for(api, definition, ensuring, verb):
+    api.always[verb] = Answer(403)
+    await until(lambda: "an admin can apply it: `fairgate manifests` prints it" in (definition.problem or ""))
+    assert f"the verb {'create' if verb == 'post' else 'get'} on customresourcedefinitions" in definition.problem
+    api.always.clear()
+    api.put(PATH, "things.fairgate.dev", status=ESTABLISHED)
+    await asyncio.wait_for(ensuring, 5)

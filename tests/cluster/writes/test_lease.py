@@ -1,0 +1,219 @@
+"""Elections against an API server that fails, lies about nothing and loses answers.
+
+A lease lasts three seconds where one must run out, and as long as in production where none may.
+"""
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.cluster.support.fake_api import Answer, Slow
+from tests.cluster.support.stores import until, write_kubeconfig
+from webhook.cluster.api.client import connect
+from webhook.cluster.writes.lease import Lease, Timing
+
+LEASES = "/apis/coordination.k8s.io/v1/leases"
+KEY = "fairgate/leader"
+FAST = Timing(lease=3, renew_deadline=2.0, retry=0.03, jitter=0.1)
+STEADY = Timing(retry=0.03, jitter=0.1)
+
+
+class Duty:
+    """Notes when it is carried out; `started` and `ended` are loop times."""
+
+    def __init__(self):
+        self.started: list[float] = []
+        self.ended: list[float] = []
+
+    @property
+    def is_on(self):
+        return len(self.started) > len(self.ended)
+
+    async def __call__(self):
+        self.started.append(asyncio.get_running_loop().time())
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended.append(asyncio.get_running_loop().time())
+
+
+@asynccontextmanager
+async def candidate(api, folder, name, *, timing=STEADY, **more):
+    """A candidate with a connection of its own, as another process would have."""
+    async with await connect(write_kubeconfig(folder / name, api.url)) as connection:
+        lease = Lease(connection, namespace="fairgate", name="leader", identity=name, timing=timing, **more)
+        duty = Duty()
+        task = asyncio.create_task(lease.run(duty))
+        try:
+            yield lease, duty, task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def kept(api):
+    return api.objects[LEASES][KEY]["spec"]
+
+
+def held_by_a_dead_process(api, *, seconds=1, renewed="2026-01-01T00:00:00.000000Z"):
+    spec = {"holderIdentity": "dead", "leaseDurationSeconds": seconds, "renewTime": renewed, "leaseTransitions": 4}
+    api.put(LEASES, "leader", namespace="fairgate", spec=spec)
+
+
+async def test_one_of_two_leads_and_gives_the_lease_back_when_it_stops(api, tmp_path):
+    async with AsyncExitStack() as stack:
+        one, first, task = await stack.enter_async_context(candidate(api, tmp_path, "one", timing=FAST))
+        await until(lambda: first.is_on)
+        two, second, _ = await stack.enter_async_context(candidate(api, tmp_path, "two", timing=FAST))
+        await asyncio.sleep(FAST.lease + 0.3)
+        assert one.is_leading
+        assert not two.is_leading
+        assert not second.started
+        assert kept(api)["holderIdentity"] == "one"
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        given_back = asyncio.get_running_loop().time()
+        await until(lambda: second.is_on)
+        assert second.started[0] - given_back < FAST.lease / 2  # not the whole lease
+        assert not first.is_on
+        assert kept(api)["holderIdentity"] == "two"
+        assert kept(api)["leaseTransitions"] == 1
+
+
+async def test_many_that_start_together_make_one_lease_and_one_leader(api, tmp_path):
+    async with AsyncExitStack() as stack:
+        ones = [await stack.enter_async_context(candidate(api, tmp_path, f"c{i}")) for i in range(6)]
+        await until(lambda: any(duty.is_on for _, duty, _ in ones))
+        await asyncio.sleep(0.5)
+        assert sum(duty.is_on for _, duty, _ in ones) == 1
+        assert sum(lease.is_leading for lease, _, _ in ones) == 1
+
+
+async def test_a_dead_holder_is_waited_for_once_whatever_his_clock_said(api, tmp_path):
+    """His time of renewal lies in the far future or past; only that his record stands still counts."""
+    for renewed in ("2001-01-01T00:00:00.000000Z", "2077-01-01T00:00:00.000000Z"):
+        held_by_a_dead_process(api, seconds=2, renewed=renewed)
+        begun = asyncio.get_running_loop().time()
+        async with candidate(api, tmp_path, "heir") as (_, duty, _):
+            await until(lambda duty=duty: duty.is_on)
+            assert 2.0 <= duty.started[0] - begun < 4.0
+            assert kept(api)["leaseTransitions"] == 5
+
+
+@pytest.mark.parametrize("minutes", [-10, 10])
+async def test_a_candidate_whose_clock_is_wrong_steals_no_live_lease(api, tmp_path, minutes):
+    async with AsyncExitStack() as stack:
+        one, _, _ = await stack.enter_async_context(candidate(api, tmp_path, "one", timing=FAST))
+        await until(lambda: one.is_leading)
+
+        def clock():
+            return datetime.now(UTC) + timedelta(minutes=minutes)
+
+        _, second, _ = await stack.enter_async_context(candidate(api, tmp_path, "two", timing=FAST, clock=clock))
+        await asyncio.sleep(FAST.lease + 0.5)
+        assert one.is_leading
+        assert one.terms == 1
+        assert not second.started
+
+
+async def test_a_leader_whose_api_server_falls_silent_stops_before_another_may_start(api, tmp_path):
+    async with AsyncExitStack() as stack:
+        _, first, _ = await stack.enter_async_context(candidate(api, tmp_path, "one", timing=FAST))
+        await until(lambda: first.is_on)
+        _, second, _ = await stack.enter_async_context(candidate(api, tmp_path, "two", timing=FAST))
+        await asyncio.sleep(0.1)
+        api.always["patch"] = Slow(30)
+        await until(lambda: first.ended)
+        del api.always["patch"]
+        await until(lambda: first.is_on or second.is_on)
+        if second.started:
+            assert first.ended[0] < second.started[0]
+
+
+async def test_a_leader_survives_errors_that_are_shorter_than_its_deadline(api, tmp_path):
+    async with candidate(api, tmp_path, "one") as (lease, duty, _):
+        await until(lambda: duty.is_on)
+        api.faults["patch"].extend([Answer(500), Answer(429, "1"), Answer(503)])
+        await until(lambda: not api.faults["patch"] and lease.problem is None)
+        assert duty.is_on
+        assert lease.terms == 1
+
+
+async def test_a_renewal_whose_answer_was_lost_is_recognised_as_our_own(api, tmp_path):
+    async with candidate(api, tmp_path, "one") as (lease, duty, _):
+        await until(lambda: duty.is_on)
+        spec = kept(api) | {"renewTime": "2026-01-01T00:00:01.000000Z"}
+        api.put(LEASES, "leader", namespace="fairgate", spec=spec)  # landed, though nobody told the leader
+        await until(lambda: kept(api)["renewTime"] != spec["renewTime"])
+        assert lease.terms == 1
+        assert duty.is_on
+
+
+async def test_a_leader_that_finds_another_holder_stops_at_once(api, tmp_path):
+    async with candidate(api, tmp_path, "one") as (lease, duty, _):
+        await until(lambda: duty.is_on)
+        held_by_a_dead_process(api)
+        seized = asyncio.get_running_loop().time()
+        await until(lambda: duty.ended)
+        assert duty.ended[0] - seized < STEADY.renew_deadline / 2
+        assert not lease.is_leading
+        await until(lambda: lease.terms == 2)  # and takes part again
+
+
+async def test_a_paused_leader_knows_that_it_no_longer_leads(api, tmp_path):
+    """Nothing of the process runs while it is paused; the first look after it must say no."""
+    async with candidate(api, tmp_path, "one", timing=FAST) as (lease, duty, _):
+        await until(lambda: duty.is_on)
+        asyncio.get_running_loop().advance(FAST.renew_deadline + 0.1)
+        assert not lease.is_leading
+        await until(lambda: duty.ended)
+
+
+async def test_a_lease_that_vanished_is_respected_as_long_as_one_that_stands(api, tmp_path):
+    held_by_a_dead_process(api)
+    begun = asyncio.get_running_loop().time()
+    async with candidate(api, tmp_path, "heir") as (_, duty, _):
+        await until(lambda: api.count("get") >= 2)
+        api.delete(LEASES, "leader", namespace="fairgate")
+        await until(lambda: duty.is_on)
+        assert duty.started[0] - begun >= 1.0
+
+
+async def test_a_leader_whose_lease_was_deleted_makes_it_again(api, tmp_path):
+    async with candidate(api, tmp_path, "one") as (lease, duty, _):
+        await until(lambda: duty.is_on)
+        api.delete(LEASES, "leader", namespace="fairgate")
+        await until(lambda: KEY in api.objects[LEASES])
+        assert duty.is_on
+        assert lease.terms == 1
+
+
+async def test_what_others_put_on_the_lease_stays(api, tmp_path):
+    held_by_a_dead_process(api)
+    api.objects[LEASES][KEY]["metadata"]["labels"] = {"team": "infra"}
+    async with candidate(api, tmp_path, "heir") as (_, duty, _):
+        await until(lambda: duty.is_on)
+        assert api.objects[LEASES][KEY]["metadata"]["labels"] == {"team": "infra"}
+
+
+async def test_a_missing_right_is_told_once_and_in_words_that_help(api, tmp_path, caplog):
+    api.always["get"] = Answer(403)
+    async with candidate(api, tmp_path, "one") as (lease, duty, _):
+        await until(lambda: api.count("get") > 3)
+        assert lease.problem is not None
+        assert "RBAC must grant this user the verb get on leases" in lease.problem
+        assert not duty.started
+    assert len([r for r in caplog.records if r.name == "webhook.cluster.writes.lease"]) == 1
+
+
+async def test_a_duty_that_fails_ends_the_run_as_itself_and_frees_the_lease(api, tmp_path):
+    async def broken():
+        raise RuntimeError("a bug")
+
+    async with await connect(write_kubeconfig(tmp_path / "one", api.url)) as connection:
+        lease = Lease(connection, namespace="fairgate", name="leader", identity="one", timing=STEADY)
+        with pytest.raises(RuntimeError, match="a bug"):
+            await lease.run(broken)
+    assert kept(api)["holderIdentity"] == ""

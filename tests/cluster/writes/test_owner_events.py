@@ -1,0 +1,182 @@
+"""Events on the object that a person made: found with few reads, added up, and never more than the API server bears."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from tests.cluster.support.fake_api import Answer, Cut
+from tests.cluster.support.stores import FAST, until
+from webhook.cluster.writes.events import EventWriter
+from webhook.cluster.writes.owner_events import BURST, NAMESPACES, REFILL_SECONDS, WAITING, Notice, OwnerEvents
+from webhook.cluster.writes.owners import STEPS, OwnerFinder
+from webhook.kube.objects.events import EventReason, ObjectRef
+
+EVENTS, RS, DEPLOYMENTS = "/api/v1/events", "/apis/apps/v1/replicasets", "/apis/apps/v1/deployments"
+
+
+def owned_by(kind, name, uid, api_version="apps/v1"):
+    return [{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": True}]
+
+
+def put(api, path, name, kind, *owners, namespace="team-a", api_version="apps/v1"):
+    made = api.put(path, name, namespace=namespace, metadata={"ownerReferences": list(owners)})
+    return ObjectRef(kind, namespace, name, made["metadata"]["uid"], api_version)
+
+
+def web(api):
+    """A Deployment and its ReplicaSet."""
+    top = put(api, DEPLOYMENTS, "web", "Deployment")
+    [reference] = owned_by("Deployment", "web", top.uid)
+    return top, put(api, RS, "web-1", "ReplicaSet", reference)
+
+
+def refused(owner, text="no room", series="TeamLimitExceeded"):
+    return Notice(owner, EventReason.REFUSED, "Refuse", text, series)
+
+
+@asynccontextmanager
+async def telling(connection):
+    writer = EventWriter(connection, component="fairgate", instance="fairgate-0", pace=FAST)
+    told = OwnerEvents(OwnerFinder(connection), writer)
+    tasks = [asyncio.create_task(writer.run()), asyncio.create_task(told.run())]
+    try:
+        yield told, writer
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def kept(api):
+    return list(api.objects[EVENTS].values())
+
+
+async def test_the_deployment_hears_what_its_replica_set_was_told(api, connection):
+    top, direct = web(api)
+    async with telling(connection) as (told, writer):
+        told.take(refused(direct))
+        await until(lambda: writer.written)
+    (event,) = kept(api)
+    assert (event["type"], event["reason"], event["message"]) == ("Warning", "Refused", "no room")
+    assert event["involvedObject"] == {
+        "kind": "Deployment",
+        "name": "web",
+        "namespace": "team-a",
+        "apiVersion": "apps/v1",
+        "uid": top.uid,
+    }
+    assert (event["related"]["kind"], event["related"]["uid"]) == ("ReplicaSet", direct.uid)
+
+
+async def test_kinds_that_people_make_are_the_top_and_never_read(api, connection):
+    notebook = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "name": "nb", "uid": "u-nb", "controller": True}
+    stateful = put(api, "/apis/apps/v1/statefulsets", "nb", "StatefulSet", notebook)
+    training = ObjectRef("PyTorchJob", "team-a", "train", "u-train", "kubeflow.org/v1")
+    async with telling(connection) as (told, writer):
+        told.take(refused(stateful))
+        told.take(refused(training))
+        await until(lambda: writer.written == 2)
+    assert {event["involvedObject"]["kind"] for event in kept(api)} == {"Notebook", "PyTorchJob"}
+    assert api.count("get") == 1
+
+
+async def test_owners_are_read_once_and_their_metadata_alone(api, connection):
+    _, direct = web(api)
+    async with telling(connection) as (told, writer):
+        for number in range(3):
+            told.take(refused(direct, series=f"s{number}"))
+        await until(lambda: writer.written == 3)
+    reads = [asked for asked in api.asked if asked.verb == "get"]
+    assert [asked.path.rpartition("/")[2] for asked in reads] == ["web-1", "web"]
+    assert all("as=PartialObjectMetadata" in asked.headers["Accept"] for asked in reads)
+
+
+async def test_a_flood_of_one_refusal_is_one_event_with_a_count_and_the_latest_text(api, connection):
+    _, direct = web(api)
+    async with telling(connection) as (told, writer):
+        for number in range(1000):
+            told.take(refused(direct, f"used {number}"))
+        await until(lambda: writer.written)
+        told.take(refused(direct, "used 1000"))
+        await until(lambda: writer.written == 2)
+    (event,) = kept(api)
+    assert (event["count"], event["message"]) == (1001, "used 1000")
+    assert (api.count("post"), api.count("patch")) == (1, 1)
+
+
+async def test_a_second_replica_counts_on(api, connection):
+    _, direct = web(api)
+    for _ in range(2):
+        async with telling(connection) as (told, writer):
+            told.take(refused(direct))
+            told.take(refused(direct))
+            await until(lambda writer=writer: writer.written)
+    assert [event["count"] for event in kept(api)] == [4]
+
+
+@pytest.mark.parametrize(("status", "reads"), [(403, 1), (404, 1), (500, 2)])
+async def test_where_an_owner_cannot_be_read_its_own_object_hears_of_it(api, connection, status, reads):
+    _, direct = web(api)
+    api.always["get"] = Answer(status)
+    async with telling(connection) as (told, writer):
+        told.take(refused(direct))
+        await until(lambda: writer.written)
+        told.take(refused(direct, series="other"))
+        await until(lambda: writer.written == 2)
+    assert {event["involvedObject"]["name"] for event in kept(api)} == {"web-1"}
+    assert api.count("get") == reads, "a server that said no for good is not asked again"
+
+
+async def test_a_connection_that_broke_is_asked_again_the_next_time(api, connection):
+    _, direct = web(api)
+    api.faults["get"].extend([Cut(is_carried_out=False)] * 2)  # the client tries a broken connection once more
+    async with telling(connection) as (told, writer):
+        told.take(refused(direct))
+        await until(lambda: writer.written)
+        told.take(refused(direct))
+        await until(lambda: writer.written == 2)
+    assert [event["involvedObject"]["name"] for event in kept(api)] == ["web-1", "web"]
+
+
+async def test_owners_that_own_each_other_are_followed_no_further_than_the_steps(api, connection):
+    first = put(api, RS, "a", "ReplicaSet", *owned_by("ReplicaSet", "b", "ub"))
+    api.objects[RS]["team-a/b"] = {
+        "metadata": {"name": "b", "uid": "ub", "ownerReferences": owned_by("ReplicaSet", "a", first.uid)}
+    }
+    finder = OwnerFinder(connection)
+    await finder.top(first)
+    assert finder.reads <= STEPS
+
+
+async def test_one_namespace_cannot_make_another_wait_nor_fill_the_memory(api, connection):
+    async with telling(connection) as (told, writer):
+        for number in range(WAITING + 500):
+            told.take(refused(ObjectRef("Job", "greedy", f"j{number}", f"u{number}", "batch/v1")))
+        assert writer.held_back == 500
+        told.take(refused(ObjectRef("Job", "honest", "train", "u", "batch/v1")))
+        await until(lambda: any(event["metadata"]["namespace"] == "honest" for event in kept(api)))
+        written = sum(event["metadata"]["namespace"] == "greedy" for event in kept(api))
+        assert written <= 2
+
+
+async def test_a_namespace_tells_a_burst_and_then_one_by_one(api, connection):
+    loop = asyncio.get_running_loop()
+    async with telling(connection) as (told, writer):
+        began = loop.time()
+        for number in range(BURST + 3):
+            told.take(refused(ObjectRef("Job", "greedy", f"j{number}", f"u{number}", "batch/v1")))
+        await until(lambda: writer.written == BURST + 3)
+        assert loop.time() - began >= 2 * REFILL_SECONDS
+        reads = api.count("get")
+    assert reads <= BURST + 3
+
+
+async def test_namespaces_that_wait_are_bounded(connection):
+    writer = EventWriter(connection, component="fairgate", instance="fairgate-0", pace=FAST)
+    told = OwnerEvents(OwnerFinder(connection), writer)
+    job = ObjectRef("Job", "", "train", "u", "batch/v1")
+    for number in range(NAMESPACES + 7):
+        told.take(refused(replace(job, namespace=f"n{number}")))
+    assert writer.held_back == 7

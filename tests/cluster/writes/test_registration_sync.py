@@ -1,0 +1,165 @@
+"""The webhook configurations follow the policy, over real HTTP: what it decides and nothing else."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+
+from tests.cluster.support.fake_api import Answer, Body
+from tests.core.support import make
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.writes.registration_sync import keep_in_step
+from webhook.core.model.names import ResourceName
+from webhook.core.model.policy import Defaults, Enforcement, LabelSelector, Policy
+from webhook.core.model.selector import Operator, Requirement
+from webhook.kube.registration.guards import guards
+from webhook.kube.registration.registration import webhook_configurations
+from webhook.kube.registration.registration_sync import GUARD, wanted_by
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+PATHS = {
+    "zz-fairgate": f"{ADMISSION}/mutatingwebhookconfigurations",
+    "fairgate": f"{ADMISSION}/validatingwebhookconfigurations",
+}
+GUARDS = f"{ADMISSION}/validatingadmissionpolicies"
+BEFORE = make.policy()
+AFTER = Policy(resources={ResourceName("example.com/accelerator"): 1}, exempt_namespaces=("monitoring",))
+
+
+def register(api, policy):
+    for made in webhook_configurations(policy, ca_bundle_pem=None, url="https://fairgate.example.org"):
+        name = made["metadata"]["name"]
+        webhooks = copy.deepcopy(made["webhooks"])
+        for webhook in webhooks:
+            webhook |= {"timeoutSeconds": 10, "failurePolicy": "Ignore", "objectSelector": {}}
+            webhook["clientConfig"]["caBundle"] = "AAAA"
+        api.put(PATHS[name], name, metadata={"name": name, "labels": {"by": "helm"}}, webhooks=webhooks)
+
+
+def found(api, name):
+    return api.objects[PATHS[name]][f"/{name}"]
+
+
+async def adjusted(connection, wanted):
+    return (await keep_in_step(connection, wanted, is_served=False)).changed
+
+
+def failure(api, name):
+    return {webhook["name"].partition(".")[0]: webhook["failurePolicy"] for webhook in found(api, name)["webhooks"]}
+
+
+def writes(api):
+    return [asked for asked in api.asked if asked.verb in {"post", "put", "patch", "delete"}]
+
+
+async def test_what_is_in_step_is_read_and_left_alone(api, connection):
+    register(api, BEFORE)
+    assert await adjusted(connection, wanted_by(BEFORE)) == ()
+    assert not writes(api)
+
+
+async def test_an_edited_policy_changes_whom_we_are_asked_about_and_nothing_else(api, connection):
+    register(api, BEFORE)
+    before = {name: copy.deepcopy(found(api, name)) for name in PATHS}
+    assert await adjusted(connection, wanted_by(AFTER)) == ("zz-fairgate", "fairgate")
+    said = {webhook["name"]: webhook for made in wanted_by(AFTER) for webhook in made.get("webhooks", ())}
+    for name in PATHS:
+        assert found(api, name)["metadata"]["labels"] == {"by": "helm"}
+        for old, new in zip(before[name]["webhooks"], found(api, name)["webhooks"], strict=True):
+            changed = {part for part in old if old[part] != new[part]}
+            assert changed <= {"rules", "matchConditions", "namespaceSelector"}
+            assert new["matchConditions"] == said[new["name"]]["matchConditions"]
+            assert new["namespaceSelector"] == said[new["name"]]["namespaceSelector"]
+    assert await adjusted(connection, wanted_by(AFTER)) == ()
+
+
+CLOSED = {"validate": "Fail", "workloads": "Ignore", "claims": "Fail"}
+OPEN = dict.fromkeys(CLOSED, "Ignore")
+
+
+@pytest.mark.parametrize(
+    ("is_served", "ca", "want"),
+    [(False, "AAAA", OPEN), (True, "", OPEN), (True, "AAAA", CLOSED)],
+    ids=["no server is ready", "the API server has no CA", "a server is ready and has a CA"],
+)
+async def test_webhooks_fail_closed_once_somebody_can_answer(api, connection, is_served, ca, want):
+    register(api, BEFORE)
+    for webhook in found(api, "fairgate")["webhooks"]:
+        webhook["clientConfig"]["caBundle"] = ca
+    done = await keep_in_step(connection, wanted_by(BEFORE), is_served=is_served)
+    assert done.open == (() if want is CLOSED else ("validate.fairgate.dev", "claims.fairgate.dev"))
+    assert failure(api, "fairgate") == want
+    assert failure(api, "zz-fairgate") == {"mutate": "Ignore", "jobs": "Ignore"}
+
+
+async def test_a_server_that_becomes_unready_opens_nothing(api, connection):
+    register(api, BEFORE)
+    await keep_in_step(connection, wanted_by(BEFORE), is_served=True)
+    for webhook in found(api, "fairgate")["webhooks"]:
+        del webhook["clientConfig"]["caBundle"]
+    done = await keep_in_step(connection, wanted_by(AFTER), is_served=False)
+    assert done.changed == ("zz-fairgate", "fairgate")
+    assert done.open == ()
+    assert failure(api, "fairgate") == CLOSED
+
+
+async def test_a_policy_that_is_not_enforced_opens_what_was_closed(api, connection):
+    register(api, BEFORE)
+    await keep_in_step(connection, wanted_by(BEFORE), is_served=True)
+    shadow = replace(BEFORE, enforce=Enforcement.SHADOW)
+    done = await keep_in_step(connection, wanted_by(shadow), is_served=True)
+    assert (done.changed, done.open) == (("fairgate",), ())
+    assert failure(api, "fairgate") == OPEN
+
+
+async def test_what_somebody_deleted_is_not_made_again(api, connection):
+    register(api, BEFORE)
+    del api.objects[PATHS["fairgate"]]["/fairgate"]
+    assert await adjusted(connection, wanted_by(AFTER)) == ("zz-fairgate",)
+    assert "/fairgate" not in api.objects[PATHS["fairgate"]]
+
+
+async def test_who_was_faster_is_not_overwritten(api, connection):
+    register(api, BEFORE)
+    api.faults["put"].append(Answer(409))
+    assert await adjusted(connection, wanted_by(AFTER)) == ("fairgate",)
+    assert await adjusted(connection, wanted_by(AFTER)) == ("zz-fairgate",)
+
+
+@pytest.mark.parametrize(
+    ("fault", "want"), [(Answer(403), "RBAC must grant this user the verb get"), (Body(b"no"), "is no object")]
+)
+async def test_what_cannot_be_read_is_told(api, connection, fault, want):
+    register(api, BEFORE)
+    api.faults["get"].append(fault)
+    with pytest.raises(ClusterError, match=want):
+        await adjusted(connection, wanted_by(AFTER))
+
+
+async def test_guards_learn_which_labels_and_namespaces_the_policy_names_and_keep_whom_they_trust(api, connection):
+    made = {each["metadata"]["name"]: each for each in guards(BEFORE, trusted_users=["carol"]) if each["kind"] == GUARD}
+    for name in ("fairgate-tenancy", "fairgate-devices", "fairgate-devices-env"):
+        each = copy.deepcopy(made[name])
+        each["spec"]["matchConstraints"]["objectSelector"] = {}
+        api.put(GUARDS, each["metadata"]["name"], spec=each["spec"])
+    policy = make.policy(
+        make.team(namespace_selector=LabelSelector((Requirement("owner", Operator.EXISTS),))),
+        exempt_namespaces=("ci-*", "ops"),
+        defaults=Defaults(host_paths=("/data",)),
+    )
+    assert await adjusted(connection, wanted_by(policy)) == (
+        "fairgate-tenancy",
+        "fairgate-devices",
+        "fairgate-devices-env",
+    )
+    tenancy = api.objects[GUARDS]["/fairgate-tenancy"]["spec"]
+    devices = api.objects[GUARDS]["/fairgate-devices"]["spec"]
+    assert '"owner"' in tenancy["matchConditions"][0]["expression"]
+    assert "owner" in tenancy["validations"][0]["messageExpression"]
+    assert "carol" in tenancy["validations"][0]["expression"]
+    assert "^ci-.*$" in devices["matchConditions"][0]["expression"]
+    assert "ops" in devices["matchConstraints"]["namespaceSelector"]["matchExpressions"][0]["values"]
+    assert devices["matchConstraints"]["objectSelector"] == {}
+    assert {"name": "hostPaths", "expression": '["/data"]'} in devices["variables"]
+    assert devices["validations"] == made["fairgate-devices"]["spec"]["validations"]
+    assert await adjusted(connection, wanted_by(policy)) == ()

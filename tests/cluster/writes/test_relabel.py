@@ -1,0 +1,82 @@
+"""The tier of one pod, against an API server where it changes, ends and is replaced meanwhile."""
+
+import pytest
+
+from tests import builders
+from tests.cluster.support.fake_api import Answer
+from tests.core.support import make
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.writes.relabel import Relabelled, relabel
+from webhook.core.model.decision import Charge
+from webhook.core.model.names import TeamName, Uid
+from webhook.core.model.tier import Tier
+from webhook.kube.objects import keys
+
+PODS = "/api/v1/pods"
+RISEN = Charge(TeamName("a"), Tier.GUARANTEED, 1)
+
+
+def put(api, **more):
+    made = builders.pod("p", namespace="team-a", labels={keys.TEAM: "a", keys.TIER: "preemptible"}, **more)
+    uid = api.put(PODS, "p", namespace="team-a", **made)["metadata"]["uid"]
+    return make.resident(1, uid=uid, name="p", tier="preemptible")
+
+
+async def raised(connection, pod, *, is_leading=lambda: True):
+    return await relabel(connection, pod, RISEN, is_leading=is_leading)
+
+
+def label(api):
+    return api.objects[PODS]["team-a/p"]["metadata"]["labels"][keys.TIER]
+
+
+async def test_a_label_is_written_once_and_then_found(api, connection):
+    pod = put(api)
+    assert await raised(connection, pod) is Relabelled.DONE
+    assert await raised(connection, pod) is Relabelled.ALREADY
+    assert (label(api), api.count("patch")) == ("guaranteed", 1)
+
+
+async def test_a_pod_that_changed_meanwhile_is_read_again(api, connection):
+    pod = put(api)
+    api.faults["patch"].extend([Answer(409), Answer(409)])
+    assert await raised(connection, pod) is Relabelled.DONE
+    assert (api.count("get"), api.count("patch")) == (3, 3)
+
+
+async def test_a_pod_that_never_stands_still_is_left_for_later(api, connection):
+    pod = put(api)
+    api.always["patch"] = Answer(409)
+    with pytest.raises(ApiError, match="409"):
+        await raised(connection, pod)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda api: api.delete(PODS, "p", namespace="team-a"),
+        lambda api: api.objects[PODS]["team-a/p"]["metadata"].update(uid=Uid("another")),
+        lambda api: api.objects[PODS]["team-a/p"]["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"),
+        lambda api: api.objects[PODS]["team-a/p"].update(status={"phase": "Failed"}),
+    ],
+    ids=["was deleted", "is another one", "is being deleted", "ended"],
+)
+async def test_a_pod_that_is_gone_is_not_touched(api, connection, change):
+    pod = put(api)
+    change(api)
+    assert await raised(connection, pod) is Relabelled.GONE
+    assert api.count("patch") == 0
+
+
+async def test_a_pod_without_a_team_gets_one_for_as_long_as_it_takes_to_end(api, connection):
+    pod = put(api)
+    del api.objects[PODS]["team-a/p"]["metadata"]["labels"][keys.TEAM]
+    api.objects[PODS]["team-a/p"]["metadata"]["deletionTimestamp"] = "2036-01-01T00:00:00Z"
+    assert await raised(connection, pod) is Relabelled.DONE
+
+
+async def test_who_leads_no_longer_writes_nothing(api, connection):
+    pod = put(api)
+    with pytest.raises(ClusterError, match="leads no longer"):
+        await raised(connection, pod, is_leading=lambda: False)
+    assert api.count("patch") == 0

@@ -1,0 +1,110 @@
+"""Reports over real HTTP: each process writes its own entry, and removes those that did not shut down cleanly."""
+
+import asyncio
+
+import pytest
+
+from tests.cluster.support.fake_api import Answer
+from tests.cluster.support.stores import until
+from webhook.cluster.api.errors import ApiError
+from webhook.cluster.writes import reports as writing
+from webhook.cluster.writes.reports import ReplicaReporter, read_report, write_report
+from webhook.kube.ledger import reports
+from webhook.kube.ledger.reports import PolicyReport, ReplicaReport
+
+REPLICAS = f"{reports.PATH}/{reports.REPLICAS}"
+NOON = 1_800_000_000.0
+
+
+def state(**more):
+    fields = {"component": "server", "at": "", "version": "1", "policy": "p1", "enforce": "enforce"}
+    return ReplicaReport(**fields | more)
+
+
+class Process:
+    """A process whose state a test changes."""
+
+    def __init__(self, connection, identity="host_1", **more):
+        self.more, self.time = more, NOON
+        self.reporter = ReplicaReporter(
+            connection, identity=identity, describe=lambda at: state(at=at, **self.more), clock=lambda: self.time
+        )
+
+
+async def entries(connection):
+    return (await read_report(connection, reports.REPLICAS)).replicas
+
+
+async def test_the_first_makes_the_object_and_the_others_add_to_it(connection):
+    await Process(connection, "host_1").reporter.look()
+    await Process(connection, "host_2", leading=True).reporter.look()
+    found = await entries(connection)
+    assert sorted(found) == ["host_1", "host_2"]
+    assert found["host_2"].leading
+    assert reports.read_at(found["host_1"].at) == NOON
+
+
+async def test_what_changed_is_written_at_once_and_the_rest_seldom(api, connection):
+    process = Process(connection)
+    await process.reporter.look()
+    await process.reporter.look()
+    assert api.count("patch") == 1, "nothing changed"
+    process.more = {"not_ready": ["world: silent"]}
+    await process.reporter.look()
+    assert (await entries(connection))["host_1"].not_ready == ["world: silent"]
+    process.more = {}
+    await process.reporter.look()
+    assert (await entries(connection))["host_1"].not_ready == [], "what was said is taken back"
+    await asyncio.sleep(writing.REPEAT_SECONDS + 1)
+    await process.reporter.look()
+    assert api.count("patch") == 4
+
+
+async def test_entries_of_processes_that_crashed_are_removed(connection):
+    await Process(connection, "dead_1").reporter.look()
+    process = Process(connection)
+    process.time = NOON + writing.FORGET_SECONDS + 1
+    await process.reporter.look()
+    assert sorted(await entries(connection)) == ["dead_1", "host_1"], "it was not known before"
+    process.more = {"leading": True}
+    await process.reporter.look()
+    assert sorted(await entries(connection)) == ["host_1"]
+
+
+async def test_a_clean_shutdown_removes_the_entry(api, connection):
+    process = Process(connection)
+    running = asyncio.create_task(process.reporter.run())
+    await until(lambda: api.objects[reports.PATH])
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert await entries(connection) == {}
+
+
+async def test_a_lack_of_rights_is_told_once_and_tried_again(api, connection, caplog):
+    api.always["patch"] = Answer(403)
+    process = Process(connection)
+    await process.reporter.look()
+    await process.reporter.look()
+    assert "cannot patch reports" in process.reporter.problem
+    assert len(caplog.records) == 1
+    del api.always["patch"]
+    await process.reporter.look()
+    assert process.reporter.problem is None
+
+
+async def test_a_policy_is_written_over_an_older_one(connection):
+    for name in ("p1", "p2"):
+        patch = reports.policy_patch(PolicyReport(name, "enforce", "kind: Policy\n"))
+        await write_report(connection, reports.POLICY, patch)
+    assert (await read_report(connection, reports.POLICY)).policy.hash == "p2"
+
+
+async def test_what_is_not_there_is_missing(connection):
+    with pytest.raises(ApiError) as refused:
+        await read_report(connection, reports.POLICY)
+    assert refused.value.is_missing
+
+
+def test_texts_are_cut():
+    assert len(reports.shortened("x" * 10_000)) == reports.MOST_TEXT
+    assert reports.read_at("yesterday") is None

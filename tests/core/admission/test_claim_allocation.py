@@ -1,0 +1,119 @@
+"""kube-scheduler gives a claim its devices: only what its pods were let in with."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.core.support.make import demand, policy, resident, team, world
+from webhook.core.admission.claim_allocation import Allocation, judge_allocation
+from webhook.core.dra.dra_claims import ClaimKey, ClaimRef, ClassCount, DeviceRequest
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.decision import Deny, NotApplicable, Retry
+from webhook.core.model.device_class import DeviceClass
+from webhook.core.model.names import DEVICE_CLASS, Uid
+from webhook.core.model.pod import Admitted, Handling, NamespaceFacts
+from webhook.core.model.policy import BUILT_IN_RESOURCES, Defaults, UnknownTeam
+from webhook.core.model.reason import Code
+
+GPU = "gpu.nvidia.com"
+CLAIM = ClaimKey("claim", "team-a", "mine")
+SHARING = (ClaimRef(claim="mine"),)
+POLICY = policy(
+    team(guaranteed=0, limit_=10),
+    resources={**BUILT_IN_RESOURCES, DEVICE_CLASS + GPU: ONE_GPU},
+    exempt_namespaces=("sys",),
+)
+
+
+def devices(number, driver=GPU):
+    return (DeviceRequest((ClassCount(GPU, number, driver),)),)
+
+
+def place(number, *pods):
+    """The world with the claim `mine` of so many devices, UID c1, and pods that use it."""
+    made = world(POLICY)
+    made.set_device_class(GPU, DeviceClass(GPU, speaks_of_gpus=True))
+    made.set_claim(CLAIM, devices(number), Uid("c1"))
+    for each in pods:
+        made.set_pod(each)
+    return made
+
+
+def user(uid="u1", admitted=1, *, claims=(), at="p1", **more):
+    held = None if admitted is None else Admitted(admitted * ONE_GPU, at, claims)
+    return resident(0, uid=uid, claims=more.pop("refs", SHARING), demand=demand(0), admitted=held, **more)
+
+
+def asked(number, *pods, uid="c1", key=CLAIM, **more):
+    return Allocation(key, Uid(uid), devices(number), tuple(map(Uid, pods or ("u1",))), **more)
+
+
+@pytest.mark.parametrize(
+    ("number", "pods", "want"),
+    [
+        (1, [user()], Code.CLAIM_COVERED),
+        (2, [user()], Code.CLAIM_CHANGED),
+        (9, [user()], Code.CLAIM_CHANGED),
+        # a pod that was let in beside another one's claim inherits it as it was
+        (9, [user(admitted=0, claims=(Uid("c1"),))], Code.CLAIM_COVERED),
+        (9, [user(admitted=0, claims=(Uid("c0"),))], Code.CLAIM_CHANGED),
+        # nothing of it was judged with GPUs at all
+        (1, [user(admitted=None)], Code.CLAIM_CHANGED),
+        (1, [user(), user("u2", admitted=None)], Code.CLAIM_CHANGED),
+        # what says less than a decision of this policy is held to the limits as they are
+        (9, [user(admitted=None, handling=Handling.DAEMON_SET)], Code.CLAIM_COVERED),
+        (11, [user(admitted=None, handling=Handling.DAEMON_SET)], Code.TEAM_LIMIT_EXCEEDED),
+        (9, [user(at="p0")], Code.CLAIM_COVERED),
+        (11, [user(at="p0")], Code.TEAM_LIMIT_EXCEEDED),
+        (9, [user(refs=(ClaimRef("mine", "t", "group", "e"),))], Code.CLAIM_COVERED),
+    ],
+)
+def test_a_claim_gets_what_its_pods_were_let_in_with(number, pods, want):
+    told = judge_allocation(asked(number, *(pod.uid for pod in pods)), place(number, *pods))
+    reason = told.reasons[0] if isinstance(told, Deny) else told.reason
+    assert reason.code is want, reason.text
+
+
+@pytest.mark.parametrize(
+    "question",
+    [asked(1, uid="c2"), asked(1, "unseen"), asked(1, key=CLAIM._replace(name="other"))],
+    ids=["another claim of the name", "a pod that is not seen", "a claim that is not seen"],
+)
+def test_what_is_not_known_yet_is_asked_again(question):
+    assert isinstance(judge_allocation(question, place(1, user())), Retry)
+
+
+def test_what_is_no_gpu_and_what_is_exempt_is_let_through():
+    here = place(1, user())
+    here.set_device_class("nics", DeviceClass("nics"))
+    nics = asked(0)._replace(got=(DeviceRequest((ClassCount("nics", 9, "nic.x.dev"),)),))
+    assert judge_allocation(nics, here).reason.code is Code.NO_GPU
+    here.set_namespace(NamespaceFacts("sys"))
+    exempt = asked(32, key=CLAIM._replace(namespace="sys"))
+    assert judge_allocation(exempt, here).reason.code is Code.EXEMPT
+
+
+@pytest.mark.parametrize(
+    ("unknown", "want"), [(UnknownTeam.REJECT, Code.UNKNOWN_TEAM), (UnknownTeam.PREEMPTIBLE, Code.CLAIM_CHANGED)]
+)
+def test_a_namespace_of_no_team_gets_no_gpus_behind_its_pods(unknown, want):
+    here, key = place(1), CLAIM._replace(namespace="nobodys")
+    here.set_policy(replace(POLICY, defaults=Defaults(unknown_team=unknown)))
+    here.set_claim(key, devices(1), Uid("c1"))
+    here.set_pod(user(admitted=None, namespace="nobodys"))
+    assert judge_allocation(asked(1, key=key), here).reasons[0].code is want
+
+
+def test_a_class_that_nobody_weighs_is_refused_or_asked_for_again():
+    here = place(1, user())
+    here.set_device_class("mig", DeviceClass("mig", speaks_of_gpus=True))
+    unknown = asked(0)._replace(got=(DeviceRequest((ClassCount("mig", 1),)),))
+    assert judge_allocation(unknown, here).reasons[0].code is Code.UNKNOWN_GPU_RESOURCE
+    missing = asked(0)._replace(got=(DeviceRequest((ClassCount("gone", 1),)),))
+    assert isinstance(judge_allocation(missing, here), Retry)
+
+
+@pytest.mark.parametrize(("number", "want"), [(2, NotApplicable), (3, Deny)])
+def test_a_claim_of_kube_schedulers_own_is_what_the_containers_ask_for(number, want):
+    here = place(1, resident(2, uid="u1"))
+    assert isinstance(judge_allocation(asked(number, key=CLAIM._replace(name="x"), is_extended=True), here), want)

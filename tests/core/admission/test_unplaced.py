@@ -1,0 +1,229 @@
+"""Pods that no node takes: refused only on evidence, told what is short and where, and never charged in vain."""
+
+import pytest
+
+from tests.core.support.make import ALICE, GIB, GPU, demand, gpus, node, pod, policy, pool, resident, team, world
+from webhook.core.admission.admission import admit
+from webhook.core.dra.dra_claims import ClaimRef
+from webhook.core.model.decision import Admit, Deny, NotApplicable
+from webhook.core.model.names import GpuModel, Namespace, ResourceName
+from webhook.core.model.pod import Handling, NamespaceFacts
+from webhook.core.model.policy import Mode, PlacementRules, Share
+from webhook.core.model.reason import Code
+from webhook.core.model.selector import HELD, Constraints, Effect, Taint, Toleration
+from webhook.core.placement.absent_nodes import AWAY_SECONDS
+from webhook.core.world.world import World
+
+ADVICE = "; where an autoscaler brings such nodes, the admin marks their pool autoscaled"
+A100, T4 = GpuModel("A100"), GpuModel("T4")
+IN_A, IN_B = {"pool": "a"}, {"pool": "b"}
+POOL_A = pool("a", node_selector=(("pool", "a"),))
+GPU_TAINT = Taint("nvidia.com/gpu", Effect.NO_SCHEDULE)
+
+
+def told(asked, place):
+    """The code and the words of the refusal, or of the warning of a pod that waits."""
+    decision = admit(asked, ALICE, place)
+    if isinstance(decision, Deny):
+        return "refused", *decision.reasons[0]
+    assert isinstance(decision, Admit)
+    return ("waits", *decision.warnings[0]) if decision.warnings else ("runs", decision.reason.code, "")
+
+
+def selecting(**labels):
+    return {"constraints": Constraints(node_selector=tuple(labels.items()))}
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("asked", "want"),
+        [
+            pytest.param(
+                pod(16),
+                "no node could hold the pod: it asks for nvidia.com/gpu 16, the largest of 2 nodes has "
+                "10; ask for less",
+                id="more GPUs than any node has",
+            ),
+            pytest.param(
+                pod(demand=demand(1, cpu=96_000, memory=2048 * GIB)),
+                "no node could hold the pod: it asks for cpu 96, the largest of 2 nodes has 64 and "
+                "memory 2Ti, the largest of 2 nodes has 512Gi; ask for less",
+                id="more cpu and memory",
+            ),
+            pytest.param(
+                pod(demand=demand(10, cpu=64_000)),
+                "no node could hold the pod: it asks for cpu 64, memory 48Gi, nvidia.com/gpu 10 together, which none "
+                "of 2 nodes has; ask for less",
+                id="each is somewhere, but not on one node",
+            ),
+            pytest.param(
+                pod(1, **selecting(pool="typo")),
+                "no node could hold the pod: none of the 2 nodes meets its node selector and affinity; correct them",
+                id="a selector that no node meets",
+            ),
+            pytest.param(
+                pod(8, **selecting(pool="small")),
+                "no node could hold the pod: it asks for nvidia.com/gpu 8, the only node that it may "
+                "use has 4; ask for less",
+                id="of those that its selector allows",
+            ),
+        ],
+    )
+    def test_with_what_is_too_much_and_where(self, asked, want):
+        nodes = [node("n0", cpu=32_000), node("small", gpus=4, labels={"pool": "small"})]
+        assert told(asked, world(nodes=nodes)) == ("refused", Code.NEVER_FITS, want + ADVICE)
+
+    def test_only_nodes_of_the_pool_are_counted(self):
+        nodes = [node("a", gpus=4, labels=IN_A)] + [node(f"b{i}", labels=IN_B) for i in range(12)]
+        place = world(policy(pools=(POOL_A,)), nodes=nodes)
+        assert told(pod(8), place)[2].startswith(
+            "no node could hold the pod: it asks for nvidia.com/gpu 8, the only node of pool a has 4; "
+        )
+
+    def test_nothing_is_charged_and_what_the_limits_say_is_told_too(self):
+        place = world(policy(team(limit_=10)))
+        refused = admit(pod(16), ALICE, place)
+        assert [reason.code for reason in refused.reasons] == [Code.TEAM_LIMIT_EXCEEDED, Code.NEVER_FITS]
+        assert place.book("team-a").total == 0
+
+    def test_whether_the_nodes_are_open_and_free_plays_no_part(self):
+        nodes = [node("n0", is_ready=False), node("n1", is_cordoned=True), node("n2", gpus=4)]
+        place = world(nodes=nodes, residents=[resident(4, node="n2")])
+        assert told(pod(10), place)[:2] == ("waits", Code.NO_ROOM_NOW)
+        assert told(pod(11), place)[:2] == ("refused", Code.NEVER_FITS)
+
+
+class TestNotRefused:
+    BIG = pod(16)
+
+    @pytest.mark.parametrize(
+        ("asked", "place"),
+        [
+            pytest.param(BIG, world(nodes=[]), id="a world without nodes"),
+            pytest.param(BIG, world(nodes=[node("cpu", gpus=0)]), id="no node has GPUs yet"),
+            pytest.param(pod(1, **selecting(pool="x")), world(nodes=[node("cpu", gpus=0)]), id="nor any such label"),
+            pytest.param(BIG, world(policy(pools=(POOL_A,))), id="the pool has no nodes yet"),
+            pytest.param(BIG, world(policy(placement=PlacementRules(Mode.OFF))), id="placement is off"),
+            pytest.param(
+                BIG,
+                world(policy(pools=(POOL_A, pool("more", is_autoscaled=True)))),
+                id="an autoscaler may bring the node",
+            ),
+            pytest.param(
+                pod(demand=demand(16, **{"rdma/hca": 1})), world(), id="a resource that no node has listed yet"
+            ),
+            pytest.param(pod(16, shares_by="default-scheduler"), world(), id="HAMi's webhook may not have seen it yet"),
+            pytest.param(pod(2), world(nodes=[node(taints=(GPU_TAINT,))]), id="only taints keep it off"),
+        ],
+    )
+    def test_it_waits_with_a_warning(self, asked, place):
+        outcome, code, _ = told(asked, place)
+        assert (outcome, code in (Code.NEVER_FITS, Code.NO_ROOM_NOW)) == ("waits", True)
+
+    def test_with_claims_whose_devices_may_be_listed_later(self):
+        place = world()
+        decision = admit(pod(16, claims=(ClaimRef(claim="c"),)), ALICE, place)
+        assert not isinstance(decision, Deny)
+
+    @pytest.mark.parametrize("handling", [Handling.FOREIGN_SCHEDULER, Handling.DAEMON_SET, Handling.NODE_NAME])
+    def test_what_others_place(self, handling):
+        assert isinstance(admit(pod(16, handling=handling), ALICE, world()), NotApplicable)
+
+
+class TestWhy:
+    def test_the_taints_that_keep_it_off_are_named(self):
+        place = world(nodes=[node(taints=(GPU_TAINT,)), node("cpu", gpus=0)])
+        assert told(pod(1), place) == (
+            "waits",
+            Code.NEVER_FITS,
+            "the pod does not tolerate the taints (nvidia.com/gpu:NoSchedule) of the nodes that could hold it: 1 node",
+        )
+
+    @pytest.mark.parametrize("key", [HELD, "node.kubernetes.io/not-ready", "node.kubernetes.io/unschedulable"])
+    def test_taints_that_go_away_again_are_no_reason_to_say_never(self, key):
+        place = world(nodes=[node(taints=(Taint(key, Effect.NO_SCHEDULE), GPU_TAINT))])
+        tolerant = pod(1, constraints=Constraints(tolerations=(Toleration("nvidia.com/gpu", exists=True),)))
+        outcome, code, text = told(tolerant, place)
+        assert (outcome, code) == ("waits", Code.NO_ROOM_NOW)
+        assert "not ready, cordoned or held for other pods: the pod waits; 1 node could hold it" in text
+
+    @pytest.mark.parametrize(
+        ("asked", "busy", "want"),
+        [
+            pytest.param(pod(4), resident(8, node="n0"), "no node has nvidia.com/gpu 4 free now", id="GPUs"),
+            pytest.param(
+                pod(4),
+                resident(node="n0", demand=demand(1, cpu=60_000)),
+                "no node has cpu 6 free now",
+                id="cpu, with GPUs to spare",
+            ),
+        ],
+    )
+    def test_what_is_short_now_is_named(self, asked, busy, want):
+        place = world(nodes=[node()], residents=[busy])
+        assert told(asked, place)[2] == f"{want}: the pod waits; 1 node could hold it when free and open"
+
+    def test_nodes_of_a_model_whose_limit_is_used_up_are_no_way_out(self):
+        limited = team(models={A100: Share(0, gpus(8)), T4: Share(0, gpus(40))})
+        nodes = [
+            node("a", model=A100, model_label="m", labels={"m": A100}),
+            node("t", gpus=4, model=T4, model_label="m", labels={"m": T4}),
+        ]
+        place = world(policy(limited), nodes=nodes, residents=[resident(8, node="a")])
+        assert told(pod(6), place)[:2] == ("refused", Code.MODEL_LIMIT_EXCEEDED)
+        assert told(pod(4), place)[0] == "runs"
+
+
+class TestAway:
+    def live(self):
+        place = World(policy(), is_live=True)
+        place.set_namespace(NamespaceFacts(Namespace("team-a")))
+        place.set_node(node("large", gpus=16))
+        place.set_node(node("small", gpus=4))
+        place.tick(1_000)
+        return place
+
+    def test_a_node_that_left_is_expected_back_for_an_hour(self):
+        place = self.live()
+        place.remove_node("large")
+        place.tick(2_000)
+        outcome, code, text = told(pod(16), place)
+        assert (outcome, code) == ("waits", Code.NO_ROOM_NOW)
+        assert text.endswith("; 1 node that could hold it left, or offered more, within the last hour")
+        assert told(pod(17), place)[:2] == ("refused", Code.NEVER_FITS)
+        place.tick(2_000 + AWAY_SECONDS)
+        assert told(pod(16), place)[:2] == ("refused", Code.NEVER_FITS)
+
+    def test_a_node_whose_devices_are_gone_for_a_while_counts_too(self):
+        place = self.live()
+        for left in (8, 0):
+            place.set_node(node("large", gpus=left))
+            place.tick(place.now + 10)
+            assert told(pod(16), place)[:2] == ("waits", Code.NO_ROOM_NOW)
+
+    def test_a_node_that_lost_its_label_counts_too(self):
+        place = self.live()
+        place.set_node(node("large", gpus=16, labels={"pool": "a"}))
+        place.set_node(node("large", gpus=16))
+        assert told(pod(16, **selecting(pool="a")), place)[:2] == ("waits", Code.NO_ROOM_NOW)
+        assert told(pod(16, **selecting(pool="b")), place)[:2] == ("refused", Code.NEVER_FITS)
+
+    def test_what_comes_back_is_used(self):
+        place = self.live()
+        place.remove_node("large")
+        place.set_node(node("large", gpus=16))
+        assert told(pod(16), place)[0] == "runs"
+
+    def test_no_more_than_so_many_are_remembered(self):
+        place = self.live()
+        for i in range(1_100):
+            place.set_node(node(f"spot-{i}", gpus=2))
+            place.remove_node(f"spot-{i}")
+        assert not place.away.able(demand(17), Constraints())
+        assert place.away.able(demand(1), Constraints()) == 1_000
+
+    def test_a_file_tells_no_story(self):
+        place = world(nodes=[node("large", gpus=16), node("small", gpus=4)])
+        place.remove_node("large")
+        assert told(pod(16), place)[:2] == ("refused", Code.NEVER_FITS)
+        assert not place.away.offers(ResourceName(GPU))

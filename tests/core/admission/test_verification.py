@@ -1,0 +1,148 @@
+"""The commit point: intact mutations are charged, altered ones refused, lost races tried again."""
+
+import pytest
+
+from tests.core.support.make import ALICE, commit, demand, gpus, mutated, node, pod, policy, resident, team, world
+from webhook.core.admission.admission import admit
+from webhook.core.admission.verification import verify
+from webhook.core.model.decision import Admit, Deny, Retry
+from webhook.core.model.names import NodeName, TeamName
+from webhook.core.model.reason import Code
+from webhook.core.model.selector import NO_CONSTRAINTS, Constraints
+from webhook.core.model.tier import Tier
+from webhook.core.quota.in_flight import Flight
+
+
+def passed(asked, place):
+    decision = admit(asked, ALICE, place)
+    assert isinstance(decision, Admit), decision
+    return mutated(asked, decision)
+
+
+def test_an_intact_pod_is_charged_and_takes_the_first_nodes_room():
+    place = world()
+    verified = verify(passed(pod(3), place), ALICE, place)
+    assert isinstance(verified, Admit)
+    assert (verified.charge.team, verified.charge.tier, verified.steering.nodes) == ("team-a", Tier.GUARANTEED, ("n0",))
+
+
+@pytest.mark.parametrize(
+    "altered",
+    [
+        pytest.param({"team_label": "team-b"}, id="another team's label"),
+        pytest.param({"team_label": None}, id="team label gone"),
+        pytest.param({"tier_label": None}, id="tier label gone"),
+        pytest.param({"tier_label": "gold"}, id="a tier that is none"),
+        pytest.param({"mark": "{}"}, id="decision emptied"),
+        pytest.param({"mark": "[" * 5000}, id="decision is garbage"),
+        pytest.param({"mark": '{"demand":{"nvidia.com/gpu":1e999}}'}, id="decision asks for infinity"),
+        pytest.param({"mark": None}, id="decision gone, labels left"),
+        pytest.param({"demand": demand(4)}, id="more GPUs than decided"),
+        pytest.param({"constraints": NO_CONSTRAINTS}, id="affinity taken off"),
+    ],
+)
+def test_what_somebody_changed_after_us_is_refused(altered):
+    place = world()
+    decision = verify(passed(pod(3), place)._replace(**altered), ALICE, place)
+    assert isinstance(decision, Deny)
+    assert {reason.code for reason in decision.reasons} == {Code.MUTATION_ALTERED}
+
+
+def test_a_pod_that_never_passed_the_mutating_step_is_asked_again():
+    decision = verify(pod(1, uid="u"), ALICE, world())
+    assert isinstance(decision, Retry)
+    assert decision.reason.code is Code.MUTATION_MISSING
+
+
+def test_limits_are_judged_again_with_or_without_the_mutation():
+    place = world(policy(team(limit_=2)))
+    made = passed(pod(2), place)
+    place.set_pod(resident(1))
+    for each in (made, pod(2, uid="raw")):
+        decision = verify(each, ALICE, place)
+        assert isinstance(decision, Deny)
+        assert [reason.code for reason in decision.reasons] == [Code.TEAM_LIMIT_EXCEEDED]
+
+
+class TestLostRaces:
+    def retried(self, made, place):
+        decision = verify(made, ALICE, place)
+        assert isinstance(decision, Retry), decision
+        assert decision.reason.code is Code.RACE_LOST
+
+    def test_the_last_guaranteed_gpu_went_to_another(self):
+        place = world(policy(team(guaranteed=1)))
+        made = passed(pod(1), place)
+        place.set_pod(resident(1))
+        self.retried(made, place)
+
+    def test_all_chosen_nodes_filled_up(self):
+        place = world(nodes=[node("n0", gpus=2)])
+        made = passed(pod(2), place)
+        place.set_pod(resident(1, node="n0"))
+        self.retried(made, place)
+
+    def test_the_policy_changed(self):
+        place = world()
+        made = passed(pod(1), place)
+        place.set_policy(policy(hash="p2"))
+        self.retried(made, place)
+
+
+def test_the_next_listed_node_serves_when_the_first_filled_up():
+    place = world()
+    made = passed(pod(8), place)
+    place.set_pod(resident(8, node="n0"))
+    verified = verify(made, ALICE, place)
+    assert isinstance(verified, Admit)
+    assert verified.steering.nodes == ("n1",)
+
+
+def test_a_waiting_pod_without_nodes_is_charged_all_the_same():
+    place = world(nodes=[node("n0", gpus=1)], residents=[resident(1, node="n0")])
+    verified = verify(passed(pod(1), place), ALICE, place)
+    assert isinstance(verified, Admit)
+    assert verified.steering.nodes == ()
+
+
+def test_forty_that_passed_the_mutating_step_together_never_pass_the_limit_together():
+    place = world(policy(team(guaranteed=20, limit_=20)))
+    waiting = [passed(pod(1), place)._replace(uid=f"u{i}", name=f"u{i}") for i in range(40)]
+    outcomes = []
+    for made in waiting:
+        verified = verify(made, ALICE, place)
+        outcomes.append(type(verified))
+        if isinstance(verified, Admit):
+            commit(place, made, verified.charge, verified.steering.nodes[0])
+    assert (outcomes.count(Admit), outcomes.count(Deny)) == (20, 20)
+    assert place.book(TeamName("team-a")).total == gpus(20)
+
+
+def test_constraints_the_user_wrote_may_stay_beside_ours():
+    place = world(nodes=[node("n0", labels={"zone": "a"}), node("n1", labels={"zone": "b"})])
+    asked = pod(1, constraints=Constraints(node_selector=(("zone", "b"),)))
+    verified = verify(passed(asked, place), ALICE, place)
+    assert isinstance(verified, Admit)
+    assert verified.steering.nodes == ("n1",)
+
+
+def test_a_question_that_comes_again_is_answered_as_before():
+    place = world(policy(team(limit_=2, guaranteed=2)))
+    asked = passed(pod(2), place)._replace(uid="u")
+    first = verify(asked, ALICE, place)
+    assert isinstance(first, Admit)
+    place.assume(Flight(resident(2, uid="u"), first.charge, NodeName("n0")))
+    again = verify(asked, ALICE, place)
+    assert isinstance(again, Admit)
+    assert (again.charge, again.reason.code) == (first.charge, Code.ALREADY_DECIDED)
+    assert isinstance(verify(asked._replace(uid="another"), ALICE, place), Deny)
+
+
+def test_a_decision_with_half_a_character_is_refused_without_repeating_it():
+    place = world()
+    asked = passed(pod(3), place)
+    mark = (asked.mark or "").replace("alice@example.com", "\\ud800")
+    assert mark != asked.mark
+    decision = verify(asked._replace(mark=mark), ALICE, place)
+    assert isinstance(decision, Deny)
+    assert decision.reasons[0].text.encode()

@@ -1,0 +1,323 @@
+"""Claims in the world: who pays, what is known later, and what policy says of it."""
+
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.support import make
+from webhook.core.admission.resolve_demand import count
+from webhook.core.dra.dra_claims import ADMIN_ACCESS, ClaimKey, ClaimRef, ClassCount, DeviceRequest, GroupEntry
+from webhook.core.dra.dra_slices import Condition, Device, Slice
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.decision import Deny, Retry
+from webhook.core.model.demand import demand_of
+from webhook.core.model.device_class import DeviceClass
+from webhook.core.model.names import PODS
+from webhook.core.model.pod import Handling, NamespaceFacts, Requester
+from webhook.core.model.policy import Defaults, UnknownGpu
+from webhook.core.model.reason import Code
+from webhook.core.placement.gpu_inventory import stocks
+from webhook.policy.builtin import BUILT_IN
+
+GPU_CLASS = DeviceClass("gpu.nvidia.com", speaks_of_gpus=True)
+SHARED, TEMPLATE = ClaimKey("claim", "team-a", "shared"), ClaimKey("template", "team-a", "made")
+SHARING, MAKING = ClaimRef(claim="shared"), ClaimRef(template="made")
+
+
+def spec(number, name="gpu.nvidia.com", **more):
+    return (DeviceRequest((ClassCount(name, number),), **more),)
+
+
+def bare(**more):
+    return make.demand(0, **more)
+
+
+def resident(uid, *claims, **more):
+    return make.resident(uid=uid, demand=bare(), claims=claims, **more)
+
+
+def world(**more):
+    made = make.world(make.policy(resources=BUILT_IN, **more))
+    made.set_device_class(GPU_CLASS.name, GPU_CLASS)
+    return made
+
+
+def charged(world_):
+    return world_.book("team-a").total / ONE_GPU
+
+
+@pytest.mark.parametrize("order", list(permutations(["a", "b", "c"])))
+def test_a_shared_claim_is_paid_once_whoever_leaves_first(order):
+    place = world()
+    place.set_claim(SHARED, spec(2))
+    for uid in ("a", "b", "c"):
+        place.set_pod(resident(uid, SHARING))
+        assert charged(place) == 2
+    for uid in order:
+        assert charged(place) == 2
+        place.remove_pod(uid)
+    assert charged(place) == 0
+    assert len(place.book("team-a")) == 0
+
+
+def test_what_a_template_makes_is_paid_by_every_pod_and_by_its_claim_once_that_is_known():
+    place = world()
+    place.set_claim(TEMPLATE, spec(32))
+    place.set_pod(resident("a", MAKING))
+    place.set_pod(resident("b", MAKING))
+    assert charged(place) == 64
+    got = replace(resident("a"), claims=(ClaimRef(claim="a-made", template="made"),))
+    place.set_pod(got)
+    place.set_claim(ClaimKey("claim", "team-a", "a-made"), spec(4))
+    assert charged(place) == 36
+
+
+def test_pods_of_a_group_share_what_its_template_makes():
+    place = world()
+    place.set_claim(TEMPLATE, spec(4))
+    ref, group = ClaimRef(template="made", group="g", entry="gpus"), ClaimKey("group", "team-a", "g")
+    place.set_pod(resident("a", ref))
+    place.set_pod(resident("b", ref))
+    assert charged(place) == 8, "nobody says that they share"
+    place.set_group(group, frozenset({GroupEntry("gpus", "other")}))
+    assert charged(place) == 8
+    place.set_group(group, frozenset({GroupEntry("gpus", "made")}))
+    assert charged(place) == 4
+    place.set_pod(resident("c", ref._replace(claim="made-for-g")))
+    place.set_group(group, None)
+    place.remove_pod("a")
+    assert charged(place) == 4, "they share as long as one of them is there"
+
+
+def test_what_comes_to_be_known_later_is_charged_then():
+    place = make.world(make.policy(resources=BUILT_IN))
+    place.set_pod(resident("a", SHARING))
+    assert charged(place) == 0
+    place.set_claim(SHARED, spec(2, "ours.dev"))
+    place.set_device_class("ours.dev", DeviceClass("ours.dev", "nvidia.com/gpu"))
+    assert charged(place) == 2
+    place.set_claim(SHARED, None)
+    assert charged(place) == 2, "its pods hold on to what they got"
+    place.remove_pod("a")
+    assert isinstance(at_the_door(place, SHARING), Retry)
+
+
+def test_another_policy_weighs_claims_anew():
+    place = world()
+    place.set_claim(SHARED, spec(2))
+    place.set_pod(resident("a", SHARING, node="n0"))
+    half = {**BUILT_IN, GPU_CLASS.implicit_resource: ONE_GPU // 2}
+    place.set_policy(replace(place.policy, resources=half, hash="p2"))
+    assert charged(place) == 1
+    place.set_policy(replace(place.policy, resources=BUILT_IN, hash="p3"))
+    place.remove_pod("a")
+    assert charged(place) == 0
+    assert place.fleet.free("n0", "cpu") == 64_000
+
+
+def test_looking_on_takes_nothing_away_in_an_admins_namespace_alone():
+    place = world()
+    place.set_claim(SHARED, spec(2, is_admin=True))
+    place.set_pod(resident("a", SHARING))
+    assert charged(place) == 2
+    place.set_namespace(NamespaceFacts("team-a", {ADMIN_ACCESS: "true"}))
+    assert charged(place) == 0
+
+
+def test_the_newer_of_two_classes_with_one_resource_holds():
+    place = world()
+    place.set_device_class("old", DeviceClass("old", "x.dev/fast", "2026-01-01T00:00:00Z"))
+    place.set_device_class("new", DeviceClass("new", "x.dev/fast", "2026-02-01T00:00:00Z"))
+    name = DeviceClass("new").implicit_resource
+    place.set_policy(replace(place.policy, resources={**BUILT_IN, name: 3 * ONE_GPU}, hash="p2"))
+    place.set_pod(make.resident(uid="a", demand=bare(**{"x.dev/fast": 1})))
+    assert charged(place) == 3
+    place.set_device_class("new", None)
+    assert charged(place) == 0
+
+
+def test_devices_of_a_node_are_room_for_claims_and_requests_alike():
+    place = world()
+    mapped = GPU_CLASS._replace(extended_resource=make.GPU)
+    place.set_device_class(mapped.name, mapped, Condition("", "gpu.nvidia.com"), Condition("d/type", "gpu"))
+    place.set_node(make.node("sliced", gpus=0))
+    gpu, mig = Device("gpu.nvidia.com", {"d/type": "gpu"}), Device("gpu.nvidia.com", {"d/type": "mig"})
+    place.set_slice("s", Slice("sliced", "p", 1, (gpu, gpu, gpu, mig)))
+    assert place.fleet.free("sliced", make.GPU) == 3
+    place.set_claim(SHARED, spec(2))
+    place.set_pod(resident("a", SHARING, node="sliced"))
+    assert place.fleet.free("sliced", make.GPU) == 1
+    place.set_slice("s2", Slice("sliced", "p", 2, (gpu,)))  # the driver lists its devices anew, slice by slice
+    assert place.fleet.free("sliced", make.GPU) == -1
+    place.set_slice("s2", None)
+    place.remove_pod("a")
+    assert place.fleet.free("sliced", make.GPU) == 3
+    place.set_slice("s", None)
+    assert place.fleet.free("sliced", make.GPU) == 0
+
+
+def test_what_the_device_plugin_offers_comes_before_slices():
+    place = world()
+    place.set_device_class("c", DeviceClass("c", make.GPU))
+    place.set_slice("s", Slice("n0", "p", 1, (Device("x", {}),)))
+    assert place.fleet.free("n0", make.GPU) == 10
+
+
+def at_the_door(place, *claims, **more):
+    return count(make.pod(demand=bare(**more), claims=claims), make.ALICE, place)
+
+
+def test_at_the_door_claims_count_and_counting_again_changes_nothing():
+    place = world()
+    place.set_claim(SHARED, spec(2))
+    pod = at_the_door(place, SHARING)
+    assert pod.demand.gpus == 2 * ONE_GPU
+    assert pod.demand.devices == ((GPU_CLASS.implicit_resource, 2),)
+    assert count(pod, make.ALICE, place) == pod
+    place.set_pod(resident("a", SHARING))
+    again = count(pod, make.ALICE, place)
+    assert (again.demand.gpus, again.demand.devices) == (0, pod.demand.devices), "somebody else pays"
+
+
+@pytest.mark.parametrize(
+    ("claims", "want"),
+    [
+        ((SHARING,), "not known yet: ResourceClaim team-a/shared;"),
+        ((MAKING, SHARING), "not known yet: ResourceClaimTemplate team-a/made, ResourceClaim team-a/shared;"),
+    ],
+)
+def test_what_is_not_known_yet_is_asked_again(claims, want):
+    told = at_the_door(world(), *claims)
+    assert isinstance(told, Retry)
+    assert told.reason.code is Code.CLAIM_UNKNOWN
+    assert told.reason.text.startswith(want)
+
+
+def test_a_class_that_nobody_knows_is_asked_again_and_one_that_nobody_weighs_is_refused():
+    place = world()
+    place.set_claim(SHARED, spec(1, "mig.nvidia.com"))
+    assert isinstance(at_the_door(place, SHARING), Retry)
+    place.set_device_class("mig.nvidia.com", DeviceClass("mig.nvidia.com", speaks_of_gpus=True))
+    told = at_the_door(place, SHARING)
+    assert isinstance(told, Deny)
+    assert [reason.code for reason in told.reasons] == [Code.UNKNOWN_GPU_RESOURCE]
+    name = "deviceclass.resource.kubernetes.io/mig.nvidia.com"
+    assert name in told.reasons[0].text
+    lenient = replace(place.policy, defaults=Defaults(unknown_gpu=UnknownGpu.IGNORE), hash="p2")
+    named = replace(place.policy, ignored_resources=frozenset({name}), hash="p3")
+    for policy in (lenient, named):
+        place.set_policy(policy)
+        assert at_the_door(place, SHARING).demand.gpus == 0
+
+
+def test_a_class_that_is_no_gpu_counts_nothing():
+    place = world()
+    place.set_device_class("nic", DeviceClass("nic"))
+    place.set_claim(SHARED, spec(1, "nic"))
+    assert at_the_door(place, SHARING).demand == bare()
+
+
+@given(st.lists(st.tuples(st.sampled_from(["join", "leave", "claim", "delete"]), st.integers(0, 3)), max_size=20))
+def test_whatever_happens_each_claim_in_use_is_paid_once(events):
+    place = world()
+    there = set()
+    size, is_deleted = 0, False
+    for what, number in events:
+        match what:
+            case "join":
+                there.add(number)
+                place.set_pod(resident(f"u{number}", SHARING, node=f"n{number}"))
+            case "leave":
+                there.discard(number)
+                place.remove_pod(f"u{number}")
+            case "claim":
+                size, is_deleted = number, False
+                place.set_claim(SHARED, spec(number))
+            case _:
+                is_deleted = True
+                place.set_claim(SHARED, None)
+        size = 0 if is_deleted and not there else size  # a claim that is deleted holds as long as it is in use
+        assert charged(place) == (size if there else 0)
+    for number in there:
+        place.remove_pod(f"u{number}")
+    assert all(place.fleet.free(f"n{i}", "cpu") == 64_000 for i in range(4))
+
+
+def test_pods_that_are_only_counted_are_not_held_up():
+    place = world(exempt_namespaces=("system",))
+    asking = make.pod(demand=bare(**{"x.dev/gpu": 1}), claims=(SHARING,))
+    assert isinstance(count(asking, make.ALICE, place), Deny)
+    assert count(asking._replace(namespace="system"), make.ALICE, place).demand.gpus == 0
+    static = asking._replace(handling=Handling.MIRROR)
+    assert isinstance(count(static, make.ALICE, place), Deny), "anybody may write the annotation"
+    assert count(static, Requester("system:node:n0"), place).demand.gpus == 0
+
+
+def test_two_entries_for_one_claim_are_one_claim():
+    place = world()
+    place.set_claim(SHARED, spec(2))
+    place.set_claim(TEMPLATE, spec(1))
+    twice = (SHARING._replace(entry="a"), SHARING._replace(entry="b"))
+    made = (MAKING._replace(entry="c"), MAKING._replace(entry="d"))
+    assert at_the_door(place, *twice).demand.gpus == 2 * ONE_GPU
+    assert at_the_door(place, *made).demand.gpus == 2 * ONE_GPU, "a template makes a claim for each"
+    named_alike = (SHARING._replace(entry="a"), MAKING._replace(entry="shared"))
+    assert at_the_door(place, *named_alike).demand.gpus == 3 * ONE_GPU
+
+
+def six_devices(**more):
+    """A node whose six devices have three names, and the same under a policy that weighs two of them."""
+    place = make.world(make.policy(resources=BUILT_IN, **more), nodes=[make.node("n0", gpus=0)])
+    mapped = DeviceClass("gpu.nvidia.com", "nvidia.com/gpu", speaks_of_gpus=True)
+    place.set_device_class(mapped.name, mapped, Condition("", "gpu.nvidia.com"))
+    place.set_slice("s", Slice("n0", "gpu.nvidia.com/n0", 1, (Device("gpu.nvidia.com", {}),) * 6))
+    return place
+
+
+IMPLICIT = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
+
+
+def test_one_class_is_one_room_whichever_of_its_names_is_asked_for():
+    place = six_devices()
+    place.set_pod(make.resident(3, uid="by-resource", node="n0"))
+    place.set_pod(make.resident(uid="by-class", node="n0", demand=demand_of({IMPLICIT: 1, PODS: 1}, BUILT_IN)))
+    (stock,) = stocks(place.fleet, place.policy)
+    assert (stock.resource, stock.capacity, stock.free) == (make.GPU, 6 * ONE_GPU, 2 * ONE_GPU)
+    assert charged(place) == 4
+    three = make.pod(demand=demand_of({IMPLICIT: 3, PODS: 1}, BUILT_IN))
+    assert not place.fleet.fits("n0", place.with_claims(three).demand)
+    place.remove_pod("by-class")
+    assert place.fleet.fits("n0", place.with_claims(three).demand)
+
+
+def test_a_class_asks_for_nodes_that_have_its_devices_by_dra():
+    place = six_devices()
+    place.set_node(make.node("plugged", gpus=8))
+    asks = make.pod(demand=demand_of({IMPLICIT: 8, PODS: 1}, BUILT_IN))
+    assert not place.fleet.with_capacity(place.with_claims(asks).demand, -1)
+    assert place.fleet.fits("plugged", make.demand(8))
+
+
+def test_the_older_of_two_classes_with_one_resource_has_a_room_of_its_own():
+    place = six_devices()
+    newer = DeviceClass("our-gpus", "nvidia.com/gpu", "2026-01-01T00:00:00Z", speaks_of_gpus=True)
+    place.set_device_class(newer.name, newer, Condition("", "others.example"))
+    node = place.fleet.get("n0")
+    assert node.allocatable.get("nvidia.com/gpu", 0) == 0, (
+        "kube-scheduler gives the newer class's devices, of which there are none"
+    )
+    assert [offer.resource for offer in node.offers(BUILT_IN)] == [IMPLICIT]
+    place.set_pod(resident("a", SHARING, node="n0"))
+    place.set_claim(SHARED, spec(2))
+    assert place.fleet.free("n0", IMPLICIT) == 4
+
+
+def test_a_resource_that_policy_does_not_weigh_draws_on_the_room_of_its_class():
+    weights = {name: weight for name, weight in BUILT_IN.items() if name != "nvidia.com/gpu"}
+    place = six_devices()
+    place.set_policy(make.policy(resources=weights))
+    place.set_pod(make.resident(uid="u", node="n0", demand=demand_of({"nvidia.com/gpu": 2, PODS: 1}, weights)))
+    assert (place.fleet.free("n0", IMPLICIT), charged(place)) == (4, 2)

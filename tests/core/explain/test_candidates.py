@@ -1,0 +1,136 @@
+"""Why a pod goes where it goes, in numbers."""
+
+from dataclasses import replace
+
+from tests.core.support.make import GPU, demand, node, requirement, resident, world
+from webhook.core.explain.candidates import Cause, Filtered, candidates
+from webhook.core.model.labels import pack
+from webhook.core.model.names import Uid
+from webhook.core.model.policy import LabelSelector
+from webhook.core.model.selector import HELD, Constraints, Effect, Taint
+from webhook.core.model.tier import Tier
+from webhook.core.model.topology import AffinityRule, SpreadRule
+from webhook.core.peers.topology_filter import Asker, spread_of
+from webhook.core.placement.fleet import Fleet
+from webhook.core.placement.placement import best_nodes
+
+ANY = Constraints()
+
+
+def fleet(*nodes) -> Fleet:
+    made = Fleet()
+    made.track(GPU)
+    for each in nodes:
+        made.set(each)
+    return made
+
+
+def test_the_best_nodes_come_in_the_order_of_the_decision_with_their_costs():
+    place = fleet(*(node(f"n{i}", gpus=8) for i in range(8)))
+    for i in range(4):
+        place.take(f"n{i}", demand(i + 1))
+    told = candidates(place, demand(2), ANY, tier=Tier.GUARANTEED)
+    assert [each.node for each in told.best] == list(best_nodes(place, demand(2), place.matching(ANY), count=5))
+    totals = [sum(each.cost) for each in told.best]
+    assert totals == sorted(totals)
+    assert all(part >= 0 for each in told.best for part in each.cost)
+    assert (told.with_room, told.filtered) == (8, ())
+
+
+def test_a_node_that_loses_its_last_place_for_eight_costs_more():
+    place = fleet(node("open", gpus=8), node("used", gpus=8))
+    place.take("used", demand(4))
+    used, opened = candidates(place, demand(2), ANY, tier=Tier.GUARANTEED).best
+    assert (used.node, opened.node) == ("used", "open")
+    assert used.cost.useless < opened.cost.useless
+    assert used.cost.gpus_left < opened.cost.gpus_left
+
+
+def test_every_other_node_is_counted_under_the_first_cause_that_keeps_the_pod_off():
+    place = fleet(
+        node("room", gpus=8),
+        node("small", gpus=2),
+        node("full", gpus=8),
+        node("full-too", gpus=8),
+        node("few-cores", gpus=8),
+        node("down", gpus=8, is_ready=False),
+        node("drained", gpus=8, is_cordoned=True),
+        replace(node("tainted", gpus=8), taints=(Taint("maintenance", Effect.NO_SCHEDULE),)),
+        replace(node("held", gpus=8), taints=(Taint(HELD, Effect.NO_SCHEDULE, "h1"),)),
+    )
+    for name in ("full", "full-too"):
+        place.take(name, demand(6))
+    place.take("few-cores", demand(1, cpu=60_000))
+    told = candidates(place, demand(4), ANY, tier=Tier.GUARANTEED)
+    assert [each.node for each in told.best] == ["room"]
+    assert told.filtered == (
+        Filtered("too little nvidia.com/gpu free", ("full", "full-too")),
+        Filtered(Cause.CORDONED, ("drained",)),
+        Filtered(Cause.HELD, ("held",)),
+        Filtered(Cause.NOT_READY, ("down",)),
+        Filtered(Cause.CONSTRAINTS, ("tainted",)),
+        Filtered("too little cpu free", ("few-cores",)),
+        Filtered(Cause.NEVER, ("small",)),
+    )
+
+
+def test_nodes_are_named_in_the_order_of_people():
+    names = [f"gpu-{number}" for number in (10, 9, 2, 1)]
+    told = candidates(fleet(*(node(name, gpus=2) for name in names)), demand(4), ANY, tier=Tier.GUARANTEED)
+    assert told.filtered == (Filtered(Cause.NEVER, ("gpu-1", "gpu-2", "gpu-9", "gpu-10")),)
+
+
+def test_costs_are_the_same_whether_the_largest_node_came_first_or_last():
+    nodes = [node("small", gpus=2, cpu=8000), node("large", gpus=16, cpu=256_000)]
+    early, late = fleet(*nodes), fleet(nodes[0])
+    candidates(late, demand(1), ANY, tier=Tier.GUARANTEED)
+    late.set(nodes[1])
+    found = [candidates(each, demand(1), ANY, tier=Tier.GUARANTEED) for each in (early, late)]
+    assert found[0] == found[1]
+
+
+def test_the_other_tiers_node_costs_more_than_a_whole_one():
+    place = fleet(node("open", gpus=8), node("lent", gpus=8))
+    place.lend(Uid("b"), demand(4), is_lent=True)
+    place.take("lent", demand(4), holder=Uid("b"))
+    opened, lent = candidates(place, demand(4), ANY, tier=Tier.GUARANTEED).best
+    assert (opened.node, lent.node) == ("open", "lent")
+    assert lent.cost.mixing > sum(opened.cost) > opened.cost.mixing == 0
+
+
+def test_what_a_topology_spread_rules_out_is_told_by_its_key():
+    nodes = [node(name, labels={"zone": name[0]}) for name in ("a0", "a1", "b0")]
+    there = resident(uid="u", node="a0", packed=pack({"app": "web"}))
+    place = world(nodes=[*nodes, node("nowhere")], residents=[there])
+    rule = SpreadRule("zone", 1, True, LabelSelector((requirement("app", "In", "web"),)))
+    spread = spread_of(Asker("team-a", {"app": "web"}, (rule,), ANY), place.fleet, place.siblings)
+    told = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
+    assert [each.node for each in told.best] == ["b0"]
+    assert told.filtered == (
+        Filtered("too many of the pod's like in its zone", ("a0", "a1")),
+        Filtered("no label zone, by which the pod must be spread", ("nowhere",)),
+    )
+
+
+def test_what_inter_pod_affinity_rules_out_is_told_by_its_key():
+    nodes = [node(name, labels={"zone": name[0], "host": name}) for name in ("a0", "a1", "b0")]
+    there = resident(uid="u", node="a0", packed=pack({"app": "web"}))
+    place = world(nodes=nodes, residents=[there])
+    of_web = LabelSelector((requirement("app", "In", "web"),))
+    rules = (AffinityRule(("zone",), False, of_web), AffinityRule(("host",), True, of_web))
+    spread = spread_of(Asker("team-a", {}, rules, ANY), place.fleet, place.siblings)
+    told = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
+    assert [each.node for each in told.best] == ["a1"]
+    assert told.filtered == (
+        Filtered("none of the pods that the pod wants beside it in its zone", ("b0",)),
+        Filtered("pods that the pod keeps away from in its host", ("a0",)),
+    )
+
+
+def test_what_keeps_the_pod_off_is_told_by_its_key():
+    of_web = LabelSelector((requirement("app", "In", "web"),))
+    keeper = resident(uid="u", node="a0", keeps_off=(AffinityRule(("host",), True, of_web),))
+    place = world(nodes=[node(name, labels={"host": name}) for name in ("a0", "b0")], residents=[keeper])
+    spread = spread_of(Asker("team-a", {"app": "web"}, (), ANY), place.fleet, place.siblings)
+    told = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
+    assert told.filtered == (Filtered("pods that keep away from the pod in its host", ("a0",)),)

@@ -1,0 +1,194 @@
+"""A decision step by step: the steps are the decision's own, and what is offered instead would really run."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.support.make import (
+    ALICE,
+    GPU,
+    demand,
+    gpus,
+    mutated,
+    node,
+    pod,
+    policy,
+    pool,
+    requirement,
+    resident,
+    team,
+    world,
+)
+from webhook.core.admission.admission import admit
+from webhook.core.dra.dra_claims import ClaimKey, ClaimRef, ClassCount, DeviceRequest
+from webhook.core.explain.explanation import explain
+from webhook.core.model.decision import Admit, Deny
+from webhook.core.model.device_class import DeviceClass
+from webhook.core.model.names import ResourceName
+from webhook.core.model.original_request import as_asked
+from webhook.core.model.policy import LabelSelector
+from webhook.core.model.reason import Code
+from webhook.core.model.selector import HELD, Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
+from webhook.policy.builtin import BUILT_IN
+
+
+def limits(told):
+    return {bar.subject: (bar.taken, bar.limit, bar.breaks(told.pod.demand.gpus)) for bar in told.limits}
+
+
+def test_every_limit_is_told_with_its_sum_and_who_holds():
+    shares = {"A100": team(guaranteed=2, limit_=9).gpus}
+    rules = policy(team(limit_=10, per_pod=gpus(4), per_user=gpus(20), models=shares))
+    held = [resident(7, name="big", user="alice@example.com", node="n0"), resident(2, name="small", node="n0")]
+    place = world(rules, residents=held)
+    told = explain(pod(5), ALICE, place)
+    assert limits(told) == {
+        "one pod of team team-a": (0, gpus(4), True),
+        "team team-a": (gpus(9), gpus(10), True),
+        "user alice@example.com in team team-a": (gpus(7), gpus(20), False),
+        "team team-a on A100": (0, gpus(9), False),
+    }
+    assert told.holders == (("team-a/Pod/big", gpus(7)), ("team-a/Pod/small", gpus(2)))
+    assert told.guaranteed_left == gpus(11)
+    assert isinstance(told.decision, Deny)
+
+
+@pytest.mark.parametrize(
+    ("more", "want"),
+    [
+        pytest.param({}, {"open": None, "nvlink": None}, id="both are open"),
+        pytest.param({"pool": "open"}, {"nvlink": "the pod is pinned to pool open"}, id="a pin closes the others"),
+        pytest.param({"requires": frozenset({"nvlink"})}, {"open": "does not offer nvlink"}, id="a capability"),
+        pytest.param(
+            {"labels": {"app": "kafka"}},
+            {"kafka": None, "open": "the pod is selected by another pool"},
+            id="a pool that selects the pod",
+        ),
+    ],
+)
+def test_a_closed_pool_says_why(more, want):
+    match = LabelSelector((Requirement("app", Operator.IN, ("kafka",)),))
+    pools = (
+        pool("open"),
+        pool("nvlink", capabilities=frozenset({"nvlink"})),
+        pool("kafka", match=match),
+        pool("others", teams=frozenset({"team-b"})),
+    )
+    told = explain(pod(**more), ALICE, world(policy(pools=pools)))
+    closed = {step.pool.name: step.closed for step in told.pools}
+    assert closed.items() >= want.items()
+    assert closed["others"] == "team team-a may not enter"
+    assert more.get("labels") or closed["kafka"] in {"takes other pods only", "the pod is pinned to pool open"}
+    assert all((step.nodes is None) == (step.closed is not None) for step in told.pools)
+
+
+def test_nodes_without_room_are_counted_by_cause():
+    place = world(nodes=[node("a"), node("b", is_cordoned=True), node("c", gpus=2)], residents=[resident(9, node="a")])
+    [step] = explain(pod(4), ALICE, place).pools
+    assert step.nodes.with_room == 0
+    assert dict(step.nodes.filtered) == {
+        "cordoned": ("b",),
+        "too small even when empty": ("c",),
+        f"too little {GPU} free": ("a",),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "obstacles", "place"),
+    [
+        pytest.param("a", ("the pod asks for 4 nvidia.com/gpu, 1 of 10 are free",), None, id="full"),
+        pytest.param("b", ("it is cordoned",), None, id="cordoned"),
+        pytest.param("c", ("the pod asks for 4 nvidia.com/gpu, it has 2 in all",), None, id="small"),
+        pytest.param("d", (), 1, id="it has room"),
+    ],
+)
+def test_one_node_that_is_asked_for_tells_all_that_is_in_the_way(name, obstacles, place):
+    nodes = [node("a"), node("b", is_cordoned=True), node("c", gpus=2), node("d")]
+    [step] = explain(pod(4), ALICE, world(nodes=nodes, residents=[resident(9, node="a")]), node=name).pools
+    assert (step.asked.node, step.asked.obstacles, step.asked.place) == (name, obstacles, place)
+
+
+def test_a_pod_that_reclaim_helped_is_not_taken_for_one_that_helps_itself():
+    toleration = Toleration(HELD, value="h1", effect=Effect.NO_SCHEDULE)
+    user = pod(2, constraints=Constraints(tolerations=(Toleration("own", exists=True),)))
+    place = world()
+    stored = mutated(user, admit(user, ALICE, place))
+    helped = stored._replace(constraints=stored.constraints.joined(tolerations=(toleration,)))
+    assert as_asked(helped, place.policy) == as_asked(stored, place.policy)
+    bare = user._replace(constraints=user.constraints.joined(tolerations=(toleration,)))
+    assert as_asked(bare, place.policy) == user
+    assert isinstance(explain(as_asked(helped, place.policy), ALICE, place).decision, Admit)
+
+
+def test_another_pool_that_has_room_is_named():
+    rules = policy(
+        pools=(
+            pool("full", node_selector=(("at", "full"),)),
+            pool("free", node_selector=(("at", "free"),)),
+            pool("closed", node_selector=(("at", "free"),), teams=frozenset({"team-b"})),
+        )
+    )
+    nodes = [node("f", labels={"at": "full"}), node("e", labels={"at": "free"})]
+    told = explain(pod(4, pool="full"), ALICE, world(rules, nodes, [resident(8, node="f", namespace="team-b")]))
+    assert told.elsewhere == ("free",)
+    assert dict(told.smaller.devices) == {GPU: 2}
+
+
+def test_a_pod_that_runs_needs_no_advice():
+    told = explain(pod(4), ALICE, world())
+    assert (told.runs_now, told.smaller, told.elsewhere) == (True, None, ())
+
+
+def test_what_is_not_judged_has_no_steps():
+    told = explain(pod(0), ALICE, world())
+    assert told.decision.reason.code is Code.NO_GPU
+    assert (told.limits, told.pools) == ((), ())
+
+
+@given(st.integers(1, 24), st.lists(st.integers(1, 10), max_size=4), st.integers(0, 30))
+def test_the_smaller_request_is_the_largest_that_runs(asked, held, limit):
+    place = world(policy(team(limit_=limit)))
+    for number, count in enumerate(held):
+        place.set_pod(resident(count, uid=f"u{number}", node=f"n{number}"))
+
+    def runs(count):
+        decision = admit(pod(demand=demand(count)), ALICE, place)
+        return isinstance(decision, Admit) and not decision.warnings
+
+    told = explain(pod(asked), ALICE, place)
+    assert told.decision == admit(pod(asked), ALICE, place)
+    want = None if runs(asked) else next((count for count in range(asked - 1, 0, -1) if runs(count)), None)
+    assert (None if told.smaller is None else dict(told.smaller.devices)[GPU]) == want
+
+
+def test_a_decided_pod_is_asked_as_its_user_asked():
+    a100 = pool("a100", node_selector=(("gpu", "a100"),), affinity=(requirement("memory", "Gt", "75000"),))
+    rules = policy(pools=(a100,))
+    nodes = [node(f"n{i}", labels={"gpu": "a100", "memory": "80000", "zone": "x"}) for i in range(3)]
+    place = world(rules, nodes)
+    for terms in (None, (NodeTerm((requirement("zone", "In", "x"),)),)):
+        user = pod(2, constraints=Constraints(terms=terms), tier_label="preemptible")
+        stored = mutated(user, admit(user, ALICE, place))
+        assert stored.constraints != user.constraints
+        again = as_asked(stored, rules)
+        assert (again.constraints, again.tier_label, again.mark) == (user.constraints, "preemptible", None)
+
+
+def test_what_nobody_weighed_is_refused_and_has_no_steps():
+    name = ResourceName("acme.com/gpu")
+    strange = replace(demand(1), requests=(*demand(1).requests, (name, 1)), strange=(name,))
+    told = explain(pod(demand=strange), ALICE, world())
+    assert [reason.code for reason in told.decision.reasons] == [Code.UNKNOWN_GPU_RESOURCE]
+    assert (told.limits, told.pools, told.smaller) == ((), (), None)
+
+
+def test_a_claim_is_counted_and_has_no_smaller_request():
+    place = world(replace(policy(team(limit_=1)), resources=BUILT_IN))
+    place.set_device_class("gpu.nvidia.com", DeviceClass("gpu.nvidia.com", speaks_of_gpus=True))
+    place.set_claim(ClaimKey("claim", "team-a", "two"), (DeviceRequest((ClassCount("gpu.nvidia.com", 2),)),))
+    told = explain(pod(0, claims=(ClaimRef(claim="two"),)), ALICE, place)
+    assert told.pod.demand.gpus == gpus(2)
+    assert [bar.subject for bar in told.limits if bar.breaks(gpus(2))] == ["team team-a"]
+    assert told.smaller is None

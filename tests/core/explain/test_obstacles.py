@@ -1,0 +1,94 @@
+"""Why a pod would not go to one node: every cause, with what it asks and what the node has."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.core.support.make import demand, node, requirement, resident, world
+from webhook.core.explain.obstacles import obstacles
+from webhook.core.model.labels import pack
+from webhook.core.model.policy import LabelSelector
+from webhook.core.model.selector import HELD, NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Taint
+from webhook.core.model.topology import SpreadRule
+from webhook.core.peers.topology_filter import NO_SPREAD, Asker, spread_of
+
+A100 = {"model": "A100"}
+TAINTS = (
+    Taint("maintenance", Effect.NO_SCHEDULE, "yes"),
+    Taint(HELD, Effect.NO_SCHEDULE, "h1"),
+    Taint("slow", Effect.PREFER_NO_SCHEDULE),
+)
+
+
+def told(one, asked=None, constraints=NO_CONSTRAINTS, held=0):
+    place = world(nodes=[one], residents=[resident(held, node="n")] if held else [])
+    return obstacles(place.fleet, one, asked or demand(4), constraints, spread=NO_SPREAD)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "want"),
+    [
+        pytest.param(
+            Constraints((("model", "H100"),)),
+            ("the node selector asks for model: H100, the node has A100",),
+            id="label",
+        ),
+        pytest.param(
+            Constraints((("zone", "a"),)),
+            ("the node selector asks for zone: a, the node has no label zone",),
+            id="none",
+        ),
+        pytest.param(
+            Constraints(terms=(NodeTerm((requirement("memory", "Gt", "75000"), requirement("model", "Exists"))),)),
+            ("the node affinity asks for memory Gt 75000, the node has no label memory",),
+            id="one term tells what of it is not met",
+        ),
+        pytest.param(
+            Constraints(terms=(NodeTerm(fields=(requirement("metadata.name", "In", "other"),)),)),
+            ("the node affinity asks for metadata.name In other, its name is n",),
+            id="a node by name",
+        ),
+        pytest.param(
+            Constraints(terms=(NodeTerm((requirement("a", "Exists"),)), NodeTerm((requirement("b", "Exists"),)))),
+            ("the node affinity has 2 terms, and it meets none of them",),
+            id="several terms",
+        ),
+    ],
+)
+def test_conditions_on_labels_name_what_is_there(constraints, want):
+    assert told(node("n", labels=A100), constraints=constraints) == want
+
+
+def test_taints_are_named_but_for_those_that_keep_nobody_off():
+    want = (
+        "it has taint maintenance=yes:NoSchedule, which the pod does not tolerate",
+        "its room is kept for pods that wait",
+    )
+    assert told(replace(node("n"), taints=TAINTS)) == want
+
+
+def test_all_that_is_in_the_way_is_told_at_once():
+    found = told(node("n", gpus=2, cpu=64_000, is_ready=False, is_cordoned=True), demand(4, cpu=200_000))
+    assert found == (
+        "it is not ready",
+        "it is cordoned",
+        "the pod asks for 200 cpu, it has 64 in all",
+        "the pod asks for 4 nvidia.com/gpu, it has 2 in all",
+    )
+
+
+def test_memory_is_told_in_gib_and_what_is_not_offered_by_name():
+    found = told(node("n"), demand(1, memory=1 << 60))
+    assert any(each.startswith("the pod asks for 1.07e+09 GiB of memory") for each in found)
+    assert told(node("n"), demand(1, **{"example.com/nic": 1})) == ("it offers no example.com/nic",)
+
+
+def test_pods_around_it_are_the_last_cause():
+    nodes = [node(name, labels={"zone": name}) for name in ("a", "b")]
+    there = resident(uid="u", node="a", packed=pack({"app": "web"}))
+    place = world(nodes=nodes, residents=[there])
+    rule = SpreadRule("zone", 1, True, LabelSelector((requirement("app", "In", "web"),)))
+    spread = spread_of(Asker("team-a", {"app": "web"}, (rule,), NO_CONSTRAINTS), place.fleet, place.siblings)
+    want = ("too many of the pod's like in its zone",)
+    assert obstacles(place.fleet, nodes[0], demand(1), NO_CONSTRAINTS, spread=spread) == want
+    assert obstacles(place.fleet, nodes[1], demand(1), NO_CONSTRAINTS, spread=spread) == ()

@@ -1,0 +1,292 @@
+"""Inter-pod affinity and anti-affinity: kube-scheduler's rule, and where pods go by it."""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.support.make import ALICE, mutated, node, pod, policy, resident, team, world
+from tests.core.support.zones import APP, LABELS, OF_APP, SELECTORS, zoned
+from webhook.core.admission.admission import admit
+from webhook.core.admission.verification import verify
+from webhook.core.model.decision import Admit, Retry
+from webhook.core.model.labels import pack
+from webhook.core.model.pod import Owner
+from webhook.core.model.policy import LabelSelector, Mode
+from webhook.core.model.selector import NO_CONSTRAINTS
+from webhook.core.model.topology import AffinityRule, SpreadRule
+from webhook.core.peers.pod_counts import Seated
+from webhook.core.peers.topology_filter import Asker, spread_of
+
+APART = AffinityRule(("host",), True, OF_APP)
+TOGETHER = AffinityRule(("zone",), False, OF_APP)
+
+
+def place(*residents, nodes=None):
+    return world(policy(team(guaranteed=100, limit_=None)), nodes or zoned("a", "b"), list(residents))
+
+
+def on(name, labels=APP, **more):
+    return resident(1, node=name, packed=pack(labels), **more)
+
+
+def web(*rules, count=1, labels=APP):
+    return pod(count, labels=labels, owner=Owner("Job", "web"), topology=rules)
+
+
+def steered(found, asked):
+    decision = admit(asked, ALICE, found)
+    assert isinstance(decision, Admit), decision
+    return decision.steering
+
+
+# -- the rule, against a transcription of kube-scheduler's
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term of the transcription."""
+
+    key: str
+    selector: LabelSelector | None
+    namespaces: tuple[str, ...]
+
+    def matches(self, placed):
+        return (
+            placed.namespace in self.namespaces and self.selector is not None and self.selector.matches(placed.labels)
+        )
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A pod of the transcription."""
+
+    namespace: str
+    labels: dict
+    node: str
+    unwanted: tuple[Term, ...] = ()
+
+
+def plugin_admits(me, wanted, unwanted, nodes, placed):
+    """filtering.go of kube-scheduler 1.37 line by line: which nodes pass, by name."""
+    affinity_counts, anti_affinity_counts = {}, {}
+    existing_anti_affinity_counts = {
+        (term.key, n.labels[term.key])
+        for n in nodes
+        for existing in placed
+        if existing.node == n.name
+        for term in existing.unwanted
+        if term.matches(me) and term.key in n.labels
+    }
+    for n in nodes:
+        for existing in placed:
+            if existing.node != n.name:
+                continue
+            if wanted and all(term.matches(existing) for term in wanted):
+                for term in wanted:
+                    if term.key in n.labels:
+                        pair = (term.key, n.labels[term.key])
+                        affinity_counts[pair] = affinity_counts.get(pair, 0) + 1
+            for term in unwanted:
+                if term.matches(existing) and term.key in n.labels:
+                    pair = (term.key, n.labels[term.key])
+                    anti_affinity_counts.setdefault(term, {})[pair] = 1
+    return {
+        n.name
+        for n in nodes
+        if satisfies_affinity(me, wanted, n, affinity_counts)
+        and not any(
+            (term.key, n.labels[term.key]) in anti_affinity_counts.get(term, {})
+            for term in unwanted
+            if term.key in n.labels
+        )
+        and not any(pair in existing_anti_affinity_counts for pair in n.labels.items())
+    }
+
+
+def satisfies_affinity(me, wanted, n, counts):
+    pods_exist = True
+    for term in wanted:
+        if term.key not in n.labels:
+            return False
+        if counts.get((term.key, n.labels[term.key]), 0) <= 0:
+            pods_exist = False
+    return pods_exist or (not counts and all(term.matches(me) for term in wanted))
+
+
+NAMES = [f"n{i}" for i in range(5)]
+NAMESPACES = st.sampled_from([("team-a",), ("team-b",), ("team-a", "team-b")])
+KEYS = st.sampled_from(["zone", "rack", "host"])
+WEIGHED_TERMS = st.lists(
+    st.tuples(st.builds(Term, KEYS, SELECTORS, NAMESPACES), st.integers(1, 100)), min_size=1, max_size=2
+)
+TERMS = st.lists(st.builds(Term, KEYS, SELECTORS, NAMESPACES), max_size=2)
+NODES = st.tuples(
+    *(
+        st.fixed_dictionaries({}, optional={"zone": st.sampled_from("ab"), "rack": st.sampled_from("12")}).map(
+            lambda labels, name=name: node(name, labels={"host": name} | labels)
+        )
+        for name in NAMES
+    )
+)
+PLACED = st.lists(
+    st.builds(
+        Placed, st.sampled_from(["team-a", "team-b"]), LABELS, st.sampled_from([*NAMES, "gone"]), TERMS.map(tuple)
+    ),
+    max_size=10,
+)
+
+
+def anti(term):
+    return AffinityRule((term.key,), True, term.selector, term.namespaces)
+
+
+def joint(terms):
+    """All terms of an affinity as one rule."""
+    selectors = [term.selector for term in terms]
+    chosen = None
+    if None not in selectors:
+        chosen = LabelSelector(tuple(r for selector in selectors for r in selector.requirements))
+    return AffinityRule(tuple(term.key for term in terms), False, chosen, terms[0].namespaces)
+
+
+@given(NODES, PLACED, st.tuples(TERMS, TERMS), LABELS, st.integers(0, 3))
+def test_rules_allow_what_kube_scheduler_allows(nodes, placed, terms, labels, joining):
+    wanted, unwanted = terms
+    if wanted:
+        wanted = [Term(term.key, term.selector, wanted[0].namespaces) for term in wanted]
+    rules = [*map(anti, unwanted), *([joint(wanted)] if wanted else [])]
+    there = [
+        resident(
+            uid=f"u{i}",
+            namespace=p.namespace,
+            node=p.node,
+            packed=pack(p.labels),
+            keeps_off=tuple(map(anti, p.unwanted)),
+        )
+        for i, p in enumerate(placed)
+    ]
+    found = world(nodes=list(nodes), residents=there[joining:])
+    joined = tuple(Seated(each, each.node) for each in there[:joining])
+    asker = Asker("team-a", labels, tuple(rules), NO_CONSTRAINTS, joined=joined)
+    allowed = spread_of(asker, found.fleet, found.siblings).allowed
+    want = plugin_admits(Placed("team-a", labels, ""), wanted, unwanted, nodes, placed)
+    assert {name for name in NAMES if found.fleet.bit(name) & allowed} == want
+
+
+# -- where pods go
+
+
+def test_pods_that_keep_apart_get_firm_lists_on_nodes_of_their_own():
+    found, hosts = place(), []
+    for _ in range(4):
+        asked = web(APART)
+        steering = steered(found, asked)
+        assert steering.mode is Mode.AUTO
+        found.advice.give(found.fleet, steering.nodes[0], asked, now=0.0)
+        hosts.append(steering.nodes[0])
+    assert sorted(hosts) == ["a0", "a1", "b0", "b1"]
+    steering = steered(found, web(APART))
+    assert steering.mode is Mode.PREFER, "no node is left: kube-scheduler has the last word"
+
+
+def test_a_list_holds_no_node_that_the_pod_would_not_be_let_on():
+    assert steered(place(on("a0"), on("b1")), web(APART)).nodes == ("a1", "b0")
+
+
+def test_pods_that_want_to_be_together_follow_the_first():
+    assert set(steered(place(on("b0")), web(TOGETHER)).nodes) == {"b0", "b1"}
+    assert len(steered(place(), web(TOGETHER)).nodes) == 4, "the first goes anywhere"
+    assert steered(place(), web(TOGETHER, labels={})).mode is Mode.PREFER, "unless it is none of them itself"
+
+
+def test_both_kinds_of_rules_are_kept_together():
+    by_zone = SpreadRule("zone", 1, True, OF_APP)
+    assert steered(place(on("a0"), on("b0")), web(APART, by_zone)).nodes[0] in ("a1", "b1")
+    assert steered(place(on("a0")), web(APART, by_zone)).nodes[0][0] == "b"
+
+
+@pytest.mark.parametrize("other", [on("a0", namespace="team-b"), on("a0", labels={"app": "db"}), on("gone")])
+def test_pods_that_it_does_not_keep_away_from(other):
+    assert steered(place(other), web(APART)).nodes[0] == "a0"
+
+
+def test_pods_of_other_namespaces_that_are_named():
+    elsewhere = APART._replace(namespaces=("team-b", "team-c"))
+    found = place(on("a0", namespace="team-b"), on("a1", uid="u1", namespace="team-c"), on("b0", uid="u2"))
+    assert set(steered(found, web(elsewhere)).nodes) == {"b0", "b1"}
+
+
+AWAY, NEAR = APART._replace(weight=10), TOGETHER._replace(weight=5)
+
+
+def test_a_preference_is_kept_while_there_is_room_and_the_weightiest_first():
+    assert steered(place(on("a0")), web(AWAY)).nodes[0] != "a0"
+    assert steered(place(on("b0")), web(NEAR)).nodes[0][0] == "b"
+    assert steered(place(on("b0")), web(NEAR, AWAY)).nodes == ("b1",)
+    crowded = place(on("a0"), on("a1", uid="u1"), on("b1", uid="u2"), nodes=[*zoned("a"), *zoned("b", gpus=0)])
+    assert steered(crowded, web(AWAY)).nodes[0] in ("a0", "a1"), "and is let go where there is none"
+    near_first = steered(place(on("b0"), on("b1", uid="u1")), web(NEAR._replace(weight=20), AWAY))
+    assert near_first.nodes[0][0] == "b"
+    assert steered(place(on("b0"), on("b1", uid="u1")), web(NEAR, AWAY)).nodes[0][0] == "a"
+
+
+@given(NODES, PLACED, WEIGHED_TERMS, LABELS)
+def test_on_a_list_kube_scheduler_prefers_none_to_the_first(nodes, placed, weighed, labels):
+    """scoring.go of kube-scheduler 1.37: for each pod and term that meet, the weight for every node of the domain."""
+    there = [
+        resident(0, uid=f"u{i}", namespace=p.namespace, node=p.node, packed=pack(p.labels))
+        for i, p in enumerate(placed)
+    ]
+    found = world(policy(team(guaranteed=100)), list(nodes), there)
+    rules = [
+        AffinityRule((term.key,), weight % 2 == 0, term.selector, term.namespaces, weight) for term, weight in weighed
+    ]
+    by_name = {n.name: n.labels for n in nodes}
+
+    def score(name):
+        return sum(
+            (-1 if rule.is_anti else 1) * rule.weight
+            for rule, (term, _) in zip(rules, weighed, strict=True)
+            for p in placed
+            if p.node in by_name and term.matches(p) and rule.keys[0] in by_name[name]
+            if by_name[p.node].get(rule.keys[0]) == by_name[name][rule.keys[0]]
+        )
+
+    steering = steered(found, pod(1, labels=labels, owner=Owner("Job", "x"), topology=tuple(rules)))
+    assert steering.mode is Mode.AUTO
+    assert all(score(name) <= score(steering.nodes[0]) for name in steering.nodes)
+
+
+def test_pods_on_nodes_keep_others_off_that_say_nothing():
+    keeper = on("a0", labels={}, keeps_off=(APART,))
+    assert steered(place(keeper), web()).nodes == ("a1", "b0", "b1")
+    assert steered(place(keeper), web(labels={"app": "db"})).nodes[0] == "a0"
+    wide = on("a0", labels={}, keeps_off=(APART._replace(keys=("zone",)),))
+    assert steered(place(wide), web()).nodes == ("b0", "b1")
+
+
+def test_pods_on_their_way_keep_others_off():
+    found = place()
+    found.advice.give(found.fleet, "a0", web(APART, labels={}), now=0.0)
+    assert "a0" not in steered(found, web()).nodes
+    found.advice.withdraw(found.fleet)
+    assert "a0" in steered(found, web()).nodes
+
+
+def test_a_pod_that_another_keeps_off_meanwhile_is_asked_for_again():
+    found = place(nodes=zoned("a", per_zone=1))
+    decision = admit(web(), ALICE, found)
+    found.set_pod(on("a0", labels={}, keeps_off=(APART,)))
+    assert isinstance(verify(mutated(web(), decision, uid="u1"), ALICE, found), Retry)
+
+
+def test_a_pod_is_asked_for_again_where_one_that_it_keeps_away_from_came_first():
+    found = place(nodes=zoned("a", per_zone=1))
+    asked = web(APART)
+    decision = admit(asked, ALICE, found)
+    found.set_pod(on("a0"))
+    told = verify(mutated(asked, decision, uid="u1"), ALICE, found)
+    assert isinstance(told, Retry)
+    assert "got other pods than it wants around it" in told.reason.text

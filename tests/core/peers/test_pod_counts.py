@@ -1,0 +1,79 @@
+"""Counters of pods by node: kept by events, they say what a count of all pods says."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.support.make import flight, node, pod, requirement, resident, world
+from webhook.core.model.decision import Charge
+from webhook.core.model.labels import pack
+from webhook.core.model.policy import LabelSelector
+from webhook.core.model.tier import Tier
+from webhook.core.model.topology import AffinityRule
+from webhook.core.peers import pod_counts
+
+NODES = ["n0", "n1"]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["set", "terminate", "remove", "advise", "assume", "settle", "lapse", "ask"]),
+        st.integers(0, 3),
+        st.sampled_from([*NODES, None]),
+        st.sampled_from(["web", "db"]),
+    ),
+    max_size=30,
+)
+
+
+def of(app):
+    return LabelSelector((requirement("app", "In", app),))
+
+
+def apply(place, now, step):
+    what, number, name, app = step
+    uid, labels = f"u{number}", {"app": app}
+    keeps_off = (AffinityRule(("host",), True, of(app)),) if number % 2 else ()
+    if what in ("set", "terminate"):
+        is_terminating = what == "terminate"
+        seen = resident(uid=uid, node=name, packed=pack(labels), keeps_off=keeps_off, is_terminating=is_terminating)
+        place.set_pod(seen)
+    elif what == "remove":
+        place.remove_pod(uid)
+    elif what == "advise" and name is not None:
+        place.advice.give(place.fleet, name, pod(labels=labels, topology=keeps_off), now=now)
+    elif what == "assume":
+        made = flight(pod(uid=uid, name=uid), Charge("team-a", Tier.GUARANTEED, 1), name)
+        place.assume(made)
+    elif what == "settle":
+        place.settle(uid)
+    elif what == "lapse":
+        place.advice.lapse(place.fleet, now=now)
+    else:
+        place.siblings.on_nodes("team-a", of(app))
+
+
+@given(STEPS)
+def test_counters_that_were_kept_say_what_a_new_count_says(steps):
+    place = world(nodes=[node(name) for name in NODES])
+    place.siblings.on_nodes("team-a", of("web"))
+    for now, step in enumerate(steps):
+        apply(place, float(now), step)
+    for app in ("web", "db"):
+        kept = dict(place.siblings.on_nodes("team-a", of(app)))
+        anew = pod_counts.Siblings()
+        anew.sources.extend(place.siblings.sources)
+        assert kept == anew.on_nodes("team-a", of(app))
+        seated = [(pod, node) for source in place.siblings.sources for pod, node in source("team-a")]
+        keeping = Counter(node for pod, node in seated for rule in pod.keeps_off if rule.selector == of(app))
+        found = place.siblings.against("team-b", {"app": app}) | place.siblings.against("team-a", {"app": app})
+        assert sum(map(Counter, found.values()), Counter()) == keeping
+
+
+def test_so_many_counters_are_kept_and_the_oldest_is_made_anew(monkeypatch):
+    monkeypatch.setattr(pod_counts, "KEPT", 2)
+    place = world(residents=[resident(uid=app, node="n0", packed=pack({"app": app})) for app in "abc"])
+    for app in "abcabc":
+        assert place.siblings.on_nodes("team-a", of(app)) == {"n0": 1}
+        place.remove_pod(app)
+        assert place.siblings.on_nodes("team-a", of(app)) == {}
+        place.set_pod(resident(uid=app, node="n0", packed=pack({"app": app})))

@@ -1,0 +1,152 @@
+"""The index against a plain scan: whatever happens to nodes and pods, both give the same answers."""
+
+import random
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from tests.core.support.make import GPU, demand, node, requirement
+from tests.examples import examples
+from webhook.core.model.names import NodeName, ResourceName
+from webhook.core.model.node import Node
+from webhook.core.model.selector import NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Taint, Toleration
+from webhook.core.placement.fleet import Fleet
+from webhook.core.placement.placement import best_nodes
+
+NAMES = [f"n{i}" for i in range(6)]
+SHAPES = [demand(1), demand(3), demand(8), demand(2, cpu=500, memory=1), demand(4, cpu=30_000), demand(0, cpu=100)]
+CONSTRAINTS = [
+    NO_CONSTRAINTS,
+    Constraints(node_selector=(("zone", "a"),)),
+    Constraints(terms=(NodeTerm((requirement("memory", "Gt", "40000"),)),)),
+    Constraints(tolerations=(Toleration("gpu", exists=True),)),
+]
+nodes = st.builds(
+    node,
+    st.sampled_from(NAMES),
+    gpus=st.sampled_from([0, 2, 8, 10]),
+    cpu=st.sampled_from([16_000, 64_000]),
+    labels=st.sampled_from([{}, {"zone": "a"}, {"zone": "b", "memory": "81920"}]),
+    taints=st.sampled_from([(), (Taint("gpu", Effect.NO_SCHEDULE),)]),
+    is_ready=st.booleans(),
+    is_cordoned=st.booleans(),
+)
+
+
+class FleetMachine(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.fleet = Fleet()
+        self.fleet.track(GPU)
+        self.known: dict[str, Node] = {}
+        self.pods: list[tuple[str, object]] = []
+
+    @rule(made=nodes)
+    def set_node(self, made):
+        self.fleet.set(made)
+        self.known[made.name] = made
+
+    @rule(name=st.sampled_from(NAMES))
+    def remove_node(self, name):
+        self.fleet.remove(name)
+        self.known.pop(name, None)
+
+    @rule(name=st.sampled_from(NAMES), shape=st.sampled_from(SHAPES))
+    def take(self, name, shape):
+        self.fleet.take(name, shape)
+        self.pods.append((name, shape))
+
+    @rule(data=st.data())
+    def give_back(self, data):
+        if self.pods:
+            name, shape = self.pods.pop(data.draw(st.integers(0, len(self.pods) - 1)))
+            self.fleet.take(name, shape, sign=-1)
+
+    @rule()
+    def arrange(self):
+        self.fleet = self.fleet.arranged()
+
+    def free(self, made: Node, resource: str) -> int:
+        return made.allocatable[resource] - sum(
+            dict(shape.requests).get(resource, 0) for name, shape in self.pods if name == made.name
+        )
+
+    @invariant()
+    def same_as_a_scan(self):
+        for constraints in CONSTRAINTS:
+            usable = self.fleet.matching(constraints)
+            for shape in SHAPES:
+                able = [
+                    made
+                    for made in self.known.values()
+                    if made.is_open
+                    and constraints.admits(made.name, made.labels, made.taints)
+                    and all(r in made.allocatable and self.free(made, r) >= n for r, n in shape.requests)
+                ]
+                got = best_nodes(self.fleet, shape, usable, count=20)
+                assert sorted(got) == sorted(made.name for made in able)
+                assert all(self.fleet.fits(made.name, shape) for made in able)
+
+
+TestFleet = FleetMachine.TestCase
+TestFleet.settings = examples(25, stateful_step_count=25)
+
+
+def test_a_pod_without_gpus_goes_to_nodes_of_any_gpus_if_need_be():
+    fleet, other = Fleet(), ResourceName("amd.com/gpu")
+    fleet.track(GPU)
+    fleet.track(other)
+    for made in (node("n0", gpus=4), node("n1", gpus=0), node("n2", gpus=4)):
+        fleet.set(made)
+    fleet.set(Node(NodeName("n3"), {**node("n3", gpus=0).allocatable, other: 4}))
+    assert best_nodes(fleet, demand(0), -1, count=8) == ("n1", "n0", "n2", "n3")
+    assert best_nodes(fleet, demand(0), fleet.bit(NodeName("n3")), count=8) == ("n3",)
+
+
+def test_six_pods_of_three_fill_two_nodes_and_leave_two_whole():
+    fleet = Fleet()
+    fleet.track(GPU)
+    for i in range(4):
+        fleet.set(node(f"n{i}"))
+    for _ in range(6):
+        fleet.take(best_nodes(fleet, demand(3), fleet.matching(NO_CONSTRAINTS), count=8)[0], demand(3))
+    assert [10 - fleet.free(f"n{i}", GPU) for i in range(4)] == [9, 9, 0, 0]
+    assert best_nodes(fleet, demand(8), fleet.matching(NO_CONSTRAINTS), count=8) == ("n2", "n3")
+
+
+def test_wholly_free_nodes_come_last_while_few_are_left():
+    fleet = Fleet()
+    fleet.track(GPU)
+    fleet.set(node("small", gpus=2))
+    fleet.set(node("large", gpus=10))
+    fleet.take("large", demand(1))
+    want_kept, want_free = ("large", "small"), ("small", "large")
+    usable = fleet.matching(NO_CONSTRAINTS)
+    assert best_nodes(fleet, demand(1), usable, count=2, keep_whole=1) == want_kept
+    assert best_nodes(fleet, demand(1), usable, count=2, keep_whole=0) == want_free
+    assert best_nodes(fleet, demand(2), usable, count=2, keep_whole=1) == want_free, (
+        "a pod of the whole node may have it"
+    )
+
+
+def test_slots_follow_names_once_arranged():
+    names = [f"n{i:03}" for i in range(150)]
+    shuffled = random.Random(7).sample(names, len(names))
+    fleet = Fleet()
+    fleet.track(GPU)
+    for name in shuffled:
+        fleet.set(node(name))
+    arranged = fleet.arranged()
+    assert best_nodes(arranged, demand(1), arranged.matching(NO_CONSTRAINTS), count=150) == tuple(names)
+
+
+def test_a_node_shrunk_below_use_has_negative_room_and_recovers():
+    fleet = Fleet()
+    fleet.track(GPU)
+    fleet.set(node("n0", gpus=8))
+    fleet.take("n0", demand(6))
+    fleet.set(node("n0", gpus=4))
+    assert fleet.free("n0", GPU) == -2
+    assert not fleet.fits("n0", demand(1))
+    fleet.set(node("n0", gpus=8))
+    assert fleet.fits("n0", demand(2))

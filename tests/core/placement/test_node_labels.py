@@ -1,0 +1,93 @@
+"""Nodes are found by label, taint and name as each of them says of itself, whatever changes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.support.make import node
+from webhook.core.model.selector import (
+    NODE_NAME_FIELD,
+    Constraints,
+    Effect,
+    NodeTerm,
+    Operator,
+    Requirement,
+    Taint,
+    Toleration,
+    integer,
+)
+from webhook.core.placement.fleet import Fleet
+
+KEYS, VALUES, NAMES = ["zone", "size", "other"], ["a", "b", "3", "12", "-4", "07", "1_0"], ["n0", "n1", "n2", "n3"]
+TAINTS = [
+    Taint("gpu", Effect.NO_SCHEDULE, "x"),
+    Taint("held", Effect.NO_EXECUTE),
+    Taint("soft", Effect.PREFER_NO_SCHEDULE),
+]
+
+requirements = st.builds(
+    Requirement,
+    st.sampled_from([*KEYS, "unknown"]),
+    st.sampled_from(list(Operator)),
+    st.lists(st.sampled_from(VALUES), max_size=3).map(tuple),
+)
+fields = st.builds(
+    Requirement,
+    st.sampled_from([NODE_NAME_FIELD, "metadata.namespace"]),
+    st.sampled_from([Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST]),
+    st.lists(st.sampled_from([*NAMES, "gone"]), max_size=3).map(tuple),
+)
+terms = st.builds(NodeTerm, st.lists(requirements, max_size=3).map(tuple), st.lists(fields, max_size=2).map(tuple))
+tolerations = st.builds(
+    Toleration,
+    st.sampled_from(["", "gpu", "held"]),
+    st.booleans(),
+    st.sampled_from(["", "x"]),
+    st.sampled_from([None, *Effect]),
+)
+constraints = st.builds(
+    Constraints,
+    st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(VALUES)), max_size=2).map(tuple),
+    st.none() | st.lists(terms, max_size=4).map(tuple),
+    st.lists(tolerations, max_size=3).map(tuple),
+)
+nodes = st.builds(
+    lambda name, labels, taints: node(name, labels=labels, taints=tuple(taints)),
+    st.sampled_from(NAMES),
+    st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES)),
+    st.lists(st.sampled_from(TAINTS), max_size=2, unique=True),
+)
+
+
+@given(st.lists(nodes | st.sampled_from(NAMES), max_size=12), st.lists(constraints, min_size=1, max_size=4))
+def test_the_nodes_that_match_are_those_that_say_so(changes, asked):
+    fleet = Fleet()
+    for change in changes:
+        if isinstance(change, str):
+            fleet.remove(change)
+        else:
+            fleet.set(change)
+        for each in asked:
+            want = {one.name for one in fleet.nodes() if each.admits(one.name, one.labels, one.taints)}
+            assert set(fleet.names_of(fleet.matching(each))) == want
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("12", 12),
+        ("-4", -4),
+        ("+7", 7),
+        ("007", 7),
+        ("9223372036854775807", 2**63 - 1),
+        ("9223372036854775808", None),
+        ("1_000", None),
+        (" 1", None),
+        ("+-1", None),
+        ("\u0661", None),
+        ("", None),
+        ("9" * 100_000, None),
+    ],
+)
+def test_integers_are_those_of_kubernetes(text, want):
+    assert integer(text) == want

@@ -1,0 +1,89 @@
+"""Lists of nodes against a sort of all nodes by what their classes cost: what is left out or late changes none."""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from tests.core.support.make import GIB, GPU, demand, node
+from tests.examples import examples
+from webhook.core.model.demand import Demand
+from webhook.core.model.names import NodeName
+from webhook.core.model.selector import NO_CONSTRAINTS
+from webhook.core.model.tier import Tier
+from webhook.core.placement.demand_mix import Mix
+from webhook.core.placement.fleet import Fleet
+from webhook.core.placement.placement import best_nodes
+
+KNOWN = [demand(1, cpu=8000), demand(2, cpu=16_000), demand(8, cpu=20_000), demand(0, cpu=8000)]
+ROUNDED = [demand(1, cpu=cpu) for cpu in (500, 5000, 7900)] + [demand(0, cpu=cpu, memory=GIB) for cpu in (500, 9000)]
+LARGE = [demand(1, cpu=30_000), demand(0, cpu=30_000)]
+ALL = KNOWN + ROUNDED + LARGE
+NODES = [node(f"n{i}", gpus=gpus, cpu=cpu) for i, (gpus, cpu) in enumerate([(8, 64_000), (8, 33_000), (2, 17_000)] * 2)]
+NAMES = st.sampled_from([made.name for made in NODES])
+
+
+class OrderMachine(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.fleet = Fleet(Mix())
+        self.fleet.track(GPU)
+        for made in NODES:
+            self.fleet.set(made)
+        for _ in range(8):
+            for each in KNOWN:
+                self.fleet.gpus.mix.note(each)
+        self.held: list[tuple[NodeName, Demand]] = []
+        self.advised: list[tuple[NodeName, Demand]] = []
+
+    @rule(name=NAMES, wanted=st.sampled_from(ALL))
+    def take(self, name, wanted):
+        if self.fleet.fits(name, wanted):
+            self.fleet.take(name, wanted)
+            self.held.append((name, wanted))
+
+    @rule(data=st.data())
+    def give_back(self, data):
+        if self.held:
+            name, held = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+            self.fleet.take(name, held, sign=-1)
+
+    @rule(name=NAMES, wanted=st.sampled_from(ALL))
+    def advise(self, name, wanted):
+        if self.fleet.fits(name, wanted):
+            self.fleet.promise(name, wanted)
+            self.advised.append((name, wanted))
+
+    @rule()
+    def let_go(self):
+        if self.advised:
+            name, wanted = self.advised.pop(0)
+            self.fleet.promise(name, wanted, sign=-1)
+            self.fleet.settle(name)
+
+    @rule(wanted=st.sampled_from(ALL), tier=st.sampled_from(list(Tier)))
+    def ask(self, wanted, tier):
+        self.check(wanted, tier)
+
+    @invariant()
+    def all_sizes_find_what_a_sort_finds(self):
+        if len(self.held) % 4 == 3:  # between, classes come up and empty that no ranking has met
+            for wanted in ALL:
+                self.check(wanted, Tier.GUARANTEED)
+
+    def check(self, wanted, tier):
+        want = tuple(self.sorted_nodes(wanted, tier))
+        assert best_nodes(self.fleet, wanted, self.fleet.matching(NO_CONSTRAINTS), count=20, tier=tier) == want
+
+    def sorted_nodes(self, wanted, tier) -> list[NodeName]:
+        view = self.fleet.gpus.view(GPU)
+        ranking = view.ranking(wanted, GPU, tier)
+
+        def key(name):
+            (number,) = view.classes.numbers(self.fleet.bit(name))
+            node_class = view.classes.all[number]
+            return sum(ranking.cost(node_class)), node_class.kind.capacity > 0, name
+
+        return sorted((made.name for made in NODES if self.fleet.fits(made.name, wanted)), key=key)
+
+
+TestOrder = OrderMachine.TestCase
+TestOrder.settings = examples(20, stateful_step_count=25)

@@ -1,0 +1,15 @@
+"""Bitmaps of nodes: the lowest slots, however far apart they are."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.core.placement.slot_index import lowest_slots
+
+SLOTS = st.sets(st.one_of(st.integers(0, 40), st.integers(500, 530), st.integers(0, 30_000)), max_size=40)
+
+
+@given(wanted=SLOTS, count=st.integers(0, 50), had=st.lists(st.integers(), max_size=3))
+def test_the_lowest_slots_are_added_until_there_are_enough(wanted, count, had):
+    slots = list(had)
+    lowest_slots(sum(1 << slot for slot in wanted), max(count, len(had)), slots)
+    assert slots == had + sorted(wanted)[: max(0, count - len(had))]

@@ -1,0 +1,196 @@
+"""Guaranteed and borrowing pods keep to nodes of their own while there is a choice."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.reclaim.test_reclaim import NOW, victim, waiting
+from tests.core.support.make import ALICE, GPU, demand, node, pod, policy, resident, team, world
+from webhook.core.admission.admission import admit
+from webhook.core.model.names import NodeName, Uid
+from webhook.core.model.selector import NO_CONSTRAINTS
+from webhook.core.model.tier import Tier
+from webhook.core.placement.fleet import Fleet
+from webhook.core.placement.placement import best_nodes
+from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_plan import Scene
+from webhook.core.reclaim.victim import Yards
+
+TIERS = st.sampled_from(list(Tier))
+STEPS = st.lists(st.tuples(st.integers(0, 30), st.sampled_from([1, 2, 4, 8]), TIERS), max_size=60)
+
+
+class Town:
+    """Nodes to which pods come, and from which they go."""
+
+    def __init__(self, nodes=5):
+        self.fleet = Fleet()
+        self.fleet.track(GPU)
+        for number in range(nodes):
+            self.fleet.set(node(f"n{number}", gpus=8))
+        self.there: dict[Uid, tuple[NodeName, int, Tier]] = {}
+
+    def best(self, count, tier):
+        return best_nodes(self.fleet, demand(count), self.fleet.matching(NO_CONSTRAINTS), count=9, tier=tier)
+
+    def tiers_on(self, name):
+        return {tier for on, _, tier in self.there.values() if on == name}
+
+    def put(self, uid, name, count, tier):
+        self.fleet.lend(uid, demand(count), is_lent=tier is Tier.PREEMPTIBLE)
+        self.fleet.take(name, demand(count), holder=uid)
+        self.there[uid] = (name, count, tier)
+
+    def leave(self, uid):
+        name, count, _ = self.there.pop(uid)
+        self.fleet.take(name, demand(count), sign=-1, holder=uid)
+        self.fleet.lend(uid, demand(count), is_lent=False)
+
+    def step(self, number, count, tier):
+        """Let a pod come to its best node, or go if it is there."""
+        uid = Uid(f"u{number}")
+        if uid in self.there:
+            self.leave(uid)
+        elif found := self.best(count, tier):
+            self.put(uid, found[0], count, tier)
+
+
+@given(STEPS, TIERS)
+def test_where_only_one_tier_comes_tiers_play_no_part(steps, only):
+    town, blind = Town(), Fleet()
+    blind.track(GPU)
+    for each in town.fleet.nodes():
+        blind.set(each)
+    for number, count, _ in steps:
+        want = best_nodes(blind, demand(count), blind.matching(NO_CONSTRAINTS), count=9)
+        uid = Uid(f"u{number}")
+        if uid not in town.there:
+            assert town.best(count, only) == want
+            if want:
+                blind.take(want[0], demand(count), holder=uid)
+        else:
+            blind.take(town.there[uid][0], demand(town.there[uid][1]), sign=-1, holder=uid)
+        town.step(number, count, only)
+
+
+@given(STEPS)
+def test_tiers_never_share_a_node_while_there_is_a_choice(steps):
+    town = Town()
+    for step in steps:
+        town.step(*step)
+    for tier in Tier:
+        for count in (1, 2, 4, 8):
+            strange = [bool(town.tiers_on(name) - {tier}) for name in town.best(count, tier)]
+            assert strange == sorted(strange), "nodes where only the own tier is, or nobody, come first"
+
+
+@given(STEPS)
+def test_a_node_that_is_mixed_already_goes_before_one_that_would_be(steps):
+    town = Town()
+    for step in steps:
+        town.step(*step)
+    for tier in Tier:
+        listed = [town.tiers_on(name) for name in town.best(1, tier)]
+        strange = [len(each) for each in listed if each - {tier}]
+        assert strange == sorted(strange, reverse=True)
+
+
+@given(STEPS, st.lists(st.integers(0, 30), max_size=10))
+def test_pods_whose_tier_changes_count_as_if_they_had_come_so(steps, changes):
+    town = Town()
+    for step in steps:
+        town.step(*step)
+    for number in changes:
+        uid = Uid(f"u{number}")
+        if uid in town.there:
+            name, count, tier = town.there[uid]
+            other = Tier.GUARANTEED if tier is Tier.PREEMPTIBLE else Tier.PREEMPTIBLE
+            town.fleet.lend(uid, demand(count), is_lent=other is Tier.PREEMPTIBLE, on=name)
+            town.there[uid] = (name, count, other)
+    fresh = Town()
+    for uid, (name, count, tier) in town.there.items():
+        fresh.put(uid, name, count, tier)
+    for tier in Tier:
+        assert town.best(1, tier) == fresh.best(1, tier)
+
+
+def test_small_pods_of_both_tiers_leave_a_node_that_reclaim_can_empty():
+    town = Town(nodes=2)
+    for number in range(8):
+        town.step(number, 1, list(Tier)[number % 2])
+    assert town.tiers_on("n0") == {Tier.GUARANTEED}
+    assert town.tiers_on("n1") == {Tier.PREEMPTIBLE}
+
+
+def test_where_every_node_is_strange_a_pod_goes_there_all_the_same():
+    town = Town(nodes=1)
+    town.put(Uid("a"), NodeName("n0"), 4, Tier.PREEMPTIBLE)
+    assert town.best(4, Tier.GUARANTEED) == ("n0",)
+
+
+def test_a_pod_without_gpus_is_in_nobodys_way():
+    town = Town(nodes=2)
+    town.put(Uid("a"), NodeName("n0"), 4, Tier.GUARANTEED)
+    town.put(Uid("b"), NodeName("n1"), 2, Tier.PREEMPTIBLE)
+    assert town.best(0, Tier.GUARANTEED) == town.best(0, Tier.PREEMPTIBLE)
+
+
+def test_a_plan_leaves_the_tiers_as_they_were():
+    town = Town(nodes=3)
+    victims = [victim(f"a{number}", on=f"n{number % 2}") for number in range(10)]
+    for each in victims:
+        town.put(each.uid, each.node, 1, Tier.PREEMPTIBLE)
+    town.put(Uid("g"), NodeName("n1"), 1, Tier.GUARANTEED)
+    town.put(Uid("h"), NodeName("n2"), 7, Tier.GUARANTEED)
+    before = {tier: town.best(1, tier) for tier in Tier}
+    (move,) = plan([waiting(count=5)], Scene(fleet=town.fleet, yards=Yards(victims), now=NOW)).moves
+    assert move.victims
+    assert {tier: town.best(1, tier) for tier in Tier} == before
+
+
+# -- in a world
+
+
+def small(*residents):
+    rules = policy(team(guaranteed=4), team("team-b"))
+    return world(rules, [node(f"n{number}", gpus=8) for number in range(3)], list(residents))
+
+
+def nodes_for(asked, place):
+    return admit(pod(1, tier_label=asked), ALICE, place).steering.nodes
+
+
+def test_the_gate_sends_each_tier_to_its_own():
+    place = small(
+        resident(1, uid="g", node="n2"), resident(1, uid="p", namespace="team-b", node="n1", tier="preemptible")
+    )
+    assert nodes_for(None, place)[0] == "n2"
+    assert nodes_for("preemptible", place)[0] == "n1"
+
+
+def test_a_pod_that_would_borrow_for_want_of_share_goes_to_the_borrowers():
+    place = small(
+        resident(4, uid="g", node="n2"), resident(1, uid="p", namespace="team-b", node="n1", tier="preemptible")
+    )
+    assert nodes_for(None, place)[0] == "n1"
+
+
+def test_who_is_promoted_is_guaranteed_for_placement_too():
+    borrower = resident(1, uid="p", node="n1", tier="preemptible")
+    place = small(resident(2, uid="q", namespace="team-b", node="n2", tier="preemptible"), borrower)
+    assert nodes_for("preemptible", place)[:2] == ("n2", "n1")
+    place.set_pod(replace(borrower, tier_label="guaranteed"))
+    assert nodes_for("preemptible", place) == ("n2", "n0", "n1")
+    assert nodes_for(None, place)[0] == "n1"
+
+
+def test_a_pod_without_a_tier_may_not_be_sent_away_and_counts_as_guaranteed():
+    place = small(resident(1, uid="s", node="n1", tier=None))
+    assert nodes_for("preemptible", place)[-1] == "n1"
+
+
+def test_tiers_are_known_after_nodes_were_put_in_order():
+    place = small(resident(1, uid="p", namespace="team-b", node="n1", tier="preemptible"))
+    place.arrange()
+    assert nodes_for(None, place)[-1] == "n1"

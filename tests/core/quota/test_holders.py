@@ -1,0 +1,204 @@
+"""Who is named when a limit breaks: the holders of what that limit counts, found without a look at all of them."""
+
+import random
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.support.make import ALICE, JOB_CONTROLLER, gpus, node, pod, policy, resident, team, world
+from webhook.core.admission.admission import admit
+from webhook.core.model.decision import Charge, Deny
+from webhook.core.model.names import ANY_MODEL, GpuModel, TeamName, Uid, User
+from webhook.core.model.pod import Handling, Owner
+from webhook.core.model.policy import Share
+from webhook.core.model.reason import Code
+from webhook.core.model.tier import Tier
+from webhook.core.quota import holders
+from webhook.core.quota.holders import Holder, Holders
+from webhook.core.quota.usage import Book, Entry
+
+A100, T4 = GpuModel("A100"), GpuModel("T4")
+NAMES = ("ns/Job/a", "ns/Job/b", "ns/Pod/c", "ns/Pod/d", "ns/Pod/e")
+
+
+def told(place, asked, code, requester=ALICE):
+    decision = admit(asked, requester, place)
+    assert isinstance(decision, Deny)
+    return next(reason.text for reason in decision.reasons if reason.code is code)
+
+
+def named(text):
+    return re.findall(r"(team-a/\S+)", text.partition("largest holders: ")[2])
+
+
+class TestHoldersOfTheLimitThatBroke:
+    def test_a_users_own_pods_under_the_limit_per_user(self):
+        theirs = [resident(5, uid=f"bob-{i}", user="bob") for i in range(3)]
+        mine = [resident(1, uid="mine", user=ALICE.username), resident(2, uid="also-mine", user=ALICE.username)]
+        place = world(policy(team(per_user=gpus(3))), residents=theirs + mine)
+        text = told(place, pod(1), Code.USER_LIMIT_EXCEEDED)
+        assert named(text) == ["team-a/Pod/also-mine", "team-a/Pod/mine"]
+        assert ALICE.username not in text.partition("largest holders")[2]
+
+    def test_pods_on_the_model_and_those_that_may_still_end_there(self):
+        limited = team(models={A100: Share(0, gpus(4)), T4: Share(0, gpus(40))})
+        nodes = [node("a", model=A100, model_label="m", labels={"m": A100}), node("t", model=T4, labels={"m": T4})]
+        pods = [resident(9, uid="elsewhere", node="t"), resident(1, uid="open"), resident(3, uid="there", node="a")]
+        place = world(policy(limited), nodes=nodes, residents=pods)
+        text = told(place, pod(1, node_name="a", handling=Handling.NODE_NAME), Code.MODEL_LIMIT_EXCEEDED)
+        assert named(text) == ["team-a/Pod/there", "team-a/Pod/open"]
+
+    def test_guaranteed_pods_under_the_guaranteed_share(self):
+        pods = [resident(8, uid="borrows", tier="preemptible"), resident(2, uid="mine")]
+        place = world(policy(team(guaranteed=2)), residents=pods)
+        text = told(place, pod(1, tier_label="guaranteed"), Code.GUARANTEED_SHARE_USED)
+        assert named(text) == ["team-a/Pod/mine"]
+
+    def test_all_of_the_team_under_the_teams_limit(self):
+        pods = [resident(n, uid=f"p{n}", user=f"u{n}") for n in (1, 2, 3, 4)]
+        text = told(world(policy(team(limit_=10)), residents=pods), pod(1), Code.TEAM_LIMIT_EXCEEDED)
+        assert named(text) == ["team-a/Pod/p4", "team-a/Pod/p3", "team-a/Pod/p2"]
+
+    def test_nobody_where_one_pod_asks_for_too_much(self):
+        place = world(policy(team(per_pod=gpus(1))), residents=[resident(3)])
+        assert "largest holders" not in told(place, pod(2), Code.POD_LIMIT_EXCEEDED)
+
+
+class TestWhatIsToldOfAHolder:
+    NOW = 1_000_000
+
+    def text(self, *pods, now=NOW):
+        place = world(policy(team(limit_=sum(p.demand.gpus for p in pods) // gpus(1))), residents=pods)
+        place.tick(now)
+        return told(place, pod(1), Code.TEAM_LIMIT_EXCEEDED).partition("largest holders: ")[2].partition(";")[0]
+
+    def test_the_person_and_the_age(self):
+        anna = resident(2, uid="p", node="n0", user="anna", created=self.NOW - 3 * 3600)
+        assert self.text(anna) == "team-a/Pod/p 2 (anna, 3h)"
+
+    def test_no_account_of_a_controller(self):
+        assert self.text(resident(2, uid="p", node="n0", user="system:serviceaccounts:team-a")) == "team-a/Pod/p 2"
+
+    def test_that_none_of_its_pods_is_on_a_node(self):
+        assert self.text(resident(2, uid="p", created=self.NOW - 7200)) == "team-a/Pod/p 2 (2h, waiting)"
+
+    def test_not_that_it_waits_before_kube_scheduler_had_its_turn(self):
+        assert self.text(resident(2, uid="p", created=self.NOW - 59)) == "team-a/Pod/p 2"
+
+    def test_not_that_it_waits_while_one_of_its_pods_runs(self):
+        job = Owner("Job", "train")
+        pods = resident(1, node="n0", owner=job), resident(1, owner=job)
+        assert self.text(*pods) == "team-a/Job/train 2"
+
+    def test_the_age_of_a_controller_is_that_of_its_first_pod(self):
+        job = Owner("Job", "train")
+        pods = (resident(1, node="n0", owner=job, created=self.NOW - hours * 3600) for hours in (1, 50, 2))
+        assert self.text(*pods) == "team-a/Job/train 3 (2d)"
+
+    def test_nothing_of_a_time_that_nobody_says(self):
+        assert self.text(resident(2, uid="p", node="n0", created=5), now=0) == "team-a/Pod/p 2"
+
+    def test_a_long_name_of_a_person_is_cut(self):
+        assert "x" * 62 + "…" in self.text(resident(2, uid="p", node="n0", user="x" * 253))
+
+
+def test_the_text_stays_the_same_for_minutes():
+    pods = [resident(1, uid=f"p{i}", node="n0", user="anna", created=1_000_000 + 7 * i) for i in range(3)]
+    place = world(policy(team(limit_=3)), residents=pods)
+    texts = set()
+    for now in range(1_001_260, 1_001_800, 30):
+        place.tick(now)
+        texts.add(told(place, pod(1), Code.TEAM_LIMIT_EXCEEDED))
+    assert len(texts) == 1
+
+
+def test_a_pod_that_is_seen_after_it_was_admitted_changes_no_text():
+    book = Book()
+    texts = []
+    for is_reserved in (True, False):
+        book.charge(Uid("p"), entry("ns/Pod/p", is_reserved=is_reserved))
+        texts.append((book.total, book.largest(3)))
+    assert texts[0] == texts[1]
+
+
+def entry(name, units=1, *, user=None, model=None, tier=Tier.GUARANTEED, **more):
+    return Entry(Charge(TeamName("a"), tier, units, model, user), name, **more)
+
+
+CHANGES = st.lists(
+    st.tuples(
+        st.integers(0, 9),
+        st.sampled_from(NAMES),
+        st.integers(0, 4),
+        st.sampled_from([None, User("u"), User("v")]),
+        st.sampled_from([None, A100, T4, ANY_MODEL]),
+        st.sampled_from(Tier),
+    ),
+    max_size=40,
+)
+
+
+@given(CHANGES)
+def test_the_holders_are_those_of_a_plain_sum(changes):
+    book, entries = Book(), {}
+    for uid, name, units, user, model, tier in changes:
+        if units:
+            entries[uid] = entry(name, units, user=user, model=model, tier=tier)
+            book.charge(Uid(str(uid)), entries[uid])
+        else:
+            entries.pop(uid, None)
+            book.release(Uid(str(uid)))
+        charged = [(each.holder, each.charge) for each in entries.values()]
+        assert pairs(book.largest(9)) == plain(charged)
+        assert pairs(book.largest(9, user=User("u"))) == plain(c for c in charged if c[1].user == "u")
+        on_model = plain(c for c in charged if c[1].model in (A100, ANY_MODEL))
+        assert pairs(book.largest(9, model=A100)) == on_model
+        assert pairs(book.largest(9, is_guaranteed=True)) == plain(c for c in charged if c[1].tier is Tier.GUARANTEED)
+        assert book.largest_holders(2) == plain(charged)[:2]
+
+
+def pairs(found):
+    return [(holder.name, holder.gpus) for holder in found]
+
+
+def plain(charged):
+    sums = {}
+    for name, charge in charged:
+        sums[name] = sums.get(name, 0) + charge.gpus
+    return sorted(sums.items(), key=lambda item: (-item[1], item[0]))
+
+
+def test_to_name_them_looks_at_few_however_many_there_are(monkeypatch):
+    looks = 0
+
+    def counted(heap):
+        nonlocal looks
+        looks += 1
+        return real(heap)
+
+    real = holders.heappop
+    held, rng = Holders(), random.Random(1)
+    for i in range(10_000):
+        held.change(f"p{i}", rng.randrange(1, 9))
+    held.largest(3)
+    monkeypatch.setattr(holders, "heappop", counted)
+    for i in range(1_000):  # refused again and again, while somebody makes a pod and deletes another
+        held.change(f"new-{i}", 9)
+        held.change(f"new-{i - 1}", -9 if i else 0)
+        held.largest(3)
+    assert looks < 6_000
+    assert len(held._heap) <= 2 * len(held) + 65
+
+
+def test_an_unknown_user_or_model_has_no_holders():
+    book = Book()
+    book.charge(Uid("p"), entry("ns/Pod/p"))
+    assert book.largest(3, user=User("x")) == book.largest(3, model=A100) == []
+    assert book.largest(3) == [Holder("ns/Pod/p", 1)]
+
+
+def test_what_a_controller_asks_for_is_refused_in_the_same_words():
+    place = world(policy(team(limit_=1)), residents=[resident(1)])
+    texts = {told(place, pod(1), Code.TEAM_LIMIT_EXCEEDED, requester) for requester in (ALICE, JOB_CONTROLLER)}
+    assert len(texts) == 1

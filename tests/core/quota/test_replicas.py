@@ -1,0 +1,344 @@
+"""Whatever lags, pauses, fails or dies: no team is ever over its limit, and at rest the ledger is the pods, exactly."""
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.core.support.make import gpus
+from tests.core.support.replicas import LIMIT, A, Etcd, Replica, Write
+from tests.examples import examples
+from webhook.core.model.names import Uid
+from webhook.core.quota.in_flight import EMPTY_PAGE, ENDED, Page
+from webhook.core.world.ledger_session import Clerk
+
+WHO = st.integers(0, 1)
+
+
+class ReplicasMachine(RuleBasedStateMachine):
+    """Two replicas, one team with a limit of two pods; every step is one message or one failure."""
+
+    clerk = Clerk
+
+    def __init__(self):
+        super().__init__()
+        self.etcd = Etcd()
+        self.replicas = [Replica(self.etcd, self.clerk) for _ in range(2)]
+        self.lost: list[Write] = []
+        self.looked: list[tuple[Replica, str, object]] = []
+        self.next_uid = 0
+
+    # -- requests
+
+    @rule(who=WHO, count=st.integers(1, 3), is_repeated=st.booleans(), is_answered=st.booleans())
+    def requests_come(self, who, count, is_repeated, is_answered):
+        replica = self.replicas[who]
+        if replica.write is None:
+            uids = [f"u{self.next_uid + number}" for number in range(count)]
+            if is_repeated:
+                uids = [f"u{self.next_uid // 4}/{self.next_uid + number}" for number in range(count)]
+            self.next_uid += count
+            replica.judge(uids)
+            if is_answered:
+                replica.finish()
+
+    @rule(who=WHO, is_answered=st.booleans())
+    def the_leader_tidies_up(self, who, is_answered):
+        replica = self.replicas[who]
+        if replica.write is None:
+            replica.fold()
+            if is_answered:
+                replica.finish()
+
+    @rule(who=WHO, is_heard=st.booleans())
+    def the_write_is_answered(self, who, is_heard):
+        self.replicas[who].finish(is_heard=is_heard)
+
+    @rule(who=WHO)
+    def the_answer_is_lost(self, who):
+        if self.replicas[who].write is not None:
+            write = self.replicas[who].hear_nothing()
+            self.etcd.swap(write.base, write.page)
+
+    @rule(who=WHO)
+    def the_write_is_held_up(self, who):
+        if self.replicas[who].write is not None:
+            self.lost.append(self.replicas[who].hear_nothing())
+
+    @precondition(lambda self: self.lost)
+    @rule()
+    def a_write_that_was_held_up_arrives(self):
+        write = self.lost.pop(0)
+        self.etcd.swap(write.base, write.page)
+
+    # -- pods
+
+    @precondition(lambda self: self.etcd.promised)
+    @rule(comes=st.booleans())
+    def a_creation_ends(self, comes):
+        uid = min(self.etcd.promised)
+        self.etcd.promised.remove(uid)
+        if comes:
+            self.etcd.create(uid)
+
+    @precondition(lambda self: self.etcd.pods)
+    @rule(newest=st.booleans())
+    def a_pod_ends(self, newest):
+        self.etcd.delete((max if newest else min)(self.etcd.pods))
+
+    # -- watches
+
+    @rule(who=WHO)
+    def a_pod_event_arrives(self, who):
+        self.replicas[who].next_event()
+
+    @rule(who=WHO)
+    def it_catches_up_with_the_pods(self, who):
+        self.replicas[who].all_events()
+
+    @rule(who=WHO)
+    def it_reads_the_page(self, who):
+        if self.replicas[who].write is None:
+            self.replicas[who].read()
+
+    @rule(who=WHO)
+    def a_page_event_arrives(self, who):
+        self.replicas[who].next_page()
+
+    @rule(who=WHO)
+    def it_lists_anew(self, who):
+        self.replicas[who].relist()
+
+    @rule(who=WHO)
+    def it_is_killed_and_starts_again(self, who):
+        if (write := self.replicas[who].write) is not None:
+            self.lost.append(write)
+        self.replicas[who] = Replica(self.etcd, self.clerk)
+
+    # -- the reaper: looks at one time, writes at another, leader or not any more
+
+    @rule(who=WHO)
+    def it_looks_for_pods_that_nobody_saw(self, who):
+        replica = self.replicas[who]
+        for flight in replica.clerk.unseen():
+            if flight.pod.uid not in self.etcd.promised and not self._may_be_promised(flight.pod.uid):
+                self.looked.append((replica, flight.pod.uid, replica.ask(flight.pod.uid)))
+
+    @precondition(lambda self: self.looked)
+    @rule()
+    def it_takes_note_of_what_it_found(self):
+        replica, uid, evidence = self.looked.pop(0)
+        replica.clerk.note(Uid(uid), evidence)
+
+    def _may_be_promised(self, uid):
+        """Tell whether somebody may still hear a yes: the reaper waits longer than any request lives."""
+        return any(uid in replica.write.uids for replica in self.replicas if replica.write is not None)
+
+    # -- what must hold
+
+    @invariant()
+    def no_team_is_over_its_limit(self):
+        assert self.etcd.held <= LIMIT
+
+    def teardown(self):
+        """Let everything come to rest: nothing may be left on the page, and every book is the pods."""
+        while self.lost:
+            self.a_write_that_was_held_up_arrives()
+        for uid in sorted(self.etcd.promised):
+            self.etcd.create(uid)
+        self.etcd.promised.clear()
+        for _ in range(3):
+            for replica in self.replicas:
+                self._rest(replica)
+        assert not self.etcd.page.flights
+        for replica in self.replicas:
+            assert replica.world.book(A).total == gpus(len(self.etcd.pods))
+
+    def _rest(self, replica):
+        replica.finish(is_heard=False)
+        replica.read()
+        replica.all_events()
+        for flight in replica.clerk.unseen():
+            replica.clerk.note(flight.pod.uid, replica.ask(flight.pod.uid))
+        replica.fold()
+        replica.finish()
+        replica.clerk.settle(replica.reached)
+
+
+TestReplicas = ReplicasMachine.TestCase
+TestReplicas.settings = examples(40, stateful_step_count=40)
+
+
+class NeverWaits(Clerk):
+    """Broken: charges from a view that is older than what was folded away."""
+
+    def is_safe(self, reached):
+        del reached
+        return not self.is_stale
+
+
+class DropsWhatItDoesNotSee(Clerk):
+    """Broken: takes a pod that its view does not show for one that is not there."""
+
+    def _evidence(self, uid):
+        return ENDED if uid in self.page.flights else super()._evidence(uid)
+
+
+class FoldsToNothing(Clerk):
+    """Broken: folds without saying how far."""
+
+    def next_page(self):
+        page = super().next_page()
+        return Page(page.flights, 0, page.turn)
+
+
+class ForgetsTheOthers(Clerk):
+    """Broken: counts its own charges only."""
+
+    def see(self, page, *, version, identity):
+        super().see(page, version=version, identity=identity)
+        for uid in page.flights:
+            self._world.settle(uid)
+
+
+def one_folds_and_the_other_lags(one, other):
+    one.judge(["u0"])
+    one.finish()
+    one.etcd.promised.remove("u0")
+    one.etcd.create("u0")
+    one.next_event()
+    one.fold()
+    one.finish()
+    other.read()
+    other.judge(["u1", "u2"])
+    other.finish()
+
+
+def one_promises_and_the_other_tidies_up(one, other):
+    one.judge(["u0", "u1"])
+    one.finish()
+    other.read()
+    other.fold()
+    other.finish()
+    other.judge(["u2"])
+    other.finish()
+
+
+@pytest.mark.parametrize("script", [one_folds_and_the_other_lags, one_promises_and_the_other_tidies_up])
+def test_the_rules_hold_the_limit(script):
+    etcd = Etcd()
+    script(Replica(etcd), Replica(etcd))
+    assert etcd.held <= LIMIT
+
+
+@pytest.mark.parametrize(
+    ("broken", "script"),
+    [
+        (NeverWaits, one_folds_and_the_other_lags),
+        (FoldsToNothing, one_folds_and_the_other_lags),
+        (DropsWhatItDoesNotSee, one_promises_and_the_other_tidies_up),
+        (ForgetsTheOthers, one_promises_and_the_other_tidies_up),
+    ],
+)
+def test_without_one_of_the_rules_the_limit_is_passed(broken, script):
+    etcd = Etcd()
+    script(Replica(etcd, broken), Replica(etcd, broken))
+    assert etcd.held > LIMIT
+
+
+def test_a_view_that_lags_counts_what_was_folded_away_until_it_has_seen_it():
+    etcd = Etcd()
+    one, other = Replica(etcd), Replica(etcd)
+    one.judge(["u0"])
+    one.finish()
+    other.next_page()
+    one.etcd.create("u0")
+    one.next_event()
+    one.fold()
+    one.finish()
+    other.next_page()
+    other.clerk.settle(other.reached)
+    assert other.world.book(A).total == gpus(1)
+    other.next_event()
+    other.clerk.settle(other.reached)
+    assert (other.world.book(A).total, other.world.book(A).reserved) == (gpus(1), 0)
+
+
+def test_creations_of_one_name_are_charged_once_until_the_first_is_gone():
+    etcd = Etcd()
+    one, other = Replica(etcd), Replica(etcd)
+    for number in range(5):
+        one.judge([f"u/{number}"])
+        one.finish()
+    assert (len(one.clerk.page.flights), one.world.book(A).total) == (5, gpus(1))
+    other.read()
+    assert other.world.book(A).total == gpus(1)
+    etcd.create("u/3")
+    one.next_event()
+    one.clerk.settle(one.reached)
+    assert one.world.book(A).total == gpus(1), "the one that came counts for the others"
+    for uid in ("u/0", "u/1", "u/2", "u/4"):
+        one.clerk.note(Uid(uid), one.ask(uid))
+    one.fold()
+    one.finish()
+    one.clerk.settle(one.reached)
+    assert (set(one.clerk.page.flights), one.world.book(A).total) == (set(), gpus(1))
+
+
+def test_a_write_in_doubt_is_kept_out_by_the_next():
+    etcd = Etcd()
+    one = Replica(etcd)
+    one.judge(["u0"])
+    held_up = one.hear_nothing()
+    one.judge([])
+    one.finish()
+    assert not etcd.swap(held_up.base, held_up.page)
+    assert not etcd.page.flights
+
+
+def test_a_write_in_doubt_that_landed_is_taken_back():
+    etcd = Etcd()
+    one = Replica(etcd)
+    one.judge(["u0"])
+    held_up = one.hear_nothing()
+    assert etcd.swap(held_up.base, held_up.page)
+    one.judge(["u1"])
+    one.finish()
+    assert set(etcd.page.flights) == {"u1"}
+
+
+def test_an_object_deleted_by_hand_comes_back_with_what_it_held():
+    etcd = Etcd()
+    one = Replica(etcd)
+    one.judge(["u0"])
+    one.finish()
+    etcd.page, etcd.page_version = EMPTY_PAGE, 0
+    one.read()
+    one.judge(["u1"])
+    one.finish()
+    assert set(etcd.page.flights) == {"u0", "u1"}
+
+
+def test_an_object_that_another_made_anew_gets_back_what_this_one_knows():
+    etcd = Etcd()
+    one = Replica(etcd)
+    one.judge(["u0"])
+    one.finish()
+    one.clerk.see(Page({}, 0, 1), version=etcd.version + 1, identity="another object")
+    assert set(one.clerk.next_page().flights) == {"u0"}
+
+
+def test_a_live_read_is_believed_when_etcd_was_taken_back_to_a_backup():
+    etcd = Etcd()
+    one = Replica(etcd)
+    for uid in ("u0", "u1"):
+        one.judge([uid])
+        one.finish()
+    version, page = etcd.pages[0]
+    one.clerk.see(page, version=version, identity="object", is_live=True)
+    assert set(one.clerk.page.flights) == {"u0", "u1"}, "an old answer that nobody waits for proves nothing"
+    one.clerk.next_page()
+    one.clerk.give_up()
+    one.clerk.see(page, version=version, identity="object")
+    assert one.clerk.is_stale, "the watch may be behind our own writes"
+    one.clerk.see(page, version=version, identity="object", is_live=True)
+    assert (set(one.clerk.page.flights), one.clerk.is_stale) == ({"u0"}, False)

@@ -1,0 +1,224 @@
+"""No workload fails of evictions while another choice is left, and no tiny budget keeps borrowed GPUs for ever."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.reclaim.test_reclaim import GPU, scene, victim, waiting
+from tests.core.support import make
+from tests.core.support.reclaim_pods import NOW, asker, borrower, tenant, town
+from webhook.core.model.names import Uid
+from webhook.core.model.policy import ReclaimCost
+from webhook.core.reclaim.failures import FailureBudget, Loss, Remaining, WorkloadId
+from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_snapshot import asking, entitled
+from webhook.core.reclaim.reclaim_snapshot import scene as survey_scene
+from webhook.core.reclaim.victim import GangId
+
+JOB, OTHER = WorkloadId("job"), WorkloadId("other")
+
+
+def counted(name, count=1, workload=JOB, **more):
+    return victim(name, count, workload=workload, is_counted=True, **more)
+
+
+def gone(round_):
+    return sorted(each.name for move in round_.moves for each in move.victims)
+
+
+# -- plans
+
+
+def test_no_more_of_a_job_go_than_may_fail():
+    """The Job's pods are the cheaper victims, and the eighth of them would end its guaranteed pods."""
+    job = [counted(f"j{n}", saved=NOW - 1) for n in range(8)]
+    others = [victim(f"o{n}", on="n1") for n in range(8)]
+    left = {JOB: Remaining(6, 28)}
+    found = plan([waiting(count=8)], scene([*job, *others], nodes=2, failures=left))
+    assert gone(found) == [f"o{n}" for n in range(8)]
+    assert not found.moves[0].breaks_workloads
+    assert gone(plan([waiting(count=6)], scene([*job, *others], nodes=2, failures=left))) == [f"j{n}" for n in range(6)]
+
+
+def test_what_one_plan_takes_of_a_budget_the_next_one_lacks():
+    job = [counted(f"j{n}", on=f"n{n % 2}", saved=NOW - 1) for n in range(6)]
+    others = [victim(f"o{n}", on=f"n{n % 2}", saved=NOW - 9) for n in range(10)]
+    asked = [waiting(f"b{n}", 2) for n in range(3)]
+    found = plan(asked, scene([*job, *others], nodes=2, failures={JOB: Remaining(3, 20)}))
+    assert len(found.moves) == 3
+    assert sum(name.startswith("j") for name in gone(found)) <= 3
+
+
+def test_a_job_that_borrows_all_its_gpus_goes_whole_where_nothing_else_will_do():
+    job = [counted(f"j{n}", on=f"n{n % 2}") for n in range(16)]
+    found = plan([waiting(count=4)], scene(job, nodes=2, failures={JOB: Remaining(0, 16)}))
+    (move,) = found.moves
+    assert len(move.victims) == 16
+    assert (move.breaks_workloads, move.cost.gangs) == (False, 1)
+
+
+def test_a_whole_job_goes_before_one_that_would_take_guaranteed_pods_with_it():
+    job = [counted(f"j{n}", saved=NOW - 500) for n in range(4)]
+    mixed = [counted(f"m{n}", workload=OTHER, saved=NOW) for n in range(4)]
+    left = {JOB: Remaining(0, 4), OTHER: Remaining(1, 9)}
+    assert gone(plan([waiting(count=2)], scene([*job, *mixed], failures=left))) == ["j0", "j1", "j2", "j3"]
+
+
+def test_a_budget_of_nothing_is_no_shield():
+    """A Job with backoffLimit 0 and a guaranteed pod: what it borrows goes once nothing else is left."""
+    job = [counted(f"j{n}") for n in range(8)]
+    found = plan([waiting(count=2)], scene(job, failures={JOB: Remaining(0, 9)}))
+    assert len(gone(found)) == 2
+    assert found.moves[0].breaks_workloads
+
+
+def test_where_workloads_must_fail_the_fewest_do():
+    """Each of the two may lose one more; three pods are needed, and the cheapest three would end both."""
+    one = [counted(f"j{n}", saved=NOW - n) for n in range(4)]
+    two = [counted(f"m{n}", workload=OTHER, saved=NOW - n) for n in range(4)]
+    left = {JOB: Remaining(0, 9), OTHER: Remaining(0, 9)}
+    found = plan([waiting(count=3)], scene([*one, *two], failures=left))
+    assert len({name[0] for name in gone(found)}) == 1
+    assert found.moves[0].cost.gangs == 1
+
+
+def test_many_jobs_with_little_left_do_not_hold_a_plan_up():
+    """On one node 56 shares of 28 Jobs, each of which may lose one: more combinations than could ever be tried."""
+    jobs = [counted(f"j{n}-{m}", workload=WorkloadId(f"w{n}")) for n in range(28) for m in range(2)]
+    left = {WorkloadId(f"w{n}"): Remaining(1, 2) for n in range(28)}
+    found = plan([waiting(count=50)], scene(jobs, size=56, failures=left))
+    assert len(gone(found)) >= 50
+
+
+def test_a_gang_is_held_back_by_a_guaranteed_member_that_would_fail_with_it():
+    gang = [counted(f"g{n}", gang="train", saved=NOW) for n in range(4)]
+    single = victim("s", 4, saved=0)
+    mixed = scene([*gang, single], failures={JOB: Remaining(0, 5)})
+    assert gone(plan([waiting(count=4)], mixed)) == ["s"]
+    whole = scene([*gang, victim("s", 4, until=NOW + 1)], failures={JOB: Remaining(0, 4)})
+    assert not plan([waiting(count=4)], whole).moves[0].breaks_workloads
+
+
+def test_of_equals_the_one_with_more_left_gives():
+    jobs = [counted("j"), counted("m", workload=OTHER), *(victim(f"o{n}", started=0, saved=-9) for n in range(6))]
+    left = {JOB: Remaining(2, 9), OTHER: Remaining(50, 9)}
+    assert gone(plan([waiting()], scene(jobs, failures=left))) == ["m"]
+    order = (ReclaimCost.FAILURES, *(part for part in ReclaimCost if part is not ReclaimCost.FAILURES))
+    assert gone(plan([waiting()], scene(jobs, failures=left, order=order)))[0].startswith("o")
+
+
+workloads = st.sampled_from([None, JOB, OTHER])
+
+
+@st.composite
+def crowds(draw):
+    made = []
+    for number in range(draw(st.integers(1, 8))):
+        workload = draw(workloads)
+        more = {} if workload is None else {"workload": workload, "is_counted": True}
+        gang = draw(st.sampled_from([None, None, "g"]))
+        on, saved = draw(st.sampled_from(["n0", "n1"])), draw(st.integers(0, 9))
+        made.append(victim(f"v{number}", draw(st.integers(1, 2)), on=on, saved=saved, gang=gang, **more))
+    here = {each: sum(v.workload == each for v in made) for each in (JOB, OTHER)}
+    left = {each: Remaining(draw(st.integers(0, 3)), here[each] + draw(st.integers(0, 1))) for each in here}
+    return scene(made, nodes=2, size=16, failures={key: value for key, value in left.items() if here[key]})
+
+
+@given(crowds(), st.lists(st.integers(1, 4), min_size=1, max_size=3))
+def test_a_workload_fails_only_if_it_goes_whole_or_the_plan_says_so(scene_, sizes):
+    found = plan([waiting(f"b{n}", size, since=n) for n, size in enumerate(sizes)], _full(scene_))
+    if any(move.breaks_workloads for move in found.moves):
+        return
+    went = [each for move in found.moves for each in move.victims]
+    for workload, (left, pods) in scene_.failures.items():
+        lost = sum(each.workload == workload for each in went)
+        assert lost <= left or lost == pods
+
+
+@given(crowds(), st.integers(1, 4))
+def test_budgets_for_failures_never_keep_a_pod_from_its_room(scene_, count):
+    full = _full(scene_)
+    without = plan([waiting(count=count)], replace(full, failures={}))
+    assert bool(plan([waiting(count=count)], full).moves) == bool(without.moves)
+
+
+def _full(scene_):
+    for name in ("n0", "n1"):
+        free = scene_.fleet.free(name, GPU)
+        filler = victim(f"full-{name}", free, on=name)
+        if free:
+            scene_.fleet.take(name, filler.demand, holder=filler.uid)
+    return scene_
+
+
+# -- what is counted
+
+
+def remaining(roll, *chosen):
+    return roll.failures(map(Uid, chosen))
+
+
+def of_job(uid, **more):
+    return borrower(uid, workload=JOB, **more)
+
+
+def test_what_is_left_is_the_limit_less_what_the_job_counted():
+    roll, _ = town(of_job("p"), of_job("q"))
+    assert remaining(roll) == {}
+    roll.set_failure_budget(JOB, FailureBudget(6, 2))
+    assert remaining(roll) == {JOB: Remaining(4, 2)}
+    roll.set_failure_budget(JOB, None)
+    assert remaining(roll) == {}
+
+
+def test_an_eviction_counts_before_the_job_shows_it():
+    roll, _ = town(*(of_job(f"p{n}") for n in range(5)))
+    roll.set_failure_budget(JOB, FailureBudget(6))
+    roll.send_away(Uid("p0"))
+    roll.send_away(Uid("p1"))
+    assert remaining(roll, "p2") == {JOB: Remaining(3, 2)}, "p2 is planned, and counts as well"
+    roll.remove(Uid("p0"))
+    roll.set_failure_budget(JOB, FailureBudget(6, 1))
+    assert remaining(roll) == {JOB: Remaining(4, 3)}
+    roll.remove(Uid("p1"))
+    roll.set_failure_budget(JOB, FailureBudget(6, 3))
+    assert remaining(roll) == {JOB: Remaining(3, 3)}, "one failed by itself"
+
+
+def test_guaranteed_pods_of_a_job_are_there_to_stay():
+    firm = tenant("g", on="n0", team="team-a", tier="guaranteed", workload=JOB)
+    roll, _ = town(firm, of_job("p"), of_job("q", is_terminating=True, leaves_at=NOW))
+    roll.set_failure_budget(JOB, FailureBudget(0))
+    assert remaining(roll) == {JOB: Remaining(0, 2)}
+    roll.remove(Uid("g"))
+    assert remaining(roll) == {JOB: Remaining(0, 1)}
+
+
+def test_the_head_of_a_cluster_counts_and_its_workers_do_not():
+    cluster = {"workload": OTHER, "gang": GangId("ray")}
+    head = borrower("head", loss=Loss.FATAL, **cluster)
+    roll, _ = town(head, borrower("worker", loss=Loss.HARMLESS, **cluster))
+    assert [(each.name, each.is_counted) for each in roll.yards.of_workload(OTHER)] == [
+        ("head", True), ("worker", False)
+    ]  # fmt: skip
+    assert remaining(roll) == {OTHER: Remaining(0, 2)}
+
+
+def test_a_pod_that_changes_its_owner_is_counted_there():
+    roll, _ = town(of_job("p"), of_job("q"))
+    roll.set_failure_budget(JOB, FailureBudget(1))
+    roll.set_failure_budget(OTHER, FailureBudget(2))
+    roll.set(borrower("q", workload=OTHER))
+    assert remaining(roll) == {JOB: Remaining(1, 1), OTHER: Remaining(2, 1)}
+
+
+def test_a_plan_is_made_from_what_is_left():
+    other = [borrower(f"o{n}", on="n1", saved_at=1) for n in range(10)]
+    lending = make.policy(make.team(guaranteed=0), make.team("team-b"))
+    mine = [of_job(f"p{n}", saved_at=NOW) for n in range(10)]
+    roll, world = town(*mine, *other, asker("b", 8), nodes=2, policy=lending)
+    asked = asking(entitled(roll, world), roll, now=NOW)
+    assert gone(plan(asked.waiting, survey_scene(roll, world, now=NOW)))[0].startswith("p")
+    roll.set_failure_budget(JOB, FailureBudget(7))
+    assert gone(plan(asked.waiting, survey_scene(roll, world, now=NOW))) == [f"o{n}" for n in range(8)]

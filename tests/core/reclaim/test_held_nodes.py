@@ -1,0 +1,39 @@
+"""Which nodes keep their room, for which pods, and whose other pods are kept off."""
+
+from tests.core.support import make
+from webhook.core.model.names import Namespace, NodeName, Uid
+from webhook.core.model.policy import Defaults, LabelSelector, UnknownTeam
+from webhook.core.model.selector import Operator, Requirement
+from webhook.core.reclaim.held_nodes import held_nodes
+from webhook.core.reclaim.reservation import Claim, Holding, Target
+
+SELECTOR = LabelSelector((Requirement("team", Operator.IN, ("b",)),))
+
+
+def claim(uid):
+    return Claim(Uid(uid), Namespace("team-a"), uid)
+
+
+def holding(node, *claims, targets=()):
+    return Holding("h", NodeName(node), 0, tuple(map(claim, claims)), targets)
+
+
+def test_each_node_is_held_for_all_that_wait_for_it():
+    found = held_nodes([holding("n0", "u2", "u1"), holding("n1", "u3")], make.policy())
+    assert found.nodes == {"n0": ("u1", "u2"), "n1": ("u3",)}
+
+
+def test_a_node_that_only_waits_for_the_rest_of_a_gang_keeps_nothing():
+    target = Target(Uid("t"), Namespace("team-a"), "t", Uid("u"), 0)
+    assert held_nodes([holding("n0", targets=(target,))], make.policy()).nodes == {}
+
+
+def test_the_namespaces_are_those_of_teams():
+    teams = (make.team(namespaces=("b-*", "a")), make.team("team-b", namespaces=(), namespace_selector=SELECTOR))
+    found = held_nodes([], make.policy(*teams, exempt_namespaces=("ci-*",)))
+    assert (found.namespaces, found.selectors, found.exempt) == (("a", "b-*"), (SELECTOR,), ("ci-*",))
+
+
+def test_where_every_namespace_may_borrow_all_are():
+    found = held_nodes([], make.policy(defaults=Defaults(unknown_team=UnknownTeam.PREEMPTIBLE)))
+    assert (found.namespaces, found.selectors) == (("*",), ())

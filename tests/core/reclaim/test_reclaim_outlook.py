@@ -1,0 +1,103 @@
+"""What reclaim can do for one pod: the plan that is under way, the plan that could be made, or why there is none."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.core.support.make import demand, node, policy, team, world
+from tests.core.support.reclaim_pods import tenant
+from webhook.core.model.policy import Enforcement
+from webhook.core.model.selector import NO_CONSTRAINTS
+from webhook.core.model.tier import Tier
+from webhook.core.reclaim.reclaim_index import Roll
+from webhook.core.reclaim.reclaim_outlook import WHY_NOT, Impossible, Kept, Possible, eviction_of, outlook
+from webhook.core.reclaim.reclaim_plan import Cause, Waiting
+from webhook.core.reclaim.reclaim_pod import Report
+from webhook.core.reclaim.reservation import Claim, Holding, Target
+
+NOW = 1000
+FULL = Report(900, is_for_room=True)
+
+
+def scene(*tenants, guaranteed=8):
+    rules = policy(team("team-a", guaranteed=0), team("team-b", guaranteed=guaranteed))
+    place, roll = world(rules, nodes=[node("n0", gpus=8)]), Roll(rules.reclaim)
+    for each in tenants:
+        place.set_pod(each.pod)
+        roll.set(each)
+    return place, roll
+
+
+def borrower(name="v", gpus=8):
+    return tenant(name, gpus, on="n0", team="team-a", tier=Tier.PREEMPTIBLE)
+
+
+def asker(name="w", gpus=8, report=FULL, tier=Tier.GUARANTEED):
+    return replace(tenant(name, gpus, on=None, team="team-b", tier=tier), report=report)
+
+
+def told(place, roll, waiting, holdings=()):
+    return outlook(waiting, roll, place, holdings=holdings, now=NOW)
+
+
+def test_a_plan_that_could_be_made_names_who_would_go():
+    waiting = asker()
+    found = told(*scene(borrower(), waiting), waiting.waiting())
+    assert isinstance(found, Possible)
+    assert (found.move.node, [(v.team, v.name) for v in found.move.victims]) == ("n0", [("team-a", "v")])
+
+
+def test_a_pod_that_would_be_created_now_is_planned_for_like_one_that_waits():
+    asked = Waiting("new", "team-b", "", "team-b", demand(8), NO_CONSTRAINTS, NOW)
+    assert isinstance(told(*scene(borrower()), asked), Possible)
+
+
+def test_a_plan_under_way_names_its_own_victims_alone():
+    waiting = asker()
+    mine = Target("v", "team-a", "v", "w", 1010)
+    others = Target("x", "team-a", "x", "other", 1010)
+    holding = Holding("h", "n0", 1100, (Claim("w", "team-b", "w"),), (mine, others), since=990)
+    assert told(*scene(borrower(), waiting), waiting.waiting(), [holding]) == Kept(holding, (mine,))
+    assert eviction_of("v", [holding]) == (holding, mine)
+    assert eviction_of("nobody", [holding]) is None
+
+
+def test_those_that_wait_longer_come_first():
+    first, second = asker("first"), asker("second")
+    first = replace(first, pod=replace(first.pod, created=1))
+    second = replace(second, pod=replace(second.pod, created=2))
+    place, roll = scene(borrower(), first, second, guaranteed=16)
+    assert isinstance(told(place, roll, first.waiting()), Possible)
+    assert told(place, roll, second.waiting()) == Impossible(
+        WHY_NOT[Cause.NOT_ENOUGH_VICTIMS], Cause.NOT_ENOUGH_VICTIMS
+    )
+
+
+@pytest.mark.parametrize(
+    ("waiting", "guaranteed", "want"),
+    [
+        pytest.param(asker(report=None), 8, "kube-scheduler has not reported yet", id="no report"),
+        pytest.param(asker(report=Report(900)), 8, WHY_NOT[Cause.NOT_FOR_ROOM], id="another report"),
+        pytest.param(asker(tier=Tier.PREEMPTIBLE), 8, "it borrows", id="a borrower"),
+        pytest.param(asker(), 0, "guaranteed share has no room", id="a share that was lowered"),
+        pytest.param(asker(gpus=16), 16, WHY_NOT[Cause.NO_NODE], id="too large for any node"),
+    ],
+)
+def test_what_cannot_be_says_why(waiting, guaranteed, want):
+    found = told(*scene(borrower(), waiting, guaranteed=guaranteed), waiting.waiting())
+    assert isinstance(found, Impossible)
+    assert want in found.why
+
+
+def test_nothing_is_evicted_while_policy_is_not_enforced():
+    waiting = asker()
+    place, roll = scene(borrower(), waiting)
+    place.set_policy(replace(place.policy, enforce=Enforcement.WARN))
+    assert told(place, roll, waiting.waiting()) == Impossible("policy is not enforced, so nothing is evicted")
+
+
+def test_looking_changes_nothing():
+    waiting = asker()
+    place, roll = scene(borrower(), waiting)
+    assert told(place, roll, waiting.waiting()) == told(place, roll, waiting.waiting())
+    assert place.fleet.free("n0", "nvidia.com/gpu") == 0

@@ -1,0 +1,119 @@
+"""Pods that wait for nodes that will not have them, while others would."""
+
+import pytest
+
+from tests.core.support import make
+from tests.core.support.reclaim_pods import NOW, asker, borrower, take, town
+from webhook.core.model.labels import pack
+from webhook.core.model.names import NodeName
+from webhook.core.model.policy import LabelSelector
+from webhook.core.model.selector import Constraints, NodeTerm, Operator, Requirement
+from webhook.core.model.topology import SpreadRule
+from webhook.core.reclaim.stranded import STRANDED_SECONDS, is_stranded
+
+OLD = NOW - STRANDED_SECONDS
+
+
+def only(*names):
+    """The constraints of a pod that is bound to these nodes, one term each."""
+    terms = (NodeTerm(fields=(Requirement("metadata.name", Operator.IN, (name,)),)) for name in names)
+    return Constraints(terms=tuple(terms))
+
+
+def pinned(*nodes, chosen=None, created=OLD, **more):
+    chosen = tuple(NodeName(name) for name in (nodes if chosen is None else chosen))
+    return asker("p", 8, created=created, constraints=only(*nodes), chosen=chosen, **more)
+
+
+def judged(tenant, *others, nodes=2, **more):
+    roll, world = town(*others, tenant, nodes=nodes)
+    for name, changes in more.items():
+        world.set_node(make.node(name, **changes))
+    assert [each.pod.uid for each in roll.pinned()] == ["p"]
+    return is_stranded(tenant, world, now=NOW)
+
+
+def test_a_pod_whose_nodes_are_gone_is_stranded():
+    assert judged(pinned("lost", "gone"))
+
+
+def test_a_pod_whose_nodes_are_cordoned_is_stranded():
+    assert judged(pinned("n0"), n0={"is_cordoned": True})
+
+
+def test_a_pod_whose_nodes_filled_up_is_stranded():
+    assert judged(pinned("n0"), borrower("a", 8))
+
+
+@pytest.mark.parametrize(
+    "tenant",
+    [
+        pinned("lost", created=OLD + 1),
+        pinned("lost", is_gated=True),
+        pinned("lost", "n1"),
+        pinned("lost", chosen=("n0",)),
+    ],
+    ids=["it has not waited long", "a gate holds it back", "one of its nodes has room", "its user chose that node"],
+)
+def test_others_are_not(tenant):
+    assert not judged(tenant)
+
+
+def test_nobody_is_replaced_while_there_is_no_room_anywhere():
+    assert not judged(pinned("lost"), borrower("a", 8), borrower("b", 8, on="n1"))
+
+
+def test_room_that_is_held_is_no_room():
+    tenant = pinned("lost")
+    _, world = town(tenant, nodes=1)
+    assert is_stranded(tenant, world, now=NOW)
+    assert not is_stranded(tenant, world, now=NOW, held=world.fleet.bit("n0"))
+
+
+def test_a_pod_that_was_bound_after_all_is_nobodys_business():
+    tenant = pinned("n0")
+    roll, world = town(tenant)
+    take(borrower("p", 8), roll, world)
+    assert list(roll.pinned()) == []
+
+
+# -- by the pod's own topology spread
+
+
+BY_HOST = SpreadRule("host", 1, True, LabelSelector((make.requirement("app", "In", "web"),)))
+
+
+def spread(*nodes, others=(), by=BY_HOST):
+    """A pod of one GPU that may go to these nodes of four, with pods of its like on others."""
+    tenant = asker(
+        "p",
+        1,
+        created=OLD,
+        constraints=only(*nodes),
+        chosen=tuple(map(NodeName, nodes)),
+        labels={"app": "web"},
+        topology=(by,),
+    )
+    _, world = town(tenant, nodes=0)
+    for number in range(4):
+        world.set_node(make.node(f"n{number}", labels={"host": f"n{number}"}))
+    for number, name in enumerate(others):
+        world.set_pod(make.resident(uid=f"o{number}", namespace="team-b", node=name, packed=pack({"app": "web"})))
+    return is_stranded(tenant, world, now=NOW)
+
+
+BEYOND_THE_LIST = BY_HOST._replace(honors_affinity=False)
+
+
+def test_a_pod_whose_nodes_got_too_many_of_its_like_is_stranded():
+    assert spread("n0", others=["n0"], by=BEYOND_THE_LIST)
+
+
+def test_one_that_kube_scheduler_would_let_in_is_not():
+    assert not spread("n0", others=["n0"]), "it counts in the list, where no node has fewer"
+    assert not spread("n0", "n1", others=["n0"], by=BEYOND_THE_LIST)
+
+
+def test_nobody_is_replaced_where_no_node_would_keep_the_skew():
+    nowhere = BEYOND_THE_LIST._replace(min_domains=5)
+    assert not spread("n0", others=["n0", "n1", "n2", "n3"], by=nowhere)

@@ -1,0 +1,44 @@
+"""Tenants with defaults: a test states only what matters to it."""
+
+from tests.core.support import make
+from webhook.core.model.names import NodeName
+from webhook.core.reclaim.reclaim_index import Roll
+from webhook.core.reclaim.reclaim_pod import Report, Tenant
+from webhook.core.world.world import World
+
+NOW = 100_000
+
+
+def borrower(uid, count=1, *, on="n0", team="team-a", **more):
+    """A borrowing pod that runs on a node."""
+    return tenant(uid, count, on=on, team=team, tier="preemptible", **more)
+
+
+def asker(uid, count=1, *, team="team-b", **more):
+    """A guaranteed pod that waits, and for which kube-scheduler found no room."""
+    more.setdefault("report", Report(NOW, is_for_room=True))
+    return tenant(uid, count, on=None, team=team, tier="guaranteed", **more)
+
+
+def tenant(uid, count=1, *, on, team, tier, created=0, is_terminating=False, **more):
+    node = None if on is None else NodeName(on)
+    pod = make.resident(
+        count, uid=uid, namespace=team, tier=tier, node=node, created=created, is_terminating=is_terminating
+    )
+    return Tenant(pod, **more)
+
+
+def town(*tenants, policy=None, nodes=4):
+    """A world and a roll that hold the same pods."""
+    policy = policy or make.policy()
+    world, roll = World(policy), Roll(policy.reclaim)
+    for number in range(nodes):
+        world.set_node(make.node(f"n{number}"))
+    for each in tenants:
+        take(each, roll, world)
+    return roll, world
+
+
+def take(each, roll, world):
+    world.set_pod(each.pod)
+    roll.set(each)

@@ -1,0 +1,185 @@
+"""A model of etcd and of the replicas around it: objects with compare-and-swap, watches that lag, creations that fail.
+
+The replicas are the real ones: World, Clerk, Page. Only what carries their messages is modelled, one step at a time, so
+that a test may stop anywhere, do anything else first, and go on.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.core.support.make import gpus, policy, resident, team, world
+from webhook.core.model.decision import Charge
+from webhook.core.model.names import TeamName, Uid
+from webhook.core.model.tier import Tier
+from webhook.core.quota.in_flight import EMPTY_PAGE, ENDED, Alive, Evidence, Flight, Page
+from webhook.core.world.ledger_session import Clerk
+
+A = TeamName("team-a")
+LIMIT = 2
+
+
+def name_of(uid: str) -> str:
+    """Pods of the UIDs `x/0`, `x/1`, … have the name `x`."""
+    return uid.partition("/")[0]
+
+
+@dataclass(frozen=True)
+class Event:
+    """A change of a pod: it came or it went."""
+
+    version: int
+    uid: str
+    is_there: bool
+
+
+@dataclass
+class Etcd:
+    """The truth: pods and one ledger object, both under one growing version."""
+
+    version: int = 1
+    pods: dict[str, int] = field(default_factory=dict)  # uid -> version at which it came
+    events: list[Event] = field(default_factory=list)
+    page: Page = EMPTY_PAGE
+    page_version: int = 0
+    pages: list[tuple[int, Page]] = field(default_factory=list)
+    promised: set[str] = field(default_factory=set)  # allowed by us, and neither there nor given up yet
+
+    def create(self, uid: str) -> None:
+        """Make a pod, unless there is one of its name."""
+        if name_of(uid) in map(name_of, self.pods):
+            return
+        self.version += 1
+        self.pods[uid] = self.version
+        self.events.append(Event(self.version, uid, is_there=True))
+
+    def delete(self, uid: str) -> None:
+        self.version += 1
+        del self.pods[uid]
+        self.events.append(Event(self.version, uid, is_there=False))
+
+    def swap(self, base: int, page: Page) -> bool:
+        """Write the object if it is still the one that was read."""
+        if base != self.page_version:
+            return False
+        self.version += 1
+        self.page, self.page_version = page, self.version
+        self.pages.append((self.version, page))
+        return True
+
+    @property
+    def held(self) -> int:
+        """GPUs of pods that are there, and of those that may come any moment: of each name one at a time."""
+        return len(set(map(name_of, self.pods.keys() | self.promised)))
+
+
+@dataclass(frozen=True)
+class Write:
+    """A write on its way."""
+
+    base: int
+    page: Page
+    uids: tuple[str, ...]
+
+
+class Replica:
+    """One process: its world, its clerk, and how far its two watches have come."""
+
+    def __init__(self, etcd: Etcd, clerk: Callable[..., Clerk] = Clerk) -> None:
+        self.etcd = etcd
+        self.world = world(policy(team(guaranteed=LIMIT, limit_=LIMIT)), nodes=[])
+        self.clerk = clerk(self.world)
+        self.reached = 0
+        self.write: Write | None = None
+        self.relist()
+        self.read()
+
+    # -- its watches
+
+    def relist(self) -> None:
+        etcd = self.etcd
+        gone = {pod.uid for pod in self.world.pods() if pod.uid not in etcd.pods}
+        for uid, version in etcd.pods.items():
+            self.world.set_pod(resident(1, uid=uid, name=name_of(uid), version=version))
+        for uid in gone:
+            if isinstance(self.world.evidence(uid), Alive):
+                self.world.remove_pod(uid)
+        self.reached = etcd.version
+
+    def next_event(self) -> None:
+        event = next((event for event in self.etcd.events if event.version > self.reached), None)
+        if event is None:
+            return
+        if event.is_there:
+            self.world.set_pod(resident(1, uid=event.uid, name=name_of(event.uid), version=event.version))
+        else:
+            self.world.remove_pod(Uid(event.uid))
+        self.reached = event.version
+
+    def next_page(self) -> None:
+        found = next(((v, page) for v, page in self.etcd.pages if v > self.clerk.version), None)
+        if found is not None:
+            self.clerk.see(found[1], version=found[0], identity="object")
+
+    def all_events(self) -> None:
+        while self.reached < max((event.version for event in self.etcd.events), default=0):
+            self.next_event()
+
+    def read(self) -> None:
+        if self.etcd.page_version:
+            self.clerk.see(self.etcd.page, version=self.etcd.page_version, identity="object")
+        else:
+            self.clerk.lose()
+
+    # -- its writes
+
+    def judge(self, uids: list[str]) -> bool:
+        """Judge some requests and send off one write; False where nothing may be judged now."""
+        if self.clerk.is_stale:
+            self.read()
+        if not self.clerk.is_safe(self.reached):
+            return False
+        self.clerk.settle(self.reached)
+        admitted = []
+        for uid in uids:
+            if self.world.book(A).total + gpus(1) <= gpus(LIMIT):
+                pod = resident(1, uid=uid, name=name_of(uid))
+                self.clerk.charge(Flight(pod, Charge(A, Tier.GUARANTEED, gpus(1)), None))
+                admitted.append(uid)
+        if admitted or self.clerk.must_write or self.clerk.can_fold:
+            self.write = Write(self.clerk.version, self.clerk.next_page(), tuple(admitted))
+        return True
+
+    def fold(self) -> None:
+        """Send off a write that charges nothing; it needs no view that is up to date."""
+        if self.clerk.is_stale:
+            self.read()
+        if self.clerk.must_write or self.clerk.can_fold:
+            self.write = Write(self.clerk.version, self.clerk.next_page(), ())
+
+    def finish(self, *, is_heard: bool = True) -> None:
+        """Let the write reach etcd and hear the answer; who still listens is told yes, and his pod may come then."""
+        write, self.write = self.write, None
+        if write is None:
+            return
+        if not self.etcd.swap(write.base, write.page):
+            self.clerk.give_up()
+            return
+        self.clerk.see(write.page, version=self.etcd.page_version, identity="object")
+        for uid in write.uids:
+            if is_heard:
+                self.etcd.promised.add(uid)
+            else:
+                self.clerk.withdraw(Uid(uid))
+
+    def hear_nothing(self) -> Write:
+        """Give up waiting for the answer of a write that may still land; its callers are told to come again."""
+        write, self.write = self.write, None
+        assert write is not None
+        self.clerk.give_up(is_in_doubt=True)
+        for uid in write.uids:
+            self.clerk.withdraw(Uid(uid))
+        return write
+
+    def ask(self, uid: str) -> Evidence:
+        """Ask etcd itself; only of pods that can no longer come or are there."""
+        return Alive(self.etcd.pods[uid]) if uid in self.etcd.pods else ENDED

@@ -1,0 +1,83 @@
+"""Pods that run without a decision get one when policy is enforced: by age, in what labelled pods leave."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.support import make
+from webhook.core.model.pod import Handling
+from webhook.core.model.policy import NO_TEAM
+from webhook.core.tiers.adoption import adoptions
+
+TEAM = make.team(guaranteed=4, limit_=None)
+POLICY = make.policy(TEAM, make.team("team-b"), exempt_namespaces=("kept",))
+
+
+def bare(count=1, **more):
+    return make.resident(count, tier=None, **more)
+
+
+def adopted(*pods, team=TEAM):
+    return {each.pod.uid: each.charge.tier for each in adoptions(team, make.world(POLICY, residents=list(pods)))}
+
+
+def test_the_oldest_that_fit_are_guaranteed():
+    young, old, small = bare(3, uid="young", created=9), bare(3, uid="old", created=1), bare(1, uid="small", created=10)
+    assert adopted(young, old, small) == {"old": "guaranteed", "young": "preemptible", "small": "guaranteed"}
+
+
+def test_labelled_pods_are_pushed_out_by_nobody():
+    assert adopted(make.resident(3, created=5), bare(2, uid="old", created=1)) == {"old": "preemptible"}
+
+
+def test_who_asked_to_borrow_borrows():
+    assert adopted(replace(bare(1, uid="p"), tier_label="preemptible")) == {"p": "preemptible"}
+
+
+def test_what_is_not_ours_to_label_takes_room_and_is_left_alone():
+    static = replace(bare(3, uid="static"), handling=Handling.MIRROR, node="n0")
+    assert adopted(static, bare(1, uid="in"), bare(1, uid="out", created=9)) == {
+        "in": "guaranteed",
+        "out": "preemptible",
+    }
+    assert adopted(bare(1, namespace="kept")) == {}
+
+
+@pytest.mark.parametrize("handling", [Handling.DAEMON_SET, Handling.FOREIGN_SCHEDULER, Handling.NODE_NAME])
+def test_what_others_placed_is_guaranteed_or_borrows_like_the_rest(handling):
+    placed = [replace(bare(3, uid=f"p{n}", created=n), handling=handling, node="n0") for n in range(2)]
+    assert adopted(*placed) == {"p0": "guaranteed", "p1": "preemptible"}
+
+
+def test_who_takes_a_year_to_end_borrows_meanwhile():
+    dying = replace(bare(5, uid="dying"), is_terminating=True, node="n0")
+    assert adopted(dying) == {"dying": "preemptible"}
+
+
+def test_what_others_are_to_place_takes_room_until_it_is_on_a_node():
+    waits = replace(bare(3, uid="waits"), handling=Handling.FOREIGN_SCHEDULER)
+    assert adopted(waits, bare(3, uid="in", created=9)) == {"in": "preemptible"}
+
+
+def test_pods_of_no_team_are_guaranteed_nothing():
+    world = make.world(POLICY, residents=[bare(1, uid="p", namespace="elsewhere")])
+    assert [(pod.uid, charge.tier) for pod, charge in adoptions(NO_TEAM, world)] == [("p", "preemptible")]
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 9), st.booleans()), max_size=12))
+def test_what_counts_as_guaranteed_never_grows_and_a_second_look_finds_nothing(kinds):
+    pods = [
+        make.resident(size, uid=f"u{number}", created=age, tier="guaranteed" if is_labelled else None)
+        for number, (size, age, is_labelled) in enumerate(kinds)
+    ]
+    world = make.world(POLICY, residents=pods)
+    before = world.book("team-a").guaranteed
+    for pod, charge in adoptions(TEAM, world):
+        world.set_pod(replace(pod, team_label=charge.team, tier_label=charge.tier.value))
+    book = world.book("team-a")
+    assert book.guaranteed <= before
+    labelled = sum(make.gpus(size) for size, _, is_labelled in kinds if is_labelled)
+    assert book.guaranteed <= max(TEAM.gpus.guaranteed, labelled)
+    assert adoptions(TEAM, world) == ()

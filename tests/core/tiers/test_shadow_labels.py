@@ -1,0 +1,80 @@
+"""While nothing is enforced, pods without a decision are seen as they would be; afterwards as they are."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.core.support import make
+from webhook.core.model.pod import Handling
+from webhook.core.model.policy import Enforcement
+from webhook.core.model.tier import Tier
+from webhook.core.tiers.shadow_labels import Onlooker
+
+SHADOW = make.policy(make.team(guaranteed=4, limit_=6), enforce=Enforcement.SHADOW)
+
+STATIC = Handling.MIRROR
+
+
+def bare(count=1, **more):
+    return make.resident(count, tier=None, **more)
+
+
+def seen(*pods, policy=SHADOW):
+    onlooker = Onlooker(world := make.world(policy))
+    for pod in pods:
+        onlooker.set_pod(pod)
+    onlooker.settle(["team-a"])
+    return onlooker, world
+
+
+def tiers(world):
+    return {pod.uid: pod.tier for pod in world.pods()}
+
+
+def test_the_oldest_that_fit_would_be_guaranteed_in_whatever_order_they_are_seen():
+    pods = [bare(3, uid="young", created=9), bare(3, uid="old", created=1), bare(1, uid="small", created=10)]
+    _, world = seen(*pods)
+    assert tiers(world) == {"old": Tier.GUARANTEED, "young": Tier.PREEMPTIBLE, "small": Tier.GUARANTEED}
+    book = world.book("team-a")
+    assert (book.total, book.guaranteed, list(world.undecided())) == (make.gpus(7), make.gpus(4), [])
+
+
+def test_who_asked_to_borrow_would_borrow():
+    _, world = seen(replace(bare(1, uid="p"), tier_label="preemptible"))
+    assert tiers(world) == {"p": Tier.PREEMPTIBLE}
+
+
+def test_a_tier_stays_until_there_is_room():
+    onlooker, world = seen(bare(4, uid="old", created=1), bare(4, uid="young", created=2))
+    onlooker.set_pod(bare(4, uid="young", created=2, node="n0"))
+    assert tiers(world) == {"old": Tier.GUARANTEED, "young": Tier.PREEMPTIBLE}
+    onlooker.remove_pod("old")
+    assert onlooker.settle(["team-a"]) == ["young"]
+    assert tiers(world) == {"young": Tier.GUARANTEED}
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [make.resident(1, tier="preemptible"), replace(bare(1), handling=STATIC), bare(1, namespace="kube-system")],
+    ids=["decided on", "static", "exempt"],
+)
+def test_other_pods_are_seen_as_they_are(pod):
+    exempting = replace(SHADOW, exempt_namespaces=("kube-system",))
+    _, world = seen(pod, policy=exempting)
+    assert [(each.team_label, each.tier_label) for each in world.pods()] == [(pod.team_label, pod.tier_label)]
+
+
+def test_what_is_enforced_is_seen_as_it_is_and_back():
+    asked = replace(bare(1, uid="asked", created=3), tier_label="preemptible")
+    onlooker, world = seen(bare(3, uid="old", created=1), bare(3, uid="young", created=2), asked)
+    world.set_policy(replace(SHADOW, enforce=Enforcement.ENFORCE))
+    onlooker.look_anew()
+    assert {pod.uid: (pod.team_label, pod.tier_label) for pod in world.pods()} == {
+        "old": (None, None),
+        "young": (None, None),
+        "asked": (None, "preemptible"),
+    }
+    assert set(world.undecided()) == {"old", "young", "asked"}
+    world.set_policy(SHADOW)
+    onlooker.look_anew()
+    assert tiers(world) == {"old": Tier.GUARANTEED, "young": Tier.PREEMPTIBLE, "asked": Tier.PREEMPTIBLE}

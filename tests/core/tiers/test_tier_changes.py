@@ -1,0 +1,302 @@
+"""Tiers follow reality: what changes, in which order, and that a second look finds nothing left to do."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.support.make import gpus, node, policy, resident, team, world
+from webhook.core.model.decision import Charge
+from webhook.core.model.names import GpuModel, Labels, TeamName, Uid
+from webhook.core.model.policy import Share
+from webhook.core.model.tier import Tier
+from webhook.core.quota.in_flight import Alive, Ended, Flight, Unseen
+from webhook.core.tiers.tier_changes import promotion, retier, under_way
+
+A = TeamName("team-a")
+A100 = GpuModel("A100")
+
+
+def made(*residents, guaranteed=20, models=None):
+    nodes = [node("n0", gpus=1000), node("a0", gpus=1000, model=A100)]
+    shares = policy(team(guaranteed=guaranteed, limit_=None, models=models or {}), team("team-b"))
+    return world(shares, nodes, list(residents))
+
+
+def changes(place):
+    (mine, _) = place.policy.teams
+    return retier(mine, place)
+
+
+def told(place):
+    return [(change.pod.uid, str(change.charge.tier)) for change in changes(place)]
+
+
+def apply(place):
+    """Do what the leader does, as the watch will show it."""
+    for change in changes(place):
+        place.set_pod(replace(change.pod, tier_label=str(change.charge.tier)))
+
+
+def borrower(uid, count=1, *, created=0, **more):
+    return resident(count, uid=uid, tier="preemptible", created=created, packed=Labels("app\0web"), **more)
+
+
+def keeper(uid, count=1, *, created=0, **more):
+    return resident(count, uid=uid, tier="guaranteed", created=created, **more)
+
+
+def test_the_oldest_borrowers_that_fit_are_promoted():
+    place = made(keeper("k", 16), borrower("young", 2, created=30), borrower("old", 2, created=10))
+    assert told(place) == [("old", "guaranteed"), ("young", "guaranteed")]
+    assert told(made(keeper("k", 18), borrower("young", 2, created=30), borrower("old", 2, created=10))) == [
+        ("old", "guaranteed")
+    ]
+
+
+def test_equal_ages_go_by_name():
+    assert told(made(keeper("k", 19), borrower("b"), borrower("a"))) == [("a", "guaranteed")]
+
+
+def test_a_pod_that_is_too_large_blocks_nobody_behind_it():
+    place = made(keeper("k", 18), borrower("large", 4, created=1), borrower("small", 2, created=2))
+    assert told(place) == [("small", "guaranteed")]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"asked_tier": Tier.PREEMPTIBLE},
+        {"is_terminating": True},
+        {"namespace": "team-b"},
+    ],
+    ids=["borrows by choice", "is terminating", "is another team's"],
+)
+def test_who_stays_preemptible(more):
+    assert told(made(borrower("p", **more))) == []
+
+
+def test_pods_that_are_only_admitted_wait_until_they_are_seen():
+    place = made()
+    pod = borrower("p", 2)
+    place.assume(Flight(pod, Charge(A, Tier.PREEMPTIBLE, gpus(2)), None))
+    assert told(place) == []
+    place.set_pod(pod)
+    assert told(place) == [("p", "guaranteed")]
+
+
+def test_admitted_guaranteed_pods_keep_their_room():
+    place = made(borrower("p", 2))
+    place.assume(Flight(keeper("k", 19), Charge(A, Tier.GUARANTEED, gpus(19)), None))
+    assert told(place) == []
+
+
+def test_a_pod_without_a_team_label_was_not_ours_to_promote():
+    assert told(made(replace(borrower("p"), team_label=None))) == []
+
+
+def test_the_newest_are_demoted_when_the_share_is_lowered():
+    pods = [keeper("old", 4, created=1), keeper("middle", 4, created=2), keeper("new", 4, created=3)]
+    assert told(made(*pods, guaranteed=20)) == []
+    assert told(made(*pods, guaranteed=8)) == [("new", "preemptible")]
+    assert told(made(*pods, guaranteed=7)) == [("middle", "preemptible"), ("new", "preemptible")]
+    assert told(made(*pods, guaranteed=0)) == [(uid, "preemptible") for uid in ("old", "middle", "new")]
+
+
+def test_who_asked_never_to_borrow_is_demoted_last_and_promoted_first():
+    asked = keeper("asked", 4, created=9, asked_tier=Tier.GUARANTEED)
+    assert told(made(keeper("k", 4, created=1), asked, guaranteed=4)) == [("k", "preemptible")]
+    lost = replace(asked, tier_label="preemptible")
+    assert told(made(borrower("p", 4, created=1), lost, guaranteed=4)) == [("asked", "guaranteed")]
+
+
+def test_what_a_demotion_frees_goes_to_the_next_that_fits():
+    pods = [keeper("old", 8, created=1), keeper("large", 4, created=2), borrower("small", 2, created=3)]
+    assert told(made(*pods, guaranteed=10)) == [("large", "preemptible"), ("small", "guaranteed")]
+
+
+def test_pods_that_bypassed_the_gate_take_room_and_push_nobody_out():
+    place = made(resident(15, tier=None), keeper("k", 10), borrower("p", 1))
+    assert told(place) == []
+
+
+def test_terminating_pods_keep_their_room_until_they_are_gone_and_cost_nobody_his_tier():
+    leaving = keeper("leaving", 10, created=1, is_terminating=True)
+    assert told(made(leaving, keeper("k", 10, created=2), borrower("p", 1))) == []
+    assert told(made(leaving, keeper("k", 10, created=2), borrower("p", 1), guaranteed=10)) == []
+
+
+def test_the_share_of_a_gpu_model_holds_in_both_directions():
+    shares = {A100: Share(gpus(4))}
+    pods = [keeper("k", 3, node="a0"), borrower("on", 2, node="a0"), borrower("off", 2, node="n0")]
+    assert told(made(*pods, models=shares)) == [("off", "guaranteed")]
+    assert told(made(keeper("k1", 3, node="a0"), keeper("k2", 3, node="a0", created=1), models=shares)) == [
+        ("k2", "preemptible")
+    ]
+
+
+def charged(place):
+    """Charge the one promotion that is due, as the ledger does."""
+    (change,) = changes(place)
+    flight = promotion(change, place).flight
+    assert not flight.pod.packed, "it is seen: the ledger need not carry its labels"
+    place.assume(flight)
+    return change, flight
+
+
+def test_a_promotion_under_way_is_neither_repeated_nor_forgotten():
+    place = made(borrower("p", 2), keeper("k", 18))
+    change, flight = charged(place)
+    assert flight.is_promotion
+    assert place.book(A).guaranteed == gpus(20)
+    assert place.promotion(Uid("p")) == Unseen()
+    assert told(place) == []
+    assert under_way(Uid("p"), place) == change
+    place.set_pod(replace(place.pod(Uid("p")), node="n0"))  # something else changed
+    assert place.promotion(Uid("p")) == Unseen()
+    place.set_pod(replace(place.pod(Uid("p")), tier_label="guaranteed", version=7))
+    assert place.promotion(Uid("p")) == Alive(7)
+    assert place.book(A).guaranteed == gpus(20)
+    place.set_pod(replace(place.pod(Uid("p")), tier_label="preemptible"))  # the share was lowered meanwhile
+    assert place.book(A).guaranteed == gpus(18)
+
+
+def test_a_promotion_that_failed_is_taken_back():
+    place = made(borrower("p", 2))
+    _, flight = charged(place)
+    place.settle(Uid("p"))
+    assert (place.book(A).guaranteed, place.book(A).preemptible) == (0, gpus(2))
+    place.assume(flight)
+    place.remove_pod(Uid("p"))
+    assert place.promotion(Uid("p")) == Ended()
+    assert under_way(Uid("p"), place) is None
+
+
+def test_a_replica_that_learns_late_of_a_promotion_knows_what_it_has_seen():
+    _, flight = charged(made(borrower("p", 2)))
+    place = made(keeper("p", 2, version=9))
+    place.assume(flight)
+    assert place.promotion(Uid("p")) == Alive(9)
+    empty = made()
+    empty.assume(flight)
+    assert empty.promotion(Uid("p")) == Unseen()
+    empty.set_pod(borrower("p", 2))
+    assert empty.book(A).guaranteed == gpus(2)
+
+
+def test_a_promotion_is_charged_only_while_the_room_is_there():
+    place = made(borrower("p", 2))
+    (change,) = changes(place)
+    assert promotion(change, place).flight is not None
+    place.set_pod(keeper("faster", 19))
+    assert promotion(change, place).flight is None
+    place.remove_pod(Uid("faster"))
+    assert promotion(change, place).flight is not None
+    place.set_pod(replace(change.pod, is_terminating=True))
+    assert promotion(change, place).flight is None
+    place.remove_pod(Uid("p"))
+    assert promotion(change, place).flight is None
+
+
+def test_the_text_has_the_sums():
+    shares = {A100: Share(gpus(4))}
+    (up,) = changes(made(keeper("k", 17), borrower("p", 2)))
+    assert up.text == (
+        "now guaranteed: there is room for its 2 GPUs in team team-a's guaranteed share of 20, 17 taken; "
+        "it no longer borrows"
+    )
+    (down,) = changes(made(keeper("k1", 3, node="a0"), keeper("k2", 3, node="a0", created=1), models=shares))
+    assert down.text == (
+        "now preemptible: there is no room for its 3 GPUs in team team-a's guaranteed share of 20, 3 taken "
+        "(of A100: 4, 3 taken); it borrows, and may be evicted"
+    )
+
+
+any_pod = st.builds(
+    lambda number, count, tier, asked, created, at, leaving: replace(
+        resident(count, uid=f"u{number}", tier=tier, node=at, created=created),
+        asked_tier=asked,
+        is_terminating=leaving,
+    ),
+    st.integers(0, 30),
+    st.integers(1, 6),
+    st.sampled_from(["guaranteed", "preemptible", "preemptible", None]),
+    st.sampled_from([None, None, Tier.GUARANTEED, Tier.PREEMPTIBLE]),
+    st.integers(0, 5),
+    st.sampled_from([None, "n0", "a0"]),
+    st.sampled_from([False, False, False, True]),
+)
+any_pods = st.lists(any_pod, max_size=14, unique_by=lambda pod: pod.uid)
+any_models = st.sampled_from([{}, {A100: Share(gpus(3))}, {A100: Share(0)}, {A100: Share(gpus(50))}])
+any_share = st.integers(0, 30)
+
+
+def counted(place):
+    """GPUs of labelled guaranteed pods that stay, in all and on the one model with a share."""
+    held = [(pod, place.charge_of(pod.uid)) for pod in place.pods() if pod.tier is Tier.GUARANTEED]
+    stay = [charge for pod, charge in held if not pod.is_terminating]
+    return sum(c.gpus for c in stay), sum(c.gpus for c in stay if c.model == A100)
+
+
+@given(any_pods, any_share, any_models)
+def test_afterwards_the_share_holds_and_a_second_look_finds_nothing(pods, share, models):
+    place = made(*pods, guaranteed=share, models=models)
+    apply(place)
+    total, on_model = counted(place)
+    assert total <= gpus(share)
+    assert A100 not in models or on_model <= models[A100].guaranteed
+    assert changes(place) == ()
+
+
+@given(any_pods, any_share, any_models)
+def test_promotions_never_lift_a_team_over_its_share(pods, share, models):
+    place = made(*pods, guaranteed=share, models=models)
+    before = place.book(A).guaranteed
+    rises = [change for change in changes(place) if change.charge.tier is Tier.GUARANTEED]
+    apply(place)
+    assert not rises or place.book(A).guaranteed <= gpus(share)
+    assert place.book(A).guaranteed <= max(before, gpus(share))
+
+
+@given(any_pods, any_share, any_models)
+def test_nothing_is_demoted_while_the_shares_hold(pods, share, models):
+    place = made(*pods, guaranteed=share, models=models)
+    total, on_model = counted(place)
+    if total <= gpus(share) and (A100 not in models or on_model <= models[A100].guaranteed):
+        assert all(change.charge.tier is Tier.GUARANTEED for change in changes(place))
+
+
+@given(any_pods, any_share, any_models)
+def test_no_borrower_is_left_that_would_fit(pods, share, models):
+    place = made(*pods, guaranteed=share, models=models)
+    apply(place)
+    book = place.book(A)
+    for pod in place.pods():
+        if pod.tier is Tier.PREEMPTIBLE and pod.asked_tier is not Tier.PREEMPTIBLE and not pod.is_terminating:
+            charge = place.charge_of(pod.uid)
+            over_model = charge.model in models and (
+                book.guaranteed_model(A100) + charge.gpus > models[A100].guaranteed
+            )
+            assert over_model or book.guaranteed + charge.gpus > gpus(share)
+
+
+@given(st.permutations(range(8)), any_share, st.data())
+def test_the_order_of_events_changes_nothing(order, share, data):
+    pods = data.draw(st.lists(any_pod, min_size=8, max_size=8, unique_by=lambda pod: pod.uid))
+    assert told(made(*pods, guaranteed=share)) == told(made(*(pods[i] for i in order), guaranteed=share))
+
+
+def test_books_tell_when_they_change():
+    place, heard = made(), []
+    place.on_books_changed = lambda: heard.append(1)
+    place.set_pod(keeper("k"))
+    assert heard
+    heard.clear()
+    place.set_pod(keeper("k"))
+    assert not heard
+    place.remove_pod(Uid("k"))
+    assert heard
+    heard.clear()
+    place.set_policy(place.policy)
+    assert heard

@@ -1,0 +1,99 @@
+"""Room kept for pods on their way to the commit: who comes meanwhile is sent elsewhere, and nothing stays behind."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.support.make import ALICE, GPU, flight, mutated, node, pod, policy, team, world
+from webhook.core.admission.admission import admit
+from webhook.core.admission.verification import verify
+from webhook.core.model.decision import Admit
+from webhook.core.world.tentative_reservations import ADVICE_SECONDS
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["give", "redeem", "lapse"]),
+        st.sampled_from(["n0", "n1"]),
+        st.integers(1, 3),
+        st.integers(0, 3),
+    )
+)
+
+
+def chosen(decision):
+    assert isinstance(decision, Admit), decision
+    return decision.steering.nodes
+
+
+def advised(place, pod_, *, now=0.0):
+    """Admit a pod and keep its room, as the gate does."""
+    decision = admit(pod_, ALICE, place)
+    chosen(decision)
+    place.advice.give(place.fleet, decision.steering.nodes[0], pod_, now=now)
+    return decision
+
+
+def committed(place, pod_, decision, *, uid):
+    """Verify and assume a pod; gives the node whose room it took."""
+    final = mutated(pod_, decision, uid=uid)
+    judged = verify(final, ALICE, place)
+    (node_,) = chosen(judged)
+    place.assume(flight(final, judged.charge, node_))
+    return node_
+
+
+def test_pods_that_come_together_are_sent_to_different_room_and_each_gets_its_own():
+    place = world(policy(team(guaranteed=24)), nodes=[node(f"n{i}", gpus=8) for i in range(3)])
+    decisions = [advised(place, pod(8)) for _ in range(3)]
+    firsts = [decision.steering.nodes[0] for decision in decisions]
+    assert firsts == ["n0", "n1", "n2"]
+    assert [committed(place, pod(8), d, uid=f"u{i}") for i, d in enumerate(decisions)] == firsts
+    assert not place.advice.withdraw(place.fleet), "nothing is left of what was followed"
+    assert [place.fleet.free(name, GPU) for name in firsts] == [0, 0, 0]
+
+
+def test_small_pods_that_come_together_fill_a_node_before_they_open_the_next():
+    place = world(policy(team(guaranteed=20)), nodes=[node(f"n{i}", gpus=10) for i in range(4)])
+    firsts = [advised(place, pod(3)).steering.nodes[0] for _ in range(6)]
+    assert firsts == ["n0"] * 3 + ["n1"] * 3
+
+
+def test_a_pod_that_is_advised_twice_stays_where_it_was_sent():
+    place = world(nodes=[node("n0", gpus=8), node("n1", gpus=8)])
+    first = advised(place, pod(8))
+    again = admit(mutated(pod(8), first), ALICE, place)
+    assert not isinstance(again, Admit), "an intact decision is left as it is"
+
+
+def test_who_is_not_advised_finds_the_room_taken():
+    place = world(nodes=[node("n0", gpus=8), node("n1", gpus=8)])
+    advised(place, pod(8))
+    assert chosen(admit(pod(1), ALICE, place)) == ("n1",)
+
+
+def test_advice_that_nobody_follows_lapses():
+    place = world(nodes=[node("n0", gpus=8)])
+    advised(place, pod(8), now=10.0)
+    place.advice.lapse(place.fleet, now=10.0 + ADVICE_SECONDS / 2)
+    assert place.fleet.free("n0", GPU) == 0
+    place.advice.lapse(place.fleet, now=10.0 + ADVICE_SECONDS)
+    assert place.fleet.free("n0", GPU) == 8
+
+
+@given(STEPS)
+def test_what_is_free_is_what_is_there_less_what_is_advised(steps):
+    place = world(nodes=[node("n0"), node("n1")])
+    open_advice = []
+    for now, (what, name, gpus, age) in enumerate(steps):
+        if what == "give":
+            place.advice.give(place.fleet, name, pod(gpus), now=now)
+            open_advice.append((now + ADVICE_SECONDS, name, gpus))
+        elif what == "redeem":
+            place.advice.redeem(place.fleet, name, pod(gpus))
+            mine = [piece for piece in open_advice if piece[1:] == (name, gpus)]
+            open_advice = [piece for piece in open_advice if piece not in mine[:1]]
+        else:
+            place.advice.lapse(place.fleet, now=now + age)
+            open_advice = [piece for piece in open_advice if piece[0] > now + age]
+        for each in ("n0", "n1"):
+            taken = sum(piece[2] for piece in open_advice if piece[1] == each)
+            assert place.fleet.free(each, GPU) == 10 - taken

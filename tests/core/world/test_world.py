@@ -1,0 +1,176 @@
+"""The books and the room: whatever the order of events, what is left is what the pods that are left hold."""
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from tests.core.support.make import GPU, JOB, demand, gpus, node, policy, resident, team, world
+from tests.examples import examples
+from webhook.core.model.decision import Charge
+from webhook.core.model.names import GpuModel, Namespace, NodeName, TeamName, Uid
+from webhook.core.model.pod import NamespaceFacts
+from webhook.core.model.policy import Share
+from webhook.core.model.tier import Tier
+from webhook.core.quota.in_flight import Alive, Ended, Flight, Unseen
+from webhook.core.world.world import World
+
+A = TeamName("team-a")
+UIDS = [f"u{i}" for i in range(8)]
+NODES = ["n0", "n1", None]
+
+
+class WorldMachine(RuleBasedStateMachine):
+    """Random admissions, watch events, losses and policy edits against a plain dictionary of what should be left."""
+
+    def __init__(self):
+        super().__init__()
+        self.place = world(nodes=[node("n0"), node("n1")])
+        self.want: dict[str, tuple[str, int, str | None]] = {}  # uid -> namespace, GPUs, node whose room it takes
+        self.unseen: set[str] = set()
+        self.assumed: set[str] = set()
+        self.ended: set[str] = set()  # seen to end while the ledger lists them: they must not come back
+
+    @rule(uid=st.sampled_from(UIDS), count=st.integers(1, 4), at=st.sampled_from(NODES))
+    def assume(self, uid, count, at):
+        made = resident(count, uid=uid)
+        charge = Charge(A, Tier.GUARANTEED, made.demand.gpus)
+        self.place.assume(Flight(made, charge, at))
+        if uid not in self.want and uid not in self.ended:
+            self.want[uid] = ("team-a", count, at)
+            self.unseen.add(uid)
+        self.assumed.add(uid)
+
+    @rule(
+        uid=st.sampled_from(UIDS),
+        count=st.integers(1, 4),
+        at=st.sampled_from(NODES),
+        namespace=st.sampled_from(["team-a", "team-b"]),
+    )
+    def see(self, uid, count, at, namespace):
+        if uid in self.ended:
+            return  # no pod ever comes back under its UID
+        if uid in self.want:
+            namespace, count, promised = self.want[uid]
+            at = at or promised  # a pod that was bound, or promised a node, keeps it until told otherwise
+            self.want[uid] = (namespace, count, at)
+        else:
+            self.want[uid] = (namespace, count, at)
+        self.place.set_pod(resident(count, uid=uid, namespace=namespace, node=at))
+        self.unseen.discard(uid)
+
+    @rule(uid=st.sampled_from(UIDS))
+    def end(self, uid):
+        self.place.remove_pod(Uid(uid))
+        self.want.pop(uid, None)
+        if uid in self.assumed:
+            self.ended.add(uid)
+        self.unseen.discard(uid)
+
+    @rule(uid=st.sampled_from(UIDS))
+    def settle(self, uid):
+        self.place.settle(Uid(uid))
+        if uid in self.unseen:
+            self.unseen.remove(uid)
+            del self.want[uid]
+        self.assumed.discard(uid)
+        self.ended.discard(uid)
+
+    @rule(guaranteed=st.integers(0, 20))
+    def edit_policy(self, guaranteed):
+        self.place.set_policy(policy(team(guaranteed=guaranteed), team("team-b")))
+
+    @rule()
+    def arrange(self):
+        self.place.arrange()
+
+    @invariant()
+    def books_and_room_are_what_is_left(self):
+        for name in ("team-a", "team-b"):
+            book = self.place.book(TeamName(name))
+            mine = {uid: count for uid, (namespace, count, _) in self.want.items() if namespace == name}
+            assert book.total == gpus(sum(mine.values()))
+            assert book.reserved == gpus(sum(mine[uid] for uid in self.unseen if uid in mine))
+            assert len(book) == len(mine)
+        for name in ("n0", "n1"):
+            taken = sum(count for _, count, at in self.want.values() if at == name)
+            assert self.place.fleet.free(NodeName(name), GPU) == 10 - taken
+
+
+TestWorld = WorldMachine.TestCase
+TestWorld.settings = examples(30, stateful_step_count=30)
+
+
+def test_what_was_seen_of_a_reserved_pod_is_told_with_the_version_at_which_it_came():
+    place = world()
+    place.assume(Flight(resident(1, uid="u"), Charge(A, Tier.GUARANTEED, gpus(1)), NodeName("n0")))
+    assert place.evidence(Uid("u")) == Unseen()
+    place.set_pod(resident(1, uid="u", version=7))
+    place.set_pod(resident(1, uid="u", node="n0", version=9))
+    assert place.evidence(Uid("u")) == Alive(7)
+    place.remove_pod(Uid("u"))
+    assert place.evidence(Uid("u")) == Ended()
+
+
+def test_a_waiting_pod_takes_its_room_where_its_decision_promised_it():
+    place = world(residents=[resident(4, uid="u", promised=NodeName("n1"))])
+    assert place.fleet.free(NodeName("n1"), GPU) == 6
+    assert place.book(A).waiting == gpus(4)
+    place.set_pod(resident(4, uid="u", node="n0"))
+    assert (place.fleet.free(NodeName("n0"), GPU), place.fleet.free(NodeName("n1"), GPU)) == (6, 10)
+    assert place.book(A).waiting == 0
+
+
+def test_a_live_world_is_not_sure_whose_a_pod_is_before_it_knows_the_namespace():
+    place = World(policy(), is_live=True)
+    a = NamespaceFacts(Namespace("team-a"))
+    place.assume(Flight(resident(1, uid="reserved"), Charge(A, Tier.GUARANTEED, gpus(1)), None))
+    assert place.is_sure, "what is reserved says itself who pays"
+    place.set_pod(resident(1, uid="u"))
+    assert not place.is_sure
+    place.set_namespace(a)
+    assert place.is_sure
+    place.remove_namespace(a.name)
+    assert not place.is_sure
+    place.remove_pod(Uid("u"))
+    assert place.is_sure
+
+
+def test_a_pod_of_a_removed_node_stays_charged_and_comes_back_with_it():
+    place = world(residents=[resident(4, node="n0", uid="u")])
+    place.remove_node(NodeName("n0"))
+    assert place.book(A).total == gpus(4)
+    place.set_node(node("n0"))
+    assert place.fleet.free(NodeName("n0"), GPU) == 6
+
+
+def test_unlabelled_pods_count_against_the_guaranteed_share():
+    place = world(residents=[resident(3, tier=None), resident(2, tier="preemptible")])
+    assert (place.book(A).guaranteed, place.book(A).preemptible) == (gpus(3), gpus(2))
+
+
+def test_holders_are_named_by_their_controller_largest_first():
+    pods = [resident(2, owner=JOB), resident(3, name="bare"), resident(4, owner=JOB)]
+    holders = world(residents=pods).book(A).largest_holders()
+    assert holders == [
+        ("team-a/Job/train", gpus(6)),
+        ("team-a/Pod/bare", gpus(3)),
+    ]
+
+
+def test_a_model_share_follows_the_node_a_pod_runs_on():
+
+    share = {GpuModel("A100"): Share(gpus(2), gpus(4))}
+    place = world(policy(team(models=share)), nodes=[node("n0")], residents=[resident(3, node="n0")])
+    assert place.book(A).model(GpuModel("A100")) == 0
+    place.set_node(node("n0", model=GpuModel("A100")))
+    assert place.book(A).model(GpuModel("A100")) == gpus(3)
+
+
+def test_other_weights_charge_the_same_pods_anew():
+    name = "example.com/half-gpu"
+    made = replace(resident(1), demand=demand(1, **{name: 2}))
+    place = world(residents=[made])
+    before = place.policy
+    place.set_policy(replace(before, resources={**before.resources, name: gpus(0.5)}, hash="p2"))
+    assert place.book(A).total == gpus(2)

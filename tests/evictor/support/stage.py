@@ -1,0 +1,155 @@
+"""A cluster on the fake API server and an evictor that leads in it, for tests of what it does when things fail."""
+
+import asyncio
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests import builders
+from tests.cluster.support.fake_api import FakeApi
+from tests.cluster.support.stores import until
+from tests.core.support import make
+from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.writes.owner_events import Notice
+from webhook.core.model.policy import Policy
+from webhook.evictor.cluster_view import Lookout
+from webhook.evictor.executor import Executor
+from webhook.evictor.hold_manager import Keeper
+from webhook.evictor.loop import Reclaimer
+from webhook.evictor.reporter import Account
+from webhook.kube.objects.events import Event
+from webhook.kube.reclaim.holds import rfc3339
+from webhook.observe.logs import LineWriter, LogFormat, Logs
+from webhook.observe.reclaim import ReclaimMetrics
+
+HELD_NODES = "/apis/fairgate.dev/v1alpha1/heldnodes"
+PODS, NODES, NAMESPACES = "/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces"
+REPORT = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "2 Insufficient nvidia.com/gpu",
+}
+NO_ROOM = {"phase": "Pending", "conditions": [REPORT]}
+POOR = make.policy(make.team(guaranteed=0), make.team("team-b"))
+
+
+class Stage:
+    """Nodes of four GPUs, teams `team-a` (guaranteed nothing) and `team-b` (guaranteed 20)."""
+
+    def __init__(self, api: FakeApi, connection: ApiConnection) -> None:
+        self.api = api
+        self.connection = connection
+        self.policy = POOR
+        self.told: list[Event] = []
+        self.notices: list[Notice] = []
+        self.is_leading = True
+        loop, began = asyncio.get_running_loop(), int(time.time())
+        self.now: Callable[[], float] = lambda: began + loop.time()
+        self._ids = itertools.count(1)
+        for name in ("team-a", "team-b"):
+            api.put(NAMESPACES, name)
+        api.put(HELD_NODES, "fairgate", spec={})
+
+    # -- the cluster
+
+    def locked(self) -> dict[str, list[str]]:
+        """The nodes that the API server guards, and for whom."""
+        found = self.api.objects[HELD_NODES].get("/fairgate")
+        return {} if found is None else found["spec"].get("nodes", {})
+
+    def node(self, name: str, **more: Any) -> None:
+        body = builders.node(name, gpus=4)
+        self.api.put(NODES, name, metadata={"labels": {}, **more}, spec={}, status=body["status"])
+
+    def borrower(self, name: str, *, on: str, gpus: int = 1, **more: Any) -> str:
+        return self._pod(name, "team-a", "preemptible", gpus=gpus, node=on, **more)
+
+    def asker(self, name: str, *, gpus: int = 1, **more: Any) -> str:
+        """A pod that kube-scheduler found no room for."""
+        since = {"lastTransitionTime": rfc3339(int(self.now()))}
+        return self._pod(name, "team-b", "guaranteed", gpus=gpus, status={"conditions": [REPORT | since]}, **more)
+
+    def pinned(self, name: str, *, to: str, **more: Any) -> str:
+        """A pod that the gate bound to one node, and that is on none."""
+        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [to]}]}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+        annotations = {"fairgate.dev/decision": json.dumps({"nodes": [to]})}
+        return self._pod(name, "team-b", "guaranteed", affinity=affinity, annotations=annotations, **more)
+
+    def bind(self, name: str, node: str) -> None:
+        """Do what the scheduler does."""
+        pod = self.api.objects[PODS][f"team-b/{name}"]
+        self.api.keep(PODS, f"team-b/{name}", {**pod, "spec": {**pod["spec"], "nodeName": node}})
+
+    def _pod(self, name: str, team: str, tier: str, **more: Any) -> str:
+        labels = {"fairgate.dev/team": team, "fairgate.dev/tier": tier}
+        labels |= more.pop("gang", {})
+        status, created, owners = more.pop("status", {}), more.pop("created", None), more.pop("ownerReferences", [])
+        body = builders.pod(name, namespace=team, labels=labels, **more) | {"status": status}
+        body["metadata"] |= {"creationTimestamp": created} | ({"ownerReferences": owners} if owners else {})
+        uid: str = self.api.put(PODS, name, namespace=team, **body)["metadata"]["uid"]
+        return uid
+
+    def bare(self, name: str, *, team: str, **more: Any) -> None:
+        """A pod of one GPU that never passed the gate."""
+        status = more.pop("status", {})
+        self.api.put(PODS, name, namespace=team, **builders.pod(name, namespace=team, **more) | {"status": status})
+
+    def names(self) -> set[str]:
+        return {key.partition("/")[2] for key in self.api.objects[PODS]}
+
+    def taints(self, node: str) -> list[dict[str, str]]:
+        return self.api.objects[NODES][f"/{node}"]["spec"].get("taints") or []
+
+    def tolerations(self, name: str) -> list[dict[str, str]]:
+        return self.api.objects[PODS][f"team-b/{name}"]["spec"].get("tolerations") or []
+
+    def nominated(self, name: str) -> str | None:
+        """The node whose room kube-scheduler is to keep for a pod."""
+        return self.api.objects[PODS][f"team-b/{name}"]["status"].get("nominatedNodeName")
+
+    def real_evictions(self) -> int:
+        return sum("dryRun" not in sent["deleteOptions"] for sent in self.api.evictions)
+
+    # -- the evictor
+
+    def tell(self, event: Event) -> None:
+        self.told.append(event)
+
+    def reasons(self) -> list[str]:
+        return [event.reason for event in self.told]
+
+    @asynccontextmanager
+    async def leader(self, policy: Policy = POOR):
+        """Lead until the end of the block, which is sudden."""
+        lookout, self.metrics = Lookout(policy), ReclaimMetrics()
+        feed = lookout.feed(self.connection)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        logs = Logs(LineWriter(nowhere), log_format=LogFormat.JSON)
+        account = Account(
+            lookout.world, lookout.roll, logs=logs, teller=self, metrics=self.metrics, tell_owner=self.notices.append
+        )
+        keeper = Keeper(lookout, account, clock=self.now, new_id=lambda: f"h{next(self._ids)}")
+        executor = Executor(self.connection, is_leading=lambda: self.is_leading)
+        work = Reclaimer(lookout, keeper, executor, account, self.metrics, why_untrusted=feed.readiness, clock=self.now)
+        tasks = [asyncio.create_task(feed.run()), asyncio.create_task(work.run())]
+        try:
+            yield keeper
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+            os.close(nowhere)
+            assert all(isinstance(each, asyncio.CancelledError) for each in ended), ended
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds."""
+        try:
+            await until(holds)
+        except TimeoutError:
+            raise AssertionError(json.dumps(self.api.objects[NODES], indent=1)) from None

@@ -1,0 +1,250 @@
+"""Reviews in and out: what is read, what is refused with which words, and what the API server gets back."""
+
+import base64
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import builders as b
+from tests.examples import examples
+from tests.realistic import realistic_review
+from webhook.core.model.reason import Code, Reason
+from webhook.core.model.text import printable
+from webhook.kube.admission.pod_patch import operations
+from webhook.kube.admission.review import Operation, Refusal, ReviewError, Status, decode, encode_response
+
+
+def test_a_creation_is_read_with_who_asks_and_what_for():
+    review = decode(realistic_review(index=3, dry_run=True))
+    assert (review.operation, review.namespace, review.name) == (
+        Operation.CREATE,
+        "vision",
+        "resnet50-imagenet-worker-3",
+    )
+    assert review.uid == "705ab4f5-6393-11e8-b7cc-42010a800002"
+    assert review.dry_run
+    assert review.username == "system:serviceaccount:kubeflow:training-operator"
+    assert review.groups[0] == "system:serviceaccounts"
+    assert [c.name for c in review.pod.spec.containers] == ["pytorch", "metrics-exporter"]
+    assert review.old_pod is None
+
+
+def test_the_realistic_review_has_the_size_that_performance_is_measured_at():
+    assert 9_300 <= len(realistic_review()) <= 9_700
+
+
+def test_a_pod_whose_name_is_still_to_be_made_has_none():
+    nameless = b.pod()
+    nameless["metadata"] = {"generateName": "train-", "namespace": "vision"}
+    review = decode(b.review(nameless))
+    assert review.name == ""
+    assert review.pod.metadata.generate_name == "train-"
+
+
+def test_an_update_carries_the_metadata_from_before():
+    review = decode(b.review(b.pod(), old=b.pod(labels={"fairgate.dev/team": "vision"}), operation="UPDATE"))
+    assert review.operation is Operation.UPDATE
+    assert review.old_pod.metadata.labels == {"fairgate.dev/team": "vision"}
+
+
+def test_a_deletion_carries_only_the_pod_that_goes():
+    review = decode(b.review(old=b.pod("gone"), operation="DELETE"))
+    assert review.pod is None
+    assert (review.old_pod.metadata.name, review.name) == ("gone", "gone")
+
+
+def test_an_absent_dry_run_is_no_dry_run():
+    assert not decode(b.review(dry_run=None)).dry_run
+
+
+def envelope(**changes):
+    body = json.loads(b.review())
+    body["request"].update(changes)
+    return b.encode(body)
+
+
+def without(field):
+    body = json.loads(b.review())
+    del body["request"][field]
+    return b.encode(body)
+
+
+def pods_like(**changes):
+    return {"group": "", "version": "v1", "resource": "pods", **changes}
+
+
+BAD = {
+    "empty body": (b"", "the body is empty"),
+    "not JSON": (b"{nope", "not valid JSON"),
+    "NaN": (b.review().replace(b'"dryRun":false', b'"dryRun":NaN'), "not valid JSON"),
+    "NaN where nobody looks": (b'{"apiVersion":"x","more":NaN}', "not valid JSON"),
+    "cut off": (b.review()[:-1], "not valid JSON"),
+    "not UTF-8": (b.review().replace(b"alice", b"al\xffce"), "not UTF-8: invalid start byte at byte"),
+    "not UTF-8 where nobody looks": (b'{"more":"\xff"}', "not UTF-8"),
+    "deep nesting": (b'{"more":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
+    "deep nesting in a raw part": (
+        b.review().replace(b'"spec":{', b'"spec":{"affinity":' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b","),
+        "nested too deeply",
+    ),
+    "a list": (b"[]", "expected object, got array"),
+    "the old API": (
+        b.encode({"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "request": {}}),
+        "expected admission.k8s.io/v1 AdmissionReview, got admission.k8s.io/v1beta1 AdmissionReview",
+    ),
+    "another kind": (
+        b.encode({"apiVersion": "v1", "kind": "Pod"}),
+        "expected admission.k8s.io/v1 AdmissionReview, got v1 Pod",
+    ),
+    "an empty object": (b"{}", "got no apiVersion no kind"),
+    "no request": (
+        b.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}),
+        "request is missing",
+    ),
+    "no uid": (without("uid"), "request.uid is missing"),
+    "a uid that is a number": (envelope(uid=7), "request.uid: expected str, got int"),
+    "no operation": (without("operation"), "missing required field operation"),
+    "an unknown operation": (envelope(operation="PATCH"), "request.operation: invalid enum value 'PATCH'"),
+    "a deployment": (
+        envelope(
+            resource={"group": "apps", "version": "v1", "resource": "deployments"},
+            object={"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {}, "spec": {"template": {}}},
+        ),
+        "expected pods, got deployments.apps",
+    ),
+    "a config map": (envelope(resource=pods_like(resource="configmaps")), "expected pods, got configmaps"),
+    "pods of another group": (envelope(resource=pods_like(group="metrics.k8s.io")), "got pods.metrics.k8s.io"),
+    "pods of another version": (envelope(resource=pods_like(version="v2")), "expected pods of version v1, got v2"),
+    "a subresource": (envelope(subResource="exec"), "got the subresource pods/exec"),
+    "no object": (envelope(object=None), "request.object is missing: a review of CREATE carries the pod"),
+    "an object of another kind": (
+        envelope(object={**b.pod(), "kind": "PodTemplate"}),
+        "request.object: expected v1 Pod, got v1 PodTemplate",
+    ),
+    "an object of another kind and shape": (
+        envelope(object={"apiVersion": "v1", "kind": "Binding", "metadata": {}}),
+        "request.object: expected v1 Pod, got v1 Binding",
+    ),
+    "an object without metadata": (
+        envelope(object={"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []}}),
+        "request.object: object missing required field metadata",
+    ),
+    "labels that are numbers": (
+        envelope(object={**b.pod(), "metadata": {"labels": {"app": 1}}}),
+        "request.object.metadata.labels[]: expected str, got int",
+    ),
+    "an update without the pod from before": (envelope(operation="UPDATE"), "request.oldObject is missing"),
+    "a deletion without the pod from before": (
+        envelope(operation="DELETE", object=None),
+        "request.oldObject is missing",
+    ),
+    "no namespace anywhere": (
+        envelope(namespace="", object={**b.pod(), "metadata": {"name": "x"}}),
+        "request.namespace is missing",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "want"), BAD.values(), ids=BAD)
+def test_what_is_no_review_of_a_pod_is_refused_saying_why(body, want):
+    with pytest.raises(ReviewError) as refused:
+        decode(body)
+    assert refused.value.status == 400
+    assert want in refused.value.text
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_refused_and_never_a_surprise(body):
+    with pytest.raises(ReviewError):
+        decode(body)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@examples(60)
+@given(st.sampled_from(sorted(json.loads(b.review())["request"])), json_values)
+def test_any_value_in_any_field_is_read_or_refused(field, value):
+    with suppress(ReviewError):
+        assert decode(envelope(**{field: value})).uid
+
+
+def answered(**kwargs):
+    return json.loads(encode_response("u-1", **kwargs))
+
+
+def test_leave_without_changes_is_the_shortest_answer():
+    want = {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {"uid": "u-1", "allowed": True},
+    }
+    assert answered() == want
+
+
+def test_a_patch_is_json_in_base64():
+    patch = [{"op": "add", "path": "/metadata/labels", "value": {"a": "ü"}}]
+    response = answered(patch=patch, audit_annotations={"team": "vision"})["response"]
+    assert response["patchType"] == "JSONPatch"
+    assert json.loads(base64.b64decode(response["patch"], validate=True)) == patch
+    assert response["auditAnnotations"] == {"team": "vision"}
+
+
+def test_a_refusal_is_a_status_that_clients_understand():
+    causes = (Reason(Code.TEAM_LIMIT_EXCEEDED, "21 of 20"),)
+    response = answered(refusal=Refusal(Status.FORBIDDEN, "exceeded quota: 21 of 20", causes))["response"]
+    assert response == {
+        "uid": "u-1",
+        "allowed": False,
+        "status": {
+            "status": "Failure",
+            "message": "exceeded quota: 21 of 20",
+            "reason": "Forbidden",
+            "code": 403,
+            "details": {"causes": [{"reason": "TeamLimitExceeded", "message": "21 of 20"}]},
+        },
+    }
+
+
+def test_a_lost_race_says_when_to_ask_again():
+    status = answered(refusal=Refusal(Status.TOO_MANY_REQUESTS, "again", retry_after_seconds=1))["response"]["status"]
+    assert (status["code"], status["reason"], status["details"]) == (
+        429,
+        "TooManyRequests",
+        {"retryAfterSeconds": 1},
+    )
+
+
+def test_a_refusal_without_causes_has_no_details():
+    status = answered(refusal=Refusal(Status.BAD_REQUEST, "no"))["response"]["status"]
+    assert status == {"status": "Failure", "message": "no", "reason": "BadRequest", "code": 400}
+
+
+def test_a_refusal_never_carries_a_patch():
+    patch = [{"op": "add", "path": "/a", "value": 1}]
+    assert "patch" not in answered(refusal=Refusal(Status.FORBIDDEN, "no"), patch=patch)["response"]
+
+
+@given(st.lists(st.text(max_size=300), max_size=6))
+def test_warnings_stay_within_what_the_api_shows(texts):
+    shown = answered(warnings=texts)["response"].get("warnings", [])
+    assert len(shown) == min(len(texts), 3)
+    for text, found in zip(texts, shown, strict=False):
+        assert len(found) <= 120
+        assert len(found.splitlines()) <= 1
+        assert found.isprintable()
+        assert found.removesuffix("…")[:100] == printable(" ".join(text.split()))[:100][: len(found.removesuffix("…"))]
+
+
+def test_a_real_patch_survives_the_way_out(make_admit):
+    review = decode(realistic_review())
+    patch = operations(review.pod, make_admit(), now_text="2026-01-01T00:00:00Z")
+    response = json.loads(encode_response(review.uid, patch=patch))["response"]
+    paths = [operation["path"] for operation in json.loads(base64.b64decode(response["patch"]))]
+    assert "/metadata/labels/fairgate.dev~1team" in paths

@@ -1,0 +1,135 @@
+"""Nodes, namespaces and priority classes, as the core sees them."""
+
+import json
+
+import msgspec
+import pytest
+
+from tests import builders as b
+from webhook.core.model.pod import NamespaceFacts, PriorityTriple
+from webhook.core.model.selector import Effect, Taint
+from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
+from webhook.kube.objects import keys, objects
+
+
+def translated(manifest):
+    return to_node(msgspec.json.decode(json.dumps(manifest), type=objects.Node))
+
+
+def test_a_node_offers_what_is_allocatable_in_exact_integers():
+    node = translated(b.node(gpus=10, model=b.A100))
+    assert node.name == "node-1"
+    assert node.allocatable == {"cpu": 64_000, "memory": 512 * 2**30, "pods": 110, b.GPU: 10}
+    assert (node.model, node.model_label) == (b.A100, "nvidia.com/gpu.product")
+    assert node.labels["kubernetes.io/hostname"] == "node-1"
+    assert node.is_open
+
+
+def test_the_builders_of_both_worlds_agree():
+    assert translated(b.node(model=b.A100)) == b.core_node(model=b.A100)
+
+
+def test_the_capacity_stands_in_for_a_missing_allocatable():
+    manifest = b.node()
+    manifest["status"] = {"capacity": {"cpu": "8", b.GPU: "4"}}
+    assert translated(manifest).allocatable == {"cpu": 8000, b.GPU: 4}
+
+
+@pytest.mark.parametrize("label", keys.GPU_MODEL_LABELS)
+def test_every_known_label_names_the_model(label):
+    node = translated(b.node(labels={label: "M1"}))
+    assert (node.model, node.model_label) == ("M1", label)
+
+
+def test_the_devices_own_discovery_comes_before_the_clouds_word():
+    node = translated(b.node(model=b.A100, labels={"cloud.google.com/gke-accelerator": "nvidia-tesla-a100"}))
+    assert node.model == b.A100
+
+
+def test_a_node_that_says_nothing_has_no_model():
+    assert (translated(b.node()).model, translated(b.node()).model_label) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "want"),
+    [
+        ([{"type": "Ready", "status": "True"}], True),
+        ([{"type": "Ready", "status": "False"}], False),
+        ([{"type": "Ready", "status": "Unknown"}], False),
+        ([{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}], True),
+        ([], True),
+        (None, True),
+    ],
+)
+def test_readiness_is_the_ready_condition(conditions, want):
+    manifest = b.node()
+    manifest["status"]["conditions"] = conditions
+    assert translated(manifest).is_ready is want
+
+
+def test_taints_and_cordon_are_kept_both():
+    taints = [
+        {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+        {"key": b.GPU, "value": "present", "effect": "NoExecute"},
+        {"key": "future", "effect": "NoBreakfast"},
+    ]
+    node = translated(b.node(taints=taints, is_cordoned=True))
+    assert node.taints == (
+        Taint("node.kubernetes.io/unschedulable", Effect.NO_SCHEDULE),
+        Taint(b.GPU, Effect.NO_EXECUTE, "present"),
+    )
+    assert node.is_cordoned
+    assert not node.is_open
+
+
+def test_a_negative_allocatable_is_nothing():
+    manifest = b.node()
+    manifest["status"]["allocatable"]["memory"] = "-1Gi"
+    assert translated(manifest).allocatable["memory"] == 0
+
+
+def test_an_unreadable_amount_is_an_error_with_its_place():
+    manifest = b.node()
+    manifest["status"]["allocatable"]["cpu"] = "lots"
+    with pytest.raises(ValueError, match=r"status\.allocatable\.cpu: 'lots' is not a quantity"):
+        translated(manifest)
+
+
+def test_a_node_of_only_a_name_offers_nothing():
+    assert translated({"metadata": {"name": "bare"}}).allocatable == {}
+
+
+def test_namespaces_keep_labels_and_annotations():
+    body = json.dumps({"metadata": {"name": "vision", "labels": {"a": "b"}, "annotations": {"owner": "alice"}}})
+    found = to_namespace(msgspec.json.decode(body, type=objects.Namespace))
+    assert found == NamespaceFacts("vision", {"a": "b"}, {"owner": "alice"})
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        ({"value": 7}, PriorityTriple("high", 7)),
+        ({"value": 7, "preemptionPolicy": "Never"}, PriorityTriple("high", 7, "Never")),
+    ],
+)
+def test_priority_classes_become_triples(given, want):
+    body = json.dumps({"metadata": {"name": "high"}, **given})
+    assert to_priority(msgspec.json.decode(body, type=objects.PriorityClass)) == want
+
+
+@pytest.mark.parametrize(
+    ("offered", "labels", "want"),
+    [
+        ({"aliyun.com/gpu-mem": "32", "aliyun.com/gpu-count": "2"}, {}, (16, 16)),
+        ({"aliyun.com/gpu-mem": "31", "aliyun.com/gpu-count": "2"}, {"nvidia.com/gpu.count": "4"}, (15, 15)),
+        ({"aliyun.com/gpu-mem": "32"}, {"nvidia.com/gpu.count": "4"}, (8, 8, 8, 8)),
+        ({"aliyun.com/gpu-mem": "32"}, {"aliyun.accelerator/nvidia_count": "2"}, (16, 16)),
+        ({"aliyun.com/gpu-mem": "32"}, {"nvidia.com/gpu.count": "many"}, (32,)),
+        ({"aliyun.com/gpu-mem": "32", "aliyun.com/gpu-count": "1000000000000"}, {}, (32,)),
+        ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu.count": "8"}, ()),
+    ],
+)
+def test_devices_that_are_shared_are_known_one_by_one(offered, labels, want):
+    manifest = b.node(labels=labels)
+    manifest["status"]["allocatable"] = offered
+    assert translated(manifest).devices.capacities == want

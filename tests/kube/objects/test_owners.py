@@ -1,0 +1,109 @@
+"""Owners of objects: what is read of them, and what a tenant's text cannot make of a path."""
+
+import json
+
+import msgspec
+import pytest
+
+from webhook.core.admission.refused_owners import Owner
+from webhook.core.reclaim.reclaim_pod import Controller
+from webhook.kube.objects import objects
+from webhook.kube.objects.events import ObjectRef
+from webhook.kube.objects.owners import controller_of, owner_in, path_of
+from webhook.kube.reclaim.controller_retries import RefusalEvent, refused_owner, retry_patch
+
+RS = ObjectRef("ReplicaSet", "team-a", "web-1", "u1", "apps/v1")
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "u2", "controller": True}
+
+
+def metadata(*owners, **more):
+    return msgspec.convert({"name": "p", "ownerReferences": list(owners), **more}, objects.ObjectMeta)
+
+
+def body(**meta):
+    return json.dumps({"kind": "PartialObjectMetadata", "metadata": {"name": "web-1", **meta}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("owners", "want"),
+    [
+        pytest.param([DEPLOYMENT], ObjectRef("Deployment", "team-a", "web", "u2", "apps/v1"), id="a controller"),
+        pytest.param([DEPLOYMENT | {"controller": False}], None, id="an owner that controls nothing"),
+        pytest.param([DEPLOYMENT | {"uid": ""}], None, id="one without a UID"),
+        pytest.param([DEPLOYMENT | {"name": "w" * 400}], None, id="one whose name no object can have"),
+        pytest.param([], None, id="nobody"),
+    ],
+)
+def test_the_controller_is_the_owner_that_is_named_in_full(owners, want):
+    assert controller_of(metadata(*owners), namespace="team-a") == want
+
+
+def test_the_next_owner_is_read_only_from_the_very_object():
+    deployment = ObjectRef("Deployment", "team-a", "web", "u2", "apps/v1")
+    assert owner_in(body(uid="u1", ownerReferences=[DEPLOYMENT]), RS) == deployment
+    assert owner_in(body(uid="another", ownerReferences=[DEPLOYMENT]), RS) is None
+    itself = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u1", "controller": True}
+    assert owner_in(body(uid="u1", ownerReferences=[itself]), RS) is None
+    with pytest.raises(ValueError, match="metadata"):
+        owner_in(b"{}", RS)
+
+
+@pytest.mark.parametrize(
+    ("ref", "want"),
+    [
+        pytest.param(RS, "/apis/apps/v1/namespaces/team-a/replicasets/web-1", id="a group"),
+        pytest.param(ObjectRef("Pod", "n", "p", "u", "v1"), "/api/v1/namespaces/n/pods/p", id="the core"),
+        pytest.param(ObjectRef("Notebook", "n", "p", "u", "kubeflow.org/v1"), None, id="a kind that people make"),
+        pytest.param(ObjectRef("Job", "n", "j", "u", "apps/v1"), None, id="a kind of another group"),
+        pytest.param(ObjectRef("Job", "n", "../../../secrets", "u", "batch/v1"), None, id="a name that climbs"),
+        pytest.param(ObjectRef("Job", "n", "..", "u", "batch/v1"), None, id="a name that is a step up"),
+        pytest.param(ObjectRef("Job", "n", "a?watch=1", "u", "batch/v1"), None, id="a name with a query"),
+        pytest.param(ObjectRef("Job", "n", "j", "u", "batch/v1/../.."), None, id="a version that climbs"),
+        pytest.param(ObjectRef("Job", "n", "j", "u", "batch"), None, id="no version"),
+    ],
+)
+def test_a_path_is_only_ever_of_an_object_in_the_namespace(ref, want):
+    assert path_of(ref) == want
+
+
+def event(**more):
+    base = {
+        "metadata": {"namespace": "team-a"},
+        "reason": "Refused",
+        "involvedObject": {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "name": "train",
+            "uid": "u3",
+            "namespace": "team-a",
+        },
+    }
+    return msgspec.convert(base | more, RefusalEvent)
+
+
+def test_a_refusal_names_the_controller_itself_or_beside_its_owner():
+    assert refused_owner(event()) == Owner("team-a", Controller("batch/v1", "Job", "train", "u3"))
+    related = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u1", "namespace": "elsewhere"}
+    assert refused_owner(event(related=related)) == Owner("team-a", Controller("apps/v1", "ReplicaSet", "web-1", "u1"))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"reason": "Reclaimed"}, id="another reason"),
+        pytest.param({"metadata": {}}, id="no namespace"),
+        pytest.param({"involvedObject": {"kind": "Job", "apiVersion": "batch/v1", "name": "j"}}, id="no UID"),
+        pytest.param(
+            {"involvedObject": {"kind": "PyTorchJob", "apiVersion": "kubeflow.org/v1", "name": "j", "uid": "u"}},
+            id="a kind that is not nudged",
+        ),
+    ],
+)
+def test_other_events_name_nobody_to_nudge(more):
+    assert refused_owner(event(**more)) is None
+
+
+def test_a_nudge_is_an_annotation_on_the_very_object():
+    assert json.loads(retry_patch("u1", at="2026-01-01T00:00:00Z")) == {
+        "metadata": {"uid": "u1", "annotations": {"fairgate.dev/retry-at": "2026-01-01T00:00:00Z"}}
+    }

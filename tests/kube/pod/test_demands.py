@@ -1,0 +1,105 @@
+"""What a pod asks for, in exact integers."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import builders as b
+from tests.kube.support.created import at_the_door, resources, with_resources
+from tests.realistic import realistic_pod
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.demand import Container, pod_requests
+
+
+def test_the_demand_of_a_worker_with_a_helper_and_an_init_container():
+    pod = at_the_door(realistic_pod(gpus=2))
+    assert pod.demand.gpus == 2 * ONE_GPU
+    assert pod.demand.devices == (("nvidia.com/gpu", 2),)
+    assert dict(pod.demand.requests) == {
+        "cpu": 6050,
+        "memory": 48 * 2**30 + 64 * 2**20,
+        "nvidia.com/gpu": 2,
+        "pods": 1,
+    }
+
+
+def test_requests_default_to_limits_resource_by_resource():
+    pod = at_the_door(with_resources({"cpu": "1"}, {"cpu": "4", "memory": "8Gi", b.GPU: 3}))
+    assert dict(pod.demand.requests) == {"cpu": 1000, "memory": 8 * 2**30, b.GPU: 3, "pods": 1}
+
+
+def test_sidecars_are_counted_and_init_containers_only_at_their_peak():
+    manifest = b.pod(
+        gpus=1,
+        initContainers=[
+            b.container("proxy", gpus=1, restartPolicy="Always"),
+            b.container("warm-up", gpus=4),
+        ],
+    )
+    assert at_the_door(manifest).demand.devices == ((b.GPU, 5),)
+
+
+def test_overhead_is_added():
+    pod = at_the_door(b.pod(overhead={"cpu": "250m", "memory": "120Mi"}))
+    assert dict(pod.demand.requests)["cpu"] == 6250
+
+
+def test_pod_level_requests_replace_the_sum_for_cpu_and_memory_only():
+    manifest = with_resources({"cpu": "1", "memory": "1Gi"}, {b.GPU: 1}, resources=resources({"cpu": "9"}))
+    assert dict(at_the_door(manifest).demand.requests) == {"cpu": 9000, "memory": 2**30, b.GPU: 1, "pods": 1}
+
+
+def test_pod_level_limits_are_requests_where_no_container_asks():
+    manifest = with_resources({"cpu": "1"}, {b.GPU: 1}, resources=resources(None, {"cpu": "9", "memory": "2Gi"}))
+    assert dict(at_the_door(manifest).demand.requests) == {"cpu": 1000, "memory": 2 * 2**30, b.GPU: 1, "pods": 1}
+
+
+def test_a_pod_without_resources_takes_its_place_among_the_nodes_pods():
+    pod = at_the_door(b.pod(containers=[{"name": "web"}]))
+    assert (pod.demand.gpus, pod.demand.requests) == (0, (("pods", 1),))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.integers(0, 9)), min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(0, 8), st.integers(0, 9), st.booleans()), max_size=3),
+)
+def test_the_demand_is_the_cores_formula_over_the_containers(app, init):
+    manifest = b.pod(
+        containers=[b.container(f"c{i}", gpus=gpus, cpu=str(cpu)) for i, (gpus, cpu) in enumerate(app)],
+        initContainers=[
+            b.container(f"i{i}", gpus=gpus, cpu=str(cpu), **({"restartPolicy": "Always"} if is_sidecar else {}))
+            for i, (gpus, cpu, is_sidecar) in enumerate(init)
+        ],
+    )
+
+    def core(gpus, cpu, is_restartable=False):
+        return Container({b.GPU: gpus, "cpu": 1000 * cpu, "memory": 48 * 2**30}, is_restartable)
+
+    want = pod_requests([core(*c) for c in app], init=[core(*c) for c in init]) | {"pods": 1}
+    assert dict(at_the_door(manifest).demand.requests) == {name: n for name, n in want.items() if n}
+
+
+def test_weights_say_what_counts_as_gpu_also_after_they_changed():
+    manifest = b.pod(resource="example.com/npu", gpus=2)
+    assert at_the_door(manifest).demand.gpus == 0
+    assert at_the_door(manifest, {"example.com/npu": ONE_GPU // 2}).demand.gpus == ONE_GPU
+    for share in range(1, 20):  # more policies than are remembered at a time
+        assert at_the_door(manifest, {"example.com/npu": share}).demand.gpus == 2 * share
+    assert at_the_door(manifest).demand.gpus == 0
+
+
+def test_readings_are_shared_between_pods_of_one_template_and_forgotten_in_time():
+    first = at_the_door(realistic_pod(index=1))
+    assert at_the_door(realistic_pod(index=2)).demand is first.demand
+    for cpu in range(200):
+        others = [b.container(f"c{n}", gpus=None, cpu=f"{cpu}m") for n in range(100)]
+        assert at_the_door(b.pod(containers=[b.container(), *others])).demand.gpus == ONE_GPU
+    again = at_the_door(realistic_pod(index=3)).demand
+    assert again == first.demand
+    assert again is not first.demand
+
+
+def test_a_pod_with_very_many_containers_is_read_without_being_kept():
+    manifest = b.pod(containers=[b.container(f"c{i}", gpus=None, cpu=f"{i}m") for i in range(400)])
+    first, again = at_the_door(manifest).demand, at_the_door(manifest).demand
+    assert first == again
+    assert first is not again

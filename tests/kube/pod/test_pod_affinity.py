@@ -1,0 +1,113 @@
+"""Inter-pod affinity as manifests write it, to core rules."""
+
+import pytest
+
+from tests import builders as b
+from tests.kube.pod.test_pods import at_the_door, resident
+from webhook.core.model.policy import LabelSelector
+from webhook.core.model.selector import Operator, Requirement
+from webhook.core.model.topology import AffinityRule
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+OF_WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
+HOST = {"topologyKey": "kubernetes.io/hostname"} | OF_WEB
+WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
+
+
+def read(*, near=(), away=(), labels=None):
+    manifest = b.pod(labels=labels or {})
+    manifest["spec"]["affinity"] = {"podAffinity": {REQUIRED: list(near)}, "podAntiAffinity": {REQUIRED: list(away)}}
+    return at_the_door(manifest)
+
+
+def test_each_term_of_an_anti_affinity_is_a_rule():
+    zone = {"topologyKey": "zone", "labelSelector": {}, "namespaces": ["y", "x", "y"]}
+    found = read(away=[HOST, zone])
+    assert found.topology == (
+        AffinityRule(("kubernetes.io/hostname",), True, WEB),
+        AffinityRule(("zone",), True, LabelSelector(()), ("x", "y")),
+    )
+    assert not found.has_open_constraints
+
+
+def test_all_terms_of_an_affinity_are_one_rule():
+    tier = {"topologyKey": "zone", "labelSelector": {"matchExpressions": [{"key": "tier", "operator": "Exists"}]}}
+    (rule,) = read(near=[HOST, tier]).topology
+    assert (rule.keys, rule.is_anti) == (("kubernetes.io/hostname", "zone"), False)
+    assert set(rule.selector.requirements) == {*WEB.requirements, Requirement("tier", Operator.EXISTS, ())}
+
+
+def test_a_term_without_a_selector_selects_nobody():
+    assert read(near=[HOST, {"topologyKey": "zone"}]).topology[0].selector is None
+    assert read(away=[{"topologyKey": "zone"}]).topology[0].selector is None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"namespaceSelector": {}},
+        {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Resembles"}]}},
+    ],
+    ids=["namespaces by labels", "what came after us"],
+)
+def test_what_is_not_judged_here_is_left_to_the_scheduler_and_the_rest_is_kept(more):
+    found = read(away=[HOST | more, HOST])
+    assert found.has_open_constraints
+    assert len(found.topology) == 1
+    assert read(near=[HOST | more]).has_open_constraints
+
+
+def test_terms_of_an_affinity_that_speak_of_different_namespaces_are_left_to_the_scheduler():
+    found = read(near=[HOST, HOST | {"namespaces": ["other"]}])
+    assert (found.topology, found.has_open_constraints) == ((), True)
+
+
+def test_labels_in_common_or_that_differ_complete_a_selector_and_twice_is_once():
+    labels = {"app": "web", "pod-template-hash": "5f", "tenant": "blue"}
+    keyed = HOST | {"matchLabelKeys": ["pod-template-hash", "absent"], "mismatchLabelKeys": ["tenant"]}
+    merged = [
+        {"key": "pod-template-hash", "operator": "In", "values": ["5f"]},
+        {"key": "tenant", "operator": "NotIn", "values": ["blue"]},
+    ]
+    by_the_server = keyed | {"labelSelector": OF_WEB["labelSelector"] | {"matchExpressions": merged}}
+    (rule,) = read(away=[keyed], labels=labels).topology
+    assert set(rule.selector.requirements) == {
+        *WEB.requirements,
+        Requirement("pod-template-hash", Operator.IN, ("5f",)),
+        Requirement("tenant", Operator.NOT_IN, ("blue",)),
+    }
+    assert read(away=[by_the_server], labels=labels).topology == (rule,)
+    stored = b.pod(node="n1", labels=labels, affinity={"podAntiAffinity": {REQUIRED: [by_the_server]}})
+    assert resident(stored).keeps_off == (rule,)
+    assert read(away=[{"topologyKey": "zone", "matchLabelKeys": ["app"]}]).topology[0].selector is None
+
+
+def test_the_door_refuses_what_is_no_affinity():
+    found = read(away=[{"topologyKey": 7}])
+    assert found.problems[0].startswith("spec.affinity.podAntiAffinity")
+
+
+def test_preferred_terms_have_a_weight_and_those_that_cannot_be_read_are_left_out():
+    manifest = b.pod()
+    preferred = {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 7, "podAffinityTerm": HOST},
+            {"weight": 100, "podAffinityTerm": HOST | {"namespaceSelector": {}}},
+        ]
+    }
+    manifest["spec"]["affinity"] = {"podAffinity": preferred, "podAntiAffinity": preferred}
+    found = at_the_door(manifest)
+    rule = AffinityRule(("kubernetes.io/hostname",), False, WEB, weight=7)
+    assert found.topology == (rule, rule._replace(is_anti=True))
+    assert not found.has_open_constraints
+    assert not found.is_choosy
+    assert resident(b.pod(node="n1", affinity=manifest["spec"]["affinity"])).keeps_off == ()
+
+
+def test_a_pod_on_a_node_says_whom_it_keeps_off():
+    manifest = b.pod(node="n1", affinity={"podAntiAffinity": {REQUIRED: [HOST]}, "podAffinity": {REQUIRED: [HOST]}})
+    want = AffinityRule(("kubernetes.io/hostname",), True, WEB)
+    assert resident(manifest).keeps_off == (want,)
+    assert resident(b.pod(node="n1")).keeps_off == ()
+    assert resident(b.pod(node="n1", affinity={"podAntiAffinity": None})).keeps_off == ()
+    assert resident(b.pod(node="n1", affinity={"podAntiAffinity": 7})).keeps_off == (), "it is there all the same"

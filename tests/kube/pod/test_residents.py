@@ -1,0 +1,113 @@
+"""Pods that exist: which count, and as what."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tests import builders as b
+from tests.kube.support.created import resident, with_resources
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.pod import Owner
+from webhook.core.model.tier import Tier
+
+
+def test_a_running_pod_is_a_resident_with_its_node_team_and_owner():
+    manifest = b.pod(
+        uid="u-1",
+        node="node-1",
+        phase="Running",
+        labels={"fairgate.dev/team": "vision", "fairgate.dev/tier": "preemptible"},
+        annotations={"fairgate.dev/decision": '{"user":"alice","at":"now"}'},
+        controller=("Job", "train"),
+    )
+    found = resident(manifest)
+    assert (found.uid, found.namespace, found.name, found.node) == ("u-1", "vision", "train-0", "node-1")
+    assert (found.team_label, found.tier_label, found.user) == ("vision", "preemptible", "alice")
+    assert found.owner == Owner("Job", "train")
+    assert found.demand.gpus == ONE_GPU
+    assert not found.is_terminating
+
+
+@pytest.mark.parametrize(
+    ("manifest", "counts"),
+    [
+        (b.pod(phase="Succeeded", node="node-1"), False),
+        (b.pod(phase="Failed", node="node-1"), False),
+        (b.pod(phase="Pending"), True),
+        (b.pod(gpus=None, phase="Pending"), False),
+        (b.pod(gpus=None, phase="Running", node="node-1"), True),
+    ],
+    ids=["succeeded", "failed", "waiting for GPUs", "waiting without GPUs", "running without GPUs"],
+)
+def test_which_pods_count(manifest, counts):
+    assert (resident(manifest) is not None) is counts
+
+
+def test_a_terminating_pod_counts_until_it_is_gone():
+    manifest = b.pod(node="node-1", phase="Running")
+    manifest["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert resident(manifest).is_terminating
+
+
+def test_a_hand_written_pod_needs_neither_uid_nor_namespace():
+    manifest = b.pod()
+    del manifest["metadata"]["namespace"]
+    assert (resident(manifest).uid, resident(manifest).namespace) == ("default/train-0", "default")
+
+
+def test_what_the_door_would_refuse_counts_as_it_stands_once_it_is_in():
+    assert resident(with_resources({b.GPU: "1.5"}, {b.GPU: "2"})).demand.devices == ((b.GPU, 2),)
+
+
+def test_amounts_that_cannot_be_read_are_an_error():
+    with pytest.raises(ValueError, match="container train: cpu: 'x' is not a quantity"):
+        resident(with_resources({"cpu": "x"}))
+
+
+@pytest.mark.parametrize("mark", ["{}", '{"user":7}', '"user"', "not json", '{"user":null}'])
+def test_a_mark_that_names_nobody_names_nobody(mark):
+    assert resident(b.pod(annotations={"fairgate.dev/decision": mark})).user is None
+
+
+def test_its_age_and_what_its_user_asked_for_are_known():
+    manifest = b.pod(
+        labels={"fairgate.dev/tier": "preemptible"}, annotations={"fairgate.dev/decision": '{"asked":"guaranteed"}'}
+    )
+    manifest["metadata"]["creationTimestamp"] = "2026-01-01T00:01:00Z"
+    found = resident(manifest)
+    assert found.created == datetime(2026, 1, 1, 0, 1, tzinfo=UTC).timestamp()
+    assert found.asked_tier is Tier.GUARANTEED
+    assert found.tier is None  # without the team's label the tier is only what somebody wrote
+    manifest["metadata"]["labels"]["fairgate.dev/team"] = "vision"
+    assert resident(manifest).tier is Tier.PREEMPTIBLE
+
+
+@pytest.mark.parametrize("time", [None, "", "yesterday", "9999-99-99T00:00:00Z"])
+def test_a_pod_whose_age_nobody_can_read_is_the_oldest(time):
+    manifest = b.pod()
+    manifest["metadata"]["creationTimestamp"] = time
+    assert resident(manifest).created == 0
+
+
+@pytest.mark.parametrize(
+    ("mark", "labels", "node", "want"),
+    [
+        ('{"nodes":["n1","n2"]}', {"fairgate.dev/team": "vision"}, None, "n1"),
+        ('{"nodes":["n1","n2"]}', {"fairgate.dev/team": "vision"}, "n7", None),
+        ('{"nodes":["n1","n2"]}', {}, None, None),
+        ('{"nodes":[]}', {"fairgate.dev/team": "vision"}, None, None),
+        ('{"nodes":"n1"}', {"fairgate.dev/team": "vision"}, None, None),
+    ],
+    ids=["waiting", "bound", "without our label", "no nodes chosen", "not what we write"],
+)
+def test_a_waiting_pod_keeps_the_node_that_its_decision_names_first(mark, labels, node, want):
+    found = resident(b.pod(annotations={"fairgate.dev/decision": mark}, labels=labels, node=node))
+    assert found.promised == want
+
+
+def test_the_version_is_read_and_makes_no_difference():
+    manifest = b.pod()
+    first = resident(manifest)
+    manifest["metadata"]["resourceVersion"] = "77"
+    assert resident(manifest).version == 77
+    assert resident(manifest) == first

@@ -1,0 +1,104 @@
+"""How holds, tolerations and notices are written, and read back."""
+
+import json
+
+import msgspec
+import pytest
+
+from webhook.core.model.names import Namespace, NodeName, Uid
+from webhook.core.reclaim.reservation import Claim, Holding, Target
+from webhook.core.reclaim.victim import GangId
+from webhook.kube.objects import objects
+from webhook.kube.reclaim.holds import (
+    deletion,
+    eviction,
+    hold_patch,
+    is_marked,
+    nomination_patch,
+    notice_patch,
+    read_holding,
+    toleration_patch,
+)
+
+CLAIM = Claim(Uid("b"), Namespace("team-b"), "b0")
+TARGET = Target(Uid("a"), Namespace("team-a"), "a0", Uid("b"), 1795255200, GangId("team-a/g"))
+FORCED = Target(Uid("c"), Namespace("team-a"), "c0", Uid("b"), 1795255200, is_past_budgets=True, grace_seconds=600)
+HOLDING = Holding("h1", NodeName("n0"), 1795255290, (CLAIM,), (TARGET, FORCED), since=1795255190)
+GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+OURS = {"key": "fairgate.dev/held", "value": "h1", "effect": "NoSchedule"}
+
+
+def body(*, taints=None, annotations=None):
+    metadata = {"name": "n0", "resourceVersion": "7", "annotations": annotations}
+    return json.dumps({"metadata": metadata, "spec": {"taints": taints}}).encode()
+
+
+def patched(before, holding):
+    patch = json.loads(hold_patch(before, holding))
+    node = json.loads(before)
+    node["spec"]["taints"] = patch["spec"]["taints"]
+    annotations = {**(node["metadata"]["annotations"] or {}), **patch["metadata"]["annotations"]}
+    node["metadata"]["annotations"] = {key: value for key, value in annotations.items() if value is not None}
+    return json.dumps(node).encode()
+
+
+def test_a_hold_is_read_back_as_it_was_written():
+    written = patched(body(taints=[GPU_TAINT], annotations={"a": "b"}), HOLDING)
+    node = msgspec.json.decode(written, type=objects.Node)
+    assert read_holding(node.metadata) == HOLDING
+    assert is_marked(node)
+    assert json.loads(written)["spec"]["taints"] == [GPU_TAINT, OURS]
+
+
+def test_writing_it_again_writes_nothing():
+    assert hold_patch(patched(body(), HOLDING), HOLDING) is None
+    assert hold_patch(body(taints=[GPU_TAINT]), None) is None
+
+
+def test_taking_it_off_leaves_the_rest():
+    after = patched(patched(body(taints=[GPU_TAINT], annotations={"a": "b"}), HOLDING), None)
+    assert json.loads(after)["spec"]["taints"] == [GPU_TAINT]
+    assert not is_marked(msgspec.json.decode(after, type=objects.Node))
+
+
+def test_a_patch_takes_only_on_the_node_that_was_read():
+    assert json.loads(hold_patch(body(), HOLDING))["metadata"]["resourceVersion"] == "7"
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"id": 5}', "no json"])
+def test_what_others_wrote_there_is_no_hold(text):
+    metadata = objects.ObjectMeta(name="n0", annotations={"fairgate.dev/hold": text})
+    assert read_holding(metadata) is None
+
+
+def test_a_node_without_an_annotation_holds_nothing():
+    assert read_holding(objects.ObjectMeta(name="n0")) is None
+
+
+@pytest.mark.parametrize(("is_first", "path"), [(True, "/spec/tolerations"), (False, "/spec/tolerations/-")])
+def test_a_toleration_is_added_to_this_very_pod(is_first, path):
+    test, add = json.loads(toleration_patch(Uid("b"), "h1", is_first=is_first))
+    assert test == {"op": "test", "path": "/metadata/uid", "value": "b"}
+    assert add["path"] == path
+
+
+def test_a_nomination_is_of_this_very_pod_and_can_be_taken_back():
+    for node in ("n0", None):
+        want = {"metadata": {"uid": "b"}, "status": {"nominatedNodeName": node}}
+        assert json.loads(nomination_patch(Uid("b"), node)) == want
+
+
+def test_a_grace_period_that_is_too_long_is_cut():
+    options = json.loads(eviction(FORCED, is_trial=False))["deleteOptions"]
+    assert options == json.loads(deletion(FORCED, is_trial=False))
+    assert options == {"preconditions": {"uid": "c"}, "gracePeriodSeconds": 600}
+    assert json.loads(deletion(TARGET, is_trial=True)) == {"preconditions": {"uid": "a"}, "dryRun": ["All"]}
+
+
+def test_a_notice_names_time_and_team():
+    patch = json.loads(notice_patch(Uid("a"), at=1795255200, team="b"))
+    assert patch["metadata"]["annotations"] == {
+        "fairgate.dev/evict-at": "2026-11-21T10:00:00Z",
+        "fairgate.dev/evict-for": "b",
+    }
+    assert patch["metadata"]["uid"] == "a"

@@ -1,0 +1,167 @@
+"""What reclaim reads of a pod: its gang, its times, its notice."""
+
+import json
+
+import msgspec
+import pytest
+
+from tests import builders
+from webhook.core.model.pod import DEFAULT_GRACE_SECONDS
+from webhook.core.model.policy import BUILT_IN_RESOURCES, ReclaimRules
+from webhook.core.reclaim.reclaim_pod import victim_of
+from webhook.kube.reclaim.disruptions import DisruptionBudget, to_disruption
+from webhook.kube.reclaim.job_failures import Job, workload_id
+from webhook.kube.reclaim.reclaim_pods import TenantPod, to_tenant
+
+STARTED = "2026-11-21T10:00:00Z"
+SECONDS = 1795255200
+
+
+def read(made):
+    made["metadata"].setdefault("uid", "u1")
+    return to_tenant(msgspec.json.decode(json.dumps(made), type=TenantPod), BUILT_IN_RESOURCES)
+
+
+@pytest.mark.parametrize(
+    ("more", "want"),
+    [
+        ({"labels": {"training.kubeflow.org/job-name": "bert"}}, "vision/training.kubeflow.org/job-name=bert"),
+        ({"labels": {"jobset.sigs.k8s.io/jobset-name": "js"}}, "vision/jobset.sigs.k8s.io/jobset-name=js"),
+        ({"annotations": {"scheduling.k8s.io/group-name": "v"}}, "vision/scheduling.k8s.io/group-name=v"),
+        ({"schedulingGroup": {"podGroupName": "core"}}, "vision/schedulingGroup=core"),
+        (
+            {"schedulingGroup": {"podGroupName": "core"}, "labels": {"ray.io/cluster": "r"}},
+            "vision/schedulingGroup=core",
+        ),
+        ({"labels": {"batch.kubernetes.io/job-name": "sweep"}}, None),
+    ],
+    ids=["Kubeflow", "JobSet", "Volcano", "core", "the first marker counts", "a plain Job is no gang"],
+)
+def test_gangs_are_known_by_their_markers(more, want):
+    assert read(builders.pod(**more)).gang == want
+
+
+def test_an_owner_is_known_by_its_namespace_and_uid():
+    """A pod may name any UID: it must not be taken for one of another namespace's Job."""
+
+    def owned(namespace, uid, **more):
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": uid, "controller": True, **more}
+        made = builders.pod(namespace=namespace)
+        made["metadata"]["ownerReferences"] = [owner]
+        return read(made)
+
+    job = msgspec.json.decode('{"metadata": {"name": "j", "namespace": "vision", "uid": "u-1"}}', type=Job)
+    mine = workload_id(job.metadata.namespace, job.metadata.uid)
+    assert owned("vision", "u-1").workload == mine
+    assert owned("nlp", "u-1").workload != mine
+    assert owned("vision", "u-1", controller=False).workload is None
+    assert (owned("vision", "").workload, owned("vision", "u" * 65).workload) == (None, None)
+
+
+def test_times_and_notice_are_read():
+    made = builders.pod(
+        node="n1",
+        annotations={"fairgate.dev/checkpointed-at": STARTED, "fairgate.dev/evict-at": STARTED},
+        terminationGracePeriodSeconds=5,
+        schedulingGates=[{"name": "hold"}],
+    )
+    made["metadata"]["deletionTimestamp"] = STARTED
+    made["status"] = {"phase": "Running", "startTime": STARTED}
+    tenant = read(made)
+    assert (tenant.started_at, tenant.saved_at, tenant.notice_at, tenant.leaves_at) == (SECONDS,) * 4
+    assert (tenant.grace_seconds, tenant.is_gated, tenant.pod.is_terminating) == (5, True, True)
+
+
+def test_a_pod_that_says_nothing_has_the_defaults():
+    tenant = read(builders.pod())
+    assert (tenant.started_at, tenant.saved_at, tenant.notice_at, tenant.leaves_at) == (0, 0, None, None)
+    assert tenant.grace_seconds == 30
+
+
+def test_the_promised_node_takes_no_room():
+    labels = {"fairgate.dev/team": "vision", "fairgate.dev/tier": "guaranteed"}
+    made = builders.pod(labels=labels, annotations={"fairgate.dev/decision": '{"nodes":["n1"]}'})
+    tenant = read(made)
+    assert (tenant.pod.promised, tenant.pod.node, tenant.is_waiting) == (None, None, True)
+
+
+def test_how_it_is_to_be_spread_is_read_while_it_waits():
+    spread = [{"topologyKey": "zone", "maxSkew": 1, "labelSelector": {}, "whenUnsatisfiable": "DoNotSchedule"}]
+    assert [rule.key for rule in read(builders.pod(topologySpreadConstraints=spread)).topology] == ["zone"]
+    assert read(builders.pod(node="n1", topologySpreadConstraints=spread)).topology == ()
+
+
+def test_a_finished_pod_is_nobody():
+    assert read(builders.pod(phase="Succeeded")) is None
+
+
+@pytest.mark.parametrize(
+    ("selector", "want"),
+    [
+        ({"matchLabels": {"app": "web"}}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "api"]}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}, False),
+        ({}, True),
+        (None, False),
+    ],
+    ids=["by label", "by expression", "not this one", "an empty selector takes all", "none takes nobody"],
+)
+def test_budgets_cover_whom_their_selector_takes(selector, want):
+    body = {"metadata": {"name": "b", "namespace": "vision"}, "spec": {"selector": selector}}
+    budget = to_disruption(msgspec.convert(body | {"status": {"disruptionsAllowed": 3}}, DisruptionBudget))
+    assert budget.covers(read(builders.pod(labels={"app": "web"}))) is want
+    assert (budget.guard, budget.allowed) == ("pdb vision/b", 3)
+
+
+@pytest.mark.parametrize(
+    ("said", "want"),
+    [
+        ({}, SECONDS),
+        ({"fairgate.dev/checkpointed-at": "1999-01-01T00:00:00Z"}, SECONDS),
+        ({"fairgate.dev/checkpointed-at": "soon"}, SECONDS),
+        ({"fairgate.dev/checkpointed-at": "2026-11-21T11:00:00Z"}, SECONDS + 3600),
+    ],
+    ids=["nothing", "long ago", "nonsense", "just now"],
+)
+def test_a_lie_about_the_last_checkpoint_gains_nothing(said, want):
+    """Work since the last save is what a victim costs: nobody can make it more than since his start."""
+    labels = {"fairgate.dev/team": "vision", "fairgate.dev/tier": "preemptible"}
+    made = builders.pod(labels=labels, annotations=said, node="n0")
+    made["status"] = {"phase": "Running", "startTime": STARTED}
+    assert victim_of(read(made), rules=ReclaimRules(), guards=()).saved_at == want - DEFAULT_GRACE_SECONDS
+
+
+def reported(message, *, reason="Unschedulable", status="False", node=None):
+    made = builders.pod(labels={"fairgate.dev/team": "vision", "fairgate.dev/tier": "guaranteed"}, node=node)
+    condition = {"type": "PodScheduled", "status": status, "reason": reason, "message": message}
+    made["status"] = {"conditions": [{"type": "Ready"}, condition | {"lastTransitionTime": STARTED}]}
+    return read(made).report
+
+
+@pytest.mark.parametrize(
+    ("message", "want"),
+    [
+        ("0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: none", (True, False)),
+        ("0/3 nodes are available: 1 Too many pods, 2 node(s) were unschedulable.", (True, False)),
+        ("0/2 nodes are available: 2 cannot allocate all claims.", (True, False)),
+        ("0/2 nodes are available: 2 node(s) had untolerated taint(s).", (False, True)),
+        ('0/2 nodes are available: persistentvolumeclaim "nope" not found. not found', (False, False)),
+        ("0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind.", (False, False)),
+    ],
+)
+def test_what_kube_scheduler_says_tells_whether_room_would_help(message, want):
+    assert reported(message) == (SECONDS, *want)
+
+
+def test_a_pod_of_which_kube_scheduler_says_nothing_like_that_is_not_reported():
+    words = "2 Insufficient nvidia.com/gpu"
+    assert reported(words, reason="SchedulingGated") is None
+    assert reported(words, status="True") is None
+    assert reported(words, node="n0") is None
+    assert read(builders.pod()).report is None
+
+
+@pytest.mark.parametrize(("said", "want"), [("4", 4), ("-4", 0), ("9" * 7, 0), ("many", 0)])
+def test_a_gang_says_how_many_it_is(said, want):
+    made = builders.pod(annotations={"kueue.x-k8s.io/pod-group-total-count": said})
+    assert read(made).gang_size == want

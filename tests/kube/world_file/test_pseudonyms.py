@@ -1,0 +1,204 @@
+"""Pseudonyms: nobody is named, and the same is decided."""
+
+import json
+
+import pytest
+
+from tests import builders as b
+from webhook.core.model.policy import Policy
+from webhook.core.world.world import World
+from webhook.kube.objects import keys
+from webhook.kube.world_file.pseudonyms import Pseudonyms, kept_by
+from webhook.kube.world_file.world_file import parse_world
+from webhook.kube.world_file.world_objects import bare
+from webhook.policy.load import parse
+
+POLICY = parse(
+    {
+        "p.yaml": b"""
+apiVersion: fairgate.dev/v1alpha1
+kind: Policy
+teams:
+  - {name: vision, namespaces: [vision, "vision-*"], gpus: {guaranteed: 4, limit: 8}}
+  - {name: nlp, namespaceSelector: {matchLabels: {dept: nlp}}, gpus: {guaranteed: 4, limit: 8}}
+  - {name: n, namespaces: ["n*"]}
+pools:
+  - name: a100
+    nodeSelector: {kind: a100}
+"""
+    },
+    origin="p",
+)
+DECISION = json.dumps({"demand": {}, "nodes": ["secret-node"], "user": "secret-user", "code": "Borrows"})
+
+
+def namespace(name, **labels):
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name, **labels}},
+    }
+
+
+OBJECTS = [
+    namespace("vision"),
+    namespace("vision-secret"),
+    namespace("secret", dept="nlp"),
+    namespace("elsewhere-secret"),
+    b.node("secret-node", model="A100", labels={"kind": "a100", "rack": "secret-rack", "slots": "8"}),
+    b.pod(
+        "secret-pod",
+        namespace="vision-secret",
+        node="secret-node",
+        uid="secret-uid",
+        controller=("Job", "secret-job"),
+        labels={"app": "secret-app", keys.TEAM: "vision", keys.TIER: "preemptible"},
+        annotations={keys.DECISION: DECISION},
+        nodeSelector={"rack": "secret-rack", "kubernetes.io/hostname": "secret-node"},
+        priorityClassName="secret-class",
+        affinity={
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["secret-node"]}]},
+                        {"matchExpressions": [{"key": "slots", "operator": "Gt", "values": ["4"]}]},
+                    ]
+                }
+            },
+            "podAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "topologyKey": "kubernetes.io/hostname",
+                        "namespaces": ["vision-secret"],
+                        "labelSelector": {"matchLabels": {"app": "secret-app"}},
+                    }
+                ]
+            },
+        },
+    ),
+    b.pod("secret-two", namespace="secret", node="secret-node", gpus=2),
+    b.pod("secret-two", namespace="elsewhere-secret", node="secret-node", gpus=1),
+]
+
+
+def written(policy=POLICY):
+    names = Pseudonyms(kept_by(policy))
+    return [names.rewritten(bare(found, annotations=frozenset())) for found in OBJECTS], names
+
+
+def world(found):
+    made = World(POLICY)
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": found})
+    parse_world(listed, POLICY.resources, name="w").fill(made)
+    return made
+
+
+def sums(made):
+    return {team: (book.total, book.guaranteed, len(book)) for team, book in made.books().items()}
+
+
+def test_no_name_is_left_that_policy_does_not_name():
+    found, _ = written()
+    assert "secret" not in json.dumps(found)
+
+
+def test_the_same_is_charged_to_the_same_teams():
+    found, _ = written()
+    assert sums(world(found)) == sums(world(OBJECTS))
+    assert set(sums(world(OBJECTS))) == {"vision", "nlp", "unassigned"}
+
+
+def test_the_same_nodes_are_open_to_the_same_pods():
+    found, _ = written()
+    pod = next(each for each in found if each["metadata"].get("namespace") == "vision-namespace-1")
+    [node] = [each for each in found if each["kind"] == "Node"]
+    labels = node["metadata"]["labels"]
+    assert pod["spec"]["nodeSelector"].items() <= labels.items()
+    assert pod["spec"]["nodeName"] == node["metadata"]["name"] == labels["kubernetes.io/hostname"]
+    terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert terms["nodeSelectorTerms"][0]["matchFields"][0]["values"] == [node["metadata"]["name"]]
+    assert terms["nodeSelectorTerms"][1]["matchExpressions"][0]["values"] == ["4"]
+    assert json.loads(pod["metadata"]["annotations"][keys.DECISION])["nodes"] == [node["metadata"]["name"]]
+
+
+def test_what_policy_and_vendors_define_stays():
+    found, _ = written()
+    [node] = [each for each in found if each["kind"] == "Node"]
+    assert (
+        node["metadata"]["labels"].items() >= {"kind": "a100", "nvidia.com/gpu.product": "A100", "slots": "8"}.items()
+    )
+
+
+def test_the_same_objects_get_the_same_pseudonyms():
+    assert written()[0] == written()[0]
+
+
+def test_a_pseudonym_is_never_selected_by_a_glob_that_did_not_select_the_name():
+    names = Pseudonyms(kept_by(POLICY))
+    assert not names.namespace("elsewhere-secret").startswith("n")
+
+
+def test_without_teams_every_namespace_is_renamed():
+    found, names = written(Policy())
+    assert {each["metadata"]["name"] for each in found if each["kind"] == "Namespace"} == {
+        f"namespace-{number}" for number in range(1, 5)
+    }
+    assert names.given["namespace", "vision"] == "namespace-1"
+
+
+@pytest.mark.parametrize("mark", ["no json: secret", "[]", '{"nodes": "x"}', "{}"])
+def test_a_decision_that_is_none_is_not_passed_on(mark):
+    found = b.pod("p", annotations={keys.DECISION: mark})
+    kept = Pseudonyms(kept_by(POLICY)).rewritten(bare(found, annotations=frozenset()))
+    assert "secret" not in json.dumps(kept)
+
+
+CLAIM = {
+    "devices": {"requests": [{"name": "secret-gpus", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 2}}]}
+}
+DRA = "resource.k8s.io/v1"
+
+
+def test_claims_stay_with_their_pods():
+    objects = [
+        {"apiVersion": DRA, "kind": "DeviceClass", "metadata": {"name": "gpu.nvidia.com"}},
+        {
+            "apiVersion": DRA,
+            "kind": "ResourceClaimTemplate",
+            "metadata": {"name": "secret-template", "namespace": "vision"},
+            "spec": {"spec": CLAIM},
+        },
+        {
+            "apiVersion": DRA,
+            "kind": "ResourceClaim",
+            "metadata": {"name": "secret-claim", "namespace": "vision"},
+            "spec": CLAIM,
+            "status": {
+                "allocation": {"devices": {"results": [{"request": "secret-gpus"}, {"request": "secret-gpus"}]}}
+            },
+        },
+        b.pod(
+            "secret-one",
+            gpus=None,
+            resourceClaims=[{"name": "secret", "resourceClaimTemplateName": "secret-template"}],
+        ),
+        b.pod("secret-two", gpus=None, resourceClaims=[{"name": "secret", "resourceClaimName": "secret-claim"}]),
+        {
+            "apiVersion": DRA,
+            "kind": "ResourceSlice",
+            "metadata": {"name": "secret-slice"},
+            "spec": {
+                "driver": "gpu.nvidia.com",
+                "pool": {"name": "secret-node", "generation": 1},
+                "nodeName": "secret-node",
+                "devices": [
+                    {"name": "secret", "attributes": {"uuid": {"string": "secret"}, "type": {"string": "gpu"}}}
+                ],
+            },
+        },
+    ]
+    names = Pseudonyms(kept_by(POLICY))
+    found = [names.rewritten(bare(each, annotations=frozenset())) for each in objects]
+    assert "secret" not in json.dumps(found)
+    assert sums(world(found)) == sums(world(objects))
+    assert sums(world(objects))["vision"][0] > 0

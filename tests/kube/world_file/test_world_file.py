@@ -1,0 +1,145 @@
+"""World files: what kubectl prints becomes a world, and what is wrong is told with its place."""
+
+import json
+
+import pytest
+import yaml
+
+from tests import builders as b
+from webhook.core.model.pod import NamespaceFacts, PriorityTriple
+from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy
+from webhook.core.world.world import World
+from webhook.kube.world_file.world_file import WorldFileError, parse_world, read_world
+
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vision", "labels": {"a": "b"}}}
+PRIORITY = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "high"},
+    "value": 7,
+}
+OBJECTS = [
+    b.node("node-1"),
+    b.node("node-2"),
+    b.pod("running", node="node-1", phase="Running"),
+    b.pod("waiting", phase="Pending"),
+    b.pod("done", node="node-2", phase="Succeeded"),
+    NAMESPACE,
+    PRIORITY,
+]
+
+
+def listed(*objects):
+    return {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": list(objects)}
+
+
+def parse(text):
+    return parse_world(text, BUILT_IN_RESOURCES, name="world.yaml")
+
+
+def problems(text):
+    with pytest.raises(WorldFileError) as refused:
+        parse(text)
+    assert str(refused.value) == "\n".join(refused.value.problems)
+    return refused.value.problems
+
+
+FORMS = {
+    "a YAML list": yaml.safe_dump(listed(*OBJECTS)),
+    "a JSON list": json.dumps(listed(*OBJECTS), indent=2),
+    "YAML documents": yaml.safe_dump_all(OBJECTS),
+    "lists and single objects": yaml.safe_dump_all([listed(*OBJECTS[:3]), *OBJECTS[3:]]) + "---\n# nothing here\n",
+}
+
+
+@pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
+def test_every_form_that_kubectl_prints_or_people_write_is_read(text):
+    world = parse(text)
+    assert [node.name for node in world.nodes] == ["node-1", "node-2"]
+    assert [(pod.name, pod.node) for pod in world.pods] == [("running", "node-1"), ("waiting", None)]
+    assert world.namespaces == (NamespaceFacts("vision", {"a": "b"}),)
+    assert world.priority_classes == (PriorityTriple("high", 7),)
+
+
+def test_a_file_is_read_and_fills_a_world(tmp_path):
+    path = tmp_path / "world.json"
+    path.write_text(json.dumps(listed(*OBJECTS)))
+    world = World(Policy())
+    read_world(path, BUILT_IN_RESOURCES).fill(world)
+    taken = b.demand(10)
+    assert not world.fleet.fits("node-1", taken)
+    assert world.fleet.fits("node-2", taken)
+
+
+def test_amounts_may_be_bare_numbers_where_people_write():
+    text = "{apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: 4, nvidia.com/gpu: 2}}}"
+    assert parse("---\n" + text).nodes[0].allocatable == {"cpu": 4000, "nvidia.com/gpu": 2}
+
+
+def test_an_empty_list_is_an_empty_world():
+    assert parse(yaml.safe_dump(listed())).nodes == ()
+
+
+def nameless(manifest):
+    return {**manifest, "metadata": {}}
+
+
+BAD = {
+    "nothing": ("", "world.yaml: is empty"),
+    "only comments": ("# nothing\n---\n", "world.yaml: is empty"),
+    "no YAML": ("a: [1", "world.yaml: not valid YAML: while parsing a flow sequence"),
+    "no JSON": ("{]", "world.yaml: JSON is malformed"),
+    "a tag that runs code": ("!!python/object/apply:os.getcwd []", "world.yaml: not valid YAML: could not determine"),
+    "deep YAML": ("[" * 100_000, "world.yaml: not valid YAML: nested more than 100 levels deep, in line 1"),
+    "deep JSON": ('{"a":' * 100_000, "world.yaml: nested too deeply; expected a v1 List"),
+    "a word": ("hello", "world.yaml: expected object, got str; expected a v1 List"),
+    "a table in YAML": ("- 1\n- 2", "world.yaml: expected object, got array; expected a v1 List"),
+    "an item that is none": (yaml.safe_dump(listed(7)), "world.yaml: items[0]: expected object, got int"),
+    "another kind": (
+        yaml.safe_dump(listed(b.node(), {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}})),
+        "world.yaml: items[1]: got apps/v1 Deployment; expected one of v1 Node, v1 Pod, v1 Namespace, "
+        "scheduling.k8s.io/v1 PriorityClass, resource.k8s.io/v1 DeviceClass, resource.k8s.io/v1 ResourceClaim, "
+        "resource.k8s.io/v1 ResourceClaimTemplate, resource.k8s.io/v1 ResourceSlice, or a v1 List of them",
+    ),
+    "another version": (
+        yaml.safe_dump({**PRIORITY, "apiVersion": "scheduling.k8s.io/v1beta1"}),
+        "world.yaml: got scheduling.k8s.io/v1beta1 PriorityClass; expected one of",
+    ),
+    "no kind": ("metadata: {name: x}", "world.yaml: got no apiVersion no kind; expected one of"),
+    "no name": (yaml.safe_dump(listed(nameless(b.node()))), "items[0]: Node without metadata.name"),
+    "a bad amount": (
+        yaml.safe_dump(listed(b.node(), b.node("node-2", cpu="many"))),
+        "world.yaml: items[1] (Node node-2): status.allocatable.cpu: 'many' is not a quantity",
+    ),
+    "a bad shape": (
+        yaml.safe_dump_all([b.node(), {**b.pod(), "spec": {"containers": {}}}]),
+        "world.yaml: document 2 (Pod vision/train-0): spec.containers: expected array, got object",
+    ),
+    "a bad amount in a pod": (
+        yaml.safe_dump(listed(b.pod(gpus="x"))),
+        "world.yaml: items[0] (Pod vision/train-0): container train: nvidia.com/gpu: 'x' is not a quantity",
+    ),
+    "the same node twice": (yaml.safe_dump(listed(b.node(), b.node())), "world.yaml: Node node-1 is there 2 times"),
+    "the same pod twice": (yaml.safe_dump(listed(b.pod(), b.pod())), "Pod vision/train-0 is there 2 times; keep one"),
+}
+
+
+@pytest.mark.parametrize(("text", "want"), BAD.values(), ids=BAD)
+def test_what_is_no_world_is_refused_with_place_and_remedy(text, want):
+    assert any(want in problem for problem in problems(text)), problems(text)
+
+
+def test_all_problems_are_told_and_very_many_are_counted():
+    bad = [b.node(f"node-{i}", cpu="x") for i in range(30)]
+    found = problems(yaml.safe_dump(listed(*bad)))
+    assert len(found) == 21
+    assert found[-1] == "world.yaml: and 10 more problems"
+
+
+def test_a_file_that_cannot_be_read_says_so(tmp_path):
+    with pytest.raises(WorldFileError, match=r"none\.yaml: cannot be read: No such file"):
+        read_world(str(tmp_path / "none.yaml"), BUILT_IN_RESOURCES)
+
+
+def test_yaml_that_contains_itself_is_refused():
+    assert "not valid YAML" in problems("&a\nkind: Pod\nself: *a\n")[0]

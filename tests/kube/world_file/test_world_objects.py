@@ -1,0 +1,127 @@
+"""World files keep what decisions read, all of it and nothing else."""
+
+import json
+import types
+import typing
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import builders as b
+from tests.realistic import realistic_pod
+from webhook.core.model.policy import BUILT_IN_RESOURCES
+from webhook.kube.objects import keys, objects
+from webhook.kube.pod import dra
+from webhook.kube.world_file.world_file import parse_world
+from webhook.kube.world_file.world_objects import SHAPES, bare
+
+SECRET = "hunter2"
+STRUCTS = {
+    "Pod": objects.Pod,
+    "Node": objects.Node,
+    "Namespace": objects.Namespace,
+    "PriorityClass": objects.PriorityClass,
+    "DeviceClass": dra.DeviceClassObject,
+    "ResourceClaim": dra.ResourceClaim,
+    "ResourceClaimTemplate": dra.ResourceClaimTemplate,
+    "ResourceSlice": dra.ResourceSlice,
+}
+
+
+def fields(struct, path):
+    """Every field that a struct reads, as a path; lists count as what is in them."""
+    for field in msgspec.structs.fields(struct):
+        here = f"{path}.{field.encode_name}"
+        inner = [each for each in flat(field.type) if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+        yield here
+        for each in inner:
+            yield from fields(each, here)
+
+
+def flat(annotation):
+    if typing.get_origin(annotation) in (list, tuple, types.UnionType, typing.Union):
+        for each in typing.get_args(annotation):
+            yield from flat(each)
+    else:
+        yield annotation
+
+
+def is_kept(path):
+    kind, *parts = path.split(".")
+    shape = SHAPES[kind]
+    for part in parts:
+        if shape is None:
+            return True
+        if part not in shape:
+            return False
+        shape = shape[part]
+    return True
+
+
+@pytest.mark.parametrize("kind", STRUCTS)
+def test_every_field_that_is_read_is_kept(kind):
+    of_others = {"generateName", "resourceVersion"} | (
+        {"ownerReferences", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"}
+        if kind != "Pod"
+        else set()
+    )
+    of_events = "Pod.metadata.ownerReferences.uid"  # Events name owners by it, and no decision does
+    lost = [path for path in fields(STRUCTS[kind], kind) if not is_kept(path) and path != of_events]
+    assert [path for path in lost if not of_others & set(path.split("."))] == []
+
+
+def world_of(*found):
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": found})
+    return parse_world(listed, BUILT_IN_RESOURCES, name="w")
+
+
+OBJECTS = [
+    b.node("n0", taints=[{"key": "a", "value": "b", "effect": "NoSchedule"}], is_cordoned=True),
+    {**realistic_pod(), "status": {"phase": "Running"}},
+    b.pod("plain", node="n0", uid="u1", controller=("Job", "train"), annotations={keys.DECISION: '{"user":"alice"}'}),
+    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vision", "annotations": {"owner": "alice"}}},
+    {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 7},
+]
+
+
+def test_a_world_reads_the_same_before_and_after():
+    stripped = [bare(found, annotations=frozenset({"owner"})) for found in OBJECTS]
+    assert world_of(*stripped) == world_of(*OBJECTS)
+
+
+def test_what_others_keep_in_a_pod_is_left_out():
+    pod = realistic_pod()
+    spec = pod["spec"]
+    spec["containers"][0] |= {"command": [SECRET], "args": [SECRET], "image": SECRET}
+    spec["containers"][0]["env"].append({"name": "TOKEN", "value": SECRET})
+    spec["volumes"] = [{"name": SECRET, "secret": {"secretName": SECRET}}, {"name": "x", "ephemeral": {"a": SECRET}}]
+    spec["imagePullSecrets"] = [{"name": SECRET}]
+    pod["metadata"].setdefault("annotations", {})["kubectl.kubernetes.io/last-applied-configuration"] = SECRET
+    kept = json.dumps(bare(pod, annotations=frozenset()))
+    assert SECRET not in kept
+    assert "MLFLOW" not in kept
+    assert '"ephemeral": {}' in kept
+
+
+def test_kinds_that_are_no_part_of_a_world_are_left_out():
+    assert bare({"apiVersion": "v1", "kind": "Secret", "data": {"a": SECRET}}, annotations=frozenset()) is None
+
+
+TREE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["metadata", "spec", "labels", "containers", "name", "ports"]), inner, max_size=3
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.sampled_from([*STRUCTS, "Other"]), st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), TREE))
+def test_any_object_can_be_stripped_and_twice_is_once(kind, tree):
+    once = bare({"kind": kind, **tree}, annotations=frozenset())
+    assert once is None or bare(once, annotations=frozenset()) == once

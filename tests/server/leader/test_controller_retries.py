@@ -1,0 +1,173 @@
+"""The leader asks controllers to try again: once there is room for their pods, and not before."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from tests.cluster.support.fake_api import Answer, FakeApi
+from tests.cluster.support.stores import write_kubeconfig
+from tests.core.support import make
+from tests.server.support.harness import until
+from webhook.cluster.api.client import connect
+from webhook.cluster.watch.event_stream import PATH
+from webhook.core.model.policy import Defaults
+from webhook.observe.logs import LineWriter, LogFormat, Logs
+from webhook.server.leader.controller_retries import Retrier
+
+JOBS, RETRY = "/apis/batch/v1/jobs", "fairgate.dev/retry-at"
+
+
+class Stage:
+    """A fake cluster, a world with a team that may have eight GPUs, and what the leader does."""
+
+    def __init__(self, api, retrier, world):
+        self.api, self.retrier, self.world = api, retrier, world
+        self.is_leading = True
+        self.woken = 0
+
+    def job(self, name="train", *, gpus=1, parallelism=1, namespace="team-a", **status):
+        resources = {"limits": {"nvidia.com/gpu": str(gpus)}}
+        template = {"spec": {"containers": [{"name": "c", "resources": resources}]}}
+        spec = {"parallelism": parallelism, "template": template}
+        head = {"apiVersion": "batch/v1", "kind": "Job"}
+        return self.api.put(JOBS, name, namespace=namespace, spec=spec, status=status, **head)["metadata"]["uid"]
+
+    def refused(self, name, uid, *, namespace="team-a", kind="Job", api_version="batch/v1", number=1, **more):
+        owner = {"apiVersion": api_version, "kind": kind, "name": name, "namespace": namespace, "uid": uid}
+        body = {"reason": "Refused", "reportingComponent": "fairgate", "involvedObject": owner} | more
+        self.api.put(PATH, f"{name}.{number}", namespace=namespace, **body)
+
+    async def heard(self, count=1):
+        await until(lambda: len(self.retrier._retries) == count)
+
+    def nudged(self):
+        return {key for key, job in self.api.objects[JOBS].items() if RETRY in job["metadata"].get("annotations", {})}
+
+    def fill(self):
+        self.world.set_pod(make.resident(8, uid="holder", node="n0"))
+
+    def free(self):
+        self.world.remove_pod("holder")
+
+
+@pytest.fixture
+async def stage(tmp_path):
+    async with staged(tmp_path, Defaults()) as made:
+        yield made
+
+
+@asynccontextmanager
+async def staged(folder, defaults):
+    async with FakeApi().serving() as api, await connect(write_kubeconfig(folder / "k", api.url)) as connection:
+        world = make.world(make.policy(make.team(limit_=8), defaults=defaults))
+        with (folder / "log").open("wb") as log:
+            logs = Logs(LineWriter(log.fileno()), log_format=LogFormat.JSON)
+            made = Stage(api, None, world)
+            made.retrier = Retrier(
+                connection, world, logs, is_leading=lambda: made.is_leading, wake=lambda: None, clock=lambda: 0.0
+            )
+            task = asyncio.create_task(made.retrier.listen())
+            try:
+                if defaults.retry_refused:
+                    await made.retrier._stream.is_following.wait()
+                yield made
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_job_that_was_refused_is_asked_to_try_again_once_there_is_room_and_not_before(stage):
+    stage.fill()
+    stage.refused("train", stage.job())
+    await stage.heard()
+    for _ in range(3):
+        await stage.retrier.look()
+    assert stage.nudged() == set()
+    stage.free()
+    await stage.retrier.look()
+    assert stage.nudged() == {"team-a/train"}
+    assert stage.retrier.nudges == 1
+    await stage.retrier.look()
+    assert stage.api.count("patch") == 1
+    assert stage.api.count("get") == 1
+
+
+async def test_the_controller_is_nudged_and_not_the_owner_that_was_told(stage):
+    uid = stage.job("nightly-1")
+    related = {"apiVersion": "batch/v1", "kind": "Job", "name": "nightly-1", "uid": uid}
+    stage.refused("nightly", "u-cron", kind="CronJob", related=related)
+    await stage.heard()
+    await stage.retrier.look()
+    assert stage.nudged() == {"team-a/nightly-1"}
+
+
+async def test_only_as_many_have_their_turn_as_there_is_room_for(stage):
+    for name in ("a", "b", "c"):
+        stage.refused(name, stage.job(name, gpus=2, parallelism=2))
+    await stage.heard(3)
+    for _ in range(3):
+        await stage.retrier.look()
+    assert len(stage.nudged()) == 2
+
+
+async def test_who_misses_no_pod_or_is_not_there_is_forgotten(stage):
+    stage.refused("done", stage.job("done", active=1))
+    stage.refused("gone", "u7")
+    stage.refused("another", stage.job("another") + "-before")
+    await stage.heard(3)
+    await stage.retrier.look()
+    assert (stage.nudged(), len(stage.retrier._retries)) == (set(), 0)
+
+
+async def test_who_leads_no_more_nudges_nobody(stage):
+    stage.refused("train", stage.job())
+    await stage.heard()
+    stage.is_leading = False
+    await stage.retrier.look()
+    assert stage.nudged() == set()
+
+
+async def test_a_right_that_is_missing_stops_nothing(stage):
+    stage.api.always["patch"] = Answer(403)
+    stage.refused("train", stage.job())
+    await stage.heard()
+    await stage.retrier.look()
+    assert (stage.nudged(), len(stage.retrier._retries)) == (set(), 0)
+
+
+async def test_policy_turns_it_off(tmp_path):
+    async with staged(tmp_path, Defaults(retry_refused=False)) as stage:
+        stage.refused("train", stage.job())
+        await stage.retrier.look()
+        assert stage.api.asked == []
+
+
+async def test_policy_turns_it_off_while_it_listens(stage):
+    stage.refused("train", stage.job())
+    await stage.heard()
+    stage.world.set_policy(replace(stage.world.policy, defaults=Defaults(retry_refused=False)))
+    await stage.retrier.look()
+    assert stage.nudged() == set()
+
+
+async def test_an_event_that_a_tenant_forged_reaches_no_other_namespace(stage):
+    victim = stage.job("train", namespace="team-b")
+    related = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": victim, "namespace": "team-b"}
+    stage.refused("train", victim, namespace="team-a", related=related)
+    stage.refused("../../team-b/jobs/train", victim, number=2)
+    await stage.heard(2)
+    await stage.retrier.look()
+    assert stage.nudged() == set()
+    paths = {asked.path for asked in stage.api.asked if asked.verb in ("get", "patch")}
+    assert all("team-b" not in path for path in paths)
+
+
+async def test_an_object_that_makes_no_sense_is_no_bug(stage):
+    uid = stage.api.put(JOBS, "odd", namespace="team-a", spec=json.loads("[]"))["metadata"]["uid"]
+    stage.refused("odd", uid)
+    await stage.heard()
+    await stage.retrier.look()
+    assert stage.nudged() == set()

@@ -1,0 +1,361 @@
+"""The leader's duties against an API server over real HTTP: one patch and one Event for each pod whose tier changes."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import pytest
+
+from tests import builders
+from tests.cluster.support.fake_api import Answer, Body, FakeApi, Slow
+from tests.cluster.support.stores import FAST, write_kubeconfig
+from tests.core.support import make
+from tests.server.support.harness import until
+from webhook.cluster.api.client import connect
+from webhook.cluster.ledger.ledger import ApiLedger
+from webhook.cluster.watch.feed import Feed
+from webhook.cluster.watch.kinds import namespace_kind, pod_kind
+from webhook.cluster.writes.lease import Timing
+from webhook.core.model.decision import Charge
+from webhook.core.model.names import TeamName, Uid
+from webhook.core.model.policy import Enforcement
+from webhook.core.model.tier import Tier
+from webhook.core.quota.in_flight import Flight
+from webhook.core.tiers.shadow_labels import Onlooker
+from webhook.core.tiers.tier_changes import promotion, retier
+from webhook.kube.nodes.nodes import to_namespace
+from webhook.kube.objects import keys, objects
+from webhook.kube.pod.pods import to_resident
+from webhook.observe.gpu_time import Accounting
+from webhook.observe.logs import LogFormat, open_logs
+from webhook.observe.metrics import Metrics
+from webhook.server.leader import leader as leaders
+from webhook.server.leader.leader import Leader
+
+PODS, EVENTS, NAMESPACES = "/api/v1/pods", "/api/v1/events", "/api/v1/namespaces"
+GET_POD = "get /api/v1/namespaces/team-a/pods/p"
+GET_WEBHOOKS = "get /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-fairgate"
+TEAM_LEDGERS = "/apis/fairgate.dev/v1alpha1/teamledgers"
+A = TeamName("team-a")
+QUICK = Timing(lease=1, renew_deadline=0.5, retry=0.05, jitter=0.1, release=0.2)
+
+
+@dataclass
+class Stage:
+    """A fake cluster, a world that follows it, and a leader."""
+
+    api: FakeApi
+    world: object
+    leader: Leader
+    ledger: ApiLedger
+    onlooker: Onlooker
+    why_untrusted: str | None = None
+
+    def put(self, name, tier, count=1, *, created=0, asked=None, **metadata):
+        labels = {keys.TIER: tier, keys.TEAM: "team-a"} if tier else {}
+        mark = {"gpus": str(count), "code": "Borrows", "policy": "p1", "at": "then"} | (
+            {"asked": asked} if asked else {}
+        )
+        made = builders.pod(
+            name, namespace="team-a", gpus=count, labels=labels, annotations={keys.DECISION: json.dumps(mark)}
+        )
+        meta = made.pop("metadata") | {"creationTimestamp": f"2026-01-01T00:00:{created:02}Z"} | metadata
+        if tier is None:
+            del meta["annotations"]
+        return self.api.put(PODS, name, namespace="team-a", metadata=meta, **made)["metadata"]["uid"]
+
+    def labels(self):
+        return {o["metadata"]["name"]: o["metadata"]["labels"].get(keys.TIER) for o in self.api.objects[PODS].values()}
+
+    def events(self):
+        return sorted((e["reason"], e["involvedObject"]["name"]) for e in self.api.objects[EVENTS].values())
+
+    async def rest(self):
+        """Let the leader look once more, to show that there is nothing left to do."""
+        self.world.on_books_changed()
+        await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def staged(folder, *, guaranteed=4):
+    async with FakeApi().serving() as api, await connect(write_kubeconfig(folder / "k", api.url)) as connection:
+        world = make.world(make.policy(make.team(guaranteed=guaranteed, limit_=None)), nodes=[])
+        api.put(NAMESPACES, "team-a")
+        counts = Metrics().watch_ledger(list, teams=list)
+        ledger = ApiLedger(connection, world, reached=lambda: feed.watches[-1].reached, recorder=counts, known={}.get)
+        weights, onlooker = world.policy.resources, Onlooker(world)
+        kinds = (
+            namespace_kind(world, objects.Namespace, to_namespace),
+            ledger.kind(),
+            pod_kind(onlooker, objects.Pod, lambda pod: to_resident(pod, weights)),
+        )
+        feed = Feed(connection, kinds, pace=FAST)
+        with (folder / "log").open("wb") as log:
+            logs = open_logs(LogFormat.JSON, fd=log.fileno())
+            stage = Stage(api, world, None, ledger, onlooker)
+            stage.leader = leader = Leader(
+                connection,
+                world,
+                logs,
+                namespace="fairgate",
+                shares=ledger,
+                onlooker=onlooker,
+                why_untrusted=lambda: stage.why_untrusted or feed.why_cold(),
+                why_not_serving=lambda: None,
+                accounting=Accounting(),
+                timing=QUICK,
+            )
+            chores = (feed.run(), leader.run(), leader.events.run(), ledger.reconcile(is_leader=leader.may_tidy))
+            tasks = [asyncio.create_task(chore) for chore in chores]
+            try:
+                await feed.wait_warm()
+                yield stage
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                await ledger.close()
+
+
+def in_flight(stage):
+    """The UIDs that the team's object lists, and the tiers they are charged as."""
+    found = stage.api.objects[TEAM_LEDGERS].get("/team-a", {"ledger": {"inFlight": []}})
+    return {entry["uid"]: entry["tier"] for entry in found["ledger"]["inFlight"]}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(leaders, "SETTLE_SECONDS", 0.01)
+    monkeypatch.setattr(leaders, "LOOK_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr("webhook.server.leader.tiers.REST_SECONDS", 0.2)
+
+
+def lines(folder, event):
+    return [line for raw in (folder / "log").read_text().splitlines() if (line := json.loads(raw))["event"] == event]
+
+
+async def test_a_pod_that_ends_lets_the_oldest_borrower_rise(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.put("k", "guaranteed", 4)
+        stage.put("young", "preemptible", 2, created=9)
+        stage.put("old", "preemptible", 3, created=3)
+        await until(lambda: len(stage.world.book(A)) == 3)
+        await stage.rest()
+        assert stage.api.count("patch") - renewals(stage) == 0
+        stage.api.delete(PODS, "k", namespace="team-a")
+        await until(lambda: stage.labels()["old"] == "guaranteed")
+        await until(stage.events)
+        await stage.rest()
+        assert stage.labels() == {"old": "guaranteed", "young": "preemptible"}
+        assert stage.events() == [("Promoted", "old")]
+        assert patches(stage) == ["old"]
+        mark = json.loads(stage.api.objects[PODS]["team-a/old"]["metadata"]["annotations"][keys.DECISION])
+        assert mark == {"gpus": "3", "code": "WithinShare", "policy": "p1", "at": "then"}
+        assert stage.leader.tiers.changes == {(A, Tier.GUARANTEED): 1}
+        await until(lambda: in_flight(stage) == {})
+    assert [line["name"] for line in lines(tmp_path, "tier changed")] == ["old"]
+
+
+def patches(stage):
+    return [
+        asked.path.rpartition("/")[2] for asked in stage.api.asked if asked.verb == "patch" and "/pods/" in asked.path
+    ]
+
+
+def renewals(stage):
+    return sum(asked.verb == "patch" and "/leases/" in asked.path for asked in stage.api.asked)
+
+
+async def test_every_patch_says_who_made_it(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.put("p", "preemptible")
+        await until(lambda: stage.labels()["p"] == "guaranteed")
+        (asked,) = [asked for asked in stage.api.asked if "/pods/" in asked.path and asked.verb == "patch"]
+        assert asked.query == {"fieldManager": "fairgate"}
+
+
+async def test_a_lowered_share_demotes_the_newest_with_a_warning(tmp_path):
+    async with staged(tmp_path) as stage:
+        for number in range(4):
+            stage.put(f"p{number}", "guaranteed", created=number)
+        await until(lambda: len(stage.world.book(A)) == 4)
+        stage.world.set_policy(make.policy(make.team(guaranteed=2, limit_=None), hash="p2"))
+        await until(lambda: len(stage.events()) == 2)
+        await stage.rest()
+        assert stage.labels() == dict.fromkeys(["p0", "p1"], "guaranteed") | dict.fromkeys(["p2", "p3"], "preemptible")
+        assert stage.events() == [("Demoted", "p2"), ("Demoted", "p3")]
+        assert {e["type"] for e in stage.api.objects[EVENTS].values()} == {"Warning"}
+        assert sorted(patches(stage)) == ["p2", "p3"]
+
+
+async def test_the_room_is_taken_before_anything_is_written(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.api.always["get"] = Slow(30)
+        uid = Uid(stage.put("p", "preemptible", 4))
+        await until(lambda: in_flight(stage) == {uid: "guaranteed"})
+        assert stage.world.book(A).guaranteed == make.gpus(4)
+        assert stage.labels()["p"] == "preemptible"
+
+
+async def test_a_promotion_that_is_refused_is_taken_back_and_tried_later(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.api.always["patch"] = Answer(403)
+        uid = Uid(stage.put("p", "preemptible", 2))
+        await until(lambda: lines(tmp_path, "tier not changed"))
+        await until(lambda: stage.world.charge_of(uid).tier is Tier.PREEMPTIBLE)
+        assert in_flight(stage) == {}
+        del stage.api.always["patch"]
+        await until(lambda: stage.labels()["p"] == "guaranteed")
+    assert "RBAC must grant this user the verb patch on pods" in lines(tmp_path, "tier not changed")[0]["why"]
+
+
+async def test_a_promotion_that_got_no_answer_keeps_its_room_until_it_is_known(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.why_untrusted = "not yet"
+        uid = Uid(stage.put("p", "preemptible", 2))
+        await until(lambda: stage.world.pod(uid))
+        stage.api.faults[GET_POD].append(Body(b"not a pod"))
+        stage.why_untrusted = None
+        await until(lambda: lines(tmp_path, "tier not changed"))
+        assert in_flight(stage) == {uid: "guaranteed"}
+        await until(lambda: stage.labels()["p"] == "guaranteed")
+        await until(lambda: in_flight(stage) == {})
+
+
+async def test_what_an_earlier_leader_charged_and_did_not_write_is_finished(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.why_untrusted = "not yet"
+        uid = Uid(stage.put("p", "preemptible", 2))
+        await until(lambda: stage.world.pod(uid))
+        (change,) = retier(stage.world.policy.teams[0], stage.world)
+        await stage.ledger.commit(
+            lambda: promotion(change, stage.world),
+            deadline=asyncio.get_running_loop().time() + 5,
+            is_gone=lambda: False,
+        )
+        assert in_flight(stage) == {uid: "guaranteed"}
+        stage.put("k", "guaranteed", 2)
+        stage.why_untrusted = None
+        await until(lambda: stage.labels()["p"] == "guaranteed")
+        await until(stage.events)
+        assert stage.events() == [("Promoted", "p")]
+        await until(lambda: in_flight(stage) == {})
+
+
+async def test_a_write_without_an_answer_is_found_done(tmp_path):
+    """The label was written, the answer lost: the next look finds it, and nothing is patched twice."""
+    async with staged(tmp_path) as stage:
+        stage.why_untrusted = "not yet"
+        uid = stage.put("p", "preemptible", 2)
+        await until(lambda: stage.world.pod(Uid(uid)))
+        stage.api.objects[PODS]["team-a/p"]["metadata"]["labels"][keys.TIER] = "guaranteed"  # and no event of it yet
+        stage.why_untrusted = None
+        await until(stage.events)
+        assert stage.events() == [("Promoted", "p")]
+        assert patches(stage) == []
+
+
+async def test_another_pod_of_the_same_name_is_left_alone(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.why_untrusted = "not yet"
+        uid = stage.put("p", "preemptible", 2)
+        await until(lambda: stage.world.pod(Uid(uid)))
+        stage.api.objects[PODS]["team-a/p"]["metadata"]["uid"] = "another"
+        stage.why_untrusted = None
+        await until(lambda: any(asked.path.endswith("/pods/p") for asked in stage.api.asked))
+        await stage.rest()
+        assert patches(stage) == []
+        await until(lambda: in_flight(stage) == {})
+
+
+async def test_nothing_is_done_on_a_world_that_cannot_be_trusted(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.why_untrusted = "pods: nothing heard from the API server for 121 s"
+        stage.put("p", "preemptible", 2)
+        stage.put("past", None, 1)
+        await until(lambda: len(stage.world.book(A)) == 2)
+        await stage.rest()
+        assert stage.labels()["p"] == "preemptible"
+        assert stage.events() == []
+
+
+AGENT = {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "controller": True}]}
+
+
+async def test_pods_that_came_past_the_gate_are_adopted_by_age(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.put("young", None, 3, created=9)
+        stage.put("old", None, 3, created=1)
+        stage.put("agent", None, 1, **AGENT)
+        await until(lambda: sum(reason == "Adopted" for reason, _ in stage.events()) == 2)
+        await stage.rest()
+        assert stage.labels() == {"young": "preemptible", "old": "guaranteed", "agent": None}
+        assert sorted(patches(stage)) == ["old", "young"]
+        assert stage.world.book(A).guaranteed == make.gpus(4)
+    assert {line["tier"] for line in lines(tmp_path, "pod adopted")} == {"guaranteed", "preemptible"}
+
+
+async def test_while_nothing_is_enforced_nothing_is_written(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.why_untrusted = "not yet"
+        shadow = replace(stage.world.policy, enforce=Enforcement.SHADOW)
+        stage.world.set_policy(shadow)
+        stage.put("young", None, 3, created=9)
+        stage.put("old", None, 3, created=1)
+        stage.put("labelled", "preemptible", 1)
+        await until(lambda: len(stage.world.book(A)) == 3)
+        stage.why_untrusted = None
+        await stage.rest()
+        await until(lambda: stage.world.book(A).guaranteed == make.gpus(3))
+        assert (patches(stage), stage.events()) == ([], [])
+        stage.world.set_policy(replace(shadow, enforce=Enforcement.ENFORCE))
+        stage.onlooker.look_anew()
+        await until(lambda: stage.labels() == {"young": "preemptible", "old": "guaranteed", "labelled": "guaranteed"})
+        assert "BypassedAdmission" not in {reason for reason, _ in stage.events()}
+
+
+async def test_a_pod_that_bypassed_the_gate_is_reported_once(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.put("past", None, 2, **AGENT)
+        await until(stage.events)
+        stage.put("past", None, 2, labels={"changed": "since"}, **AGENT)
+        await stage.rest()
+        assert stage.events() == [("BypassedAdmission", "past")]
+        (event,) = stage.api.objects[EVENTS].values()
+        assert (event["type"], event["count"]) == ("Warning", 1)
+        assert event["message"].startswith(
+            "holds 2 GPUs that Fairgate did not decide on; they are charged to team team-a"
+        )
+
+
+async def test_a_pod_that_the_ledger_lists_was_let_in_to_be_counted_only(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.why_untrusted = "not yet"
+        uid = Uid(stage.put("agent", None, 2))
+        await until(lambda: stage.world.pod(uid))
+        charge = Charge(A, Tier.PREEMPTIBLE, make.gpus(2))
+        stage.world.assume(Flight(stage.world.pod(uid), charge, None))
+        stage.why_untrusted = None
+        await stage.rest()
+        assert stage.events() == []
+
+
+async def test_pods_of_exempt_namespaces_are_no_bypass(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.api.put(NAMESPACES, "team-a", metadata={"labels": {keys.EXEMPT: "true"}})
+        await until(lambda: stage.world.tenancy("team-a").is_exempt)
+        stage.put("past", None, 2)
+        await until(lambda: len(stage.world.book(A)) == 1)
+        await stage.rest()
+        assert stage.events() == []
+
+
+async def test_a_leader_that_may_not_touch_the_webhook_configurations_says_so_until_it_may(tmp_path, monkeypatch):
+    monkeypatch.setattr("webhook.server.leader.registration_loop.LOOK_SECONDS", 0.02)
+    async with staged(tmp_path) as stage:
+        await until(lambda: stage.leader.lease.is_leading)
+        assert stage.leader.is_registration_in_step()
+        stage.api.faults[GET_WEBHOOKS].extend([Answer(403)] * 5)
+        await until(lambda: not stage.leader.is_registration_in_step())
+        await until(stage.leader.is_registration_in_step)

@@ -1,0 +1,115 @@
+"""The leader publishes the policy in force, and again where it changed or the report is gone."""
+
+import asyncio
+
+import pytest
+
+from tests.cluster.support.fake_api import Answer, FakeApi
+from tests.cluster.support.stores import write_kubeconfig
+from webhook.cluster.api.client import connect
+from webhook.cluster.api.errors import ApiError
+from webhook.cluster.ledger.ledger import TeamState
+from webhook.cluster.writes.reports import read_report
+from webhook.core.model.names import TeamName
+from webhook.kube.ledger import reports
+from webhook.observe.logs import LogFormat, open_logs
+from webhook.policy.load import parse
+from webhook.policy.watch import PolicyHolder
+from webhook.server.leader import policy_publisher as publishing
+from webhook.server.leader.policy_publisher import PolicyPublisher, report_of
+from webhook.server.leader.replica_report import BEHIND_SECONDS, Lag
+
+TEAM = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\nteams: [{{name: {0}, namespaces: [{0}]}}]\n"
+
+
+@pytest.fixture
+async def api():
+    async with FakeApi().serving() as server:
+        yield server
+
+
+@pytest.fixture
+async def connection(api, tmp_path):
+    async with await connect(write_kubeconfig(tmp_path / "kubeconfig", api.url)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def holder(tmp_path):
+    folder = tmp_path / "policy"
+    folder.mkdir()
+    (folder / "a.yaml").write_text(f"# not for everybody\n{TEAM.format('a')}")
+    return PolicyHolder(folder)
+
+
+@pytest.fixture
+def publisher(connection, holder, tmp_path):
+    with (tmp_path / "log").open("wb") as log:
+        yield PolicyPublisher(connection, holder.in_force, open_logs(LogFormat.JSON, fd=log.fileno()))
+
+
+async def published(connection):
+    return (await read_report(connection, reports.POLICY)).policy
+
+
+async def test_viewers_read_the_policy_in_force_without_its_comments(connection, holder, publisher, tmp_path):
+    await publisher.look()
+    found = await published(connection)
+    assert parse({"p": found.documents.encode()}, origin="p") == holder.current
+    assert "everybody" not in found.documents
+    (tmp_path / "policy" / "a.yaml").write_text(TEAM.format("b"))
+    holder.check(), holder.check()
+    await publisher.look()
+    assert (await published(connection)).hash == holder.current.hash != found.hash
+
+
+async def test_it_is_written_again_when_it_may_be_gone_and_not_before(api, connection, publisher, monkeypatch):
+    await publisher.look()
+    await publisher.look()
+    assert api.count("patch") == 1
+    api.delete(reports.PATH, reports.POLICY)
+    monkeypatch.setattr(publishing, "REPEAT_SECONDS", 0.0)
+    await publisher.look()
+    assert await published(connection)
+
+
+async def test_a_lack_of_rights_is_a_problem_until_it_is_granted(api, connection, publisher):
+    api.always["patch"] = Answer(403)
+    await publisher.look()
+    assert "RBAC must grant this user the verb patch on reports" in publisher.problem
+    with pytest.raises(ApiError):
+        await published(connection)
+    del api.always["patch"]
+    await publisher.look()
+    assert publisher.problem is None
+
+
+def test_a_policy_that_is_too_large_is_left_out_and_the_report_says_so(holder, monkeypatch):
+    monkeypatch.setattr(reports, "LARGEST_POLICY_BYTES", 50)
+    found = report_of(*holder.in_force())
+    assert found.documents == ""
+    assert "at most 50 are published" in found.omitted
+    assert found.hash == holder.current.hash
+
+
+def test_a_view_is_behind_only_after_a_while():
+    now, states = [0.0], [TeamState(TeamName("a"), 0, 7), TeamState(TeamName("b"), 0, 0)]
+    lag = Lag(lambda: states, lambda: now[0])
+    assert lag.behind() == []
+    now[0] = BEHIND_SECONDS
+    assert lag.behind() == ["team a: 7 resourceVersions behind"]
+    states[0] = TeamState(TeamName("a"), 0, 0)
+    assert lag.behind() == []
+    states[0] = TeamState(TeamName("a"), 0, 3)
+    assert lag.behind() == [], "it counts from anew"
+
+
+async def test_a_new_leader_writes_whatever_the_last_one_wrote(api, publisher):
+    for _ in range(2):
+        leading = asyncio.create_task(publisher.run())
+        wanted = api.count("patch") + 1
+        while api.count("patch") < wanted:  # noqa: ASYNC110 - the fake has no event for it
+            await asyncio.sleep(0.01)
+        leading.cancel()
+        await asyncio.gather(leading, return_exceptions=True)
+    assert api.count("patch") >= 2

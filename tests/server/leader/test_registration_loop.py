@@ -1,0 +1,99 @@
+"""The leader's look at the registration: what it changes is logged, and why webhooks stay open, once."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.support.fake_api import Answer, Body, FakeApi
+from tests.cluster.support.stores import write_kubeconfig
+from tests.core.support import make
+from webhook.cluster.api.client import connect
+from webhook.kube.registration.registration import webhook_configurations
+from webhook.observe.logs import LogFormat, open_logs
+from webhook.server.leader.registration_loop import Registrar
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+PLURALS = {"zz-fairgate": "mutatingwebhookconfigurations", "fairgate": "validatingwebhookconfigurations"}
+
+
+class Scene:
+    """A fake API server with the chart's registration, and a server that looks after it."""
+
+    def __init__(self, api, connection, log):
+        self.api = api
+        self.why_not = "world: not listed yet"
+        self._log = log
+        self.registrar = Registrar(
+            connection,
+            make.world(make.policy(), nodes=[]),
+            open_logs(LogFormat.JSON, fd=log.fileno()),
+            why_not_serving=lambda: self.why_not,
+        )
+        for made in webhook_configurations(make.policy(), ca_bundle_pem=None, url="https://fairgate.test"):
+            name = made["metadata"]["name"]
+            webhooks = [{**webhook, "failurePolicy": "Ignore"} for webhook in made["webhooks"]]
+            api.put(f"{ADMISSION}/{PLURALS[name]}", name, metadata={"name": name}, webhooks=webhooks)
+
+    def webhooks(self):
+        return self.api.objects[f"{ADMISSION}/{PLURALS['fairgate']}"]["/fairgate"]["webhooks"]
+
+    def publish_ca(self):
+        for webhook in self.webhooks():
+            webhook["clientConfig"]["caBundle"] = "AAAA"
+
+    def lines(self):
+        return [json.loads(line) for line in Path(self._log.name).read_text().splitlines()]
+
+
+@pytest.fixture
+async def scene(tmp_path):
+    async with FakeApi().serving() as api, await connect(write_kubeconfig(tmp_path / "k", api.url)) as connection:
+        with (tmp_path / "log").open("wb") as log:
+            yield Scene(api, connection, log)
+
+
+async def test_why_webhooks_stay_open_is_said_once_for_each_cause(scene):
+    for _ in range(2):
+        await scene.registrar.look()
+    scene.why_not = None
+    for _ in range(2):
+        await scene.registrar.look()
+    kept = "validate.fairgate.dev, claims.fairgate.dev: failurePolicy stays Ignore"
+    assert [line["why"] for line in scene.lines()] == [
+        f"{kept}, this server is not ready: world: not listed yet",
+        f"{kept}, there is no caBundle yet",
+    ]
+    assert scene.registrar.problem == scene.lines()[-1]["why"]
+
+
+SERVICE = {"namespace": "fairgate-system", "name": "fairgate", "port": 443}
+PROBE = "/api/v1/namespaces/fairgate-system/services/https:fairgate:443/proxy/healthz"
+
+
+@pytest.mark.parametrize(
+    ("status", "want"),
+    [(503, "Ignore"), (404, "Ignore"), (200, "Fail"), (403, "Fail")],
+    ids=["no way there", "no Service", "reached", "not ours to ask"],
+)
+async def test_before_they_fail_closed_the_api_server_reaches_the_service(scene, status, want):
+    scene.why_not = None
+    scene.publish_ca()
+    for webhook in scene.webhooks():
+        webhook["clientConfig"] = {"caBundle": "AAAA", "service": {**SERVICE, "path": "/x"}}
+    scene.api.faults[f"get {PROBE}"] += [Body(b"ok\n") if status == 200 else Answer(status)]
+    await scene.registrar.look()
+    assert scene.webhooks()[0]["failurePolicy"] == want
+    assert [asked.path for asked in scene.api.asked].count(PROBE) == 1
+    if want == "Ignore":
+        assert "stays Ignore, the API server does not reach it: " in scene.registrar.problem
+
+
+async def test_once_ready_and_trusted_they_fail_closed_and_nothing_is_left_to_say(scene):
+    scene.why_not = None
+    await scene.registrar.look()
+    scene.publish_ca()
+    await scene.registrar.look()
+    assert scene.registrar.problem is None
+    assert scene.lines()[-1]["event"] == "registration changed"
+    assert [webhook["failurePolicy"] for webhook in scene.webhooks()] == ["Fail", "Ignore", "Fail"]

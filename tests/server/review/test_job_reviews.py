@@ -1,0 +1,142 @@
+"""Reviews of Jobs: the rule by which evictions do not count, where it can be and where nobody objects."""
+
+import base64
+import json
+import time
+
+import jsonpatch
+import pytest
+
+from tests.builders import encode
+from tests.core.support.make import policy, world
+from webhook.core.model.names import Namespace
+from webhook.core.model.pod import NamespaceFacts
+from webhook.core.model.policy import Enforcement, JobEvictions, WorkloadRules
+from webhook.kube.admission.job_review import MOST_RULES, RULE
+from webhook.kube.admission.review import ReviewError
+from webhook.server.review.job_reviews import answer_job
+
+EXIT = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
+COUNTS = {"action": "Count", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+
+
+def job(rules=None, *, restart="Never", replaces="TerminatingOrFailed", **annotations):
+    spec = {"template": {"spec": {"restartPolicy": restart}}, "podReplacementPolicy": replaces}
+    if rules is not None:
+        spec["podFailurePolicy"] = {"rules": rules}
+    return {"metadata": {"name": "j", "annotations": annotations}, "spec": spec}
+
+
+def asked(made, operation="CREATE", **more):
+    request = {"uid": "r1", "operation": operation, "namespace": "team-a", "object": made, **more}
+    return encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+
+
+def answer(made, *, place=None, **more):
+    found = answer_job(asked(made, **more), place or world())
+    response = json.loads(found.body)["response"]
+    assert response["allowed"]
+    patch = json.loads(base64.b64decode(response["patch"])) if "patch" in response else []
+    return jsonpatch.apply_patch(made, patch), response.get("warnings", []), found.record
+
+
+def test_a_job_without_a_policy_gets_the_rule_and_replaces_failed_pods():
+    made, told, record = answer(job())
+    assert made["spec"]["podFailurePolicy"] == {"rules": [RULE]}
+    assert made["spec"]["podReplacementPolicy"] == "Failed"
+    assert (told, record.outcome, record.code) == ([], "admit", "EvictionsIgnored")
+    assert answer(made)[0] == made, "asked again, nothing changes"
+
+
+def test_a_policy_that_a_user_wrote_gets_a_first_rule_and_its_owner_hears_of_it():
+    made, told, record = answer(job([EXIT], replaces="Failed"))
+    assert made["spec"]["podFailurePolicy"]["rules"] == [RULE, EXIT]
+    assert told == ["Job j: a first rule is added to its podFailurePolicy: evictions do not count as failures"]
+    assert (record.outcome, len(told[0]) <= 120) == ("warn", True)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        job([COUNTS]),
+        job([EXIT, RULE]),
+        job(restart="OnFailure"),
+        job(**{"fairgate.dev/job-evictions": "count"}),
+        job([EXIT] * MOST_RULES),
+        job([EXIT] * 5_000),
+    ],
+    ids=[
+        "its user decided about evictions",
+        "its user ignores them already",
+        "it may have no such policy",
+        "its owner asks to be left alone",
+        "the API server takes no more rules",
+        "far too many rules",
+    ],
+)
+def test_some_jobs_stay_as_they_are(kept):
+    assert answer(kept)[0] == kept
+
+
+def test_a_policy_that_is_full_is_told():
+    assert "evictions may count as failures" in answer(job([EXIT] * MOST_RULES))[1][0]
+    assert answer(job([RULE] * MOST_RULES))[1] == []
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        world(policy(workloads=WorkloadRules(job_evictions=JobEvictions.COUNT))),
+        world(policy(enforce=Enforcement.WARN)),
+        world(policy(enforce=Enforcement.OFF)),
+        world(policy(exempt_namespaces=("team-a",))),
+    ],
+    ids=["policy says so", "nothing is enforced", "it is switched off", "the namespace is exempt"],
+)
+def test_no_job_is_changed_where(place):
+    assert answer(job(), place=place)[0] == job()
+
+
+def test_a_namespace_that_is_exempt_by_its_label_is_left_alone():
+    place = world()
+    place.set_namespace(NamespaceFacts(Namespace("team-a"), {"fairgate.dev/exempt": "true"}))
+    assert answer(job(), place=place)[0] == job()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "want"),
+    [
+        (job([RULE], replaces="Failed"), job(replaces="Failed"), [RULE]),
+        (job([RULE, EXIT], replaces="Failed"), job([EXIT], replaces="TerminatingOrFailed"), [RULE, EXIT]),
+        (job([RULE, EXIT], replaces="Failed"), job([RULE, EXIT], replaces="TerminatingOrFailed"), [RULE, EXIT]),
+        (job([EXIT], replaces="Failed"), job(replaces="Failed"), None),
+        (job([RULE, EXIT], replaces="Failed"), job([COUNTS], replaces="Failed"), [COUNTS]),
+    ],
+    ids=[
+        "a manifest without a policy",
+        "a manifest with the user's rules alone",
+        "a manifest with another way to replace pods",
+        "a Job that never had the rule",
+        "other rules, which the API server will refuse",
+    ],
+)
+def test_an_update_keeps_the_rule(old, new, want):
+    made = answer(new, operation="UPDATE", oldObject=old)[0]
+    assert made["spec"].get("podFailurePolicy", {}).get("rules") == want
+    if want and want[0] == RULE:
+        assert made["spec"]["podReplacementPolicy"] == "Failed"
+
+
+def test_a_huge_policy_is_answered_at_once_and_refused_by_nobody_here():
+    huge = job([{**EXIT, "onExitCodes": {"operator": "In", "values": list(range(255))}}] * 4_000)
+    began = time.process_time()
+    assert answer_job(asked(huge), world()).record.outcome in ("skip", "warn")
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    "rules", [["x"], [{"onPodConditions": 3}], {"a": 1}, [{"action": "Ignore", "onExitCodes": []}]]
+)
+def test_rules_that_are_none_are_no_review(rules):
+    with pytest.raises(ReviewError, match="Job"):
+        answer_job(asked(job(rules)), world())

@@ -1,0 +1,106 @@
+"""What the controller of a pod hears: refusals in the words of the answer, and pods that find no room; nothing else."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.cases.test_cases import ask, open_gate, pod, review
+from webhook.kube.objects.events import EventReason, ObjectRef
+
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u1", "controller": True}
+OWNED = {"ownerReferences": [OWNER]}
+TEAMS = [{"name": "a", "namespaces": ["team-a"], "gpus": {"guaranteed": 16, "limit": 16}}]
+CASE = {
+    "policy": {"teams": TEAMS, "exempt": {"namespaces": ["system"]}},
+    "nodes": {"n0": {"allocatable": {"nvidia.com/gpu": "8"}}},
+}
+
+
+@pytest.fixture
+def heard():
+    return []
+
+
+@pytest.fixture
+def gate(tmp_path, heard):
+    return opened(CASE, tmp_path, heard)
+
+
+def opened(case, folder, heard):
+    made = open_gate(case, folder)
+    made._tell_owner = heard.append
+    return made
+
+
+def mutate(gate, step, *, dry_run=False, operation="CREATE"):
+    asked = json.loads(review(pod(step), uid="r1", requester="controller", operation=operation))
+    asked["request"]["dryRun"] = dry_run
+    answer = asyncio.run(gate.mutate(json.dumps(asked).encode(), deadline=1.0))
+    return json.loads(answer.body)["response"]
+
+
+def test_a_refusal_is_told_to_the_controller_in_the_words_of_the_answer(gate, heard):
+    response = mutate(gate, {"gpus": 20, "metadata": OWNED})
+    [notice] = heard
+    assert notice.owner == ObjectRef("ReplicaSet", "team-a", "web-1", "u1", "apps/v1")
+    assert (notice.reason, notice.message) == (EventReason.REFUSED, response["status"]["message"])
+    assert notice.series == "TeamLimitExceeded"
+
+
+@pytest.mark.parametrize(
+    ("running", "gpus", "want"),
+    [
+        pytest.param([{"gpus": 8, "metadata": {"name": "x"}, "spec": {"nodeName": "n0"}}], 8, "NoRoomNow", id="later"),
+        pytest.param([], 9, "NeverFits", id="never"),
+    ],
+)
+def test_a_pod_that_finds_no_room_is_told_to_its_controller_once(tmp_path, heard, running, gpus, want):
+    gate = opened(CASE | {"running": running}, tmp_path, heard)
+    mutate(gate, {"gpus": gpus, "metadata": OWNED})
+    [notice] = heard
+    assert notice.series == want
+    assert notice.message.endswith(f"({want})")
+
+
+def test_a_refusal_at_the_commit_is_told_in_the_same_words(tmp_path, heard):
+    roomy = {"n0": {"allocatable": {"nvidia.com/gpu": "32"}}}  # only the limit is broken: the commit looks for no room
+    gate = opened(CASE | {"nodes": roomy}, tmp_path, heard)
+    forged = {"labels": {"fairgate.dev/team": "b", "fairgate.dev/tier": "guaranteed"}, **OWNED}
+    body = review(pod({"gpus": 20, "metadata": forged}), uid="r1", requester="controller")
+    asyncio.run(gate.validate(body, deadline=1.0))
+    mutate(gate, {"gpus": 20, "metadata": OWNED})
+    assert len({(each.message, each.series) for each in heard}) == 1
+    assert len(heard) == 2
+
+
+@pytest.mark.parametrize(
+    ("step", "more"),
+    [
+        pytest.param({"gpus": 20}, {}, id="a person asked and was answered"),
+        pytest.param({"gpus": 20, "metadata": OWNED}, {"dry_run": True}, id="a dry run"),
+        pytest.param({"gpus": 1, "metadata": OWNED}, {}, id="a pod that runs"),
+        pytest.param({"gpus": 20, "metadata": OWNED | {"namespace": "system"}}, {}, id="an exempt namespace"),
+    ],
+)
+def test_nobody_is_told_where_nothing_was_refused_or_somebody_read_it(gate, heard, step, more):
+    mutate(gate, step, **more)
+    assert heard == []
+
+
+def test_a_pod_that_is_admitted_is_never_told_twice(gate, heard):
+    ask(gate, {"gpus": 8, "metadata": OWNED}, "u9")
+    assert heard == []
+
+
+@pytest.mark.parametrize("enforce", ["warn", "shadow", "off"])
+def test_nothing_is_told_while_policy_is_not_enforced(tmp_path, heard, enforce):
+    gate = opened(CASE | {"policy": CASE["policy"] | {"enforce": enforce}}, tmp_path, heard)
+    mutate(gate, {"gpus": 20, "metadata": OWNED})
+    assert heard == []
+
+
+def test_a_long_text_is_kept_short(gate, heard):
+    mutate(gate, {"gpus": 20, "metadata": OWNED | {"annotations": {"fairgate.dev/requires": "x" * 3000}}})
+    assert all(len(each.message) <= 1024 for each in heard)
+    assert heard

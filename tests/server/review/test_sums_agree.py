@@ -1,0 +1,135 @@
+"""The same pods count the same everywhere: at the door, on the ledger, in status and metrics, in a review."""
+
+import json
+import tempfile
+from fractions import Fraction
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.cases.test_cases import ask, open_gate, pod
+from tests.examples import examples
+from webhook.cli.status.board import board_of
+from webhook.core.explain.team_summary import summaries
+from webhook.core.model.amount import ONE_GPU, read_back
+from webhook.core.model.decision import Admit, Deny
+from webhook.core.model.pod import Requester
+from webhook.core.model.reason import Code
+from webhook.core.placement.gpu_inventory import stocks
+from webhook.simulation.simulate import Foreteller, read_template
+
+PRODUCT = "nvidia.com/gpu.product"
+WEIGHTS = {"A100-MIG-1g.5gb": Fraction(1, 7), "A100-MIG-3g.20gb": Fraction(3, 7), "A100": Fraction(1)}
+POLICY = {
+    "teams": [{"name": "a", "namespaces": ["team-a"], "gpus": {"guaranteed": 2, "limit": "unlimited"}}],
+    "resources": {"aliyun.com/gpu-mem": {"perGpu": 23}},
+}
+CLASS = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "DeviceClass",
+    "metadata": {"name": "gpu.nvidia.com"},
+    "spec": {
+        "extendedResourceName": "nvidia.com/gpu",
+        "selectors": [{"cel": {"expression": "device.driver == 'gpu.nvidia.com'"}}],
+    },
+}
+IMPLICIT = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
+OF_MEMORY, OF_DRA = "memory", "dra"
+
+_nodes = st.lists(st.tuples(st.sampled_from([*WEIGHTS, OF_MEMORY, OF_DRA]), st.integers(1, 8)), min_size=1, max_size=4)
+_pods = st.lists(
+    st.tuples(st.sampled_from(["nvidia.com/gpu", "nvidia.com/gpu", "aliyun.com/gpu-mem", IMPLICIT]), st.integers(1, 3)),
+    min_size=1,
+    max_size=6,
+)
+
+
+def written(nodes):
+    """Nodes and objects of a case."""
+    found, objects = {}, [CLASS]
+    for number, (kind, size) in enumerate(nodes):
+        name, given_ = f"n{number}", {"allocatable": {"nvidia.com/gpu": str(size)}, "labels": {PRODUCT: kind}}
+        if kind == OF_MEMORY:
+            memory = {"aliyun.com/gpu-mem": str(23 * size), "aliyun.com/gpu-count": str(size)}
+            given_ = {"allocatable": {"nvidia.com/gpu": "0", **memory}}
+        if kind == OF_DRA:
+            given_ = {"allocatable": {"nvidia.com/gpu": "0"}}
+            devices = [{"name": f"gpu-{i}"} for i in range(size)]
+            pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+            spec = {"driver": "gpu.nvidia.com", "nodeName": name, "pool": pool, "devices": devices}
+            slice_ = {"kind": "ResourceSlice", "metadata": {"name": f"of-{name}"}, "spec": spec}
+            objects.append({"apiVersion": "resource.k8s.io/v1", **slice_})
+        found[name] = given_
+    return found, objects
+
+
+def foretold(gate, manifest):
+    """What a review says that the pod counts, in a world of its own; None where no node can ever hold it."""
+    template = read_template(manifest, namespace="team-a", world=gate.world)
+    (answer,) = Foreteller(gate.world, now_text="").foretell(template, 1, requester=Requester("alice"))
+    if isinstance(answer.decision, Deny):
+        assert [reason.code for reason in answer.decision.reasons] == [Code.NEVER_FITS]
+        return None
+    assert isinstance(answer.decision, Admit)
+    return answer.decision.charge.gpus
+
+
+@given(_nodes, _pods)
+@examples(25)
+def test_what_pods_count_is_what_they_have_of_their_nodes_wherever_it_is_told(nodes, pods):
+    found, objects = written(nodes)
+    kinds = {f"n{number}": kind for number, (kind, _) in enumerate(nodes)}
+    counted = Fraction(0)
+    with tempfile.TemporaryDirectory() as folder:
+        case = {"policy": POLICY, "nodes": found, "objects": objects}
+        gate = open_gate(case, Path(folder))
+        for number, (resource, pieces) in enumerate(pods):
+            step = asked(number, resource, pieces)
+            before = foretold(after(case, pods[:number], Path(folder)), pod(step))
+            record, _, manifest = ask(gate, step, f"u{number}")
+            if before is None:
+                assert (record.outcome, record.code) == ("deny", Code.NEVER_FITS), record.message
+                continue
+            assert record.outcome == "admit", record.message
+            decided = json.loads(manifest["metadata"]["annotations"]["fairgate.dev/decision"])
+            charge = read_back(decided["gpus"])
+            assert before == charge
+            counted += charge
+            for node in decided["nodes"]:
+                assert charge == pieces * weight_of(resource, kinds[node])
+        check(gate.world, counted)
+
+
+def asked(number, resource, pieces):
+    return {"metadata": {"name": f"p{number}"}, "resources": {"limits": {resource: str(pieces)}}}
+
+
+def after(case, pods, folder):
+    """The same world again, with the pods that came before."""
+    gate = open_gate(case, folder)
+    for number, (resource, pieces) in enumerate(pods):
+        record = ask(gate, asked(number, resource, pieces), f"u{number}")[0]
+        assert record.outcome == "admit" or record.code == Code.NEVER_FITS
+    return gate
+
+
+def weight_of(resource, kind):
+    return ONE_GPU * (Fraction(1, 23) if resource == "aliyun.com/gpu-mem" else WEIGHTS.get(kind, Fraction(1)))
+
+
+def check(world, counted):
+    """Hold what teams, nodes and metrics tell against each other."""
+    (team,) = summaries(world)
+    board = board_of(world)
+    assert team.used + team.reserved == counted == board.teams[0].used
+    rows = {(row.model, row.resource): row for row in board.free}
+    for stock in stocks(world.fleet, world.policy):
+        row, weight = rows[stock.model, stock.resource], weight_of(stock.resource, stock.model)
+        assert stock.capacity == row.pieces * weight
+        assert stock.resource != IMPLICIT, "a class's devices are there once"
+        if stock.resource == "nvidia.com/gpu":
+            assert stock.free == int(row.free * weight)
+    banks = [bank for row in board.nodes for bank in row.banks]
+    assert IMPLICIT not in {bank.resource for bank in banks}
+    assert not any(bank.over for bank in banks), "nothing is sent where nothing is left"

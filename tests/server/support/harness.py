@@ -1,0 +1,187 @@
+"""A real server on a real port over verified TLS, around a small reviewer of its own."""
+
+import asyncio
+import json
+import os
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+from certs.folder import CertFolder
+from certs.reload import Reloader
+from webhook.observe.logs import LogFormat, Logs, open_logs
+from webhook.observe.metrics import Metrics
+from webhook.server.http.answer import Answer, Record
+from webhook.server.http.app import build_app, serve
+from webhook.server.http.client_auth import ask_for_certificates, check_caller
+from webhook.server.http.probes import Readiness
+from webhook.server.settings import Settings, WorldFile, parse_address
+
+RECORD = Record(
+    operation="CREATE",
+    namespace="vision",
+    name="train-0",
+    owner="Job/train",
+    uid="705ab4f5",
+    pod_uid="9f1c",
+    user="ada",
+    dry_run=False,
+    outcome="admit",
+    code="WithinShare",
+    team="vision",
+    tier="guaranteed",
+    gpus=3,
+    nodes=("node-1",),
+    policy="abc123",
+    message="uses 3 of 20 GPUs",
+)
+REVIEW_HEADERS = {"Content-Type": "application/json"}
+
+
+class FakeReviewer:
+    """Answers every body with its own length; `work` may wait, or raise, before that; `why_cold` puts all of it off."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.seconds_left: list[float] = []
+        self.record = RECORD
+        self.work: Callable[[], object] = lambda: None
+        self.why_cold: str | None = None
+
+    async def mutate(self, body: bytes, *, deadline: float) -> Answer:
+        return await self._answer("mutate", body, deadline)
+
+    async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool]) -> Answer:
+        self.is_gone = is_gone
+        return await self._answer("validate", body, deadline)
+
+    async def claims(self, body: bytes, *, deadline: float) -> Answer:
+        return await self.workloads(body, deadline=deadline)
+
+    async def workloads(self, body: bytes, *, deadline: float) -> Answer:
+        return await self._answer("workloads", body, deadline)
+
+    async def _answer(self, phase: str, body: bytes, deadline: float) -> Answer:
+        self.calls.append(phase)
+        self.seconds_left.append(deadline - asyncio.get_running_loop().time())
+        waiting = self.work()
+        if waiting is not None:
+            await waiting
+        return Answer(body=json.dumps({"length": len(body)}).encode(), record=self.record)
+
+
+def settings_for(folder: Path, *, listen: str = "127.0.0.1:0", drain_seconds: float = 0.0) -> Settings:
+    return Settings(
+        policy=folder / "policies",
+        world=WorldFile(folder / "world.yaml"),
+        listen=parse_address(listen),
+        certs=folder / "certs",
+        drain_seconds=drain_seconds,
+    )
+
+
+@dataclass
+class Running:
+    """A server that runs, and what a test may do with it."""
+
+    folder: Path
+    url: str
+    reviewer: FakeReviewer
+    readiness: Readiness
+    metrics: Metrics
+    logs: Logs
+    reloader: Reloader
+    stop: asyncio.Event
+    serving: "asyncio.Task[None]"
+    tls: ssl.SSLContext
+    session: aiohttp.ClientSession
+    open_writers: list[asyncio.StreamWriter] = field(default_factory=list)
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def lines(self, event: str) -> list[dict[str, object]]:
+        self.logs.flush()
+        return [line for line in read_log(self.folder) if line["event"] == event]
+
+    async def review(self, path: str = "/mutate", data: object = b"{}", **kwargs: object) -> "Reply":
+        return await self.ask("POST", path, data=data, headers=REVIEW_HEADERS, **kwargs)
+
+    async def ask(self, method: str, path: str, **kwargs: object) -> "Reply":
+        async with self.session.request(method, self.url + path, **kwargs) as response:
+            return Reply(response.status, dict(response.headers), await response.text())
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.tls)
+        self.open_writers.append(writer)
+        return reader, writer
+
+
+@dataclass(frozen=True)
+class Reply:
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    @property
+    def json(self) -> dict[str, object]:
+        assert self.headers["Content-Type"] == "application/json"
+        return json.loads(self.text)
+
+
+def read_log(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / "log").read_text().split("\n") if line]
+
+
+@asynccontextmanager
+async def running(
+    folder: Path, *, drain_seconds: float = 0.0, listen: str = "127.0.0.1:0", client_ca: Path | None = None
+) -> AsyncIterator[Running]:
+    fd = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    settings = settings_for(folder, listen=listen, drain_seconds=drain_seconds)
+    reviewer, readiness, metrics, stop = FakeReviewer(), Readiness(), Metrics(), asyncio.Event()
+    logs = open_logs(LogFormat.JSON, fd=fd)
+    reloader = Reloader(CertFolder(settings.certs, terms=settings.certificate_terms))
+    check = None if client_ca is None else check_caller
+    if client_ca is not None:
+        ask_for_certificates(reloader.context, client_ca)
+    app = build_app(reviewer, readiness, metrics, logs, why_cold=lambda: reviewer.why_cold, check_caller=check)
+    serving = asyncio.create_task(serve(app, settings, reloader.context, stop=stop))
+    tls = ssl.create_default_context(cafile=settings.certs / "ca.crt")
+    tls.verify_flags |= ssl.VERIFY_X509_STRICT
+    try:
+        url = await _listening(folder, serving)
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls)) as session:
+            server = Running(folder, url, reviewer, readiness, metrics, logs, reloader, stop, serving, tls, session)
+            yield server
+            for writer in server.open_writers:
+                writer.close()
+    finally:
+        stop.set()
+        await serving
+        logs.flush()
+        os.close(fd)
+
+
+async def _listening(folder: Path, serving: "asyncio.Task[None]") -> str:
+    await until(lambda: serving.done() or (folder / "log").stat().st_size)
+    if serving.done():
+        await serving
+    (line,) = read_log(folder)
+    return str(line["url"])
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Wait for what another task or process does; a log file has no event to wait on."""
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+def record_with(**changes: object) -> Record:
+    return RECORD._replace(**changes)

@@ -1,0 +1,89 @@
+"""What is foretold for many pods at once is what each of them would be told by the gate, asked one by one."""
+
+import itertools
+import json
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.cases.test_cases import ask, open_gate, pod
+from tests.examples import examples
+from webhook.core.model.decision import Deny
+from webhook.core.model.names import Namespace
+from webhook.core.model.pod import Requester
+from webhook.simulation.simulate import Foreteller, read_template
+
+CONTROLLER = "system:serviceaccount:kube-system:job-controller"
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "controller": True}
+MODEL = "nvidia.com/gpu.product"
+
+
+def case_of(*, guaranteed, limit, nodes, mode="auto", model_limit=None):
+    team = {"name": "a", "namespaces": ["team-a"], "gpus": {"guaranteed": guaranteed, "limit": limit}}
+    if model_limit is not None:
+        team["models"] = {"A": {"limit": model_limit}}
+    amounts = {"nvidia.com/gpu": "2"}
+    made = {f"n{i}": {"allocatable": amounts, "labels": {MODEL: "A" if i % 2 else "B"}} for i in range(nodes)}
+    return {"policy": {"teams": [team], "placement": {"mode": mode}}, "nodes": made}
+
+
+def asked_one_by_one(gate, step, count):
+    for number in range(count):
+        named = step | {"metadata": step["metadata"] | {"name": f"p{number}"}}
+        record, _, manifest = ask(gate, named, f"uid-{number}")
+        decided = json.loads(manifest["metadata"].get("annotations", {}).get("fairgate.dev/decision", "{}"))
+        yield record.outcome, record.tier, record.code, (decided.get("nodes") or [None])[0]
+
+
+def foretold(world, step, count):
+    template = read_template(pod(step), namespace=Namespace("team-a"), world=world)
+    for answer in Foreteller(world, now_text="").foretell(template, count, requester=Requester(CONTROLLER)):
+        if isinstance(answer.decision, Deny):
+            told = ("deny", "", answer.decision.reasons[0].code, None)
+        else:
+            told = ("admit", answer.decision.charge.tier, answer.decision.reason.code, answer.node)
+        yield from itertools.repeat(told, answer.count)
+
+
+@examples(25)
+@given(
+    guaranteed=st.integers(0, 6),
+    more=st.integers(0, 8) | st.none(),
+    nodes=st.integers(0, 4),
+    mode=st.sampled_from(["auto", "require", "prefer", "off"]),
+    model_limit=st.integers(0, 4) | st.none(),
+    gpus=st.integers(1, 3),
+    count=st.integers(1, 14),
+    tier=st.sampled_from([None, "guaranteed", "preemptible"]),
+)
+@example(guaranteed=2, more=9, nodes=1, mode="auto", model_limit=None, gpus=1, count=14, tier=None)
+def test_many_at_once_are_told_what_each_alone_would_be_told(
+    tmp_path_factory, *, guaranteed, more, nodes, mode, model_limit, gpus, count, tier
+):
+    limit = "unlimited" if more is None else guaranteed + more
+    case = case_of(guaranteed=guaranteed, limit=limit, nodes=nodes, mode=mode, model_limit=model_limit)
+    labels = {} if tier is None else {"fairgate.dev/tier": tier}
+    step = {"gpus": gpus, "requester": CONTROLLER, "metadata": {"ownerReferences": [OWNER], "labels": labels}}
+    folder = tmp_path_factory.mktemp("policy")
+    want = list(asked_one_by_one(open_gate(case, folder), step, count))
+    assert list(foretold(open_gate(case, folder).world, step, count)) == want
+
+
+def test_a_million_pods_that_wait_are_a_few_questions(tmp_path):
+    world = open_gate(case_of(guaranteed=300_000, limit="unlimited", nodes=2), tmp_path).world
+    template = read_template(pod({}), namespace=Namespace("team-a"), world=world)
+    foreteller = Foreteller(world, now_text="")
+    answers = list(foreteller.foretell(template, 1_000_000, requester=Requester(CONTROLLER)))
+    tiers = {
+        tier: sum(a.count for a in answers if a.decision.charge.tier == tier) for tier in ("guaranteed", "preemptible")
+    }
+    assert tiers == {"guaranteed": 300_000, "preemptible": 700_000}
+    assert len(foreteller.taken) < 200
+
+
+def test_what_is_no_pod_is_refused_with_its_place(tmp_path):
+    world = open_gate(case_of(guaranteed=1, limit=1, nodes=0), tmp_path).world
+    told = read_template({"metadata": {}, "spec": {"containers": [{"name": 1}]}}, namespace=Namespace("a"), world=world)
+    assert [(reason.code, reason.text) for reason in told.reasons] == [
+        ("InvalidRequest", "spec.containers[0].name: expected str, got int")
+    ]

@@ -1,0 +1,158 @@
+"""Reads a live cluster once, as far as the user may, and the policy that is in force there."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from webhook.cli.coverage import Coverage
+from webhook.cluster.api.client import ApiConnection, connect
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.namespace import own_namespace
+from webhook.cluster.ledger.team_ledger_client import PATH
+from webhook.cluster.reads.listing import list_objects, load
+from webhook.cluster.reads.permitted_read import Extent, read_reachable
+from webhook.cluster.watch.watched_kind import Kind
+from webhook.cluster.writes.reports import read_report
+from webhook.core.model.amount import Units, read_back
+from webhook.core.model.names import TeamName
+from webhook.core.model.policy import Enforcement, Policy
+from webhook.core.world.hidden_usage import Totals
+from webhook.core.world.world import World
+from webhook.kube.ledger import reports
+from webhook.kube.objects import keys
+from webhook.kube.world_file.world_objects import WORLD_KINDS, WorldKind
+from webhook.policy.load import overridden, parse
+from webhook.policy.problems import PolicyError
+from webhook.server.kinds import world_kinds
+
+
+class NothingReadableError(ClusterError):
+    """The user may read nothing that a world is made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerKind:
+    """TeamLedgers, to be listed."""
+
+    path: str = PATH
+    api_version: str = keys.OWN_API
+    kind: str = keys.TEAM_LEDGER
+    selector: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The objects of a cluster, and for what is missing of them the sums of teams."""
+
+    objects: tuple[Mapping[str, Any], ...]
+    totals: tuple[Totals, ...]
+    coverage: Coverage
+
+
+async def read_objects(kubeconfig: Path | None, namespaces: Sequence[str]) -> Found:
+    """Read the objects of a world as they are. Raises ClusterError."""
+    found: dict[str, list[dict[str, Any]]] = {kind.kind: [] for kind in WORLD_KINDS}
+
+    async with await connect(kubeconfig) as connection:
+
+        def reading(kind: WorldKind) -> Callable[[str], Awaitable[None]]:
+            async def read(path: str) -> None:
+                found[kind.kind] += await list_objects(connection, kind, path=path)
+
+            return read
+
+        reads = [(kind.path, reading(kind)) for kind in WORLD_KINDS]
+        coverage, totals = await _read(connection, reads, await _scope(kubeconfig, namespaces))
+    return Found(tuple(each for kind in WORLD_KINDS for each in found[kind.kind]), totals, coverage)
+
+
+async def read_world(
+    kubeconfig: Path | None, world: World, namespaces: Sequence[str]
+) -> tuple[Coverage, tuple[Totals, ...]]:
+    """Fill a world with what a cluster has, decoded as the server decodes it. Raises ClusterError."""
+    async with await connect(kubeconfig) as connection:
+
+        def reading(kind: Kind[Any]) -> Callable[[str], Awaitable[None]]:
+            return lambda path: load(connection, kind, path=path)
+
+        reads = [(kind.path, reading(kind)) for kind in world_kinds(world, pods=world)]
+        found = await _read(connection, reads, await _scope(kubeconfig, namespaces))
+    world.arrange()
+    return found
+
+
+async def read_policy(kubeconfig: Path | None) -> Policy:
+    """Read the policy that Fairgate's leader published. Raises ClusterError that says what to do instead."""
+    async with await connect(kubeconfig) as connection:
+        try:
+            report = (await read_report(connection, reports.POLICY)).policy
+        except ApiError as error:
+            if error.is_missing:
+                raise ClusterError(
+                    "no policy is published in this cluster: give its folder by --policy, or start a server"
+                ) from error
+            if error.is_forbidden:
+                raise ClusterError(
+                    f"the policy in force may not be read: {error}. The ClusterRole {keys.VIEWER} grants that; "
+                    "or give a policy folder by --policy"
+                ) from error
+            raise
+    if report is None or not report.documents:
+        why = report.omitted if report is not None else "the report is empty"
+        raise ClusterError(f"the policy in force is not published: {why}; give its folder by --policy")
+    try:
+        policy = parse({"the published policy": report.documents.encode()}, origin="the published policy")
+    except PolicyError as error:
+        raise ClusterError(
+            f"this version does not understand the published policy, give its folder by --policy: {error.problems[0]}"
+        ) from error
+    known = report.enforce in set(Enforcement)
+    return overridden(policy, enforce=Enforcement(report.enforce) if known else None)
+
+
+async def _scope(kubeconfig: Path | None, namespaces: Sequence[str]) -> list[str]:
+    """List the namespaces to read where not all may be read: those that were named, and the kubeconfig's own."""
+    return list(dict.fromkeys([*namespaces, await own_namespace(kubeconfig)]))
+
+
+async def _read(
+    connection: ApiConnection, reads: Sequence[tuple[str, Callable[[str], Awaitable[None]]]], namespaces: Sequence[str]
+) -> tuple[Coverage, tuple[Totals, ...]]:
+    """Read every kind as far as that is allowed; namespaces come first, for pods are charged by their labels."""
+    extents: list[Extent] = []
+    ordered = sorted(reads, key=lambda each: each[0].endswith("/pods"))
+    for path, read in ordered:
+        extents.append(await read_reachable(path, read, namespaces=namespaces))
+    coverage = Coverage(tuple(extents))
+    if not coverage.lacks("pods"):
+        return coverage, ()
+    totals = await _totals(connection)
+    if totals is None and not any(extent.is_all or extent.namespaces for extent in extents):
+        raise NothingReadableError(
+            "this user may read neither nodes, pods, namespaces nor TeamLedgers: the right to view one namespace "
+            f"shows its pods (give its name by --namespace), and the ClusterRole {keys.VIEWER} the sums of all teams"
+        )
+    return Coverage(tuple(extents), has_totals=totals is not None), totals or ()
+
+
+async def _totals(connection: ApiConnection) -> tuple[Totals, ...] | None:
+    """Read what teams hold from their ledgers; None where that is not allowed."""
+    try:
+        ledgers = await list_objects(connection, LedgerKind())
+    except ApiError as error:
+        if error.is_forbidden:
+            return None
+        raise
+    return tuple(_totals_of(ledger.get("status") or {}) for ledger in ledgers)
+
+
+def _totals_of(status: Mapping[str, Any]) -> Totals:
+    def gpus(field: str) -> Units:
+        return read_back(str(status.get(field) or "0"))
+
+    team = TeamName(str(status.get("team", "")))
+    try:
+        return Totals(team, gpus("used") + gpus("reserved"), gpus("preemptible"), gpus("waiting"))
+    except ValueError as cause:
+        raise ClusterError(f"the TeamLedger of team {team} cannot be read: {cause}") from cause

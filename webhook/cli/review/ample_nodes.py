@@ -1,0 +1,61 @@
+"""Nodes where there are none: with `--empty` limits are judged, and room is taken for granted."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from webhook.core.admission.pools import allowed_pools
+from webhook.core.model.names import NodeName
+from webhook.core.model.pod import Pod
+from webhook.core.model.selector import Constraints, Operator, Requirement
+from webhook.core.world.world import World
+from webhook.kube.nodes.nodes import to_node
+from webhook.kube.objects import objects
+
+_AMPLE: Final = 1_000_000_000
+_TIMES: Final = 1_000
+"""How many pods an ample node could hold, whatever they ask for: memory is counted in bytes."""
+
+
+class Imagination:
+    """Gives each pod one ample node per pool that it may enter, and takes the last pod's away."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._nodes: list[NodeName] = []
+
+    def make_room(self, pod: Pod) -> None:
+        """Replace the imagined nodes by such as this pod could go to."""
+        for name in self._nodes:
+            self._world.remove_node(name)
+        pools = allowed_pools(pod, self._world.tenancy(pod.namespace).team_name, self._world).allowed
+        self._nodes = []
+        for number, pool in enumerate(pools):
+            constraints = self._world.joined(pod.constraints, pool)
+            node = to_node(msgspec.convert(_node(f"any-{number}", pod, constraints), objects.Node))
+            self._world.set_node(node)
+            self._nodes.append(node.name)
+
+
+def _node(name: str, pod: Pod, constraints: Constraints) -> dict[str, object]:
+    term = next((term for term in constraints.terms or () if term.labels or term.fields), None)
+    labels = dict(constraints.node_selector)
+    if term is not None:
+        labels |= _met(term.labels)
+        name = dict(_met(term.fields)).get("metadata.name", name)
+    amounts = {resource: str(max(_AMPLE, _TIMES * asked)) for resource, asked in pod.demand.requests}
+    return {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": amounts}}
+
+
+def _met(requirements: tuple[Requirement, ...]) -> Iterator[tuple[str, str]]:
+    """Yield a label for each requirement that a label can meet."""
+    for requirement in requirements:
+        match requirement.operator:
+            case Operator.IN if requirement.values:
+                yield requirement.key, requirement.values[0]
+            case Operator.EXISTS:
+                yield requirement.key, ""
+            case Operator.GT | Operator.LT if requirement.values and requirement.values[0].lstrip("-").isdecimal():
+                step = 1 if requirement.operator is Operator.GT else -1
+                yield requirement.key, str(int(requirement.values[0]) + step)

@@ -1,0 +1,155 @@
+"""What came of a review: workloads, groups of equal pods, and where in which file they are."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from webhook.cli.formatting import plural
+from webhook.core.model.amount import Units
+from webhook.core.model.demand import Demand
+from webhook.core.model.names import NodeName, TeamName
+from webhook.core.model.reason import Reason, refusal_text
+from webhook.core.model.tier import Tier
+
+
+class Outcome(StrEnum):
+    """What would happen to pods; nothing is queued in this version, but the word is part of the format."""
+
+    ADMITTED = "admitted"
+    QUEUED = "queued"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a document stands: file, first line, and number in the file, from 1."""
+
+    source: str
+    line: int
+    document: int
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A pod as written and as it would be stored."""
+
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """Equal pods of one role that are told the same.
+
+    `count` is None where the manifest leaves it open; `demand` and `nodes` (the first choices) are those of one pod,
+    None and empty where nobody knows them. `line` is where the GPUs are asked for.
+    """
+
+    role: str
+    count: int | None
+    outcome: Outcome
+    reasons: tuple[Reason, ...]
+    line: int
+    demand: Demand | None = None
+    team: TeamName | None = None
+    tier: Tier | None = None
+    nodes: tuple[NodeName, ...] = ()
+    patch: Patch | None = None
+
+    @property
+    def gpus(self) -> Units:
+        """What all of them ask for together, in GPU units."""
+        return self.demand.gpus * (self.count or 0) if self.demand is not None else 0
+
+    @property
+    def asks_gpus(self) -> bool:
+        """Tell whether these pods concern Fairgate, or may do so."""
+        is_judged = self.outcome in (Outcome.REFUSED, Outcome.UNKNOWN)
+        return is_judged or self.demand is None or bool(self.demand.gpus)
+
+    @property
+    def why(self) -> str:
+        """The reasons in the words that the API server would pass on."""
+        return refusal_text(self.reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One object of the stream, or one place of it that cannot be read (that has no kind and no name)."""
+
+    place: Place
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    pods: tuple[PodGroup, ...]
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst of its pods': refused, then unknown, then queued."""
+        return _worst(group.outcome for group in self.pods)
+
+    @property
+    def asks_gpus(self) -> bool:
+        """Tell whether it concerns Fairgate, or may do so."""
+        return any(group.asks_gpus for group in self.pods)
+
+    @property
+    def title(self) -> str:
+        """Name it as people would."""
+        where = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.kind} {where}{self.name}".rstrip()
+
+    def share(self, group: PodGroup) -> str:
+        """Say how many of the role's pods a group is: 3 of 5 pods."""
+        if group.count is None:
+            return "its pods"
+        total = sum(other.count or 0 for other in self.pods if other.role == group.role)
+        of = f"{group.count} of {total} pods" if group.count != total else plural(group.count, "pod")
+        return f"{of} of role {group.role}" if group.role else of
+
+
+@dataclass(frozen=True, slots=True)
+class WorldFacts:
+    """Which world was judged against: `source` is file, cluster or empty; an age of None means that it has none."""
+
+    source: str
+    name: str
+    age_seconds: float | None
+    nodes: int
+    pods: int
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """All that was found out. `others` are objects that make no pods, `skipped` documents that are no objects."""
+
+    workloads: tuple[Judged, ...]
+    world: WorldFacts
+    others: int = 0
+    skipped: int = 0
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst of its workloads'."""
+        return _worst(judged.outcome for judged in self.workloads)
+
+    def having(self, outcome: Outcome) -> tuple[Judged, ...]:
+        """List the workloads with this outcome."""
+        return tuple(judged for judged in self.workloads if judged.outcome is outcome)
+
+
+def _worst(outcomes: Iterable[Outcome]) -> Outcome:
+    found = set(outcomes)
+    order = (Outcome.REFUSED, Outcome.UNKNOWN, Outcome.QUEUED)
+    return next((outcome for outcome in order if outcome in found), Outcome.ADMITTED)
+
+
+def demand_text(demand: Demand | None) -> dict[str, str]:
+    """Write the devices of a demand as a manifest does."""
+    return {} if demand is None else {name: str(amount) for name, amount in demand.devices}

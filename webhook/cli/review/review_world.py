@@ -1,0 +1,55 @@
+"""The world that a review judges against: from a file, from a live cluster that is only read, or empty."""
+
+from dataclasses import dataclass
+
+from webhook.cli.coverage import COMPLETE, Coverage
+from webhook.cli.review.collect import Collected
+from webhook.cli.review.results import WorldFacts
+from webhook.cli.world_source import Source, origin_of, read_once, without_placement
+from webhook.core.model.policy import Policy
+from webhook.core.world.hidden_usage import is_unseen
+from webhook.core.world.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """No nodes and no pods: the limits of policy, against nothing used."""
+
+
+WorldSource = Source | Empty
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A world to judge against; without `is_room_known`, limits are judged and room is taken for granted."""
+
+    world: World
+    facts: WorldFacts
+    coverage: Coverage
+    is_room_known: bool
+
+
+def open_world(source: WorldSource, policy: Policy, collected: Collected, *, namespace: str) -> Opened:
+    """Make the world, with the namespaces and PriorityClasses that the manifests bring. Raises WorldError."""
+    if isinstance(source, Empty):
+        brought = frozenset(brought.name for brought in collected.priority_classes)
+        world = World(without_placement(policy, priority_classes=brought))
+        opened = Opened(world, WorldFacts("empty", "", None, 0, 0, policy.hash), COMPLETE, is_room_known=False)
+    else:
+        origin, view = origin_of(source), read_once(source, policy, namespaces=(namespace,))
+        pods = sum(1 for pod in view.world.pods() if not is_unseen(pod))
+        facts = WorldFacts(origin.source, origin.name, origin.age_seconds, len(view.world.fleet), pods, policy.hash)
+        opened = Opened(view.world, facts, view.coverage, is_room_known=view.coverage.is_room_known)
+    _bring(collected, opened.world)
+    return opened
+
+
+def _bring(collected: Collected, world: World) -> None:
+    """Add what the manifests would create: new labels of a namespace come on top of those that it has."""
+    for facts in collected.namespaces:
+        known = world.tenancy(facts.name).facts
+        world.set_namespace(
+            type(facts)(facts.name, {**known.labels, **facts.labels}, {**known.annotations, **facts.annotations})
+        )
+    for triple in collected.priority_classes:
+        world.set_priority_class(triple)

@@ -1,0 +1,1 @@
+"""One connection to the API server: credentials, errors, bytes on the wire."""

@@ -1,0 +1,232 @@
+"""One authenticated connection to the API server: raw answers, every failure told as a ClusterError."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import aiohttp
+
+from webhook import __version__
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.wire import status_of
+
+if TYPE_CHECKING:
+    from webhook.cluster.api.credentials import Credentials
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where the kubelet mounts a pod's token and CA; it renews both in place."""
+
+CONNECT_SECONDS: Final = 10.0
+"""A server that is there takes a connection in milliseconds; one that drops packets must not hold us up."""
+
+SEND_SECONDS: Final = 15.0
+"""How long one object's read or write may take: an eviction alone may be retried inside the server for 10 s."""
+
+_HEADERS: Final = {
+    "Accept": "application/json",
+    # The server would gzip every page above 128 KB: CPU on both sides to save bandwidth inside a datacentre.
+    "Accept-Encoding": "identity",
+    "User-Agent": f"fairgate/{__version__}",
+}
+
+
+async def connect(kubeconfig: Path | None, *, service_account: Path = SERVICE_ACCOUNT) -> "ApiConnection":
+    """Load credentials (None: those of the pod we run in) and open a connection with them.
+
+    Raises ClusterError for a configuration that cannot work. Sends nothing yet: a server that is away is the
+    business of each request, so that a webhook started before its API server waits instead of failing.
+    """
+    loaded = await _load_credentials(kubeconfig, service_account)
+    return ApiConnection(loaded, kubeconfig=kubeconfig, service_account=service_account)
+
+
+async def _load_credentials(kubeconfig: Path | None, service_account: Path) -> "Credentials":
+    # Imported here because kubernetes_asyncio takes 0.7 s, and an embedded world needs none of it.
+    from webhook.cluster.api import credentials  # noqa: PLC0415
+
+    return await credentials.load(kubeconfig, service_account=service_account)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    path: str
+    params: Mapping[str, str]
+    body: bytes | None = None
+    content_type: str | None = None
+    accept: str | None = None
+
+
+class ApiConnection:
+    """Sends requests with credentials that stay fresh. Make one with `connect`; close it, or use it in `async with`."""
+
+    def __init__(self, loaded: "Credentials", *, kubeconfig: Path | None, service_account: Path) -> None:
+        self._credentials = loaded
+        self._kubeconfig = kubeconfig
+        self._service_account = service_account
+        self._renewal = asyncio.Lock()
+        self._dated = ""
+        self._session = aiohttp.ClientSession(headers=_HEADERS, connector=aiohttp.TCPConnector(limit=0))
+
+    async def __aenter__(self) -> "ApiConnection":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End every connection."""
+        await self._session.close()
+
+    @property
+    def server_time(self) -> float | None:
+        """Tell the API server's time of day at its last answer; None where it did not say."""
+        try:
+            return parsedate_to_datetime(self._dated).timestamp()
+        except ValueError:
+            return None
+
+    @property
+    def server(self) -> str:
+        """Tell the URL of the API server."""
+        return self._credentials.server
+
+    @asynccontextmanager
+    async def get(
+        self, path: str, params: Mapping[str, str] | None = None, *, action: str, read_seconds: float
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """GET a path and hand out the unread 200 answer; failures while reading it are translated too.
+
+        `action` names the request in errors as verb and resource ("list pods"), as RBAC does; `read_seconds` is how
+        long the server may stay silent. Raises ApiError for any answer but 200, ClusterError for everything else.
+        """
+        limits = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=read_seconds)
+        try:
+            async with await self._send(_Request("GET", path, params or {}), limits) as response:
+                if response.status != HTTPStatus.OK:
+                    raise await _refusal(response, action)
+                yield response
+        except (aiohttp.ClientError, TimeoutError) as cause:
+            raise ClusterError(f"cannot {action}: {self._explain(cause, read_seconds)}") from cause
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        action: str,
+        content_type: str = "application/json",
+        params: Mapping[str, str] | None = None,
+        accept: str | None = None,
+        seconds: float = SEND_SECONDS,
+    ) -> bytes:
+        """Send one request and give the body of its 2xx answer: reads of one object, and every write.
+
+        `action` is as in `get`; a PATCH says its kind by `content_type`, a GET may name a form of the
+        object by `accept`; `seconds` bounds all of it. Raises ApiError
+        for any other answer. ClusterError says that no answer came: a write may have been carried out all the same.
+        """
+        limits = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+        request = _Request(method, path, params or {}, body, content_type if body is not None else None, accept)
+        try:
+            async with await self._send(request, limits) as response:
+                if not response.ok:
+                    raise await _refusal(response, action)
+                return await response.read()
+        except (aiohttp.ClientError, TimeoutError) as cause:
+            raise ClusterError(f"cannot {action}: {self._explain(cause, seconds)}") from cause
+
+    async def _send(self, request: _Request, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        """Send once; where the server no longer takes our credentials, or we its certificate, renew and send again.
+
+        That covers every kind of rotation (exec plugins, token files, client certificates, CAs) without knowing when.
+        """
+        used = self._credentials
+        try:
+            response = await self._send_with(used, request, limits)
+        except aiohttp.ClientConnectorCertificateError:
+            return await self._send_with(await self._renew(used), request, limits)
+        if response.status != HTTPStatus.UNAUTHORIZED:
+            return response
+        response.close()
+        return await self._send_with(await self._renew(used), request, limits)
+
+    async def _send_with(
+        self, used: "Credentials", request: _Request, limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        headers = await used.headers()
+        if request.content_type is not None:
+            headers = (*headers, ("Content-Type", request.content_type))
+        if request.accept is not None:
+            headers = (*headers, ("Accept", request.accept))
+        response = await self._session.request(
+            request.method,
+            used.server + request.path,
+            params=request.params,
+            data=request.body,
+            headers=headers,
+            timeout=limits,
+            ssl=used.tls,
+            server_hostname=used.tls_name,
+            proxy=used.proxy,
+            allow_redirects=False,  # a redirect would carry our token to whoever it names
+        )
+        self._dated = response.headers.get("Date", "")
+        return response
+
+    async def _renew(self, stale: "Credentials") -> "Credentials":
+        """Load credentials again, once for all requests that found the same ones stale."""
+        async with self._renewal:
+            if self._credentials is stale:
+                self._credentials = await _load_credentials(self._kubeconfig, self._service_account)
+            return self._credentials
+
+    def _explain(self, cause: Exception, read_seconds: float) -> str:
+        server = self.server
+        match cause:
+            case aiohttp.ClientConnectorCertificateError():
+                return f"the certificate of {server} is not trusted, check the CA: {cause.certificate_error}"
+            case aiohttp.ClientSSLError():
+                return f"no TLS with {server}: {_os_reason(cause)}"
+            case aiohttp.ConnectionTimeoutError():
+                return f"{server} did not take a connection within {CONNECT_SECONDS:g} s"
+            case TimeoutError():
+                return f"{server} said nothing for {read_seconds:g} s"
+            case aiohttp.ClientConnectorError():
+                return f"{server} cannot be reached: {_os_reason(cause)}"
+            case _:
+                return f"the connection to {server} broke: {str(cause) or type(cause).__name__}"
+
+
+def _os_reason(cause: aiohttp.ClientConnectorError) -> str:
+    # str(cause) would say the address of our SSLContext in memory
+    return cause.os_error.strerror or str(cause.os_error)
+
+
+async def _refusal(response: aiohttp.ClientResponse, action: str) -> ApiError:
+    """Tell why the server said no, by its own Status where it sent one."""
+    message = status_of(await response.read()).message
+    verb, _, resource = action.partition(" ")
+    match response.status:
+        case HTTPStatus.UNAUTHORIZED:
+            advice = "; the credentials are invalid or expired"
+        case HTTPStatus.FORBIDDEN:
+            advice = f"; RBAC must grant this user the verb {verb} on {resource}"
+        case _:
+            advice = ""
+    return ApiError(
+        f"cannot {action}: {response.status} {message or response.reason or 'without a reason'}{advice}",
+        status=response.status,
+        retry_after_seconds=_seconds(response.headers.get("Retry-After", "")),
+    )
+
+
+def _seconds(retry_after: str) -> float:
+    # HTTP allows a date as well; the API server only ever sends seconds.
+    return float(retry_after) if retry_after.isdecimal() else 0.0

@@ -1,0 +1,1 @@
+"""Reads a cluster once, for commands that look and leave."""

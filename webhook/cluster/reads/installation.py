@@ -1,0 +1,136 @@
+"""Reads what tells how an installation is: each part for itself, since a user may have the right to some of them."""
+
+from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.errors import ApiError
+from webhook.cluster.ledger.team_ledger_client import PATH as LEDGERS
+from webhook.cluster.reads.listing import list_objects
+from webhook.cluster.writes.reports import read_report
+from webhook.core.model.policy import Policy
+from webhook.kube.ledger import reports
+from webhook.kube.ledger.reports import Report
+from webhook.kube.objects import keys
+from webhook.kube.registration import installation
+from webhook.kube.registration.installation import Probe
+from webhook.kube.registration.registration_sync import GUARD, PLURALS
+from webhook.kube.registration.viewer_role import GUARDS
+
+T = TypeVar("T")
+
+_Json = dict[str, Any]
+_OBJECT: Final = msgspec.json.Decoder(_Json)
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Why a part could not be read: the right that is missing."""
+
+    right: str
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Generic[T]):
+    """A part that was read; None: there is no such object."""
+
+    value: T | None
+
+
+Part = Read[T] | Unread
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was read of an installation. `now` is the API server's time of day."""
+
+    now: float | None
+    replicas: Part[Report]
+    policy: Part[Report]
+    configurations: dict[str, Part[_Json]]
+    guards: dict[tuple[str, str], Part[_Json]]
+    ledgers: Part[list[_Json]]
+    deployments: Part[list[_Json]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    path: str
+    api_version: str
+    kind: str
+    selector: str = ""
+
+
+async def inspect(connection: ApiConnection) -> Evidence:
+    """Read all parts. Raises ClusterError where the API server cannot be asked at all."""
+    replicas = await _part("get reports", read_report(connection, reports.REPLICAS))
+    policy = await _part("get reports", read_report(connection, reports.POLICY))
+    configurations = {name: await _object(connection, kind, name) for kind, name in installation.CONFIGURATIONS}
+    guards = {
+        (kind, name): await _object(connection, kind, name) for name in GUARDS for kind in (GUARD, f"{GUARD}Binding")
+    }
+    ledgers = await _part(
+        "list teamledgers", list_objects(connection, _Listed(LEDGERS, keys.OWN_API, keys.TEAM_LEDGER))
+    )
+    deployments = await _deployments(connection, configurations.values())
+    return Evidence(connection.server_time, replicas, policy, configurations, guards, ledgers, deployments)
+
+
+async def probe(connection: ApiConnection, policy: Policy, *, namespace: str) -> Probe | Unread:
+    """Create a GPU pod as a dry run, which asks the webhooks and makes nothing. Raises ClusterError."""
+    body = msgspec.json.encode(installation.probe_pod(policy))
+    path, params = f"/api/v1/namespaces/{namespace}/pods", {"dryRun": "All"}
+    try:
+        answer = await connection.send("POST", path, body, action="create pods", params=params, seconds=35)
+    except ApiError as error:
+        if error.is_forbidden and "cannot create resource" in str(error):
+            return Unread(f"create pods in namespace {namespace}")
+        return installation.refused_probe(error.status, str(error))
+    return installation.created_probe(_OBJECT.decode(answer))
+
+
+async def is_exempt(connection: ApiConnection, namespace: str) -> bool:
+    """Tell whether a namespace's label keeps Fairgate off, as far as it may be read."""
+    part = await _part("get namespaces", _get(connection, f"/api/v1/namespaces/{namespace}", "get namespaces"))
+    return isinstance(part, Read) and installation.is_exempt(part.value)
+
+
+async def _object(connection: ApiConnection, kind: str, name: str) -> Part[_Json]:
+    action = f"get {PLURALS[kind]}"
+    return await _part(action, _get(connection, installation.path_of(kind, name), action))
+
+
+async def _get(connection: ApiConnection, path: str, action: str) -> _Json:
+    return _OBJECT.decode(await connection.send("GET", path, action=action))
+
+
+async def _deployments(connection: ApiConnection, configurations: Iterable[Part[_Json]]) -> Part[list[_Json]]:
+    """Read Fairgate's Deployments in the namespace of the Service that is called; none where it is called by URL."""
+    found = [part.value for part in configurations if isinstance(part, Read) and part.value is not None]
+    namespaces = {caller.service_namespace for each in found for caller in installation.callers(each)} - {""}
+    if len(namespaces) != 1:
+        return Read([])
+    path = f"/apis/apps/v1/namespaces/{namespaces.pop()}/deployments"
+    part = await _part("list deployments", list_objects(connection, _Listed(path, "apps/v1", "Deployment")))
+    if isinstance(part, Unread) or part.value is None:
+        return part
+    return Read([each for each in part.value if dict(keys.OWN_LABELS).items() <= _labels(each).items()])
+
+
+def _labels(found: _Json) -> dict[str, str]:
+    return found["metadata"].get("labels") or {}
+
+
+async def _part(action: str, reading: Awaitable[T]) -> Part[T]:
+    """Read a part: what is not there is None, what is forbidden is said."""
+    try:
+        return Read(await reading)
+    except ApiError as error:
+        if error.is_missing:
+            return Read(None)
+        if error.is_forbidden:
+            return Unread(action)
+        raise

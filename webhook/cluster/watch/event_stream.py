@@ -1,0 +1,100 @@
+"""Follows Events of one kind from now on. What came before is not asked for: kube-apiserver would read all Events.
+
+Events are not kept in the API server's memory, so a list of some of them reads every Event of the cluster from etcd.
+This asks for one Event to learn the present version, and watches from there. What is told while it is not connected is
+lost, which whoever listens must bear.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, Generic, NoReturn, TypeVar
+
+import msgspec
+
+from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.wire import Event, LineSplitter, Page
+from webhook.cluster.watch.pace import DEFAULT_PACE, Pace
+
+T = TypeVar("T")
+
+PATH: Final = "/api/v1/events"
+STREAM_SECONDS: Final = 240
+"""How long one stream lasts: shorter than etcd keeps old versions."""
+
+_READ_SECONDS: Final = STREAM_SECONDS + 30.0
+_PAGE: Final = msgspec.json.Decoder(Page)
+_CHUNK_BYTES: Final = 65_536
+_log: Final = logging.getLogger("webhook.cluster.watch.event_stream")
+
+
+class EventStream(Generic[T]):
+    """Gives every Event that a field selector selects to `take`. `problem` is the failure that lasts."""
+
+    def __init__(
+        self,
+        connection: ApiConnection,
+        item: type[T],
+        *,
+        selector: str,
+        take: Callable[[T], None],
+        pace: Pace = DEFAULT_PACE,
+    ) -> None:
+        self.problem: str | None = None
+        self.is_following = asyncio.Event()
+        self._connection = connection
+        self._selector = selector
+        self._take = take
+        self._pace = pace
+        self._event: msgspec.json.Decoder[Event[T]] = msgspec.json.Decoder(Event[item])  # type: ignore[valid-type]
+
+    async def run(self) -> NoReturn:
+        """Follow until cancelled."""
+        failures = 0
+        while True:
+            try:
+                await self._follow(await self._version())
+                failures = 0
+            except ClusterError as error:
+                failures += 1
+                self.problem = str(error)
+                _log.warning("watch of events interrupted: %s", error)
+            self.is_following.clear()
+            await asyncio.sleep(self._pace.rest(max(1, failures)))
+
+    async def _version(self) -> str:
+        params = {"limit": "1"}
+        async with self._connection.get(
+            PATH, params, action="list events", read_seconds=self._pace.list_read
+        ) as answer:
+            body = await answer.read()
+        try:
+            return _PAGE.decode(body).metadata.resource_version
+        except msgspec.DecodeError as cause:
+            raise ClusterError(f"cannot list events: the answer is not a list: {cause}") from cause
+
+    async def _follow(self, version: str) -> None:
+        params = {
+            "watch": "1",
+            "resourceVersion": version,
+            "fieldSelector": self._selector,
+            "timeoutSeconds": str(STREAM_SECONDS),
+        }
+        async with self._connection.get(PATH, params, action="watch events", read_seconds=_READ_SECONDS) as response:
+            self.problem = None
+            self.is_following.set()
+            splitter = LineSplitter()
+            async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
+                for line in splitter.feed(chunk):
+                    self._read(line)
+                await asyncio.sleep(0)  # reviews come first
+
+    def _read(self, line: bytes) -> None:
+        """Take one line; what is no Event is passed over: a tenant may write some that make no sense."""
+        try:
+            event = self._event.decode(line)
+        except msgspec.DecodeError:
+            return
+        if event.type in ("ADDED", "MODIFIED"):
+            self._take(event.object)

@@ -1,0 +1,51 @@
+"""The kinds that count the failures of their pods, as reclaim takes them in."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from webhook.cluster.watch.watched_kind import Kind
+from webhook.core.reclaim.failures import FailureBudget, WorkloadId
+from webhook.kube.objects.large_objects import trimmed
+from webhook.kube.reclaim.job_failures import (
+    TRAINING_API,
+    TRAINING_JOBS,
+    Job,
+    TrainingJob,
+    job_budget,
+    training_budget,
+    workload_id,
+)
+
+_Counting = TypeVar("_Counting", Job, TrainingJob)
+SetBudget = Callable[[WorkloadId, FailureBudget | None], None]
+
+
+def failure_kinds(set_budget: SetBudget) -> tuple[Kind[Job] | Kind[TrainingJob], ...]:
+    """Feed what each workload may still fail; those that survive any number of failures are not kept."""
+    training = (_kind(name, TRAINING_API, TrainingJob, training_budget, set_budget) for name in TRAINING_JOBS)
+    return (_kind("jobs", "batch/v1", Job, job_budget, set_budget), *training)
+
+
+def _kind(
+    name: str, api: str, item: type[_Counting], budget_of: Callable[[_Counting], FailureBudget | None], set_: SetBudget
+) -> Kind[_Counting]:
+    def apply(found: _Counting) -> bool:
+        budget = budget_of(found)
+        if budget is not None:
+            set_(WorkloadId(handle(found)), budget)
+        return budget is not None
+
+    def handle(found: _Counting) -> str:
+        return workload_id(found.metadata.namespace, found.metadata.uid) or ""
+
+    return Kind(
+        name=name,
+        path=f"/apis/{api}/{name}",
+        item=item,
+        trim=trimmed,
+        key=lambda found: f"{found.metadata.namespace}/{found.metadata.name}",
+        handle=handle,
+        apply=apply,
+        remove=lambda gone: set_(WorkloadId(gone), None),
+        is_optional=True,
+    )

@@ -1,0 +1,45 @@
+"""ResourceQuotas as the API server tells of them: watched, and read live before a pod is refused for one."""
+
+from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.watch.watched_kind import Kind
+from webhook.core.model.names import Namespace
+from webhook.core.quota.resource_quotas import Quota, QuotaBook
+from webhook.kube.nodes.resource_quotas import PATH, ResourceQuota, decode_quotas, to_quota
+
+
+def quota_kind(book: QuotaBook) -> Kind[ResourceQuota]:
+    """Feed a book of quotas, by namespace and name."""
+
+    def apply(found: ResourceQuota) -> bool:
+        quota = to_quota(found)
+        if quota is not None:
+            book.set(found.metadata.namespace, quota)
+        return quota is not None
+
+    def remove(handle: str) -> None:
+        namespace, _, name = handle.partition("/")
+        book.remove(Namespace(namespace), name)
+
+    return Kind(
+        name="resourcequotas",
+        path=PATH,
+        item=ResourceQuota,
+        key=_full_name,
+        handle=_full_name,
+        apply=apply,
+        remove=remove,
+    )
+
+
+async def live_quotas(connection: ApiConnection, namespace: Namespace) -> list[Quota]:
+    """Read the quotas of a namespace as they are now. Raises ClusterError."""
+    body = await connection.send("GET", f"/api/v1/namespaces/{namespace}/resourcequotas", action="list resourcequotas")
+    try:
+        return decode_quotas(body)
+    except ValueError as cause:
+        raise ClusterError(f"cannot list resourcequotas: the answer is no list of them: {cause}") from cause
+
+
+def _full_name(found: ResourceQuota) -> str:
+    return f"{found.metadata.namespace}/{found.metadata.name}"

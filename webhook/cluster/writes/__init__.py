@@ -1,0 +1,1 @@
+"""Writes to the cluster: evictions, holds, labels, Events, Leases, registration, reports."""

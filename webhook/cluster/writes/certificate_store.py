@@ -1,0 +1,155 @@
+"""Certificates on the API: the Secret that holds them, the webhook configurations that trust them, and their bells."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from certs.manager import Published, StoreError
+from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.wire import AnyObject
+from webhook.cluster.watch.pace import DEFAULT_PACE, Pace
+from webhook.cluster.watch.watch import Watch
+from webhook.cluster.watch.watched_kind import Kind
+from webhook.kube.objects.secret import files_of, new_secret, with_files
+from webhook.kube.registration.registration import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION, with_ca_bundles
+
+_CONFIGURATIONS: Final = (
+    ("mutatingwebhookconfigurations", MUTATING_CONFIGURATION),
+    ("validatingwebhookconfigurations", VALIDATING_CONFIGURATION),
+)
+_ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
+_TRIES: Final = 4
+
+_Json = dict[str, Any]
+_OBJECT: Final = msgspec.json.Decoder(_Json)
+
+
+class SecretStore:
+    """Files in one Secret. A write names the version that was read last."""
+
+    def __init__(self, connection: ApiConnection, *, namespace: str, name: str) -> None:
+        self.name = f"Secret {namespace}/{name}"
+        self.collection = f"/api/v1/namespaces/{namespace}/secrets"
+        self.key = name
+        self._connection = connection
+        self._last: _Json = {}
+
+    async def read(self) -> Mapping[str, bytes] | None:
+        """Read all files; None: there is no such Secret. Raises StoreError."""
+        found = await _read(self._connection, f"{self.collection}/{self.key}", "secrets")
+        if found is None:
+            return None
+        self._last = found
+        try:
+            return files_of(found)
+        except ValueError as exc:
+            raise StoreError(f"{self.name} cannot be read: {exc}") from exc
+
+    async def create(self, files: Mapping[str, bytes]) -> bool:
+        """Make the Secret; False: somebody else was faster. Raises StoreError."""
+        body = new_secret(self.key, files)
+        return await _write(self._connection, "POST", self.collection, body, "create secrets")
+
+    async def replace(self, files: Mapping[str, bytes]) -> bool:
+        """Write the files anew; False: somebody else wrote since the last read. Raises StoreError."""
+        path = f"{self.collection}/{self.key}"
+        return await _write(self._connection, "PUT", path, with_files(self._last, files), "update secrets")
+
+
+class WebhookCallers:
+    """The API servers, by the webhook configurations of Fairgate's names."""
+
+    def __init__(self, connection: ApiConnection) -> None:
+        self._connection = connection
+
+    async def publish(self, merge: Callable[[bytes], bytes]) -> Published:
+        """Let every webhook trust what `merge` makes of what it trusts now; write only what differs.
+
+        Raises StoreError.
+        """
+        told = [await self._tell(plural, name, merge) for plural, name in _CONFIGURATIONS]
+        return Published(
+            registered=tuple(one.name for one in told if one.version),
+            missing=tuple(one.name for one in told if not one.version),
+            changed=tuple(one.name for one in told if one.is_changed),
+            version=",".join(one.version for one in told),
+        )
+
+    async def _tell(self, plural: str, name: str, merge: Callable[[bytes], bytes]) -> "_Told":
+        path = f"{_ADMISSION}/{plural}/{name}"
+        is_changed = False
+        for _ in range(_TRIES):
+            found = await _read(self._connection, path, plural)
+            if found is None:
+                return _Told(f"{plural}/{name}", "", is_changed=False)
+            wanted = with_ca_bundles(found, merge)
+            if wanted == found:
+                return _Told(f"{plural}/{name}", found["metadata"]["resourceVersion"], is_changed=is_changed)
+            is_changed |= await _write(self._connection, "PUT", path, wanted, f"update {plural}")
+        raise StoreError(f"cannot update {plural}/{name}: others keep changing it")
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    name: str
+    version: str  # "": it is not there
+    is_changed: bool
+
+
+async def _read(connection: ApiConnection, path: str, plural: str) -> _Json | None:
+    try:
+        body = await connection.send("GET", path, action=f"get {plural}")
+        return _OBJECT.decode(body)
+    except ApiError as exc:
+        if exc.is_missing:
+            return None
+        raise StoreError(str(exc)) from exc
+    except ClusterError as exc:
+        raise StoreError(str(exc)) from exc
+    except msgspec.DecodeError as exc:
+        raise StoreError(f"cannot get {plural}: the answer is no object: {exc}") from exc
+
+
+async def _write(connection: ApiConnection, method: str, path: str, body: _Json, action: str) -> bool:
+    """Tell whether the write was taken; False: somebody else was faster."""
+    try:
+        await connection.send(method, path, msgspec.json.encode(body), action=action)
+    except ApiError as exc:
+        # Deleted since it was read: as much a lost race as one that is taken. A POST finds no namespace instead.
+        if exc.is_conflict or (exc.is_missing and method == "PUT"):
+            return False
+        raise StoreError(str(exc)) from exc
+    except ClusterError as exc:
+        raise StoreError(str(exc)) from exc
+    return True
+
+
+async def ring_on_changes(
+    store: SecretStore, connection: ApiConnection, ring: Callable[[], None], *, pace: Pace = DEFAULT_PACE
+) -> None:
+    """Ring whenever the Secret or a configuration changed, until cancelled. What it brings is not looked at."""
+    objects = [(store.collection, store.key), *((f"{_ADMISSION}/{plural}", name) for plural, name in _CONFIGURATIONS)]
+    async with asyncio.TaskGroup() as group:
+        for path, name in objects:
+            group.create_task(Watch(connection, _bell(path, name, ring), pace=pace).run())
+
+
+def _bell(path: str, name: str, ring: Callable[[], None]) -> Kind[AnyObject]:
+    def apply(_: AnyObject) -> bool:
+        ring()
+        return True
+
+    return Kind(
+        name=path.rpartition("/")[2],
+        path=path,
+        params={"fieldSelector": f"metadata.name={name}"},
+        item=AnyObject,
+        key=lambda found: found.key,
+        handle=lambda found: found.key,
+        apply=apply,
+        remove=lambda _: ring(),
+    )

@@ -1,0 +1,79 @@
+"""Sees to it that the API server knows our kind of object."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.watch.pace import DEFAULT_PACE, Pace
+
+_PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_POLL_SECONDS: Final = 0.1
+_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""What `kubectl create --save-config` writes, too: without it a later `kubectl apply` warns."""
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] | None = None  # null at first
+
+
+class _Definition(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+    @property
+    def is_established(self) -> bool:
+        return any(c.type == "Established" and c.status == "True" for c in self.status.conditions or ())
+
+
+@dataclass(slots=True)
+class Definition:
+    """A CustomResourceDefinition that must be there. `problem` tells why it is not, None once it is established."""
+
+    connection: ApiConnection
+    manifest: dict[str, Any]
+    pace: Pace = DEFAULT_PACE
+    problem: str | None = "not looked for yet"
+
+    async def ensure(self) -> None:
+        """Create it if it is missing and we may, and return once the API server serves it."""
+        failures = 0
+        while self.problem is not None:
+            try:
+                await self._create_if_missing()
+                self.problem = None
+            except ClusterError as error:
+                self.problem = f"{error}; an admin can apply it: `fairgate manifests` prints it"
+                failures += 1
+                await asyncio.sleep(self.pace.rest(failures))
+
+    async def _create_if_missing(self) -> None:
+        path = f"{_PATH}/{self.manifest['metadata']['name']}"
+        while True:
+            try:
+                found = await self.connection.send("GET", path, action="get customresourcedefinitions")
+            except ApiError as error:
+                if not error.is_missing:
+                    raise
+                await self._create()
+                continue
+            if msgspec.json.decode(found, type=_Definition).is_established:
+                return
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _create(self) -> None:
+        metadata = self.manifest["metadata"] | {"annotations": {_APPLIED: json.dumps(self.manifest) + "\n"}}
+        body = json.dumps(self.manifest | {"metadata": metadata}).encode()
+        try:
+            await self.connection.send("POST", _PATH, body, action="create customresourcedefinitions")
+        except ApiError as error:
+            if not error.is_conflict:
+                raise

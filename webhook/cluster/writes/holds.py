@@ -1,0 +1,102 @@
+"""Writes holds on nodes, tolerations and notices on pods: one object at a time, no other of its name."""
+
+from typing import Final
+
+from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.core.model.names import NodeName, TeamName
+from webhook.core.reclaim.held_nodes import HeldNodes
+from webhook.core.reclaim.reservation import Claim, Holding, Target
+from webhook.kube.objects.keys import HELD_NODES, HELD_NODES_NAME, OWN_API
+from webhook.kube.reclaim.holds import calm_patch, hold_patch, nomination_patch, notice_patch, toleration_patch
+from webhook.kube.registration.held_nodes import create_body, replace_patch
+
+_TRIES: Final = 4
+"""Kubelets write their nodes every few seconds: two changes in a row between our read and our write are rare."""
+
+_HELD_NODES: Final = f"/apis/{OWN_API}/{HELD_NODES}"
+
+_MERGE: Final = "application/merge-patch+json"
+_JSON: Final = "application/json-patch+json"
+
+
+async def write_hold(connection: ApiConnection, node: NodeName, holding: Holding | None) -> None:
+    """Make a node say what it keeps, or that it keeps nothing. Raises ClusterError; a node that is gone is none."""
+    path = f"/api/v1/nodes/{node}"
+    failures = 0
+    while True:
+        try:
+            patch = _patch(await connection.send("GET", path, action="get nodes"), holding)
+            if patch is not None:
+                await connection.send("PATCH", path, patch, action="patch nodes", content_type=_MERGE)
+        except ApiError as error:
+            failures += 1
+            if error.is_missing and holding is None:
+                return
+            if not error.is_conflict or failures == _TRIES:
+                raise
+        else:
+            return
+
+
+async def lock_nodes(connection: ApiConnection, held: HeldNodes) -> None:
+    """Have the API server bind no other pods of teams to these nodes, and to no other nodes.
+
+    Raises ClusterError, also where the kind is not defined (404).
+    """
+    action = f"patch {HELD_NODES}"
+    try:
+        await connection.send(
+            "PATCH", f"{_HELD_NODES}/{HELD_NODES_NAME}", replace_patch(held), action=action, content_type=_JSON
+        )
+    except ApiError as error:
+        if not error.is_missing:
+            raise
+        if held.nodes:
+            await connection.send("POST", _HELD_NODES, create_body(held), action=f"create {HELD_NODES}")
+
+
+async def let_in(connection: ApiConnection, claim: Claim, hold_id: str, *, is_first: bool) -> None:
+    """Let a waiting pod onto a held node. Raises ClusterError.
+
+    `is_first`: it has no tolerations at all yet.
+    """
+    path = f"/api/v1/namespaces/{claim.namespace}/pods/{claim.name}"
+    patch = toleration_patch(claim.uid, hold_id, is_first=is_first)
+    await connection.send("PATCH", path, patch, action="patch pods", content_type=_JSON)
+
+
+async def nominate(connection: ApiConnection, claim: Claim, node: NodeName | None) -> None:
+    """Have kube-scheduler keep a node's room for a waiting pod, or no longer. Raises ClusterError.
+
+    A taint keeps out only who does not tolerate it.
+    """
+    path = f"/api/v1/namespaces/{claim.namespace}/pods/{claim.name}/status"
+    body = nomination_patch(claim.uid, node)
+    try:
+        await connection.send("PATCH", path, body, action="patch pods/status", content_type=_MERGE)
+    except ApiError as error:
+        if not (node is None and (error.is_missing or error.is_conflict)):
+            raise
+
+
+async def give_notice(connection: ApiConnection, target: Target, team: TeamName) -> None:
+    """Announce an eviction on the pod. Raises ClusterError."""
+    await _annotate(connection, target, notice_patch(target.uid, at=target.at, team=team))
+
+
+async def take_notice_back(connection: ApiConnection, target: Target) -> None:
+    """Take an announcement back. Raises ClusterError."""
+    await _annotate(connection, target, calm_patch(target.uid))
+
+
+async def _annotate(connection: ApiConnection, target: Target, patch: bytes) -> None:
+    path = f"/api/v1/namespaces/{target.namespace}/pods/{target.name}"
+    await connection.send("PATCH", path, patch, action="patch pods", content_type=_MERGE)
+
+
+def _patch(body: bytes, holding: Holding | None) -> bytes | None:
+    try:
+        return hold_patch(body, holding)
+    except ValueError as cause:
+        raise ClusterError(f"cannot get nodes: the answer is no node: {cause}") from cause

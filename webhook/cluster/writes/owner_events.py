@@ -1,0 +1,148 @@
+"""Tells the owners of pods what became of their pods: Events on the object that a person made, few and in turns.
+
+Whoever may create pods may have them refused without end, under owners of any name. So what waits is bounded for each
+namespace and in all, repeats are added up while they wait, and namespaces take turns: none makes another one wait, and
+the API server hears no more than so many requests a second, however often pods are refused.
+"""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from webhook.cluster.writes.events import EventWriter
+from webhook.cluster.writes.owners import OwnerFinder
+from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
+
+NAMESPACES: Final = 1024
+WAITING: Final = 32
+"""Namespaces that wait, and different Events that wait in each of them: what is beyond is counted as held back."""
+
+BURST: Final = 20
+REFILL_SECONDS: Final = 3.0
+"""Events of one namespace that are told at once, and the time after which there may be one more."""
+
+REMEMBERED: Final = 4096
+"""Namespaces whose bursts are remembered."""
+
+REST_SECONDS: Final = 0.05
+"""Rest after each: 20 a second, each of one write and at most five reads, and the reads are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What became of a pod: to be told to its owner. Those of one `series` are told as one."""
+
+    owner: ObjectRef
+    reason: EventReason
+    action: str
+    message: str
+    series: str
+
+
+@dataclass(slots=True)
+class _Waiting:
+    notice: Notice
+    times: int
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    filled_at: float
+
+    def fill(self, now: float) -> float:
+        self.tokens = min(BURST, self.tokens + (now - self.filled_at) / REFILL_SECONDS)
+        self.filled_at = now
+        return self.tokens
+
+
+_Key = tuple[ObjectRef, EventReason, str]
+
+
+class OwnerEvents:
+    """Takes notices in and has them written. Start `run` as a task."""
+
+    def __init__(self, owners: OwnerFinder, writer: EventWriter) -> None:
+        self._owners = owners
+        self._writer = writer
+        self._waiting: OrderedDict[str, OrderedDict[_Key, _Waiting]] = OrderedDict()
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._has_work = asyncio.Event()
+
+    def take(self, notice: Notice) -> None:
+        """Have an owner told soon; returns at once, whatever happens."""
+        namespace = notice.owner.namespace
+        waiting = self._waiting.get(namespace)
+        if waiting is None:
+            if len(self._waiting) >= NAMESPACES:
+                self._writer.held_back += 1
+                return
+            waiting = self._waiting[namespace] = OrderedDict()
+        key = (notice.owner, notice.reason, notice.series)
+        found = waiting.get(key)
+        if found is not None:
+            found.notice = notice
+            found.times += 1
+        elif len(waiting) >= WAITING:
+            self._writer.held_back += 1
+        else:
+            waiting[key] = _Waiting(notice, 1)
+            self._has_work.set()
+
+    async def run(self) -> NoReturn:
+        """Tell owners until cancelled."""
+        while True:
+            await self._has_work.wait()
+            found = self._next()
+            if found is None:
+                self._has_work.clear()
+                await self._until_next()
+                continue
+            await self._tell(found)
+            await asyncio.sleep(REST_SECONDS)
+
+    async def _tell(self, found: _Waiting) -> None:
+        notice = found.notice
+        top = await self._owners.top(notice.owner)
+        related = None if top == notice.owner else notice.owner
+        event = Event(top, EventType.WARNING, notice.reason, notice.action, notice.message, notice.series, related)
+        self._writer.tell(event, times=found.times)
+
+    def _next(self) -> _Waiting | None:
+        """Take what is due from the namespace whose turn it is; None where nothing is due."""
+        now = asyncio.get_running_loop().time()
+        for namespace in list(self._waiting):
+            waiting = self._waiting[namespace]
+            bucket = self._bucket(namespace, now)
+            if bucket.fill(now) < 1:
+                continue
+            bucket.tokens -= 1
+            _, found = waiting.popitem(last=False)
+            if waiting:
+                self._waiting.move_to_end(namespace)
+            else:
+                del self._waiting[namespace]
+            return found
+        return None
+
+    async def _until_next(self) -> None:
+        """Wait until something new comes, or a namespace may tell again."""
+        if not self._waiting:
+            return
+        now = asyncio.get_running_loop().time()
+        lacking = min(1 - self._bucket(namespace, now).fill(now) for namespace in self._waiting)
+        try:
+            async with asyncio.timeout(max(REST_SECONDS, lacking * REFILL_SECONDS)):
+                await self._has_work.wait()
+        except TimeoutError:
+            self._has_work.set()
+
+    def _bucket(self, namespace: str, now: float) -> _Bucket:
+        bucket = self._buckets.get(namespace)
+        if bucket is None:
+            bucket = self._buckets[namespace] = _Bucket(BURST, now)
+            if len(self._buckets) > REMEMBERED:
+                self._buckets.popitem(last=False)
+        self._buckets.move_to_end(namespace)
+        return bucket

@@ -1,0 +1,113 @@
+"""Reports on the API: written by each process about itself, and by the leader about the policy; read by commands."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.kube.ledger import reports
+from webhook.kube.ledger.reports import ReplicaReport, Report
+
+LOOK_SECONDS: Final = 2.0
+"""Between two looks whether the state of the process changed: a change is published at the next one."""
+
+REPEAT_SECONDS: Final = 10.0
+"""An unchanged state is published again after so long, to show that the process lives."""
+
+FORGET_SECONDS: Final = 300.0
+"""An entry that was not renewed for so long is removed by the next writer: its process did not shut down cleanly."""
+
+_WITHDRAW_SECONDS: Final = 2.0
+_log: Final = logging.getLogger("webhook.cluster.writes.reports")
+
+
+async def write_report(connection: ApiConnection, name: str, patch: dict[str, Any]) -> Report:
+    """Merge a patch into a report, which is created where it is missing. Raises ClusterError."""
+    path = f"{reports.PATH}/{name}"
+    body = msgspec.json.encode(patch)
+    try:
+        answer = await connection.send(
+            "PATCH", path, body, action="patch reports", content_type="application/merge-patch+json"
+        )
+    except ApiError as error:
+        if not error.is_missing:
+            raise
+        answer = await connection.send("POST", reports.PATH, reports.new_report(name, patch), action="create reports")
+    return _decoded(answer)
+
+
+async def read_report(connection: ApiConnection, name: str) -> Report:
+    """Read a report. Raises ClusterError; an ApiError that `is_missing` where there is none."""
+    return _decoded(await connection.send("GET", f"{reports.PATH}/{name}", action="get reports"))
+
+
+def _decoded(answer: bytes) -> Report:
+    try:
+        return reports.decode(answer)
+    except ValueError as cause:
+        raise ClusterError(f"cannot get reports: the answer is no Report: {cause}") from cause
+
+
+class ReplicaReporter:
+    """Publishes the state of one process. Start `run` as a task; `problem` is why the last write failed."""
+
+    def __init__(
+        self,
+        connection: ApiConnection,
+        *,
+        identity: str,
+        describe: Callable[[str], ReplicaReport],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.problem: str | None = None
+        self._connection = connection
+        self._identity = identity
+        self._describe = describe
+        self._clock = clock
+        self._gone: list[str] = []
+        self._last: ReplicaReport | None = None
+        self._last_at = float("-inf")
+
+    async def run(self) -> NoReturn:
+        """Publish every change, and the unchanged state every ten seconds, until cancelled; then remove the entry."""
+        try:
+            while True:
+                await self.look()
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            await self._withdraw()
+
+    async def look(self) -> None:
+        """Publish the state if it changed or was published too long ago. A failure is logged once."""
+        now = asyncio.get_running_loop().time()
+        found = self._describe("")
+        if found == self._last and now - self._last_at < REPEAT_SECONDS:
+            return
+        dated = self._describe(reports.written_at(self._clock()))
+        try:
+            report = await self._write(reports.replica_patch(self._identity, dated, gone=self._gone))
+        except ClusterError as error:
+            if self.problem != str(error):
+                self.problem = str(error)
+                _log.warning("report not written: %s", error)
+            return
+        self.problem, self._last, self._last_at = None, found, now
+        self._gone = [name for name, each in report.replicas.items() if self._is_gone(name, each)]
+
+    def _is_gone(self, name: str, report: ReplicaReport) -> bool:
+        at = reports.read_at(report.at)
+        return name != self._identity and (at is None or self._clock() - at > FORGET_SECONDS)
+
+    async def _withdraw(self) -> None:
+        with suppress(ClusterError, TimeoutError):
+            async with asyncio.timeout(_WITHDRAW_SECONDS):
+                await self._write(reports.replica_patch(self._identity, None))
+
+    async def _write(self, patch: dict[str, Any]) -> Report:
+        return await write_report(self._connection, reports.REPLICAS, patch)

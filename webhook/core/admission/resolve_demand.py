@@ -1,0 +1,72 @@
+"""What a pod counts at the door, its claims, shares and slices included; unknown kinds of GPU end here."""
+
+from webhook.core.model.decision import Deny, Retry
+from webhook.core.model.demand import in_shares
+from webhook.core.model.gpu_names import similar
+from webhook.core.model.pod import Handling, Pod, Requester
+from webhook.core.model.policy import Policy, UnknownGpu
+from webhook.core.model.reason import Code, Reason
+from webhook.core.model.text import printable
+from webhook.core.world.world import World
+
+_MIRROR = Handling.MIRROR
+_DEFAULT_SCHEDULER = "default-scheduler"
+
+
+def count(pod: Pod, requester: Requester, world: World) -> Pod | Deny | Retry:
+    """Complete a pod's demand: add the devices it claims, look at resources that policy does not name.
+
+    Counting again changes nothing. What is not known yet is never guessed: the pod is asked again. Pods that are only
+    counted, whatever they ask for, are not held up here either.
+    """
+    is_sliced = pod.slices or (pod.node_name and world.fleet.sliced)
+    if not (pod.claims or pod.shares_by or is_sliced) and world.are_ordinary(pod.demand.strange):
+        return pod
+    found = world.with_claims(pod)
+    bypasses = pod.node_name is not None and pod.shares_by in world.policy.defaults.share_schedulers
+    is_held_up = found.unknown or found.missing or bypasses
+    if not is_held_up or world.tenancy(pod.namespace).is_exempt or (pod.handling is _MIRROR and requester.is_kubelet):
+        return pod._replace(demand=found.demand)
+    if bypasses:
+        return Deny((Reason(Code.INVALID_REQUEST, _bypassing(pod)),))
+    if found.unknown and world.policy.defaults.unknown_gpu is UnknownGpu.REJECT:
+        return Deny(
+            tuple(
+                Reason(Code.UNKNOWN_GPU_RESOURCE, unknown_gpu(name, world.policy))
+                for name in dict.fromkeys(found.unknown)
+            )
+        )
+    if found.missing:
+        listed = ", ".join(dict.fromkeys(found.missing))
+        return Retry(Reason(Code.CLAIM_UNKNOWN, f"not known yet: {listed}; create what is missing, or try again"))
+    return pod._replace(demand=found.demand)
+
+
+def as_created(pod: Pod, policy: Policy) -> Pod:
+    """Give a pod that is only written yet the scheduler that HAMi's own webhook will give it, as far as policy knows.
+
+    On a live cluster that webhook comes before ours. There only what the pod says itself counts: a tenant can have it
+    left out by a label.
+    """
+    schedulers = policy.defaults.share_schedulers
+    if pod.shares_by == _DEFAULT_SCHEDULER and schedulers and _DEFAULT_SCHEDULER not in schedulers:
+        handling = Handling.FOREIGN_SCHEDULER if pod.handling is Handling.MANAGED else pod.handling
+        pod = pod._replace(shares_by=schedulers[0], handling=handling)
+    return pod._replace(demand=in_shares(pod.demand, policy.resources)) if pod.shares_by in schedulers else pod
+
+
+def _bypassing(pod: Pod) -> str:
+    return (
+        f"the pod asks {pod.shares_by} for a share of a GPU and names its node {pod.node_name} itself: then no "
+        "scheduler keeps it to the share; take spec.nodeName out"
+    )
+
+
+def unknown_gpu(name: str, policy: Policy) -> str:
+    """Say what is to be done about a resource or class that looks like a GPU and is not named in policy."""
+    meant = similar(name, tuple(policy.resources))
+    question = "" if meant is None else f"did you mean {meant}? If not, "
+    return (
+        f"{printable(name)} looks like a GPU, and policy does not say how much of one it is; {question}ask your admin "
+        "to name it in resources: gpus or perGpu for what it counts, gpus: 0 if it is none"
+    )

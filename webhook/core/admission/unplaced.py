@@ -1,0 +1,185 @@
+"""Why no node takes a pod: what is short on which nodes, and whether any node could ever hold it.
+
+"Never" is said by what nodes offer, used or not. It is certain, and the pod is refused, only on evidence: nodes of the
+pool are there, they offer everything that the pod asks for but not so much of it, no autoscaler brings others, and none
+left within the last hour. Whether taints stay is not known: a pod that only they keep off may wait.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from webhook.core.admission.pools import EVERY_TAINT, membership
+from webhook.core.model.demand import Demand
+from webhook.core.model.names import PODS, ResourceName
+from webhook.core.model.pod import Handling, Pod
+from webhook.core.model.policy import Mode, Pool
+from webhook.core.model.reason import Code, Reason
+from webhook.core.model.selector import HELD, Toleration
+from webhook.core.model.text import amount_text, plural
+from webhook.core.world.world import World
+
+_PASSING: Final = tuple(
+    Toleration(key=key, exists=True)
+    for key in (
+        HELD,
+        *(f"node.kubernetes.io/{state}" for state in ("not-ready", "unreachable", "unschedulable")),
+        *(f"node.kubernetes.io/{what}-pressure" for what in ("memory", "disk", "pid")),
+        "node.kubernetes.io/network-unavailable",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+    )
+)
+"""Tolerates the taints that controllers put on a node and take off it again."""
+
+_MOST_TAINTS: Final = 3
+_ADVICE: Final = "; where an autoscaler brings such nodes, the admin marks their pool autoscaled"
+
+
+class _Reach(NamedTuple):
+    """Nodes of the pod's pools as bitmaps: all, those that its conditions allow whatever their taints, those able to.
+
+    Able to hold it, that is, when they are empty.
+    """
+
+    members: int
+    allowed: int
+    able: int
+
+
+def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World) -> Reason:
+    """Say why the pod waits; `slots` are the nodes that it may go to."""
+    growing = ", ".join(pool.name for pool in pools if pool.is_autoscaled)
+    able = world.fleet.with_capacity(pod.demand, slots)
+    if growing:
+        devices = _listed(pod.demand, [name for name, _ in pod.demand.devices])
+        short = _short(pod.demand, able, world) if able else f"no node has {devices or 'its devices'} free now"
+        return Reason(Code.NO_ROOM_NOW, f"{short}: the pod waits for the autoscaler of pool {growing}")
+    if able:
+        text = f"{_short(pod.demand, able, world)}: the pod waits; {plural(able.bit_count(), 'node')} could hold it"
+        return Reason(Code.NO_ROOM_NOW, f"{text} when free and open")
+    if closed := _closed(pod, pools, world):
+        text = "all nodes that could hold the pod are not ready, cordoned or held for other pods: the pod waits"
+        return Reason(Code.NO_ROOM_NOW, f"{text}; {_nodes(closed)} could hold it when free and open")
+    if back := _away(pod, pools, world):
+        text = "no node that is there could hold the pod: the pod waits"
+        lately = f"{plural(back, 'node')} that could hold it left, or offered more, within the last hour"
+        return Reason(Code.NO_ROOM_NOW, f"{text}; {lately}")
+    return Reason(Code.NEVER_FITS, never_text(pod, pools, world))
+
+
+def never_refusal(pod: Pod, pools: tuple[Pool, ...], world: World) -> Reason | None:
+    """Refuse a pod that no node can ever hold; None where that is not certain.
+
+    Not judged: pods with claims, whose devices may be listed later, and shares that another scheduler hands out.
+    """
+    is_ours = pod.handling is Handling.MANAGED and not pod.claims and not pod.shares_by
+    if not is_ours or world.policy.placement.mode is Mode.OFF or any(pool.is_autoscaled for pool in pools):
+        return None
+    if not all(world.fleet.offers(name) or world.away.offers(name) for name, _ in pod.demand.requests):
+        return None
+    reach = _reach(pod, pools, world)
+    if not reach.members or reach.able or _away(pod, pools, world):
+        return None
+    return Reason(Code.NEVER_FITS, never_text(pod, pools, world) + _ADVICE)
+
+
+def never_text(pod: Pod, pools: tuple[Pool, ...], world: World, *, what: str = "the pod") -> str:
+    """Say that no node could hold a pod even when empty: for its taints, its conditions, or what it asks for."""
+    reach, where = _reach(pod, pools, world), _where(pools)
+    if not reach.members:
+        return f"no node could hold {what}: there is none yet{where}"
+    if reach.able:
+        taints = ", ".join(_taints(reach.able, pod, pools, world))
+        able = f"{_nodes(reach.able)}{where}"
+        return f"{what} does not tolerate the taints ({taints}) of the nodes that could hold it: {able}"
+    text = f"no node could hold {what}: "
+    if not reach.allowed:
+        number = reach.members.bit_count()
+        which = f"none of the {number} nodes" if number > 1 else "the only node"
+        verb = "meets" if number > 1 else "does not meet"
+        return f"{text}{which}{where} {verb} its node selector and affinity; correct them"
+    of = where if reach.allowed == reach.members else f"{where} that it may use"
+    why = " and ".join(_too_much(pod.demand, reach.allowed, of, world))
+    return f"{text}it asks for {why}; ask for less"
+
+
+def _reach(pod: Pod, pools: tuple[Pool, ...], world: World) -> _Reach:
+    fleet = world.fleet
+    members = allowed = 0
+    for pool in pools:
+        members |= fleet.matching(membership(pool))
+        allowed |= fleet.matching(world.joined(pod.constraints, pool).joined(tolerations=EVERY_TAINT))
+    return _Reach(members, allowed, fleet.with_capacity(pod.demand, allowed))
+
+
+def _closed(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
+    """List the nodes that could hold the pod, and have taints that go away again."""
+    fleet, found = world.fleet, 0
+    for pool in pools:
+        found |= fleet.matching(world.joined(pod.constraints, pool).joined(tolerations=_PASSING))
+    return fleet.with_capacity(pod.demand, found)
+
+
+def _away(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
+    return max(
+        (
+            world.away.able(pod.demand, world.joined(pod.constraints, pool).joined(tolerations=EVERY_TAINT))
+            for pool in pools
+        ),
+        default=0,
+    )
+
+
+def _where(pools: tuple[Pool, ...]) -> str:
+    names = [pool.name for pool in pools if pool.name]
+    return f" of pool{'s' * (len(names) != 1)} {', '.join(names)}" if names else ""
+
+
+def _short(demand: Demand, able: int, world: World) -> str:
+    """Say what the nodes that could hold the pod lack now."""
+    fleet = world.fleet
+    among = able & fleet.open_bits
+    if not among:
+        return "no node that could hold the pod is ready and schedulable"
+    if fleet.with_room(demand, among):
+        return "other pods' anti-affinity keeps the pod off the nodes with room"
+    short = [name for name, amount in demand.requests if not fleet.having(name, amount, among)]
+    if short:
+        return f"no node has {_listed(demand, short)} free now"
+    if demand.per_device is not None:
+        return f"no single GPU has {_listed(demand, (demand.per_device.resource,))} free now"
+    rare = [name for name, amount in demand.requests if fleet.having(name, amount, among) != among]
+    return f"no node has {_listed(demand, rare)} free at once"
+
+
+def _too_much(demand: Demand, slots: int, of: str, world: World) -> Iterable[str]:
+    """Say of which resources too much is asked, and what the largest node has."""
+    fleet, number = world.fleet, slots.bit_count()
+    asked = [(name, amount) for name, amount in demand.requests if not fleet.offering(name, amount, slots)]
+    for name, amount in asked:
+        most = fleet.most(name, slots)
+        largest = f"the largest of {number} nodes" if number > 1 else "the only node"
+        has = f"{largest}{of} has {amount_text(name, most)}" if most else f"{_nodes(slots)}{of}: none has any"
+        yield f"{name} {amount_text(name, amount)}, {has}"
+    if not asked and demand.per_device is not None:
+        yield f"{_listed(demand, (demand.per_device.resource,))} on one GPU, more than any{of} has"
+    elif not asked:
+        names = [name for name, _ in demand.requests if name != PODS]
+        yield f"{_listed(demand, names)} together, which none of {_nodes(slots)}{of} has"
+
+
+def _nodes(slots: int) -> str:
+    return plural(slots.bit_count(), "node")
+
+
+def _taints(nodes: int, pod: Pod, pools: tuple[Pool, ...], world: World) -> list[str]:
+    """List taints that keep the pod off the first of these nodes."""
+    node = world.fleet.get(world.fleet.names_of(nodes & -nodes)[0])
+    tolerations = [each for pool in pools for each in world.joined(pod.constraints, pool).tolerations]
+    taints = () if node is None else node.taints
+    found = [f"{t.key}:{t.effect}" for t in taints if not any(each.tolerates(t) for each in tolerations)]
+    return found[:_MOST_TAINTS]
+
+
+def _listed(demand: Demand, names: Iterable[ResourceName]) -> str:
+    amounts = dict(demand.requests)
+    return ", ".join(f"{name} {amount_text(name, amounts[name])}" for name in names)

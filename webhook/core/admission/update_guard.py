@@ -1,0 +1,42 @@
+"""After creation: nobody changes a pod's team, tier or decision.
+
+kube-apiserver sees to that by itself (webhook.kube.registration.guards) and does not ask; whoever asks all the same, such as an API
+server with a configuration of somebody's own, gets the same answer.
+"""
+
+from dataclasses import dataclass
+
+from webhook.core.model.decision import Deny, NotApplicable
+from webhook.core.model.reason import Code, Reason
+
+_UNTOUCHED = NotApplicable(Reason(Code.NOT_A_CREATE, "the update leaves Fairgate's labels and decision alone"))
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectedKeys:
+    """The keys that only Fairgate writes; None where the pod does not carry one."""
+
+    team: str | None
+    tier: str | None
+    decision: str | None
+
+
+def guard(old: ProtectedKeys, new: ProtectedKeys) -> Deny | NotApplicable:
+    """Refuse an update that changes a protected key."""
+    if old == new:
+        return _UNTOUCHED
+    changes = (
+        ("label fairgate.dev/team", old.team, new.team),
+        ("label fairgate.dev/tier", old.tier, new.tier),
+        ("annotation fairgate.dev/decision", old.decision, new.decision),
+    )
+    told = "; ".join(
+        f"{key} from {_show(before)} to {_show(after)}" for key, before, after in changes if before != after
+    )
+    return Deny((Reason(Code.PROTECTED_KEY_CHANGED, f"only Fairgate may change {told}: leave it as it is"),))
+
+
+def _show(value: str | None) -> str:
+    if value is None:
+        return "nothing"
+    return value if len(value) <= 40 else f"{value[:37]}..."  # noqa: PLR2004  # long decisions are cut for reading

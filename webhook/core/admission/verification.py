@@ -1,0 +1,223 @@
+"""The validating step, the commit point: judge the final object again, and check that our mutation is intact.
+
+It must not assume that the mutating step ran: a webhook may have been skipped, another one may have changed the pod
+after us, the world may have moved on. What a lost race explains is a Retry, which clients repeat by themselves; what
+somebody changed is refused.
+"""
+
+from collections.abc import Iterator
+
+from webhook.core.admission.elsewhere import demanded_model, pinned_to
+from webhook.core.admission.pools import WHOLE_CLUSTER, allowed_pools
+from webhook.core.admission.preflight import Standing, standing
+from webhook.core.admission.resolve_demand import count
+from webhook.core.model import decision_annotation as marks
+from webhook.core.model.amount import format_gpus
+from webhook.core.model.decision import Admit, Charge, Decision, Deny, Retry, Steering
+from webhook.core.model.decision_annotation import Mark
+from webhook.core.model.names import ANY_MODEL, GpuModel, NodeName
+from webhook.core.model.pod import Pod, Requester
+from webhook.core.model.policy import Mode, Pool
+from webhook.core.model.reason import Code, Reason
+from webhook.core.model.selector import NODE_NAME_FIELD, NodeTerm, Operator, Requirement
+from webhook.core.model.tier import TIERS, Tier
+from webhook.core.peers.topology_filter import Asker, spread_of
+from webhook.core.quota.limits import has_guaranteed_room, model_violation
+from webhook.core.world.world import World
+
+_MODES = frozenset(mode.value for mode in Mode)
+
+_CHARGED = Reason(Code.ALREADY_DECIDED, "this pod was admitted and charged before")
+
+
+def verify(pod: Pod, requester: Requester, world: World) -> Decision:
+    """Judge the final object; an Admit says what to charge and, first of its nodes, whose room to take.
+
+    A pod that is charged already is admitted as it was: where our answer got lost the same question comes again, and a
+    pod must not be refused for the room that it holds itself.
+    """
+    if pod.needs_count:
+        counted = count(pod, requester, world)
+        return _judged(counted, requester, world) if isinstance(counted, Pod) else counted
+    return _judged(pod, requester, world)
+
+
+def _judged(pod: Pod, requester: Requester, world: World) -> Decision:
+    charged = world.charge_of(pod.uid)
+    if charged is not None and charged.gpus == pod.demand.gpus:
+        return Admit(charged, pod.demand, Steering(Mode.OFF), _CHARGED, world.policy.hash)
+    found = standing(pod, requester, world)
+    if not isinstance(found, Standing):
+        return found
+    if found.broken:
+        return Deny(found.broken)
+    if pod.mark is None and pod.team_label is None:
+        return Retry(Reason(Code.MUTATION_MISSING, "the pod did not pass Fairgate's mutating webhook: try again"))
+    mark = marks.read(pod.mark or "")
+    if mark is None:
+        return Deny((_altered("annotation fairgate.dev/decision is not what Fairgate wrote"),))
+    if changed := _changed_meanwhile(pod, mark, world):
+        return Retry(Reason(Code.RACE_LOST, f"{changed} changed while the pod was being created: try again"))
+    if altered := tuple(_alterations(pod, mark, found, world)):
+        return Deny(altered)
+    return _commit(pod, mark, found, world)
+
+
+def _changed_meanwhile(pod: Pod, mark: Mark, world: World) -> str | None:
+    if mark.policy != world.policy.hash:
+        return "the policy"
+    is_as_counted = mark.gpus == format_gpus(pod.demand.gpus) and mark.claims == pod.demand.claims
+    return "a claim of the pod" if pod.claims and not is_as_counted and mark.demand == pod.demand.devices else None
+
+
+def _commit(pod: Pod, mark: Mark, found: Standing, world: World) -> Admit | Deny | Retry:
+    fits, promises, nodes = world.fleet.fits, world.advice.promises, _even(pod, mark, world)
+    node = next((name for name in nodes if fits(name, pod.demand) or promises(name, pod.demand)), None)
+    if node is None and _is_firm(mark):
+        why = "filled up" if nodes else "got other pods than it wants around it"
+        return Retry(Reason(Code.RACE_LOST, f"the chosen nodes {why} meanwhile ({', '.join(mark.nodes)}): try again"))
+    model = _model(mark, node, found, world)
+    if model is not None and (refusal := model_violation(found.request, found.team, found.book, model)):
+        return Deny((refusal,))
+    tier = TIERS[pod.tier_label or ""]
+    if tier is Tier.GUARANTEED and not has_guaranteed_room(pod.demand.gpus, found.team, found.book, model):
+        text = f"the last of team {found.team.name}'s guaranteed share went to another pod meanwhile: try again"
+        return Retry(Reason(Code.RACE_LOST, text))
+    return Admit(
+        charge=Charge(found.team.name, tier, pod.demand.gpus, model=model, user=found.user),
+        demand=pod.demand,
+        steering=Steering(Mode(mark.mode), (node,) if node is not None else (), mark.pool),
+        reason=Reason(Code(mark.code), f"charged to team {found.team.name}"),
+        policy_hash=mark.policy,
+        warnings=found.warnings,
+    )
+
+
+def _even(pod: Pod, mark: Mark, world: World) -> tuple[NodeName, ...]:
+    """Leave out the nodes where the pod would break its own hard rules, or those of others, about the pods around.
+
+    Only what is committed counts: what was advised may never come. A wish is not judged, kube-scheduler is not bound
+    to it.
+    """
+    if not (_is_firm(mark) and (pod.is_choosy or world.siblings.against(pod.namespace, pod.labels))):
+        return mark.nodes
+    if world.siblings.are_costly(pod.namespace, pod.topology):
+        return mark.nodes
+    constraints, advised = pod.constraints.without_choice(mark.nodes), tuple(world.advice.seated(pod.namespace))
+    asker = Asker(pod.namespace, pod.labels, pod.topology, constraints, advised)
+    allowed = spread_of(asker, world.fleet, world.siblings).allowed
+    return tuple([name for name in mark.nodes if world.fleet.bit(name) & allowed])
+
+
+def _model(mark: Mark, node: NodeName | None, found: Standing, world: World) -> GpuModel | None:
+    if not found.team.models:
+        return None
+    known = world.fleet.get(node) if node is not None else None
+    return known.model if known is not None else mark.model
+
+
+def _is_firm(mark: Mark) -> bool:
+    return bool(mark.nodes) and mark.mode in {Mode.AUTO, Mode.REQUIRE}
+
+
+def _alterations(pod: Pod, mark: Mark, found: Standing, world: World) -> Iterator[Reason]:
+    """Find what was changed after the mutating step, or never came from it."""
+    if pod.team_label != found.team.name:
+        yield _altered(f"label fairgate.dev/team is {pod.team_label!r}, the pod's team is {found.team.name}")
+    if pod.tier_label not in TIERS:
+        yield _altered(f"label fairgate.dev/tier is {pod.tier_label!r}, not guaranteed or preemptible")
+    if mark.user != found.user:
+        yield _altered(f"its decision names user {mark.user}, the pod's user is {found.user}")
+    if mark.demand != pod.demand.devices or mark.gpus != format_gpus(pod.demand.gpus):
+        yield _altered("its GPU request is not the one that was decided on")
+    if mark.mode not in _MODES or mark.code not in (Code.WITHIN_SHARE, Code.BORROWS, Code.BORROWS_BY_CHOICE):
+        yield _altered("annotation fairgate.dev/decision names an unknown mode or code")
+        return
+    if mark.mode != world.policy.placement.mode and not (mark.mode == Mode.PREFER and _is_softened(pod, mark, world)):
+        yield _altered(f"its decision names mode {mark.mode}, policy says {world.policy.placement.mode}")
+    yield from _pool_alterations(pod, mark, found, world)
+    if found.team.models and not _is_on_model(pod, mark, world):
+        yield _altered(f"it may run on other GPU models than {mark.model}, which its decision is charged to")
+    if _is_firm(mark) and not _is_bound_to(pod, mark):
+        yield _altered("its node affinity no longer names the nodes that were decided on")
+
+
+def _is_softened(pod: Pod, mark: Mark, world: World) -> bool:
+    """Tell whether a firm choice would have been softened for this pod (see steer.py)."""
+    return (
+        pod.has_open_constraints
+        or bool(pod.topology)
+        or any(pool.is_autoscaled and mark.pool in (None, pool.name) for pool in world.policy.pools)
+    )
+
+
+def _pool_alterations(pod: Pod, mark: Mark, found: Standing, world: World) -> Iterator[Reason]:
+    allowed = allowed_pools(pod, found.team.name, world)
+    if allowed.refusal is not None:
+        yield allowed.refusal
+        return
+    if mark.pool is None:
+        if WHOLE_CLUSTER not in allowed.allowed and not _is_in_any(pod, allowed.allowed):
+            names = ", ".join(pool.name for pool in allowed.allowed)
+            yield _altered(f"its node selector and affinity allow nodes outside of the pools open to it ({names})")
+        return
+    pool = next((pool for pool in allowed.allowed if pool.name == mark.pool), None)
+    if pool is None:
+        yield _altered(f"its decision names pool {mark.pool}, which is not open to it")
+    elif not _carries(pod, pool):
+        yield _altered(f"the node selector, affinity or tolerations of pool {pool.name} were taken off")
+
+
+def _carries(pod: Pod, pool: Pool) -> bool:
+    own = pod.constraints
+    if not (set(pool.node_selector) <= set(own.node_selector) and set(pool.tolerations) <= set(own.tolerations)):
+        return False
+    return not pool.affinity or all(set(pool.affinity) <= set(term.labels) for term in _alternatives(pod))
+
+
+def _is_on_model(pod: Pod, mark: Mark, world: World) -> bool:
+    """Tell whether the pod can end on no other model than the one that is charged: those have limits of their own."""
+    if _is_firm(mark):
+        nodes = [node for name in mark.nodes if (node := world.fleet.get(name)) is not None]
+        return all(node.model == mark.model for node in nodes)
+    if mark.model is None or mark.model == ANY_MODEL:
+        return mark.model is not None
+    labels = [label for model, label in world.fleet.by_model() if model == mark.model]
+    if not labels:
+        return demanded_model(pod.constraints, world) == mark.model
+    ways = [set(pinned_to(mark.model, label, world)) for label in labels]
+    return all(any(way <= set(term.labels) for way in ways) for term in _alternatives(pod))
+
+
+def _is_in_any(pod: Pod, pools: tuple[Pool, ...]) -> bool:
+    """Tell whether every alternative of the pod's lies in one of the pools, by the words that define the pool."""
+    ways = [set(_as_requirements(pool.node_selector)).union(pool.affinity) for pool in pools]
+    own = set(_as_requirements(pod.constraints.node_selector))
+    offered = [own.union(term.labels) for term in _alternatives(pod)]
+    return all(any(way <= alternative for way in ways) for alternative in offered)
+
+
+def _alternatives(pod: Pod) -> list[NodeTerm]:
+    """List the terms of which a node must meet one; an empty term matches no node, a pod without any takes every."""
+    terms = pod.constraints.terms
+    return [NodeTerm()] if terms is None else [term for term in terms if term != NodeTerm()]
+
+
+def _as_requirements(selector: tuple[tuple[str, str], ...]) -> Iterator[Requirement]:
+    return (Requirement(key, Operator.IN, (value,)) for key, value in selector)
+
+
+def _is_bound_to(pod: Pod, mark: Mark) -> bool:
+    """Tell whether every alternative of the node affinity names one of the decided nodes."""
+    nodes = frozenset(mark.nodes)
+    return bool(pod.constraints.terms) and all(
+        any(
+            r.key == NODE_NAME_FIELD and r.operator is Operator.IN and r.values and nodes.issuperset(r.values)
+            for r in term.fields
+        )
+        for term in pod.constraints.terms or ()
+    )
+
+
+def _altered(text: str) -> Reason:
+    return Reason(Code.MUTATION_ALTERED, f"{text}: something changed the pod after Fairgate's mutating webhook")

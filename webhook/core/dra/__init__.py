@@ -1,0 +1,1 @@
+"""Devices of Dynamic Resource Allocation: which claims pods use, what slices offer, what both count."""

@@ -1,0 +1,1 @@
+"""Decisions for people who ask why, and policies compared: reads the other rooms, decides nothing."""

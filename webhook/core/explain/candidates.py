@@ -1,0 +1,137 @@
+"""Why a pod would go where it would go: the best nodes with what each costs, and what keeps it off the others.
+
+For people and tools that ask, not for decisions: it looks at every node.
+"""
+
+import re
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from webhook.core.model.demand import Demand
+from webhook.core.model.names import NodeName
+from webhook.core.model.selector import HELD, Constraints, Toleration
+from webhook.core.model.tier import Tier
+from webhook.core.peers.topology_filter import NO_SPREAD, Spread
+from webhook.core.placement.fleet import Fleet
+from webhook.core.placement.placement import best_nodes
+from webhook.core.placement.score import Cost
+
+_NUMBERS: Final = re.compile(r"([0-9]{1,18})")
+
+
+class Cause(StrEnum):
+    """What keeps a pod off a node, the first that applies."""
+
+    NOT_READY = "not ready"
+    CORDONED = "cordoned"
+    HELD = "kept free for pods that wait"
+    CONSTRAINTS = "selectors, affinity or taints"
+    NEVER = "too small even when empty"
+    DEVICES = "no room on single GPUs"
+
+
+class Candidate(NamedTuple):
+    """A node that has room; `cost` is None where it has none of the GPUs that are compared."""
+
+    node: NodeName
+    cost: Cost | None
+
+
+class Filtered(NamedTuple):
+    """A cause, or the label or resource that is to blame, and the nodes that it keeps the pod off, by name."""
+
+    cause: str
+    names: tuple[NodeName, ...]
+
+
+class Candidates(NamedTuple):
+    """The best nodes in order, how many have room in all, and the others by cause, the commonest first."""
+
+    best: tuple[Candidate, ...]
+    with_room: int
+    filtered: tuple[Filtered, ...]
+
+
+def candidates(
+    fleet: Fleet,
+    demand: Demand,
+    constraints: Constraints,
+    *,
+    tier: Tier,
+    count: int = 5,
+    keep_whole: int = 0,
+    spread: Spread = NO_SPREAD,
+) -> Candidates:
+    """Compare all nodes for a pod whose own conditions and those of its pool are in `constraints`."""
+    matching = fleet.matching(constraints)
+    even = spread.narrowed(matching & fleet.open_bits, lambda among: fleet.with_room(demand, among))
+    best = best_nodes(fleet, demand, even, count=count, tier=tier, keep_whole=keep_whole)
+    room = fleet.with_room(demand, matching & fleet.open_bits & spread.allowed)
+    able = fleet.with_capacity(demand, matching)
+    unheld = fleet.matching(_with_held(constraints))
+    causes: dict[str, list[NodeName]] = {}
+    for node in fleet.nodes():
+        if not room & fleet.bit(node.name):
+            cause = _cause(fleet, node.name, demand, matching=matching, unheld=unheld, able=able, spread=spread)
+            causes.setdefault(cause, []).append(node.name)
+    return Candidates(
+        tuple([Candidate(name, _cost(fleet, name, demand, tier)) for name in best]),
+        room.bit_count(),
+        tuple(
+            Filtered(cause, tuple(sorted(names, key=natural)))
+            for cause, names in sorted(causes.items(), key=lambda item: (-len(item[1]), item[0]))
+        ),
+    )
+
+
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Give a key by which gpu-2 comes before gpu-10."""
+    return tuple((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in _NUMBERS.split(name))
+
+
+def _with_held(constraints: Constraints) -> Constraints:
+    return constraints.joined(tolerations=(Toleration(HELD, exists=True),))
+
+
+def _cost(fleet: Fleet, name: NodeName, demand: Demand, tier: Tier) -> Cost | None:
+    resource = fleet.gpus.resource_for(demand)
+    if resource is None:
+        return None
+    view = fleet.gpus.view(resource)
+    ranking = view.ranking(demand, resource, tier)
+    number = max(view.classes.numbers(fleet.bit(name)))
+    return ranking.cost(view.classes.all[number]) if number >= 0 else None
+
+
+def _cause(
+    fleet: Fleet, name: NodeName, demand: Demand, *, matching: int, unheld: int, able: int, spread: Spread
+) -> str:
+    node, bit = fleet.get(name), fleet.bit(name)
+    if node is not None and not node.is_ready:
+        return Cause.NOT_READY
+    if node is not None and node.is_cordoned:
+        return Cause.CORDONED
+    if not matching & bit:
+        return Cause.HELD if unheld & bit else Cause.CONSTRAINTS
+    if not able & bit:
+        return Cause.NEVER
+    if (why := why_not_beside(spread, bit)) is not None:
+        return why
+    short = next((resource for resource, amount in demand.requests if fleet.free(name, resource) < amount), None)
+    return Cause.DEVICES if short is None else f"too little {short} free"
+
+
+def why_not_beside(spread: Spread, bit: int) -> str | None:
+    """Say which rule about the pods around it keeps a pod off a node; None where none does."""
+    for each in spread.hard:
+        if not each.domains.bits & bit:
+            return f"no label {each.rule.key}, by which the pod must be spread"
+        if not each.allowed & bit:
+            return f"too many of the pod's like in its {each.rule.key}"
+    broken = next((kept for kept in spread.affine if not kept.allowed & bit), None)
+    if broken is None:
+        return None
+    where = ", ".join(broken.rule.keys)
+    if not broken.rule.is_anti:
+        return f"none of the pods that the pod wants beside it in its {where}"
+    return f"pods that {'the pod keeps away from' if broken.is_own else 'keep away from the pod'} in its {where}"

@@ -1,0 +1,195 @@
+"""A decision step by step, for people who ask why: what was looked at, and what would fit instead.
+
+Nothing here decides: the outcome is `admit`'s own, and the steps are read from the same functions.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from webhook.core.admission.admission import admit
+from webhook.core.admission.pools import WHOLE_CLUSTER, allowed_pools
+from webhook.core.admission.preflight import Standing, standing
+from webhook.core.admission.resolve_demand import count
+from webhook.core.explain.candidates import Candidates, candidates
+from webhook.core.explain.obstacles import obstacles
+from webhook.core.model.amount import Units
+from webhook.core.model.decision import Admit, Decision, Deny
+from webhook.core.model.demand import Demand, demand_of
+from webhook.core.model.names import Namespace, NodeName, PoolName, User
+from webhook.core.model.pod import Pod, Requester
+from webhook.core.model.policy import Policy, Pool, Team
+from webhook.core.model.reason import Code
+from webhook.core.model.selector import Constraints
+from webhook.core.model.tier import Tier
+from webhook.core.peers.topology_filter import Asker, Spread, spread_of
+from webhook.core.placement.placement import best_nodes
+from webhook.core.quota.limits import Bar, bars, model_bars, tier_for
+from webhook.core.world.world import World
+
+HOLDERS: Final = 5
+NO_DEMAND: Final = Demand(0, (), ())
+
+_WAITS: Final = frozenset({Code.NO_ROOM_NOW, Code.NEVER_FITS})
+
+
+class PoolStep(NamedTuple):
+    """A pool: `closed` says why the pod may not enter, None if it may; then `nodes` are those of the pool.
+
+    `asked` is about the one node that was asked for, None where none was.
+    """
+
+    pool: Pool
+    closed: str | None
+    nodes: Candidates | None
+    asked: "NodeStep | None" = None
+
+
+class NodeStep(NamedTuple):
+    """One node that was asked for: what keeps the pod off it, or its place among the nodes that have room."""
+
+    node: NodeName
+    obstacles: tuple[str, ...]
+    place: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All steps of one decision.
+
+    `limits` are those that hold, with what is taken; `guaranteed_left` is what the guaranteed share has room for, and
+    `holders` are those of the most GPUs of the team. They are empty for a pod that is not judged. `smaller` is the
+    largest lesser demand that would run now, `elsewhere` the pools in which the pod as it is would run now; they are
+    looked for only where it would not run as it asks.
+    """
+
+    pod: Pod
+    team: Team | None
+    user: User | None
+    decision: Decision
+    guaranteed_left: Units = 0
+    reserved: Units = 0
+    holders: tuple[tuple[str, Units], ...] = ()
+    limits: tuple[Bar, ...] = ()
+    pools: tuple[PoolStep, ...] = ()
+    smaller: Demand | None = None
+    elsewhere: tuple[PoolName, ...] = ()
+
+    @property
+    def runs_now(self) -> bool:
+        """Tell whether the pod is admitted and has a node."""
+        return _runs(self.decision)
+
+
+def explain(pod: Pod, requester: Requester, world: World, *, node: NodeName | None = None) -> Explanation:
+    """Decide on a new pod, and keep every step; `node` is one of which to say why the pod would not go there."""
+    decision = admit(pod, requester, world)
+    counted = count(pod, requester, world)
+    judged = counted if isinstance(counted, Pod) else pod
+    if isinstance(decision, Admit) and judged is counted:
+        judged = counted = judged._replace(demand=decision.demand)
+    found = standing(judged, requester, world)
+    if not isinstance(found, Standing) or judged is not counted:
+        return Explanation(judged, world.tenancy(pod.namespace).team, None, decision)
+    runs = _runs(decision)
+    return Explanation(
+        judged,
+        found.team,
+        found.user,
+        decision,
+        found.team.gpus.guaranteed - found.book.guaranteed,
+        found.book.reserved,
+        tuple(found.book.largest_holders(HOLDERS)),
+        bars(found.team, found.book, user=found.user) + model_bars(found.team, found.book),
+        tuple(_pools(judged, found, world, node)),
+        None if runs else _smaller(pod, requester, world),
+        () if runs else tuple(_elsewhere(pod, requester, world)),
+    )
+
+
+def _runs(decision: Decision) -> bool:
+    return isinstance(decision, Admit) and not any(warning.code in _WAITS for warning in decision.warnings)
+
+
+def unreadable(namespace: Namespace, decision: Deny, world: World) -> Explanation:
+    """Give the explanation of a pod that is refused because it cannot be read."""
+    return Explanation(Pod(namespace, NO_DEMAND), world.tenancy(namespace).team, None, decision)
+
+
+def _pools(pod: Pod, found: Standing, world: World, asked: NodeName | None) -> Iterator[PoolStep]:
+    team = found.team
+    allowed = allowed_pools(pod, team.name, world).allowed
+    tier = tier_for(pod.demand.gpus, team, found.book, None, asked=pod.asked_tier)
+    for pool in world.policy.pools or (WHOLE_CLUSTER,):
+        if pool in allowed:
+            constraints = world.joined(pod.constraints, pool)
+            keep_whole = world.policy.placement.keep_whole
+            spread = spread_of(Asker(pod.namespace, pod.labels, pod.topology, constraints), world.fleet, world.siblings)
+            nodes = candidates(world.fleet, pod.demand, constraints, tier=tier, keep_whole=keep_whole, spread=spread)
+            yield PoolStep(pool, None, nodes, _node(asked, pod.demand, constraints, world, spread=spread, tier=tier))
+        else:
+            yield PoolStep(pool, _why_closed(pod, pool, team), None)
+
+
+def _node(
+    name: NodeName | None, demand: Demand, constraints: Constraints, world: World, *, spread: Spread, tier: Tier
+) -> NodeStep | None:
+    fleet = world.fleet
+    node = None if name is None else fleet.get(name)
+    if node is None:
+        return None
+    if found := obstacles(fleet, node, demand, constraints, spread=spread):
+        return NodeStep(node.name, found)
+    among = fleet.matching(constraints) & spread.allowed
+    keep_whole = world.policy.placement.keep_whole
+    order = best_nodes(fleet, demand, among, count=len(fleet), tier=tier, keep_whole=keep_whole)
+    return NodeStep(node.name, (), order.index(node.name) + 1 if node.name in order else None)
+
+
+def _why_closed(pod: Pod, pool: Pool, team: Team) -> str:
+    if not pool.admits(team.name):
+        return f"team {team.name} may not enter"
+    if pod.pool is not None and pod.pool != pool.name:
+        return f"the pod is pinned to pool {pod.pool}"
+    if pool.match is not None and not pool.match.matches(pod.labels):
+        return "takes other pods only"
+    if lacking := pod.requires - pool.capabilities:
+        return f"does not offer {', '.join(sorted(lacking))}"
+    return "the pod is selected by another pool"
+
+
+def _smaller(pod: Pod, requester: Requester, world: World) -> Demand | None:
+    """Find the largest lesser demand that would run now, by halving; the rest of the request stays as it is."""
+    if len(pod.demand.devices) != 1 or pod.claims:
+        return None
+    [(_, asked)] = pod.demand.devices
+    best, low, high = None, 1, asked - 1
+    while low <= high:
+        middle = (low + high + 1) // 2
+        demand = _resized(pod.demand, middle, world.policy)
+        if demand is not None and _runs(admit(pod._replace(demand=demand), requester, world)):
+            best, low = demand, middle + 1
+        else:
+            high = middle - 1
+    return best
+
+
+def _resized(demand: Demand, pieces: int, policy: Policy) -> Demand | None:
+    """Ask for fewer pieces of the one device resource; None where a shape or a claim says how they count."""
+    if demand.counted is not None:
+        return None
+    per_device = demand.per_device
+    if per_device is not None:
+        if per_device.parts or per_device.number != 1:
+            return None
+        per_device = per_device._replace(amount=pieces)
+    [(resource, _)] = demand.devices
+    requests = {**dict(demand.requests), resource: pieces}
+    return demand_of(requests, policy.resources, per_device=per_device)
+
+
+def _elsewhere(pod: Pod, requester: Requester, world: World) -> Iterator[PoolName]:
+    """Yield the pools that would run the pod now if it were pinned to them and asked for no capabilities."""
+    for pool in world.policy.pools:
+        if pool.name != pod.pool and _runs(admit(pod._replace(pool=pool.name, requires=frozenset()), requester, world)):
+            yield pool.name

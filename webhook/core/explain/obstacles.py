@@ -1,0 +1,107 @@
+"""Everything that keeps a pod off one node, each with what the pod asks and what the node has. Pure.
+
+For people who ask "why not there?": `candidates` gives the first cause for every node, this gives all for one.
+"""
+
+from collections.abc import Iterator
+
+from webhook.core.explain.candidates import why_not_beside
+from webhook.core.model.demand import Demand
+from webhook.core.model.names import CPU, MEMORY, ResourceName
+from webhook.core.model.node import Node
+from webhook.core.model.selector import HELD, Constraints, Effect, NodeTerm, Operator, Requirement, Taint
+from webhook.core.peers.topology_filter import Spread
+from webhook.core.placement.fleet import Fleet
+
+_GIB = 1 << 30
+
+
+def obstacles(fleet: Fleet, node: Node, demand: Demand, constraints: Constraints, *, spread: Spread) -> tuple[str, ...]:
+    """List what keeps a pod off a node; nothing where it could go there now.
+
+    `constraints` are the pod's own and those of the pool.
+    """
+    found = [*_closed(node), *_unmet(node, constraints), *_lacking(fleet, node, demand)]
+    if not found and demand.per_device is not None and not fleet.with_room(demand, fleet.bit(node.name)):
+        found.append("no single GPU of it has as much free as the pod asks for")
+    beside = why_not_beside(spread, fleet.bit(node.name))
+    return (*found, beside) if beside is not None else tuple(found)
+
+
+def _closed(node: Node) -> Iterator[str]:
+    if not node.is_ready:
+        yield "it is not ready"
+    if node.is_cordoned:
+        yield "it is cordoned"
+
+
+def _unmet(node: Node, constraints: Constraints) -> Iterator[str]:
+    for key, wanted in constraints.node_selector:
+        if node.labels.get(key) != wanted:
+            yield f"the node selector asks for {key}: {wanted}, {_label(node, key)}"
+    terms = constraints.terms
+    if terms is not None and not any(term.matches(node.name, node.labels) for term in terms):
+        if len(terms) == 1:
+            yield from (
+                f"the node affinity asks for {_asked(each)}, {_has(node, each)}" for each in _broken(terms[0], node)
+            )
+        else:
+            yield f"the node affinity has {len(terms)} terms, and it meets none of them"
+    for taint in node.taints:
+        if taint.effect is not Effect.PREFER_NO_SCHEDULE and not any(
+            t.tolerates(taint) for t in constraints.tolerations
+        ):
+            yield (
+                "its room is kept for pods that wait"
+                if taint.key == HELD
+                else f"it has taint {_taint(taint)}, which the pod does not tolerate"
+            )
+
+
+def _broken(term: NodeTerm, node: Node) -> Iterator[Requirement]:
+    for each in term.labels:
+        if not each.matches(node.labels):
+            yield each
+    for each in term.fields:
+        if not each.matches({each.key: node.name}):
+            yield each
+
+
+def _asked(requirement: Requirement) -> str:
+    values = ", ".join(requirement.values)
+    match requirement.operator:
+        case Operator.EXISTS | Operator.DOES_NOT_EXIST:
+            return f"{requirement.key} {requirement.operator}"
+        case _:
+            return f"{requirement.key} {requirement.operator} {values}"
+
+
+def _has(node: Node, requirement: Requirement) -> str:
+    return f"its name is {node.name}" if requirement.key == "metadata.name" else _label(node, requirement.key)
+
+
+def _label(node: Node, key: str) -> str:
+    value = node.labels.get(key)
+    return f"the node has no label {key}" if value is None else f"the node has {value}"
+
+
+def _taint(taint: Taint) -> str:
+    return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+
+
+def _lacking(fleet: Fleet, node: Node, demand: Demand) -> Iterator[str]:
+    for resource, asked in demand.requests:
+        offered, free = node.allocatable.get(resource, 0), fleet.free(node.name, resource)
+        asks = f"the pod asks for {_amount(resource, asked)} {resource}"
+        if not offered:
+            yield f"it offers no {resource}"
+        elif asked > offered:
+            yield f"{asks}, it has {_amount(resource, offered)} in all"
+        elif asked > free:
+            yield f"{asks}, {_amount(resource, max(0, free))} of {_amount(resource, offered)} are free"
+
+
+def _amount(resource: ResourceName, amount: int) -> str:
+    if resource == CPU:
+        return f"{amount / 1000:g}"
+    return f"{amount / _GIB:.3g} GiB of" if resource == MEMORY else str(amount)

@@ -1,0 +1,66 @@
+"""What a user asked for, read back from a pod that exists: without what Fairgate and kube-scheduler wrote on it.
+
+For people who ask how a pod would fare if it came now. The decision on the pod tells what was written; a condition that
+user and pool both name is taken for the pool's.
+"""
+
+from dataclasses import replace
+
+from webhook.core.model import decision_annotation as marks
+from webhook.core.model.decision_annotation import Mark
+from webhook.core.model.pod import Handling, Pod
+from webhook.core.model.policy import Policy
+from webhook.core.model.selector import HELD, Constraints, NodeTerm, Operator, Requirement
+
+
+def as_asked(pod: Pod, policy: Policy) -> Pod:
+    """Take off a pod what the decision on it added, its node, and the evictor's tolerations of held nodes.
+
+    Without a decision only the node and those tolerations are known. A toleration of held nodes is never the user's:
+    creation refuses it, and on pods that exist only Fairgate may add it.
+    """
+    mark = None if pod.mark is None else marks.read(pod.mark)
+    pod = pod._replace(constraints=_without_holds(pod.constraints))
+    if pod.handling is Handling.NODE_NAME:
+        pod = pod._replace(node_name=None, handling=Handling.MANAGED)
+    if mark is None:
+        return pod if pod.team_label is None else pod._replace(team_label=None, tier_label=None)
+    return pod._replace(
+        mark=None,
+        team_label=None,
+        tier_label=mark.asked,
+        constraints=_unsteered(pod.constraints, mark, policy),
+    )
+
+
+def _without_holds(constraints: Constraints) -> Constraints:
+    kept = tuple(each for each in constraints.tolerations if each.key != HELD)
+    return constraints if kept == constraints.tolerations else replace(constraints, tolerations=kept)
+
+
+def _unsteered(constraints: Constraints, mark: Mark, policy: Policy) -> Constraints:
+    pool = next((pool for pool in policy.pools if pool.name == mark.pool), None)
+    selector = frozenset() if pool is None else frozenset(pool.node_selector)
+    affinity = () if pool is None else pool.affinity
+    terms = None
+    if constraints.terms is not None:
+        left = (_without(term, mark, affinity) for term in constraints.terms)
+        terms = tuple(dict.fromkeys(left))
+    return Constraints(
+        tuple(pair for pair in constraints.node_selector if pair not in selector),
+        None if terms == (NodeTerm(),) else terms,
+        constraints.tolerations,
+    )
+
+
+def _without(term: NodeTerm, mark: Mark, affinity: tuple[Requirement, ...]) -> NodeTerm:
+    chosen = {Requirement("metadata.name", Operator.IN, (node,)) for node in mark.nodes}
+    model = mark.model
+    return NodeTerm(
+        tuple(
+            each
+            for each in term.labels
+            if each not in affinity and not (model and each.operator is Operator.IN and each.values == (model,))
+        ),
+        tuple(each for each in term.fields if each not in chosen),
+    )

@@ -1,0 +1,300 @@
+"""What admins decided, validated: every reference resolves, every amount is in exact GPU units.
+
+Only webhook/policy makes these from YAML; the core trusts them. Field by field they mirror the policy file
+(see policies/README.md), in which the reasons and defaults are explained to admins.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from webhook.core.model.amount import ONE_GPU, UNLIMITED, Limit
+from webhook.core.model.demand import Weights
+from webhook.core.model.names import UNASSIGNED, GpuModel, PoolName, ResourceName, TeamName
+from webhook.core.model.selector import Requirement, Toleration
+from webhook.core.model.tier import Tier
+from webhook.core.placement.demand_mix import DEFAULT_PRIOR, Shape
+
+
+class Enforcement(StrEnum):
+    """How far Fairgate goes: nothing at all, judge and record, warn too, or all of it."""
+
+    OFF = "off"
+    SHADOW = "shadow"
+    WARN = "warn"
+    ENFORCE = "enforce"
+
+
+class OnLimit(StrEnum):
+    """What happens to a pod over its team's limit."""
+
+    REJECT = "reject"
+
+
+class UnknownTeam(StrEnum):
+    """What happens to GPU pods of a namespace that no team claims."""
+
+    REJECT = "reject"
+    PREEMPTIBLE = "preemptible"
+
+
+class UnknownUser(StrEnum):
+    """What happens to the limit per user where nothing says who the user of a pod is."""
+
+    IGNORE = "ignore"
+    NAMESPACE = "namespace"
+
+
+class UnknownGpu(StrEnum):
+    """What happens to pods that ask for a resource that looks like a GPU and that policy does not name."""
+
+    REJECT = "reject"
+    IGNORE = "ignore"
+
+
+class MigWeight(StrEnum):
+    """What a MIG device counts: its share of the GPU's compute, or the larger of that and its share of the memory."""
+
+    COMPUTE = "compute"
+    LARGER = "larger"
+
+
+class DeviceAccess(StrEnum):
+    """What happens to pods that may reach GPUs which they do not ask for."""
+
+    REJECT = "reject"
+    WARN = "warn"
+    IGNORE = "ignore"
+
+
+class Mode(StrEnum):
+    """How firmly a pod is sent to the chosen nodes."""
+
+    AUTO = "auto"
+    REQUIRE = "require"
+    PREFER = "prefer"
+    OFF = "off"
+
+
+class UserSource(StrEnum):
+    """Where the user behind a controller's pod is read."""
+
+    NAMESPACE_ANNOTATION = "namespaceAnnotation"
+    NAMESPACE_LABEL = "namespaceLabel"
+    POD_ANNOTATION = "podAnnotation"
+    POD_LABEL = "podLabel"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A team's share, in GPU units: `guaranteed` it always gets back, `limit` caps it, borrowing included."""
+
+    guaranteed: int = 0
+    limit: Limit = UNLIMITED
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """A Kubernetes label selector: all of its requirements hold."""
+
+    requirements: tuple[Requirement, ...]
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether these labels are selected."""
+        return all(requirement.matches(labels) for requirement in self.requirements)
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """A team: whose namespaces it owns and what share it has."""
+
+    name: TeamName
+    namespaces: tuple[str, ...] = ()  # names or globs
+    namespace_selector: LabelSelector | None = None
+    gpus: Share = Share()
+    models: Mapping[GpuModel, Share] = field(default_factory=dict)
+    per_pod: Limit = UNLIMITED
+    per_user: Limit = UNLIMITED
+    on_limit: OnLimit = OnLimit.REJECT
+
+
+NO_TEAM = Team(UNASSIGNED)
+"""Who is charged for namespaces that no team claims: guaranteed nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserKey:
+    """One place to read the user of a controller's pod: the first that is there counts."""
+
+    source: UserSource
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What holds where a team says nothing. `user_from` defaults to the annotation that Kubeflow profiles carry.
+
+    `share_schedulers` place shares of devices as HAMi does: their pods are charged by the share.
+    `maximum_grace_seconds` is the longest grace period of a GPU pod; cluster-autoscaler waits for no longer one either.
+    `retry_refused`: controllers whose pods were refused are asked to try again once there is room.
+    """
+
+    unknown_team: UnknownTeam = UnknownTeam.REJECT
+    unknown_gpu: UnknownGpu = UnknownGpu.REJECT
+    device_access: DeviceAccess = DeviceAccess.WARN
+    host_paths: tuple[str, ...] = ()  # of nodes, that pods may mount
+    user_from: tuple[UserKey, ...] = (UserKey(UserSource.NAMESPACE_ANNOTATION, "owner"),)
+    share_schedulers: tuple[str, ...] = ()
+    unknown_user: UnknownUser = UnknownUser.IGNORE
+    maximum_grace_seconds: int = 600
+    retry_refused: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A set of nodes that belong together.
+
+    `teams` is None where every team may enter. A pod that `match` selects goes to this pool and nowhere else; a pool
+    with `match` takes no other pods. An autoscaler adds and removes nodes of an `is_autoscaled` pool.
+    """
+
+    name: PoolName
+    node_selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[Requirement, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    capabilities: frozenset[str] = frozenset()
+    teams: frozenset[TeamName] | None = None
+    match: LabelSelector | None = None
+    is_autoscaled: bool = False
+
+    def admits(self, team: TeamName) -> bool:
+        """Tell whether a team may enter."""
+        return self.teams is None or team in self.teams
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRules:
+    """How pods are sent to nodes; `keep_whole` wholly free nodes are kept from small pods while there is a choice.
+
+    `demand_mix` weighs the shapes of pods that are expected before any came.
+    """
+
+    mode: Mode = Mode.AUTO
+    keep_whole: int = 0
+    demand_mix: tuple[tuple[Shape, int], ...] = DEFAULT_PRIOR
+
+
+class ReclaimCost(StrEnum):
+    """What victims are chosen by: the fewest gangs broken, GPUs freed beyond need, work lost, and so on.
+
+    FAILURES is how much of what their workloads may still fail is used up.
+    """
+
+    GANGS = "gangs"
+    SURPLUS = "surplus"
+    LOST_WORK = "lostWork"
+    FAILURES = "failures"
+    OVER_SHARE = "overShare"
+    AGE = "age"
+
+
+@dataclass(frozen=True, slots=True)
+class ReclaimRules:
+    """When and how borrowed GPUs are taken back; read by the evictor. `order` names what counts first.
+
+    `evictions_per_minute` bounds how many pods each team may lose. `budget_seconds` is for how long a pod that waits
+    respects borrowers' PodDisruptionBudgets. A victim gets no more than `longest_grace_seconds` to end.
+    """
+
+    order: tuple[ReclaimCost, ...] = tuple(ReclaimCost)
+    evictions_per_minute: Limit = UNLIMITED
+    budget_seconds: Limit = 300
+    longest_grace_seconds: int = 600
+    notice_seconds: int = 0
+    minimum_runtime_seconds: int = 0
+    protected_namespaces: tuple[str, ...] = ()
+    protected_selectors: tuple[LabelSelector, ...] = ()
+
+
+class OnWorkloadLimit(StrEnum):
+    """What happens to a workload whose pods together are more than a limit allows."""
+
+    WARN = "warn"
+    REJECT = "reject"
+
+
+class JobEvictions(StrEnum):
+    """Whether Jobs get a podFailurePolicy rule by which evictions do not count as failures."""
+
+    IGNORE = "ignore"
+    COUNT = "count"
+
+
+@dataclass(frozen=True, slots=True)
+class PodPath:
+    """Where a kind keeps one sort of pods; paths are keys with dots between them.
+
+    With `each`, a list or mapping, the other paths start from every entry of it, and the entry's name is the role.
+    The count is the product of `replicas`; one that the object does not set counts `default`, None: nobody knows.
+    """
+
+    template: str
+    replicas: tuple[str, ...] = ()
+    role: str = ""
+    each: str = ""
+    default: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadKind:
+    """A kind of object that makes pods. `resource` is its name in the API's URLs; `is_gang`: all or nothing."""
+
+    group: str
+    kind: str
+    resource: str
+    pods: tuple[PodPath, ...] = ()
+    is_gang: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRules:
+    """How workloads are judged as a whole, and kinds of them besides the built-in ones."""
+
+    on_limit: OnWorkloadLimit = OnWorkloadLimit.WARN
+    job_evictions: JobEvictions = JobEvictions.IGNORE
+    kinds: tuple[WorkloadKind, ...] = ()
+
+
+BUILT_IN_RESOURCES: Weights = {
+    ResourceName(name): ONE_GPU for name in ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The merged policy folder. `hash` names its content: equal hashes, equal policies.
+
+    `resources` weighs what counts; `ignored_resources` are named on purpose as counting nothing.
+    """
+
+    enforce: Enforcement = Enforcement.ENFORCE
+    teams: tuple[Team, ...] = ()
+    defaults: Defaults = Defaults()
+    pools: tuple[Pool, ...] = ()
+    placement: PlacementRules = PlacementRules()
+    reclaim: ReclaimRules = ReclaimRules()
+    resources: Weights = field(default_factory=lambda: BUILT_IN_RESOURCES)
+    ignored_resources: frozenset[ResourceName] = frozenset()
+    priority_classes: Mapping[Tier, str] = field(default_factory=dict)
+    exempt_namespaces: tuple[str, ...] = ()
+    workloads: WorkloadRules = WorkloadRules()
+    hash: str = ""
+
+    @property
+    def is_enforced(self) -> bool:
+        """Tell whether anything is refused or changed by it."""
+        return self.enforce is Enforcement.ENFORCE
+
+    def team(self, name: TeamName) -> Team | None:
+        """Find a team by name."""
+        return next((team for team in self.teams if team.name == name), None)

@@ -1,0 +1,73 @@
+"""Text for people, the same wherever it is shown: numbers with nouns, ages, names that cannot break a line.
+
+Whoever creates objects chooses their names, owners and annotations, and a terminal obeys control characters. So every
+text with such a name in it is written through `printable`.
+"""
+
+from typing import Final
+
+from webhook.core.model.amount import Units, format_gpus, tell_gpus
+from webhook.core.model.names import CPU, MEMORY, ResourceName
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_STEP_MINUTES: Final = 10
+_HOURS: Final = 48
+_UNITS: Final = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
+
+
+def plural(count: int, noun: str) -> str:
+    """Write a number with its noun."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def plural_gpus(units: Units) -> str:
+    """Write an amount of GPUs."""
+    return f"{tell_gpus(units)} GPU{'s' * (format_gpus(units) != '1')}"
+
+
+def printable(text: str) -> str:
+    """Write control characters, ANSI sequences and text direction marks as escapes, as Python's literals do."""
+    if text.isprintable():
+        return text
+    return "".join([each if each.isprintable() else _escaped(each) for each in text])
+
+
+def printable_lines(text: str) -> str:
+    """Do the same with a text of several lines, whose line breaks stay."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def shortened(text: str, longest: int) -> str:
+    """Cut a text to so many characters, the mark that says so included."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def coarse_age(seconds: int) -> str:
+    """Write an age that stays the same for a while; "" below ten minutes, in which most that is to change does.
+
+    A text that is repeated every minute must not change with it.
+    """
+    minutes = seconds // _MINUTE // _STEP_MINUTES * _STEP_MINUTES
+    if seconds < _HOUR:
+        return f"{minutes}m" if minutes else ""
+    return f"{seconds // _HOUR}h" if seconds < _HOURS * _HOUR else f"{seconds // _DAY}d"
+
+
+def amount_text(resource: ResourceName, amount: int) -> str:
+    """Write an amount as a manifest would: cores of cpu, binary units of bytes, a number of everything else."""
+    if resource == CPU:
+        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+    if resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-"):
+        return _bytes(amount)
+    return str(amount)
+
+
+def _bytes(amount: int) -> str:
+    for unit, size in _UNITS:
+        if amount >= size:
+            return f"{round(amount / size, 1):g}{unit}"
+    return str(amount)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", errors="backslashreplace").decode("ascii")

@@ -1,0 +1,1 @@
+"""Rules between pods: affinity, anti-affinity and spreading, over counted pods."""

@@ -1,0 +1,307 @@
+"""Where a pod may go by what it demands of other pods: kube-scheduler's own rules, over all that Fairgate knows of.
+
+They are those of kube-scheduler 1.37, pkg/scheduler/framework/plugins. podtopologyspread, filtering.go: on a node that
+carries the key, the pods that match in the node's domain, and the new pod if it matches, may outnumber those of the
+emptiest domain by `maxSkew`. Counted are pods of the same namespace that do not terminate; domains are those of nodes
+that carry the keys of all such constraints and that the two inclusion policies let in. interpodaffinity, filtering.go:
+a pod goes to domains with pods that match all its terms, or anywhere if there are none and it matches them itself; and
+to no domain with pods that it keeps away from, or that keep away from it. Pods that terminate do not count here: they
+are gone before long.
+
+A list of nodes by name changes what kube-scheduler counts: by default it honors the pod's own affinity, and then knows
+no domain outside of the list. So the skew is kept here, and a list is made such that what is left to judge there holds.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from webhook.core.model.names import Namespace, NodeName
+from webhook.core.model.policy import LabelSelector
+from webhook.core.model.selector import HELD, Constraints, Toleration
+from webhook.core.model.topology import AffinityRule, Domains, SpreadRule, TopologyRule
+from webhook.core.peers.pod_counts import Keepers, Seated, Siblings
+from webhook.core.placement.fleet import Fleet
+
+_ANY_TAINT = (Toleration(exists=True), Toleration(key=HELD, exists=True))
+
+
+class Asker(NamedTuple):
+    """A pod that demands something of the pods around it.
+
+    `constraints` are all that it demands of a node, its pool's among them; `left_out` are pods that shall not
+    count this time, `joined` are some that shall count besides.
+    """
+
+    namespace: Namespace
+    labels: Mapping[str, str]
+    rules: tuple[TopologyRule, ...]
+    constraints: Constraints
+    left_out: tuple[Seated, ...] = ()
+    joined: tuple[Seated, ...] = ()
+
+
+class Judged(NamedTuple):
+    """One rule for one pod: the pods that count, by domain (none: left out), and the slots where it keeps the skew."""
+
+    rule: SpreadRule
+    domains: Domains
+    counts: Mapping[str, int]
+    allowed: int
+
+    def beside(self, slot: int) -> int:
+        """List the slots that may stand on a list behind this one: they bring nothing new to count, or to prefer.
+
+        kube-scheduler counts within the list. In one domain nothing can become uneven; single nodes that keep the skew
+        among all keep it among fewer, but by a soft rule those with fewer of the like would be preferred.
+        """
+        domains, is_hard = self.domains, self.rule.is_hard
+        value = domains.value(slot)
+        if is_hard and (domains.are_single or not self.rule.honors_affinity):
+            return -1
+        if value is None:
+            return ~domains.bits
+        if not domains.are_single:
+            return domains.members[value]
+        here = self.counts.get(value, 0)
+        if not here:
+            return -1
+        found = 0
+        for other, count in self.counts.items():
+            if count >= here:
+                found |= domains.members[other]
+        return found
+
+
+class Kept(NamedTuple):
+    """One rule of inter-pod affinity for one pod, its own or that of others: the slots where it is kept."""
+
+    rule: AffinityRule
+    allowed: int
+    is_own: bool = True
+
+
+class Wished(NamedTuple):
+    """One preferred term of inter-pod affinity for one pod: the pods that it is about, by domain (none: left out).
+
+    `levels` are the slots of the domains with so many of them each.
+    """
+
+    rule: AffinityRule
+    domains: Domains
+    counts: Mapping[str, int]
+    levels: Mapping[int, int]
+
+    @property
+    def allowed(self) -> int:
+        """List the slots where it is kept."""
+        near = self._with_more_than(0)
+        return ~near if self.rule.is_anti else near
+
+    def beside(self, slot: int) -> int:
+        """List the slots that kube-scheduler would not prefer to this one: it adds up the pods."""
+        here = self.counts.get(self.domains.value(slot) or "", 0)
+        return (self._with_more_than(here - 1) if here else -1) if self.rule.is_anti else ~self._with_more_than(here)
+
+    def _with_more_than(self, number: int) -> int:
+        found = 0
+        for count, slots in self.levels.items():
+            if count > number:
+                found |= slots
+        return found
+
+
+class Spread(NamedTuple):
+    """What a pod's rules say of all nodes; `wished` has what weighs most first."""
+
+    hard: tuple[Judged, ...] = ()
+    soft: tuple[Judged, ...] = ()
+    affine: tuple[Kept, ...] = ()
+    wished: tuple[Wished, ...] = ()
+
+    @property
+    def allowed(self) -> int:
+        """List the slots that keep every hard rule."""
+        found = -1
+        for judged in self.hard:
+            found &= judged.allowed
+        for kept in self.affine:
+            found &= kept.allowed
+        return found
+
+    def narrowed(self, among: int, has_room: Callable[[int], int]) -> int:
+        """Narrow slots to those that keep the hard rules, and each soft one for which some with room are left."""
+        among &= self.allowed
+        softly: tuple[Judged | Wished, ...] = (*self.soft, *self.wished)
+        for each in softly:
+            if has_room(kept := among & each.allowed):
+                among = kept
+        return among
+
+    def beside(self, slot: int) -> int:
+        """List the slots that may stand on a list behind this one."""
+        found = -1
+        rules: tuple[Judged | Wished, ...] = (*self.hard, *self.soft, *self.wished)
+        for each in rules:
+            found &= each.beside(slot)
+        return found
+
+
+NO_SPREAD = Spread()
+
+
+class Affinity(NamedTuple):
+    """The part of it that is the same wherever the pod is allowed to go by its constraints."""
+
+    affine: tuple[Kept, ...]
+    wished: tuple[Wished, ...]
+
+
+def affinity_of(asker: Asker, fleet: Fleet, siblings: Siblings) -> Affinity:
+    """Hold a pod's rules of inter-pod affinity, and those of the others, against the pods that there are."""
+    affine = [rule for rule in asker.rules if isinstance(rule, AffinityRule)]
+    wished = sorted([rule for rule in affine if not rule.is_hard], key=lambda rule: -rule.weight)
+    return Affinity(
+        (
+            *(_keep(asker, rule, fleet, siblings) for rule in affine if rule.is_hard),
+            *_keep_of_others(asker, fleet, siblings),
+        ),
+        tuple([_wish(asker, rule, fleet, siblings) for rule in wished]),
+    )
+
+
+def spread_of(asker: Asker, fleet: Fleet, siblings: Siblings, affinity: Affinity | None = None) -> Spread:
+    """Hold a pod's rules against the pods that there are; `affinity` is what is known of them."""
+    spreading = [rule for rule in asker.rules if isinstance(rule, SpreadRule)]
+    affine, wished = affinity or affinity_of(asker, fleet, siblings)
+    return Spread(
+        _judged(asker, [rule for rule in spreading if rule.is_hard], fleet, siblings),
+        _judged(asker, [rule for rule in spreading if not rule.is_hard], fleet, siblings),
+        affine,
+        wished,
+    )
+
+
+def _judged(asker: Asker, rules: list[SpreadRule], fleet: Fleet, siblings: Siblings) -> tuple[Judged, ...]:
+    keyed = -1
+    for rule in rules:
+        keyed &= fleet.domains(rule.key).bits
+    return tuple([_judge(asker, rule, keyed, fleet, siblings) for rule in rules])
+
+
+def _judge(asker: Asker, rule: SpreadRule, keyed: int, fleet: Fleet, siblings: Siblings) -> Judged:
+    domains = fleet.domains(rule.key)
+    among = keyed & fleet.matching(_inclusion(asker.constraints, rule.honors_affinity, rule.honors_taints))
+    counts = _counts(asker, rule, among, fleet, siblings)
+    own = rule.selector is not None and rule.selector.matches(asker.labels)
+    number = domains.number(among)
+    least = min(counts.values()) if len(counts) == number >= max(1, rule.min_domains) else 0
+    most = rule.max_skew - own + least
+    full = 0
+    for value, count in counts.items():
+        if count > most:
+            full |= domains.members[value]
+    return Judged(rule, domains, counts, domains.bits & ~full)
+
+
+def _counts(asker: Asker, rule: SpreadRule, among: int, fleet: Fleet, siblings: Siblings) -> dict[str, int]:
+    selector = rule.selector
+    if selector is None or not selector.requirements:
+        return {}  # selects no pod, or all of them, which kube-scheduler does not count
+    found = _on_nodes(asker, selector, (asker.namespace,), siblings)
+    return _by_domain(found, fleet.domains(rule.key), among, fleet)
+
+
+def _by_domain(found: Iterable[tuple[NodeName, int]], domains: Domains, among: int, fleet: Fleet) -> dict[str, int]:
+    """Add up what was counted on nodes, as far as they are in these slots."""
+    counts: dict[str, int] = {}
+    for name, number in found:
+        if bit := fleet.bit(name) & among:
+            value = domains.value(bit.bit_length() - 1)
+            if value is not None:
+                counts[value] = counts.get(value, 0) + number
+    return counts
+
+
+def _keep(asker: Asker, rule: AffinityRule, fleet: Fleet, siblings: Siblings) -> Kept:
+    namespaces = rule.namespaces or (asker.namespace,)
+    selector = rule.selector
+    found = () if selector is None else [name for name, _ in _on_nodes(asker, selector, namespaces, siblings)]
+    domains = [fleet.domains(key) for key in rule.keys]
+    beside = [_domains_of(found, each, fleet) for each in domains]
+    allowed = -1
+    if rule.is_anti:
+        for near in beside:
+            allowed &= ~near
+        return Kept(rule, allowed)
+    is_first = selector is not None and asker.namespace in namespaces and selector.matches(asker.labels)
+    for each, near in zip(domains, beside, strict=True):
+        allowed &= each.bits if is_first and not any(beside) else near
+    return Kept(rule, allowed)
+
+
+def _wish(asker: Asker, rule: AffinityRule, fleet: Fleet, siblings: Siblings) -> Wished:
+    domains, selector, namespaces = fleet.domains(rule.keys[0]), rule.selector, rule.namespaces or (asker.namespace,)
+    found = () if selector is None else _on_nodes(asker, selector, namespaces, siblings)
+    counts = _by_domain(found, domains, -1, fleet)
+    levels: dict[int, int] = {}
+    for value, count in counts.items():
+        levels[count] = levels.get(count, 0) | domains.members[value]
+    return Wished(rule, domains, counts, levels)
+
+
+def _keep_of_others(asker: Asker, fleet: Fleet, siblings: Siblings) -> Iterator[Kept]:
+    """Hold the pod against the rules of those that it would be beside."""
+    found: dict[Keepers, Mapping[NodeName, int]] = siblings.against(asker.namespace, asker.labels)
+    for seated, step in ((asker.left_out, -1), (asker.joined, 1)):
+        for pod, node in seated:
+            for rule in pod.keeps_off:
+                if rule.is_about(asker.namespace, asker.labels, home=pod.namespace):
+                    counts = found[pod.namespace, rule] = Counter(found.get((pod.namespace, rule), {}))
+                    counts[node] += step
+    for (_, rule), nodes in found.items():
+        near = _domains_of([name for name, count in nodes.items() if count > 0], fleet.domains(rule.keys[0]), fleet)
+        yield Kept(rule, ~near, is_own=False)
+
+
+def _domains_of(nodes: Iterable[NodeName], domains: Domains, fleet: Fleet) -> int:
+    """List the slots in the domains of these nodes."""
+    found = 0
+    for name in nodes:
+        if bit := fleet.bit(name):
+            value = domains.value(bit.bit_length() - 1)
+            found |= 0 if value is None else domains.members[value]
+    return found
+
+
+def _on_nodes(
+    asker: Asker, selector: LabelSelector, namespaces: tuple[Namespace, ...], siblings: Siblings
+) -> Iterable[tuple[NodeName, int]]:
+    """Count the pods that are selected, by node."""
+    if len(namespaces) == 1 and not asker.left_out and not asker.joined:
+        return siblings.on_nodes(namespaces[0], selector, home=asker.namespace).items()
+    counts: Counter[NodeName] = Counter()
+    for namespace in namespaces:
+        counts.update(siblings.on_nodes(namespace, selector, home=asker.namespace))
+    for seated, step in ((asker.left_out, -1), (asker.joined, 1)):
+        for pod, node in seated:
+            if pod.namespace in namespaces and selector.matches(pod.labels):
+                counts[node] += step
+    return [(node, count) for node, count in counts.items() if count > 0]
+
+
+def _inclusion(constraints: Constraints, honors_affinity: bool, honors_taints: bool) -> Constraints:
+    """Make the constraints that say which nodes are counted."""
+    if not honors_affinity:
+        constraints = Constraints(tolerations=constraints.tolerations)
+    return (_kept_inclusion if constraints.is_small else _included)(constraints, honors_taints)
+
+
+def _included(constraints: Constraints, honors_taints: bool) -> Constraints:
+    tolerations = constraints.tolerations if honors_taints else _ANY_TAINT
+    return replace(constraints, tolerations=tolerations)
+
+
+_kept_inclusion = lru_cache(maxsize=1024)(_included)

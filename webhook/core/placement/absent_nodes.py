@@ -1,0 +1,71 @@
+"""Nodes as they were until lately: one that reboots, or whose device plugin restarts, comes back.
+
+A node that is gone, or offers less than before, is remembered for an hour, so that a pod which only such a node could
+hold is not taken for one that never fits.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from webhook.core.model.demand import Demand
+from webhook.core.model.names import NodeName, ResourceName
+from webhook.core.model.node import Node
+from webhook.core.model.selector import Constraints
+from webhook.core.placement.fleet import Fleet
+
+AWAY_SECONDS: Final = 3600
+"""How long a node is expected back: a reboot takes minutes, an upgrade of drivers on it less than an hour."""
+
+_MOST: Final = 1000
+"""Nodes that are remembered, the latest."""
+
+
+class Away:
+    """What nodes offered before they left or shrank."""
+
+    def __init__(self) -> None:
+        self._fleet = Fleet()
+        self._left_at: dict[NodeName, int | None] = {}  # None until the time is known; in the order of leaving
+
+    def note(self, before: Node, now: Node | None = None) -> None:
+        """Take in that a node is gone, or what it is now."""
+        if now is not None and now.labels == before.labels and not _offers_less(now, before):
+            return
+        known = self._fleet.get(before.name)
+        self._left_at.pop(before.name, None)
+        self._left_at[before.name] = None
+        self._fleet.set(before if known is None else _larger(known, before))
+        if len(self._left_at) > _MOST:
+            self._forget(next(iter(self._left_at)))
+
+    def tick(self, now: int) -> None:
+        """Forget nodes that have been away for too long. A node is away from the first tick after it left."""
+        for name, left_at in list(self._left_at.items()):
+            if left_at is None:
+                self._left_at[name] = now
+            elif left_at + AWAY_SECONDS <= now:
+                self._forget(name)
+
+    def able(self, demand: Demand, constraints: Constraints) -> int:
+        """Count the nodes that would hold this if they were back, and empty."""
+        return self._fleet.with_capacity(demand, self._fleet.matching(constraints)).bit_count()
+
+    def offers(self, resource: ResourceName) -> bool:
+        """Tell whether any of them offered a resource."""
+        return self._fleet.offers(resource)
+
+    def _forget(self, name: NodeName) -> None:
+        del self._left_at[name]
+        self._fleet.remove(name)
+
+
+def _offers_less(now: Node, before: Node) -> bool:
+    return any(now.allocatable.get(name, 0) < amount for name, amount in before.allocatable.items())
+
+
+def _larger(one: Node, other: Node) -> Node:
+    """Keep the larger amounts of two states of a node: one that fails device by device shrinks in steps."""
+    names = one.allocatable.keys() | other.allocatable.keys()
+    most = {name: max(one.allocatable.get(name, 0), other.allocatable.get(name, 0)) for name in names}
+    devices = max(one.devices, other.devices, key=lambda devices: sum(devices.capacities))
+    return replace(other, allocatable=most, devices=devices)

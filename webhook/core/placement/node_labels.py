@@ -1,0 +1,176 @@
+"""Which nodes carry which labels and taints, as slots, and which of them meet a pod's constraints.
+
+Every expression is answered for all nodes at once, from the nodes of each value of its label: a pod that brings a
+thousand terms costs a thousand unions of bitmaps, not a look at every node for each.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from webhook.core.model.names import NodeName
+from webhook.core.model.node import Node
+from webhook.core.model.selector import NODE_NAME_FIELD, Constraints, Effect, NodeTerm, Operator, Requirement, Taint
+from webhook.core.model.topology import Domains
+
+_KEPT_DOMAINS: Final = 512
+"""Label keys remembered. Only keys that a node carries are: pods may ask for any number of others."""
+
+_KEPT_MASKS: Final = 512
+"""Constraint sets remembered, small ones only: one per pod template and pool in use."""
+
+_KEPT_CHANGES: Final = 10_000
+"""Length of the log of changed nodes after which everything is made again instead of brought up to date."""
+
+_NO_NODES: Final = Domains()
+
+
+@dataclass(slots=True)
+class _Mask:
+    """The slots that meet one set of constraints, true up to a position in the log of changed nodes."""
+
+    bits: int
+    position: int
+
+
+class LabelledNodes:
+    """The nodes by label and taint. The fleet shares its nodes and slots, and reports each change."""
+
+    def __init__(self, nodes: list[Node | None], slots: Mapping[NodeName, int]) -> None:
+        self._nodes = nodes
+        self._slots = slots
+        self._all = 0
+        self._carried: dict[str, int] = {}  # how many nodes carry a label key
+        self._by_taints: dict[tuple[Taint, ...], int] = {}
+        self._masks: dict[Constraints, _Mask] = {}
+        self._domains: dict[str, Domains] = {}
+        self._changed: list[int] = []  # slots whose name, labels or taints changed, in order
+
+    def change(self, slot: int, before: Node | None, now: Node | None) -> None:
+        """Take in what a node in this slot says now; None: there is none."""
+        bit = 1 << slot
+        self._all = self._all & ~bit if now is None else self._all | bit
+        for key in before.labels if before is not None else ():
+            self._carried[key] -= 1
+            if not self._carried[key]:
+                del self._carried[key]
+        for key in now.labels if now is not None else ():
+            self._carried[key] = self._carried.get(key, 0) + 1
+        if before is not None:
+            left = self._by_taints[before.taints] & ~bit
+            if left:
+                self._by_taints[before.taints] = left
+            else:
+                del self._by_taints[before.taints]
+        if now is not None:
+            self._by_taints[now.taints] = self._by_taints.get(now.taints, 0) | bit
+        self._note(slot)
+
+    def matching(self, constraints: Constraints) -> int:
+        """List the slots whose labels, taints and name meet the constraints."""
+        mask = self._masks.get(constraints)
+        position = len(self._changed)
+        if mask is None:
+            bits = self._meeting(constraints)
+            if constraints.is_small:
+                if len(self._masks) >= _KEPT_MASKS:
+                    del self._masks[next(iter(self._masks))]
+                self._masks[constraints] = _Mask(bits, position)
+            return bits
+        if mask.position < position:
+            mask.bits, mask.position = self._meeting(constraints), position
+        return mask.bits
+
+    def domains(self, key: str) -> Domains:
+        """Sort the nodes by the value of a label."""
+        found = self._domains.get(key)
+        slots: Iterable[int]
+        if found is None:
+            if key not in self._carried:
+                return _NO_NODES
+            if len(self._domains) >= _KEPT_DOMAINS:
+                del self._domains[next(iter(self._domains))]
+            found, slots = Domains(), self._slots.values()
+            self._domains[key] = found
+        else:
+            slots = set(self._changed[found.position :])
+        for slot in slots:
+            node = self._nodes[slot]
+            found.set(slot, None if node is None else node.labels.get(key))
+        found.position = len(self._changed)
+        return found
+
+    def _note(self, slot: int) -> None:
+        if len(self._changed) >= _KEPT_CHANGES:
+            self._changed.clear()
+            self._masks.clear()
+            self._domains.clear()
+        self._changed.append(slot)
+
+    def _meeting(self, constraints: Constraints) -> int:
+        bits = self._tolerated(constraints)
+        for key, value in constraints.node_selector:
+            bits &= self.domains(key).members.get(value, 0)
+        if constraints.terms is None or not bits:
+            return bits
+        found = 0
+        for term in constraints.terms:
+            found |= self._in_term(term, bits & ~found)
+        return found
+
+    def _tolerated(self, constraints: Constraints) -> int:
+        found = 0
+        for taints, bits in self._by_taints.items():
+            if all(
+                taint.effect is Effect.PREFER_NO_SCHEDULE or any(t.tolerates(taint) for t in constraints.tolerations)
+                for taint in taints
+            ):
+                found |= bits
+        return found
+
+    def _in_term(self, term: NodeTerm, among: int) -> int:
+        if not term.labels and not term.fields:
+            return 0
+        for requirement in term.fields:
+            among &= self._by_field(requirement)
+        for requirement in term.labels:
+            if not among:
+                return 0
+            among &= self._by_label(requirement)
+        return among
+
+    def _by_label(self, requirement: Requirement) -> int:
+        domains = self.domains(requirement.key)
+        if requirement.operator in (Operator.GT, Operator.LT):
+            return _union(domains.members[value] for value in domains.numbers if requirement.compares(value))
+        return self._by_values(requirement, lambda value: domains.members.get(value, 0), domains.bits)
+
+    def _by_field(self, requirement: Requirement) -> int:
+        """Match by name, the only field there is; another is as a label that no node carries."""
+        if requirement.key != NODE_NAME_FIELD:
+            return self._by_values(requirement, lambda _: 0, 0)
+        return self._by_values(requirement, self._named, self._all)
+
+    def _named(self, name: str) -> int:
+        slot = self._slots.get(NodeName(name))
+        return 0 if slot is None else 1 << slot
+
+    def _by_values(self, requirement: Requirement, having: Callable[[str], int], carrying: int) -> int:
+        match requirement.operator:
+            case Operator.IN:
+                return _union(map(having, requirement.values))
+            case Operator.NOT_IN:
+                return self._all & ~_union(map(having, requirement.values))
+            case Operator.EXISTS:
+                return carrying
+            case Operator.DOES_NOT_EXIST:
+                return self._all & ~carrying
+            case Operator.GT | Operator.LT:
+                return 0
+
+
+def _union(several: Iterable[int]) -> int:
+    found = 0
+    for bits in several:
+        found |= bits
+    return found

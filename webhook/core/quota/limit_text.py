@@ -1,0 +1,126 @@
+"""What a refusal says of a limit: what was asked, what the limit is, who holds it, what would pass now.
+
+The same words come again with every attempt of a controller, so that Events count them: nothing is in them that changes
+from second to second, once what is reserved is in use; ages are coarse.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from webhook.core.model.amount import ONE_GPU, Limit, Units, Unlimited, exceeds, format_limit, tell_gpus
+from webhook.core.model.demand import Demand, Weights
+from webhook.core.model.names import ResourceName
+from webhook.core.model.text import coarse_age, printable, shortened
+from webhook.core.quota.holders import Holder
+
+HOLDERS: Final = 3
+"""Holders that a refusal names."""
+
+_LONGEST_USER: Final = 63
+_SETTLED_SECONDS: Final = 60
+"""A pod is not said to wait before it is this old: kube-scheduler binds within seconds what has a node."""
+
+_NO_WEIGHTS: Final[Weights] = {}
+
+
+class Request(NamedTuple):
+    """What is asked for, as far as a message needs it.
+
+    `devices` are the GPU resources by name in pieces, `now` is in seconds of Unix time, 0 where ages are not told.
+    """
+
+    gpus: Units
+    devices: tuple[tuple[ResourceName, int], ...] = ()
+    weights: Weights = _NO_WEIGHTS
+    now: int = 0
+
+    @classmethod
+    def of(cls, demand: Demand, weights: Weights, now: int) -> "Request":
+        """Describe what a pod asks for."""
+        return cls(demand.gpus, demand.devices, weights, now)
+
+    @property
+    def piece(self) -> tuple[ResourceName, Units] | None:
+        """Name the one resource that is asked for and what a piece counts; None where it is not as simple as that."""
+        if len(self.devices) != 1:
+            return None
+        [(name, number)] = self.devices
+        weight = self.weights.get(name, 0)
+        return (name, weight) if weight and number * weight == self.gpus else None
+
+
+def violation_text(
+    request: Request,
+    subject: str,
+    limit: Limit,
+    *,
+    taken: Units,
+    room: Units,
+    holders: Sequence[Holder] | None,
+    reserved: Units | None = None,
+) -> str:
+    """Say which limit is broken and what to do; `holders` is None where waiting for somebody cannot help.
+
+    `reserved` is the part of `taken` that is held by pods which are still being created, where that is known.
+    """
+    asked = f"{printable(subject)}: requested {_asked(request)}, limit {format_limit(limit)}"
+    if holders is None:
+        return f"{asked}; split the work over more pods, or ask for {_most(request, limit)} per pod"
+    named = ", ".join(_holder(holder, request.now) for holder in holders)
+    held = f"; largest holders: {named}" if named else ""
+    used = f"used {tell_gpus(taken - (reserved or 0))}"
+    besides = "" if reserved is None else f", reserved {tell_gpus(reserved)}"
+    return f"{asked}, {used}{besides}{held}; {_advice(request, limit, room)}"
+
+
+def _asked(request: Request) -> str:
+    gpus, piece = tell_gpus(request.gpus), request.piece
+    if piece is None or piece[1] == ONE_GPU:
+        return gpus
+    return f"{gpus} ({piece[0]} {request.devices[0][1]})"
+
+
+def _advice(request: Request, limit: Limit, room: Units) -> str:
+    if room <= 0 or _pieces(request, room) == 0:
+        what = f"{_noun(request)} would pass now ({tell_gpus(room)} is left)" if room > 0 else "request would pass now"
+        never = f"; one of more than {format_limit(limit)} never will" if exceeds(request.gpus, limit) else ""
+        return f"no {what}: wait until a holder ends, or delete one{never}"
+    return f"a request of {_most(request, room)} would pass now"
+
+
+def _noun(request: Request) -> str:
+    piece = request.piece
+    return "request" if piece is None else "whole GPU" if piece[1] == ONE_GPU else piece[0]
+
+
+def _most(request: Request, room: Units | Unlimited) -> str:
+    """Say how much fits into so much room, in what was asked for."""
+    if isinstance(room, Unlimited):
+        return "less"
+    piece, pieces = request.piece, _pieces(request, room)
+    if piece is None or pieces is None:
+        left = tell_gpus(room)
+        return left if left.startswith("less than ") else f"at most {left}"
+    if not pieces:
+        return "less"
+    return f"at most {pieces}" if piece[1] == ONE_GPU else f"at most {pieces} {piece[0]}"
+
+
+def _pieces(request: Request, room: Units) -> int | None:
+    """Count the pieces that fit."""
+    piece = request.piece
+    return None if piece is None else max(0, room // piece[1])
+
+
+def _holder(holder: Holder, now: int) -> str:
+    """Name a holder with its GPUs, the person behind it, how long it has held some, and whether it still waits."""
+    told = []
+    if holder.user is not None and not holder.user.startswith("system:"):
+        told.append(shortened(printable(holder.user), _LONGEST_USER))
+    age = max(0, now - holder.since) if now and holder.since else None
+    if age is not None and (coarse := coarse_age(age)):
+        told.append(coarse)
+    if holder.is_waiting and (age is None or age >= _SETTLED_SECONDS):
+        told.append("waiting")
+    besides = f" ({', '.join(told)})" if told else ""
+    return f"{printable(holder.name)} {tell_gpus(holder.gpus)}{besides}"

@@ -1,0 +1,71 @@
+"""Whose pod is it: team of a namespace, exemption, and the user behind a pod."""
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Final
+
+from webhook.core.model.names import Namespace, User
+from webhook.core.model.pod import NamespaceFacts, Pod, Requester
+from webhook.core.model.policy import Policy, Team, UnknownUser, UserSource
+
+EXEMPT_LABEL: Final = "fairgate.dev/exempt"
+
+LONGEST_USER: Final = 253
+"""Characters of a user's name that count: labels and annotations may say more, and every charge carries it."""
+
+
+def team_of(namespace: NamespaceFacts, policy: Policy) -> Team | None:
+    """Find the team that owns a namespace: an exact name beats a glob, a glob beats a selector, then policy order."""
+    for team in policy.teams:
+        if namespace.name in team.namespaces:
+            return team
+    for team in policy.teams:
+        if any(fnmatchcase(namespace.name, glob) for glob in team.namespaces):
+            return team
+    for team in policy.teams:
+        if team.namespace_selector is not None and team.namespace_selector.matches(namespace.labels):
+            return team
+    return None
+
+
+def is_exempt(namespace: NamespaceFacts, policy: Policy) -> bool:
+    """Tell whether Fairgate leaves the pods of this namespace alone (they are counted all the same)."""
+    return namespace.labels.get(EXEMPT_LABEL, "false") != "false" or any(
+        fnmatchcase(namespace.name, glob) for glob in policy.exempt_namespaces
+    )
+
+
+def user_of(
+    pod: Pod, requester: Requester, namespace: NamespaceFacts, policy: Policy, *, home: NamespaceFacts | None = None
+) -> User | None:
+    """Name the user behind a pod, or None: a guess would charge the wrong person.
+
+    A person is charged, whatever owner the pod names. A controller acts through its service account, so a pod it made
+    belongs to whom policy's `userFrom` names. `home` is the namespace of a service account that a team's own people can
+    make: it counts as the owner of that namespace, and all of a namespace's service accounts as one user where none is
+    named, or they would multiply the limit.
+    """
+    if not requester.is_service_account:
+        return User(requester.username[:LONGEST_USER]) if requester.username else None
+    for key in policy.defaults.user_from:
+        if user := _places(key.source, pod, home or namespace).get(key.key):
+            return User(user[:LONGEST_USER])
+    if home is not None or pod.owner is None:
+        return User(f"system:serviceaccounts:{requester.home}")
+    if policy.defaults.unknown_user is UnknownUser.NAMESPACE:
+        return User(f"system:serviceaccounts:{namespace.name}")
+    return None
+
+
+_OF_NAMESPACE = (UserSource.NAMESPACE_ANNOTATION, UserSource.NAMESPACE_LABEL)
+_ANNOTATIONS = (UserSource.NAMESPACE_ANNOTATION, UserSource.POD_ANNOTATION)
+
+
+def _places(source: UserSource, pod: Pod, namespace: NamespaceFacts) -> Mapping[str, str]:
+    of = namespace if source in _OF_NAMESPACE else pod
+    return of.annotations if source in _ANNOTATIONS else of.labels
+
+
+def unknown_namespace(name: Namespace) -> NamespaceFacts:
+    """Stand in for a namespace that the world has not seen (yet): a name, no labels, no annotations."""
+    return NamespaceFacts(name)

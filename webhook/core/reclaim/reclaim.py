@@ -1,0 +1,376 @@
+"""Reclaim: which borrowing pods go so that guaranteed pods which wait get their room, and where that room is.
+
+A round plans for all that wait, one after the other, each on top of what the ones before it get: what one clearing
+frees beyond its need, the next may use. It is tried out on the fleet itself and taken back, so the scene is left as it
+was, and the same scene gives the same round. Gangs are planned whole or not at
+all. Nothing is evicted for a pod that would not fit afterwards, or that fits now.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Final, NamedTuple
+
+from webhook.core.model.amount import Units, Unlimited
+from webhook.core.model.demand import Demand, PerDevice
+from webhook.core.model.names import NodeName, Uid
+from webhook.core.model.policy import ReclaimCost
+from webhook.core.model.selector import Constraints
+from webhook.core.peers.pod_counts import Seated
+from webhook.core.peers.topology_filter import Asker, spread_of
+from webhook.core.placement.device_slots import Bays
+from webhook.core.placement.fleet import Fleet
+from webhook.core.reclaim.failures import Floors, Remaining, WorkloadId
+from webhook.core.reclaim.reclaim_plan import Cause, Hold, Move, Refused, Round, Scene, Waiting
+from webhook.core.reclaim.victim import GangId, Victim
+from webhook.core.reclaim.victim_search import Clearing, Cost, Need, Scale, clear, departures
+
+
+def plan(waiting: Iterable[Waiting], scene: Scene) -> Round:
+    """Plan for all that wait: the longest waiting first, ties by name; those with a hold already are left out."""
+    held = {hold.waiting for hold in scene.holds}
+    trial = _Trial(scene)
+    moves: list[Move] = []
+    refused: list[Refused] = []
+    try:
+        for together in _gangs(each for each in waiting if each.uid not in held):
+            before = trial.savepoint()
+            outcomes = [trial.seat(each) for each in together]
+            seated = [outcome for outcome in outcomes if isinstance(outcome, Move)]
+            failed = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
+            refused += failed
+            if all(outcome.cause is Cause.FITS for outcome in failed):
+                moves += seated
+            else:
+                trial.undo(before)
+                refused += [Refused(move.waiting, Cause.GANG_INCOMPLETE) for move in seated]
+    finally:
+        trial.undo(0)
+    return Round(tuple(moves), tuple(refused))
+
+
+def _gangs(waiting: Iterable[Waiting]) -> list[list[Waiting]]:
+    """Group gangs, each at the place of its member that waits longest."""
+    groups: dict[GangId | Uid, list[Waiting]] = {}
+    for each in sorted(waiting, key=lambda each: (each.since, each.namespace, each.name, each.uid)):
+        groups.setdefault(each.gang or each.uid, []).append(each)
+    return list(groups.values())
+
+
+class _Step(NamedTuple):
+    """One change that was tried: room taken (sign 1) or given (-1), and what is undone with it."""
+
+    node: NodeName
+    uid: Uid
+    demand: Demand
+    sign: int
+    devices: tuple[int, ...]
+    coming: int
+    victim: Victim | None = None
+    seated: Seated | None = None
+
+
+class _Insistence(NamedTuple):
+    """What protects victims no longer from a pod that has waited for long.
+
+    Budgets, once it has waited as long as policy respects them. And the minimum runtime of pods that started when it
+    waited already (`unripe_after`): who deletes pods and creates them again would be protected without end.
+    `may_break`: budgets for failures count no more, since nothing else is left: who sets a tiny one would be protected.
+    """
+
+    is_past_budgets: bool = False
+    unripe_after: int | None = None
+    may_break: bool = False
+
+
+_NONE: Final = _Insistence()
+
+
+class _Trial:
+    """The scene as it will be after the moves planned so far; `undo` brings back what was."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._fleet = scene.fleet
+        self._steps: list[_Step] = []
+        self._gone: set[Uid] = set()
+        self._quotas = dict(scene.quotas)
+        self._exhausted = {team for team, left in scene.quotas.items() if left <= 0}
+        self._reluctant = scene.spared | scene.refused
+        self._have_rules = False  # some that are seated here keep others off
+        self._coming = 0  # nodes whose room is not free yet, or not for everybody
+        for hold in scene.holds:
+            self._coming |= scene.fleet.bit(hold.node)
+        self._left = dict(scene.left)
+        self._failures: dict[WorkloadId, Remaining] = dict(scene.failures)
+        place = scene.order.index(ReclaimCost.LOST_WORK)
+        self._ahead, self._behind = (0,) * place, (0,) * (len(scene.order) - place - 1)
+        self._offers: dict[tuple[Demand, Constraints, _Insistence], _Offers] = {}
+        for leaving in scene.leaving:
+            self._give(leaving.node, leaving.uid, leaving.demand)
+        for hold in scene.holds:
+            self._take(hold.node, hold.waiting, hold)
+
+    def savepoint(self) -> int:
+        """Name the present state, to come back to."""
+        return len(self._steps)
+
+    def undo(self, savepoint: int) -> None:
+        """Come back to an earlier state."""
+        while len(self._steps) > savepoint:
+            step = self._steps.pop()
+            if step.sign < 0:
+                self._gone.remove(step.uid)
+            if step.victim is not None:
+                self._draw(step.victim, 1)
+            self._coming = step.coming
+            self._fleet.take(step.node, step.demand, sign=-step.sign, holder=step.uid, devices=step.devices)
+        self._offers.clear()
+
+    def seat(self, waiting: Waiting) -> Move | Refused:
+        """Find room for one pod and take it; where there is none, nothing changes."""
+        fleet, demand = self._fleet, waiting.demand
+        able = fleet.with_capacity(demand, fleet.matching(waiting.constraints) & fleet.open_bits)
+        if not able:
+            return Refused(waiting, Cause.NO_NODE)
+        allowed = self._allowed(waiting)
+        if not able & allowed:
+            return Refused(waiting, Cause.TOPOLOGY_UNMET)
+        if room := fleet.with_room(demand, able & allowed):
+            free = room & ~self._coming
+            node = self._where(waiting, free or room)
+            self._take(node, waiting.uid, waiting)
+            return Refused(waiting, Cause.FITS) if free else Move(waiting, node, (), Cost())
+        for how in self._ways(waiting):
+            best = self._best(waiting, able, allowed, how)
+            if best is not None:
+                break
+        else:
+            return Refused(waiting, Cause.NOT_ENOUGH_VICTIMS)
+        node, clearing = best
+        for victim in clearing.victims:
+            self._give(victim.node, victim.uid, victim.demand, victim)
+        self._take(node, waiting.uid, waiting)
+        return Move(waiting, node, clearing.victims, clearing.cost, how.is_past_budgets, how.may_break)
+
+    def _ways(self, waiting: Waiting) -> Iterator[_Insistence]:
+        """List what a pod may disregard, the least first: the next is tried where nothing is found."""
+        yield _NONE
+        how = self._insistence(waiting)
+        if how is not _NONE:
+            yield how
+        if self._failures:
+            yield _NONE._replace(may_break=True)
+            if how is not _NONE:
+                yield how._replace(may_break=True)
+
+    def _insistence(self, waiting: Waiting) -> _Insistence:
+        """Say what a pod need not respect any more, after all the time that it waited."""
+        scene, since = self._scene, waiting.reported_at
+        bound = scene.budget_seconds
+        is_long = not isinstance(bound, Unlimited) and bool(since) and since + bound <= scene.now
+        is_past_budgets = is_long and bool(scene.left or scene.refused)
+        unripe_after = since if scene.minimum_runtime and since else None
+        return _Insistence(is_past_budgets, unripe_after) if is_past_budgets or unripe_after is not None else _NONE
+
+    def _allowed(self, waiting: Waiting) -> int:
+        """List the slots with the pods around them that a pod demands, those planned so far in their seats."""
+        siblings = self._scene.siblings
+        if not (waiting.topology or self._have_rules or siblings.against(waiting.namespace, waiting.labels)):
+            return -1
+        if siblings.are_costly(waiting.namespace, waiting.topology):
+            return 0
+        joined = tuple([step.seated for step in self._steps if step.seated is not None])
+        asker = Asker(waiting.namespace, waiting.labels, waiting.topology, waiting.constraints, joined=joined)
+        return spread_of(asker, self._fleet, siblings).allowed
+
+    def _where(self, waiting: Waiting, among: int) -> NodeName:
+        """Find the node that it will go to: on another it would take, in the plan, the room of somebody else."""
+        first = next((name for name in waiting.chosen if self._fleet.bit(name) & among), None)
+        return self._fleet.names_of(among & -among)[0] if first is None else first
+
+    def _best(self, waiting: Waiting, able: int, allowed: int, how: _Insistence) -> tuple[NodeName, Clearing] | None:
+        key = (waiting.demand, waiting.constraints, how)
+        offers = self._offers.get(key)
+        if offers is None:
+            offers = self._offers[key] = _Offers(self, self._fleet, waiting.demand, able, how)
+        return offers.best(allowed)
+
+    def bounds(self, among: int, demand: Demand) -> Iterator[tuple[tuple[Units, ...], NodeName]]:
+        """Tell what clearing room costs at least on each node that has anybody to send away."""
+        now, on, ahead, behind = self._scene.now, self._scene.yards.on, self._ahead, self._behind
+        for node, missing in self._missing_on(among, demand):
+            yard = on(node)
+            if yard is not None:
+                yield (*ahead, yard.least_loss(missing, now), *behind), node
+
+    def bound(self, node: NodeName, demand: Demand) -> tuple[Units, ...] | None:
+        """Tell the same of one node; None where there is nobody to send away."""
+        yard = self._scene.yards.on(node)
+        return None if yard is None else self.rank(yard.least_loss(self._missing_gpus(node, demand), self._scene.now))
+
+    def rank_of(self, cost: Cost) -> tuple[Units, ...]:
+        """Bring a cost into the order in which its parts count."""
+        return cost.ranked(self._scene.order)
+
+    def rank(self, lost_work: Units) -> tuple[Units, ...]:
+        """Rank a cost of which only the lost work is known."""
+        return (*self._ahead, lost_work, *self._behind)
+
+    def offer(self, node: NodeName, demand: Demand, how: _Insistence) -> Clearing | None:
+        """Find the cheapest clearing on a node as things stand."""
+        scene, fleet = self._scene, self._fleet
+        missing = {resource: amount - fleet.free(node, resource) for resource, amount in demand.requests}
+        amounts = {resource: amount for resource, amount in missing.items() if amount > 0}
+        need = Need(amounts, self._missing_gpus(node, demand), demand.per_device)
+        scale = Scale(
+            scene.now,
+            scene.over_share,
+            scene.order,
+            None if how.is_past_budgets else self._left,
+            self._gone,
+            scene.spared if how.is_past_budgets else self._reluctant,
+            self._exhausted,
+            how.unripe_after,
+            Floors(self._failures, may_break=how.may_break),
+        )
+        return clear(need, node, scene.yards, room=_Room(fleet.bays(node), node), scale=scale)
+
+    def allows(self, clearing: Clearing, how: _Insistence) -> bool:
+        """Tell whether the victims of an earlier offer are still there and their budgets still let them go."""
+        if any(victim.uid in self._gone or victim.team in self._exhausted for victim in clearing.victims):
+            return False
+        floors = Floors(self._failures, may_break=how.may_break)
+        if floors.draw({}, departures(clearing.victims)) is None:
+            return False
+        drawn = Counter(guard for victim in clearing.victims for guard in victim.guards)
+        return how.is_past_budgets or all(self._left.get(guard, 0) >= count for guard, count in drawn.items())
+
+    def _missing_gpus(self, node: NodeName, demand: Demand) -> int:
+        """Tell how many GPU units are missing, where one resource says it; 0 is true in any case, if not sharp.
+
+        On slices each piece is less than the pod counts, if that may be handed whole GPUs.
+        """
+        if len(demand.devices) != 1 or self._fleet.bit(node) & self._fleet.sliced:
+            return 0
+        ((resource, amount),) = demand.devices
+        return max(0, amount - self._fleet.free(node, resource)) * (demand.gpus // amount)
+
+    def _missing_on(self, among: int, demand: Demand) -> list[tuple[NodeName, int]]:
+        if len(demand.devices) != 1:
+            return [(node, 0) for node in self._fleet.names_of(among)]
+        ((resource, amount),) = demand.devices
+        each, sliced = demand.gpus // amount, among & self._fleet.sliced
+        missing = [
+            (node, (amount - free) * each if free < amount else 0)
+            for node, free in self._fleet.free_on(among ^ sliced, resource)
+        ]
+        return missing + [(node, 0) for node in self._fleet.names_of(sliced)] if sliced else missing
+
+    def _give(self, node: NodeName, uid: Uid, demand: Demand, victim: Victim | None = None) -> None:
+        step = _Step(node, uid, demand, -1, self._fleet.devices_of(node, uid), self._coming, victim)
+        self._gone.add(uid)
+        if victim is not None:
+            self._draw(victim, -1)
+        self._coming |= self._fleet.bit(node)
+        self._change(step)
+
+    def _take(self, node: NodeName, uid: Uid, pod: Waiting | Hold) -> None:
+        self._have_rules |= bool(pod.keeps_off)
+        self._change(_Step(node, uid, pod.demand, 1, (), self._coming, seated=Seated(pod, node)))
+
+    def _draw(self, victim: Victim, sign: int) -> None:
+        """Take a victim from the budgets that guard it or that its failure counts in, and from what its team may lose.
+
+        With sign 1 it is given back.
+
+        A plan is never cut in two: its last victims may be more than the team was to lose within the minute.
+        """
+        for guard in victim.guards:
+            self._left[guard] = self._left.get(guard, 0) + sign
+        if victim.workload is not None and (remaining := self._failures.get(victim.workload)) is not None:
+            left = remaining.left + sign * victim.is_counted
+            self._failures[victim.workload] = Remaining(left, remaining.pods + sign)
+        if victim.team in self._quotas:
+            self._quotas[victim.team] += sign
+            change = self._exhausted.add if self._quotas[victim.team] <= 0 else self._exhausted.discard
+            change(victim.team)
+
+    def _change(self, step: _Step) -> None:
+        self._fleet.take(step.node, step.demand, sign=step.sign, holder=step.uid)
+        self._steps.append(step)
+        for offers in self._offers.values():
+            offers.note(step.node)
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """The single devices of one node as they will be; implements webhook.core.reclaim.victim_search.Room."""
+
+    bays: Bays
+    node: NodeName
+
+    def has_devices(self, ask: PerDevice, gone: Sequence[Victim]) -> bool:
+        bays = self.bays.copy()
+        for victim in gone:
+            if victim.node == self.node:
+                bays.release(victim.uid)
+        return bays.has_room(ask)
+
+    def devices_of(self, victim: Victim) -> tuple[int, ...]:
+        return self.bays.held_by(victim.uid)
+
+
+_Entry = tuple[tuple[Units, ...], NodeName, int, Clearing | None]
+"""A node on offer: rank, node, version, clearing. Entries of one node and version replace each other, so no clearing is
+ever compared."""
+
+
+class _Offers:
+    """The nodes that could take pods of one kind, the cheapest to clear on top.
+
+    A heap whose entries begin as lower bounds: a node is searched only when its bound comes to the top, and again only
+    when something changed there. What budgets allow only shrinks within a round, so an old offer is a bound as well.
+    """
+
+    def __init__(self, trial: _Trial, fleet: Fleet, demand: Demand, among: int, how: _Insistence) -> None:
+        self._trial = trial
+        self._how = how
+        self._fleet = fleet
+        self._demand = demand
+        self._among = among
+        self._versions: dict[NodeName, int] = {}
+        self._heap: list[_Entry] = [(rank, node, 0, None) for rank, node in trial.bounds(among, demand)]
+        heapify(self._heap)
+
+    def note(self, node: NodeName) -> None:
+        """Take in that something changed on a node."""
+        if self._fleet.bit(node) & self._among:
+            version = self._versions[node] = self._versions.get(node, 0) + 1
+            if (rank := self._trial.bound(node, self._demand)) is not None:
+                heappush(self._heap, (rank, node, version, None))
+
+    def best(self, allowed: int) -> tuple[NodeName, Clearing] | None:
+        """Give the cheapest clearing on an allowed node; it stays on offer until its node changes."""
+        aside: list[_Entry] = []
+        found = self._cheapest(allowed, aside)
+        for entry in aside:
+            heappush(self._heap, entry)
+        return found
+
+    def _cheapest(self, allowed: int, aside: list[_Entry]) -> tuple[NodeName, Clearing] | None:
+        while self._heap:
+            _, node, version, clearing = self._heap[0]
+            if allowed != -1 and not self._fleet.bit(node) & allowed:
+                aside.append(heappop(self._heap))
+                continue
+            if version == self._versions.get(node, 0):
+                if clearing is not None and self._trial.allows(clearing, self._how):
+                    return node, clearing
+                clearing = self._trial.offer(node, self._demand, self._how)
+                if clearing is not None:
+                    heapreplace(self._heap, (self._trial.rank_of(clearing.cost), node, version, clearing))
+                    continue
+            heappop(self._heap)
+        return None

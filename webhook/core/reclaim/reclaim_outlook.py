@@ -1,0 +1,90 @@
+"""What reclaim can do for one pod that waits: room that is kept for it, a plan that could be made, or why not. Pure.
+
+The evictor's own steps on the same data; nothing is evicted here.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from webhook.core.model.names import Uid
+from webhook.core.model.tier import Tier
+from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_index import Roll
+from webhook.core.reclaim.reclaim_plan import Cause, Move, Waiting
+from webhook.core.reclaim.reclaim_snapshot import asking, entitled, scene
+from webhook.core.reclaim.reservation import Holding, Target, holds
+from webhook.core.world.world import World
+
+WHY_NOT: Final = {
+    Cause.FITS: "a node has room for it now",
+    Cause.NO_NODE: "no open node that it may use could hold it, even without borrowers",
+    Cause.TOPOLOGY_UNMET: "the nodes that could hold it have other pods around them than it demands",
+    Cause.NOT_ENOUGH_VICTIMS: "the borrowing pods that may be evicted now do not make enough room on any one node",
+    Cause.NOT_FOR_ROOM: "kube-scheduler reports something else than too little room, which no eviction mends",
+    Cause.GANG_INCOMPLETE: "not all of its gang is there or would get room, and for a part of it nobody is evicted",
+}
+"""Why no borrowed GPUs are taken back for a pod."""
+
+
+class Kept(NamedTuple):
+    """A plan is under way: a node keeps room for the pod, and `targets` are evicted for that."""
+
+    holding: Holding
+    targets: tuple[Target, ...]
+
+
+class Possible(NamedTuple):
+    """A plan could be made now."""
+
+    move: Move
+
+
+class Impossible(NamedTuple):
+    """Nothing can be done now; `cause` is None where the evictor would not even plan."""
+
+    why: str
+    cause: Cause | None = None
+
+
+Outlook = Kept | Possible | Impossible
+
+
+def outlook(waiting: Waiting, roll: Roll, world: World, *, holdings: Sequence[Holding], now: int) -> Outlook:
+    """Tell what reclaim can do for a guaranteed pod that waits, or for one that would wait if it were created now."""
+    for holding in holdings:
+        if any(claim.uid == waiting.uid for claim in holding.claims):
+            return Kept(holding, tuple([each for each in holding.targets if each.claim == waiting.uid]))
+    if not world.policy.is_enforced:
+        return Impossible("policy is not enforced, so nothing is evicted")
+    tenants = entitled(roll, world)
+    asked = asking(tenants, roll, now=now, has_holds=bool(holdings))
+    if (tenant := roll.get(waiting.uid)) is not None and waiting.uid not in {each.uid for each in asked.waiting}:
+        if tenant.pod.tier is not Tier.GUARANTEED:
+            return Impossible("it borrows, and GPUs are taken back for guaranteed pods alone")
+        if tenant not in tenants:
+            return Impossible("its team's guaranteed share has no room for it any more")
+        cause = next((each.cause for each in asked.refused if each.waiting.uid == waiting.uid), None)
+        if cause is not None:
+            return Impossible(WHY_NOT[cause], cause)
+        if tenant.report is None:
+            return Impossible("kube-scheduler has not reported yet that no node has room for it")
+        return Impossible("its gang still grows, and is planned for once it is complete")
+    return _planned(waiting, asked.waiting, roll, world, holdings=holdings, now=now)
+
+
+def _planned(
+    waiting: Waiting, others: Iterable[Waiting], roll: Roll, world: World, *, holdings: Sequence[Holding], now: int
+) -> Outlook:
+    """Plan for all that wait, as the evictor does: those that wait longer come first."""
+    chosen = {target.uid for holding in holdings for target in holding.targets}
+    together = [*(each for each in others if each.uid != waiting.uid), waiting]
+    found = plan(together, scene(roll, world, now=now, holds=holds(holdings, roll), chosen=chosen))
+    if (move := next((each for each in found.moves if each.waiting.uid == waiting.uid), None)) is not None:
+        return Possible(move)
+    cause = next((each.cause for each in found.refused if each.waiting.uid == waiting.uid), Cause.NO_NODE)
+    return Impossible(WHY_NOT[cause], cause)
+
+
+def eviction_of(uid: Uid, holdings: Iterable[Holding]) -> tuple[Holding, Target] | None:
+    """Find the plan that a pod is evicted for."""
+    return next(((kept, each) for kept in holdings for each in kept.targets if each.uid == uid), None)

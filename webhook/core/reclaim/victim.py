@@ -1,0 +1,202 @@
+"""Borrowing pods as reclaim sees them: what each would free, what its end would cost, and what guards it."""
+
+from bisect import insort
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, NewType
+
+from webhook.core.model.amount import Units
+from webhook.core.model.demand import Demand
+from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
+from webhook.core.reclaim.failures import WorkloadId
+
+GangId = NewType("GangId", str)
+"""Pods that are worth nothing without each other: namespace, marker and value."""
+
+GuardId = NewType("GuardId", str)
+"""Something that lets only so many victims go: a PodDisruptionBudget."""
+
+
+class Victim(NamedTuple):
+    """A borrowing pod that runs. Times are seconds of Unix time.
+
+    `saved_at` is its last checkpoint, or its start, less its grace period: while it ends its GPUs do no work either.
+    Before `until` its minimum runtime protects it. `guards` are the budgets that its eviction draws from.
+    `grace_seconds` is what it gets to end where its own grace period is too long. `workload` is there for pods whose
+    controller fails after some failures; `is_counted` tells whether its eviction is one of them.
+    """
+
+    uid: Uid
+    namespace: Namespace
+    name: str
+    team: TeamName
+    node: NodeName
+    demand: Demand
+    started_at: int
+    saved_at: int
+    until: int = 0
+    gang: GangId | None = None
+    guards: tuple[GuardId, ...] = ()
+    grace_seconds: int | None = None
+    workload: WorkloadId | None = None
+    is_counted: bool = False
+
+
+class Alike(NamedTuple):
+    """What makes single victims on a node interchangeable but for their age."""
+
+    demand: Demand
+    team: TeamName
+    guards: tuple[GuardId, ...]
+    workload: WorkloadId | None = None
+    is_counted: bool = False
+
+
+@dataclass(slots=True)
+class Yard:
+    """The victims on one node: singles in rows of alike ones, the cheapest of a row first, and gangs with members here.
+
+    The order of a row depends on neither the time nor what others hold: the one saved last loses least.
+    """
+
+    rows: dict[Alike, list[tuple[tuple[int, int, Uid], Victim]]] = field(default_factory=dict)
+    gangs: dict[GangId, int] = field(default_factory=dict)
+    saves: list[tuple[int, Units]] = field(
+        default_factory=list
+    )  # when each was saved, and its GPU units; the newest last
+    _freed: dict[Units, tuple[Units, Units]] = field(default_factory=dict)
+
+    def least_loss(self, gpus: Units, now: int) -> Units:
+        """Tell how much work is lost at least to free so many GPU units: those saved last go first, in parts.
+
+        As time passes it grows by the GPUs alone, so what was saved is added up once for each number of them.
+        """
+        freed = self._freed.get(gpus)
+        if freed is None:
+            freed = self._freed[gpus] = self._free(gpus)
+        amount, saved = freed
+        return amount * now - saved if self.saves[-1][0] <= now else self._loss_before_now(gpus, now)
+
+    def save(self, saved_at: int, gpus: Units) -> None:
+        """Take in a victim's work."""
+        insort(self.saves, (saved_at, gpus))
+        self._freed.clear()
+
+    def unsave(self, saved_at: int, gpus: Units) -> None:
+        """Take it out."""
+        self.saves.remove((saved_at, gpus))
+        self._freed.clear()
+
+    def _free(self, gpus: Units) -> tuple[Units, Units]:
+        """Tell how many GPU units are freed, and the sum of the times at which their work was saved."""
+        left: Units = gpus
+        saved: Units = 0
+        for saved_at, held in reversed(self.saves):
+            part = min(held, left)
+            left -= part
+            saved += part * saved_at
+            if not left:
+                break
+        return gpus - left, saved
+
+    def _loss_before_now(self, gpus: Units, now: int) -> Units:
+        """Tell the same where something was saved in the future, by a clock that is wrong: nothing of it is lost."""
+        loss: Units = 0
+        for saved_at, held in reversed(self.saves):
+            part = min(held, gpus)
+            gpus -= part
+            loss += part * max(0, now - saved_at)
+        return loss
+
+
+class Yards:
+    """All victims, by node and by gang, kept by events."""
+
+    def __init__(self, victims: Iterable[Victim] = ()) -> None:
+        self._by_uid: dict[Uid, Victim] = {}
+        self._by_node: dict[NodeName, Yard] = {}
+        self._gangs: dict[GangId, dict[Uid, Victim]] = {}
+        self._workloads: dict[WorkloadId, dict[Uid, Victim]] = {}
+        for victim in victims:
+            self.add(victim)
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def __iter__(self) -> Iterator[Victim]:
+        return iter(self._by_uid.values())
+
+    def get(self, uid: Uid) -> Victim | None:
+        """Find a victim."""
+        return self._by_uid.get(uid)
+
+    def on(self, node: NodeName) -> Yard | None:
+        """Give the victims on a node; None where there are none."""
+        return self._by_node.get(node)
+
+    def members(self, gang: GangId) -> list[Victim]:
+        """List a gang, on whatever nodes, in the order of UIDs."""
+        return [victim for _, victim in sorted(self._gangs[gang].items())]
+
+    def of_workload(self, workload: WorkloadId) -> list[Victim]:
+        """List the victims of a workload, on whatever nodes, in the order of UIDs."""
+        return [victim for _, victim in sorted(self._workloads.get(workload, {}).items())]
+
+    def workloads(self) -> Iterable[WorkloadId]:
+        """List the workloads that have victims."""
+        return self._workloads.keys()
+
+    def gangs_on(self, node: NodeName) -> list[GangId]:
+        """List the gangs with a member on a node, in the order of their names."""
+        yard = self._by_node.get(node)
+        return [] if yard is None else sorted(yard.gangs)
+
+    def add(self, victim: Victim) -> None:
+        """Take in a pod that may be evicted, or what changed of it."""
+        self.remove(victim.uid)
+        self._by_uid[victim.uid] = victim
+        yard = self._by_node.get(victim.node)
+        if yard is None:
+            yard = self._by_node[victim.node] = Yard()
+        yard.save(victim.saved_at, victim.demand.gpus)
+        if victim.workload is not None:
+            self._workloads.setdefault(victim.workload, {})[victim.uid] = victim
+        if victim.gang is None:
+            insort(yard.rows.setdefault(_alike(victim), []), (_order(victim), victim))
+        else:
+            self._gangs.setdefault(victim.gang, {})[victim.uid] = victim
+            yard.gangs[victim.gang] = yard.gangs.get(victim.gang, 0) + 1
+
+    def remove(self, uid: Uid) -> None:
+        """Take a pod out: it ended, or it borrows no longer."""
+        victim = self._by_uid.pop(uid, None)
+        if victim is None:
+            return
+        yard = self._by_node[victim.node]
+        yard.unsave(victim.saved_at, victim.demand.gpus)
+        if victim.workload is not None:
+            del self._workloads[victim.workload][uid]
+            if not self._workloads[victim.workload]:
+                del self._workloads[victim.workload]
+        if victim.gang is None:
+            row = yard.rows[_alike(victim)]
+            row.remove((_order(victim), victim))
+            if not row:
+                del yard.rows[_alike(victim)]
+        else:
+            del self._gangs[victim.gang][uid]
+            yard.gangs[victim.gang] -= 1
+            if not yard.gangs[victim.gang]:
+                del yard.gangs[victim.gang]
+            if not self._gangs[victim.gang]:
+                del self._gangs[victim.gang]
+        if not yard.rows and not yard.gangs:
+            del self._by_node[victim.node]
+
+
+def _alike(victim: Victim) -> Alike:
+    return Alike(victim.demand, victim.team, victim.guards, victim.workload, victim.is_counted)
+
+
+def _order(victim: Victim) -> tuple[int, int, Uid]:
+    return -victim.saved_at, -victim.started_at, victim.uid

@@ -1,0 +1,305 @@
+"""The cheapest way to clear room for one pod on one node: which of the victims there go.
+
+Exact: victims that free the same are interchangeable but for their cost, so only how many of each row go is searched,
+and a branch is left as soon as it costs more than the best so far. A node has at most a few dozen GPU pods.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final, NamedTuple, Protocol
+
+from webhook.core.model.amount import Units
+from webhook.core.model.demand import PerDevice
+from webhook.core.model.names import NodeName, ResourceName, TeamName, Uid
+from webhook.core.model.policy import ReclaimCost
+from webhook.core.reclaim.failures import Departure, Floors, WorkloadId, share_used
+from webhook.core.reclaim.victim import GuardId, Victim, Yard, Yards
+
+_STEPS: Final = 20_000
+"""Branches looked at on one node before the best so far is taken: rows that all differ could be many."""
+
+_NO_FLOORS: Final = Floors({}, may_break=True)
+
+_POSITION: Final = {part: position for position, part in enumerate(ReclaimCost)}
+
+
+class Cost(NamedTuple):
+    """What a clearing costs, each part exact and never negative.
+
+    `surplus` is in GPU units beyond the need, `lost_work` in GPU units times seconds since the last save, `failures` in
+    thousandths of what the victims' workloads may still fail, `loyalty` in GPU units squared (the further the victims'
+    teams are over their shares, the less), `age` in seconds. A workload that fails counts among the gangs.
+    """
+
+    gangs: int = 0
+    surplus: Units = 0
+    lost_work: Units = 0
+    failures: int = 0
+    loyalty: Units = 0
+    age: int = 0  # in the order of ReclaimCost
+
+    def ranked(self, order: Sequence[ReclaimCost]) -> tuple[Units, ...]:
+        """Give the parts in the order in which they count."""
+        return tuple([self[_POSITION[part]] for part in order])
+
+
+class Clearing(NamedTuple):
+    """Victims that free enough on a node, and what that costs."""
+
+    cost: Cost
+    victims: tuple[Victim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What is missing on a node: amounts above zero, the GPU units asked and free, and room on single devices."""
+
+    amounts: Mapping[ResourceName, int]
+    missing_gpus: Units
+    per_device: PerDevice | None = None
+
+
+class Room(Protocol):
+    """Knows the single devices of the node."""
+
+    def has_devices(self, ask: PerDevice, gone: Sequence[Victim]) -> bool:
+        """Tell whether they have room for what is asked once some pods are gone."""
+        ...
+
+    def devices_of(self, victim: Victim) -> tuple[int, ...]:
+        """Tell on which of them a pod is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """By what costs are told: the time, how far each team is over its share, the order of parts, what budgets allow.
+
+    `gone` are those that go already, `spared` those that must not; teams that are `exhausted` lose no more pods for
+    now. `left` is None where budgets do not count. Pods that started after `unripe_after` have no minimum runtime.
+    `floors` are the workloads' budgets for failures.
+    """
+
+    now: int
+    over_share: Mapping[TeamName, Units]
+    order: tuple[ReclaimCost, ...]
+    left: Mapping[GuardId, int] | None
+    gone: Set[Uid]
+    spared: Set[Uid] = frozenset()
+    exhausted: Set[TeamName] = frozenset()
+    unripe_after: int | None = None
+    floors: Floors = field(default_factory=lambda: _NO_FLOORS)
+
+    def may_go(self, victim: Victim) -> bool:
+        """Tell whether a victim is still there and may go, its minimum runtime aside."""
+        return victim.uid not in self.gone and victim.uid not in self.spared and victim.team not in self.exhausted
+
+    def is_ripe(self, victim: Victim) -> bool:
+        """Tell whether a victim has had its minimum runtime, or has no right to it."""
+        return victim.until <= self.now or (self.unripe_after is not None and victim.started_at > self.unripe_after)
+
+    def cost_of(self, victims: Sequence[Victim], *, gangs: int) -> Cost:
+        """Add up what victims cost, surplus aside."""
+        most = max(self.over_share.values(), default=0)
+        return Cost(
+            gangs,
+            0,
+            sum(victim.demand.gpus * max(0, self.now - victim.saved_at) for victim in victims),
+            sum(
+                share_used(self.floors.left(victim.workload))
+                for victim in victims
+                if victim.is_counted and victim.workload is not None
+            ),
+            sum(victim.demand.gpus * (most - self.over_share.get(victim.team, 0)) for victim in victims),
+            sum(max(0, self.now - victim.started_at) for victim in victims),
+        )
+
+
+class _Unit(NamedTuple):
+    """Victims that go together: one single, a whole gang or a whole workload. `here` is what they free on this node."""
+
+    victims: tuple[Victim, ...]
+    here: tuple[int, ...]
+    gpus: Units
+    cost: Cost
+    departures: tuple[Departure, ...]
+
+
+def clear(need: Need, node: NodeName, yards: Yards, *, room: Room, scale: Scale) -> Clearing | None:
+    """Find the victims to send away at the least cost; None where no choice frees enough."""
+    yard = yards.on(node)
+    if yard is None:
+        return None
+
+    def order(unit: _Unit) -> tuple[tuple[Units, ...], Uid]:
+        return unit.cost.ranked(scale.order), unit.victims[0].uid
+
+    made = (*_singles(need, yard, room, scale), *_gangs(need, node, yards, scale), *_wholes(need, node, yards, scale))
+    rows = [sorted(row, key=order)[: scale.floors.singles(_limiting(row))] for row in made]
+    rows = [row for row in rows if row]
+    rows.sort(key=lambda row: order(row[0]))
+    wanted = tuple(need.amounts.values())
+    offered = [sum(part) for part in zip(*(unit.here for row in rows for unit in row), strict=True)]
+    if not rows or any(got < want for got, want in zip(offered, wanted, strict=True)):
+        return None
+    search = _Search(need, rows, room, scale)
+    search.descend(0, _Branch(wanted), _copy(scale.left), {})
+    return search.best
+
+
+def _singles(need: Need, yard: Yard, room: Room, scale: Scale) -> list[list[_Unit]]:
+    """Make rows of single victims; those on different devices are not alike where devices matter."""
+    rows: dict[object, list[_Unit]] = {}
+    for alike, row in yard.rows.items():
+        requests = dict(alike.demand.requests)
+        here = tuple([requests.get(resource, 0) for resource in need.amounts])
+        if any(here) or need.per_device is not None:
+            for _, victim in row:
+                if scale.is_ripe(victim) and scale.may_go(victim):
+                    key = (alike, room.devices_of(victim)) if need.per_device is not None else alike
+                    cost = scale.cost_of((victim,), gangs=0)
+                    unit = _Unit((victim,), here, victim.demand.gpus, cost, departures((victim,)))
+                    rows.setdefault(key, []).append(unit)
+    return list(rows.values())
+
+
+def departures(victims: Sequence[Victim]) -> tuple[Departure, ...]:
+    """Count the victims of each workload that counts failures."""
+    found: dict[WorkloadId, tuple[int, int]] = {}
+    for victim in victims:
+        if victim.workload is not None:
+            pods, counted = found.get(victim.workload, (0, 0))
+            found[victim.workload] = pods + 1, counted + victim.is_counted
+    return tuple([Departure(workload, pods, counted) for workload, (pods, counted) in found.items()])
+
+
+def _limiting(row: Sequence[_Unit]) -> WorkloadId | None:
+    """Tell whose budget for failures bounds how many units of a row may go: that of single pods which count."""
+    victims = row[0].victims
+    return victims[0].workload if len(victims) == 1 and victims[0].is_counted and victims[0].gang is None else None
+
+
+def _gangs(need: Need, node: NodeName, yards: Yards, scale: Scale) -> list[list[_Unit]]:
+    """Make a row of each gang: all of its members that borrow go.
+
+    Those that may not, such as guaranteed ones, shield nobody, and its minimum runtime is that of its oldest member:
+    whoever may label pods says what a gang is.
+    """
+    rows = []
+    for gang in yards.gangs_on(node):
+        there = yards.members(gang)
+        members = tuple([member for member in there if scale.may_go(member)])
+        if any(member.node == node for member in members) and any(scale.is_ripe(member) for member in there):
+            rows.append([_together(members, need, node, scale)])
+    return rows
+
+
+def _wholes(need: Need, node: NodeName, yards: Yards, scale: Scale) -> list[list[_Unit]]:
+    """Make a row of each workload that would fail of its evictions, and all of whose pods may go."""
+    yard, rows = yards.on(node), []
+    if yard is None or scale.floors.may_break:
+        return []
+    for workload in dict.fromkeys(alike.workload for alike in yard.rows if alike.is_counted):
+        if workload is None or scale.floors.pods(workload) <= 1:
+            continue
+        members = tuple([each for each in yards.of_workload(workload) if scale.may_go(each) and scale.is_ripe(each)])
+        is_whole = len(members) >= scale.floors.pods(workload)
+        if is_whole and all(each.gang is None for each in members) and any(each.node == node for each in members):
+            rows.append([_together(members, need, node, scale)])
+    return rows
+
+
+def _together(members: tuple[Victim, ...], need: Need, node: NodeName, scale: Scale) -> _Unit:
+    freed = [dict(member.demand.requests) for member in members if member.node == node]
+    here = tuple([sum(requests.get(resource, 0) for requests in freed) for resource in need.amounts])
+    gpus = sum(member.demand.gpus for member in members)
+    cost = scale.cost_of(members, gangs=int(len(members) > 1))
+    return _Unit(members, here, gpus, cost, departures(members))
+
+
+class _Branch(NamedTuple):
+    """A part of a choice: what it leaves wanting, who goes, how many GPU units that frees, what it costs."""
+
+    wanted: tuple[int, ...]
+    victims: tuple[Victim, ...] = ()
+    gpus: Units = 0
+    cost: Cost = Cost()
+
+    def plus(self, unit: _Unit, *, missing_gpus: Units, broken: int = 0) -> "_Branch":
+        """Send one more unit away, of which so many workloads fail."""
+        gpus = self.gpus + unit.gpus
+        cost = Cost(
+            self.cost.gangs + unit.cost.gangs + broken,
+            max(0, gpus - missing_gpus),
+            self.cost.lost_work + unit.cost.lost_work,
+            self.cost.failures + unit.cost.failures,
+            self.cost.loyalty + unit.cost.loyalty,
+            self.cost.age + unit.cost.age,
+        )
+        wanted = tuple([want - got for want, got in zip(self.wanted, unit.here, strict=True)])
+        return _Branch(wanted, self.victims + unit.victims, gpus, cost)
+
+
+class _Search:
+    """A depth-first search over how many units of each row go."""
+
+    def __init__(self, need: Need, rows: list[list[_Unit]], room: Room, scale: Scale) -> None:
+        self.best: Clearing | None = None
+        self._best_rank: tuple[Units, ...] = ()
+        self._need = need
+        self._rows = rows
+        self._room = room
+        self._scale = scale
+        self._steps = 0
+        offers = [[sum(part) for part in zip(*(unit.here for unit in row), strict=True)] for row in rows]
+        zero = [0] * len(need.amounts)
+        sums = accumulate(reversed(offers), lambda a, b: [x + y for x, y in zip(a, b, strict=True)], initial=zero)
+        self._still = list(sums)[::-1]  # what the rows from here on can free at most
+
+    def descend(
+        self, row: int, branch: _Branch, left: dict[GuardId, int] | None, failures: dict[WorkloadId, int]
+    ) -> None:
+        """Take 0, 1, 2 … units of a row, the cheapest first, and go on with the next row."""
+        if self._is_hopeless(row, branch):
+            return
+        if max(branch.wanted, default=0) <= 0 and self._has_devices(branch.victims):
+            self.best, self._best_rank = Clearing(branch.cost, branch.victims), branch.cost.ranked(self._scale.order)
+            return
+        if row == len(self._rows):
+            return
+        self.descend(row + 1, branch, _copy(left), dict(failures))
+        for unit in self._rows[row]:
+            if left is not None and not _draw(left, unit.victims):
+                return
+            broken = self._scale.floors.draw(failures, unit.departures)
+            if broken is None:
+                return
+            branch = branch.plus(unit, missing_gpus=self._need.missing_gpus, broken=broken)
+            self.descend(row + 1, branch, _copy(left), dict(failures))
+
+    def _is_hopeless(self, row: int, branch: _Branch) -> bool:
+        self._steps += 1
+        if self._steps > _STEPS:
+            return True
+        if self.best is not None and branch.cost.ranked(self._scale.order) >= self._best_rank:
+            return True
+        return any(want > still for want, still in zip(branch.wanted, self._still[row], strict=True))
+
+    def _has_devices(self, chosen: tuple[Victim, ...]) -> bool:
+        ask = self._need.per_device
+        return ask is None or self._room.has_devices(ask, chosen)
+
+
+def _copy(left: Mapping[GuardId, int] | None) -> dict[GuardId, int] | None:
+    return None if left is None else dict(left)
+
+
+def _draw(left: dict[GuardId, int], victims: Sequence[Victim]) -> bool:
+    """Take victims from the budgets that guard them; False where one is used up."""
+    for victim in victims:
+        for guard in victim.guards:
+            left[guard] = left.get(guard, 0) - 1
+            if left[guard] < 0:
+                return False
+    return True

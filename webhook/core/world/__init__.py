@@ -1,0 +1,1 @@
+"""The state of the cluster that decisions read, kept by events."""

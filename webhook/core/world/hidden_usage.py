@@ -1,0 +1,70 @@
+"""Charges of pods that a viewer may not list, from the sums that the teams' ledgers publish."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from webhook.core.model.amount import Units
+from webhook.core.model.decision import Charge
+from webhook.core.model.demand import Demand
+from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
+from webhook.core.model.pod import Resident
+from webhook.core.model.tier import Tier
+from webhook.core.quota.in_flight import Flight
+from webhook.core.world.world import World
+
+ANY: Final = "*"
+"""Namespace, name and node of what stands for pods that are not shown."""
+
+_PREFIX: Final = "unseen/"
+
+
+class Totals(NamedTuple):
+    """What a team has charged, in GPU units: in all, as preemptible, and on no node yet."""
+
+    team: TeamName
+    total: Units
+    preemptible: Units
+    waiting: Units
+
+
+def add_unseen(world: World, totals: Iterable[Totals]) -> None:
+    """Charge each team with what its sums say beyond the pods of the world. GPU models and users are not known."""
+    for each in totals:
+        for flight in _missing(each, world):
+            world.add_pod(flight)
+
+
+def is_unseen(pod: Resident) -> bool:
+    """Tell whether it stands for pods that are not shown."""
+    return pod.uid.startswith(_PREFIX)
+
+
+def _missing(totals: Totals, world: World) -> Iterator[Flight]:
+    book = world.book(totals.team)
+    left = {
+        Tier.PREEMPTIBLE: totals.preemptible - book.preemptible,
+        Tier.GUARANTEED: totals.total - totals.preemptible - book.guaranteed,
+    }
+    waiting = max(0, totals.waiting - book.waiting)
+    for tier, gpus in left.items():
+        on_none = min(waiting, max(0, gpus))
+        waiting -= on_none
+        if on_none:
+            yield _flight(totals.team, tier, on_none, None)
+        if gpus > on_none:
+            yield _flight(totals.team, tier, gpus - on_none, NodeName(ANY))
+
+
+def _flight(team: TeamName, tier: Tier, gpus: Units, node: NodeName | None) -> Flight:
+    uid = Uid(f"{_PREFIX}{team}/{tier.value}/{node or ''}")
+    pod = Resident(
+        uid=uid,
+        namespace=Namespace(ANY),
+        name=ANY,
+        demand=Demand(gpus, (), ()),
+        node=node,
+        owner=None,
+        team_label=team,
+        tier_label=tier.value,
+    )
+    return Flight(pod, Charge(team, tier, gpus), node)

@@ -1,0 +1,79 @@
+"""Plans without acting: shows who would go for whom, each time that changes."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from webhook.core.model.amount import tell_gpus
+from webhook.core.model.text import plural_gpus
+from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_plan import Cause, Move, Round
+from webhook.core.reclaim.reclaim_snapshot import asking, entitled, scene
+from webhook.evictor.cluster_view import Lookout
+
+SETTLE_SECONDS: Final = 0.25
+"""Rest before a look: nobody waits for what is only shown."""
+
+LOOK_AGAIN_SECONDS: Final = 10.0
+"""When to look though nothing changed: minimum runtimes end."""
+
+
+class Rehearsal:
+    """Looks like the evictor, and holds its hands still."""
+
+    def __init__(
+        self,
+        lookout: Lookout,
+        *,
+        why_untrusted: Callable[[], str | None],
+        show: Callable[[str], None],
+        is_due: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._is_due = is_due
+        self._lookout = lookout
+        self._why_untrusted = why_untrusted
+        self._show = show
+
+    async def run(self) -> None:
+        """Show plans until cancelled."""
+        shown: list[str] = []
+        while True:
+            self._lookout.changed.clear()
+            if self._is_due() and self._why_untrusted() is None and self._lookout.world.is_sure:
+                lines = self._lines()
+                if lines != shown:
+                    shown = lines
+                    for line in lines:
+                        self._show(line)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AGAIN_SECONDS):
+                    await self._lookout.changed.wait()
+            await asyncio.sleep(SETTLE_SECONDS)
+
+    def _lines(self) -> list[str]:
+        self._lookout.settle()
+        roll, world = self._lookout.roll, self._lookout.world
+        now = int(time.time())
+        asked = asking(entitled(roll, world), roll, now=now)
+        found = plan(asked.waiting, scene(roll, world, now=now)) if asked.waiting else Round((), ())
+        lines = [_line(move) for move in found.moves]
+        lines += [
+            f"{each.waiting.namespace}/{each.waiting.name}: nothing would be done: {each.cause}"
+            for each in found.refused
+            if each.cause is not Cause.FITS
+        ]
+        return lines or ["nobody waits for borrowed GPUs"]
+
+
+def _line(move: Move) -> str:
+    waiting = move.waiting
+    who = f"{waiting.namespace}/{waiting.name} ({plural_gpus(waiting.demand.gpus)}, team {waiting.team})"
+    if not move.victims:
+        return f"{who}: would get room on {move.node} that is on its way"
+    names = ", ".join(f"{victim.namespace}/{victim.name}" for victim in move.victims)
+    return (
+        f"{who}: would get room on {move.node}, {len(move.victims)} evicted: {names} "
+        f"(gangs broken {move.cost.gangs}, GPUs beyond need {tell_gpus(move.cost.surplus)})"
+    )

@@ -1,0 +1,1 @@
+"""AdmissionReviews in and answers out: decoding, JSON Patch, node affinity."""

@@ -1,0 +1,181 @@
+"""JSON Patch operations, built from the decision and from what the pod already says. The only writer of pods.
+
+Nothing of the user's is removed or overridden; only our own two labels and our annotation are replaced. The same
+decision on a pod that carries it already gives no operations.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import jsonpatch
+import msgspec
+
+from webhook.core.model.amount import format_gpus
+from webhook.core.model.decision import Admit, Steering
+from webhook.core.model.names import ResourceName, TeamName
+from webhook.core.model.pod import PriorityTriple
+from webhook.core.model.selector import Toleration
+from webhook.core.model.tier import Tier
+from webhook.kube.admission.affinity import affinity_operations
+from webhook.kube.objects import keys, objects
+from webhook.kube.objects.json_patch import Operation, add, escape, put
+from webhook.kube.pod.constraints import read_tolerations
+
+
+class _Mark(msgspec.Struct, gc=False, omit_defaults=True):
+    """The decision annotation, without its time: core.model.decision_annotation's Mark, which reads it back; written here for speed."""
+
+    demand: Mapping[str, str]
+    gpus: str
+    mode: str
+    nodes: Sequence[str]
+    code: str
+    policy: str
+    pool: str | None = None
+    model: str | None = None
+    user: str | None = None
+    asked: str | None = None
+    claims: Sequence[str] = ()
+
+
+_encoder: Final = msgspec.json.Encoder()
+_selector_decoder: Final = msgspec.json.Decoder(dict[str, str])
+_TEAM_PATH: Final = f"/metadata/labels/{escape(keys.TEAM)}"
+_TIER_PATH: Final = f"/metadata/labels/{escape(keys.TIER)}"
+_DECISION_PATH: Final = f"/metadata/annotations/{escape(keys.DECISION)}"
+
+
+def operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list[Operation]:
+    """Write down what must change for the pod to be what was decided.
+
+    Values may hold pre-encoded JSON (msgspec.Raw): encode_response and `apply` know what to do with it. Raises
+    ValueError where the pod's own affinity or nodeSelector is not what Kubernetes defines (to_pod has told before).
+    """
+    found: list[Operation] = []
+    _write_labels(found, pod.metadata, admit)
+    _write_mark(found, pod.metadata, admit, now_text)
+    _write_steering(found, pod.spec, admit.steering)
+    if admit.priority is not None:
+        _write_priority(found, pod.spec, admit.priority)
+    return found
+
+
+def steer(pod: objects.Pod, steering: Steering) -> list[Operation]:
+    """Write down where a pod is sent, and nothing else. Raises as `operations` does."""
+    found: list[Operation] = []
+    _write_steering(found, pod.spec, steering)
+    return found
+
+
+def _write_steering(found: list[Operation], spec: objects.PodSpec, steering: Steering) -> None:
+    if steering.node_selector:
+        _write_selector(found, spec, steering.node_selector)
+    if steering.tolerations:
+        _write_tolerations(found, spec, steering.tolerations)
+    if steering.pool_terms or steering.nodes:
+        found += affinity_operations(bytes(spec.affinity), steering)
+
+
+def apply(pod: Mapping[str, Any], patch: Sequence[Operation]) -> dict[str, Any]:
+    """Make the pod that the API server will make of this patch; the given one stays as it is."""
+    patched: dict[str, Any] = jsonpatch.apply_patch(pod, msgspec.json.decode(_encoder.encode(patch)))
+    return patched
+
+
+def _write_labels(found: list[Operation], metadata: objects.ObjectMeta, admit: Admit) -> None:
+    labels, charge = metadata.labels, admit.charge
+    if labels is None:
+        found.append(add("/metadata/labels", {keys.TEAM: str(charge.team), keys.TIER: str(charge.tier)}))
+    else:
+        team_now, tier_now = labels.get(keys.TEAM), labels.get(keys.TIER)
+        team_is_right = None if team_now is None else team_now == charge.team
+        tier_is_right = None if tier_now is None else tier_now == charge.tier
+        found += _label_operations(charge.team, charge.tier, team_is_right, tier_is_right)
+
+
+@lru_cache(maxsize=1024)  # most pods of a team bring neither label and get the same two; nobody changes an operation
+def _label_operations(
+    team: TeamName, tier: Tier, team_is_right: bool | None, tier_is_right: bool | None
+) -> tuple[Operation, ...]:
+    """Set what is wrong (False) or absent (None)."""
+    labels = ((_TEAM_PATH, str(team), team_is_right), (_TIER_PATH, str(tier), tier_is_right))
+    return tuple(put(path, want, exists=is_right is not None) for path, want, is_right in labels if not is_right)
+
+
+def _write_mark(found: list[Operation], metadata: objects.ObjectMeta, admit: Admit, now_text: str) -> None:
+    body = _mark(admit)
+    annotations = metadata.annotations
+    if annotations is None:
+        found.append(add("/metadata/annotations", {keys.DECISION: _dated(body, now_text)}))
+        return
+    present = annotations.get(keys.DECISION)
+    # `at` is written last, so that a repeat of the same decision is seen by comparing what stands before it
+    if present is None or present.rpartition(',"at":')[0] != body:
+        found.append(put(_DECISION_PATH, _dated(body, now_text), exists=present is not None))
+
+
+def _mark(admit: Admit) -> str:
+    charge, steering = admit.charge, admit.steering
+    mark = _Mark(
+        demand=_amounts(admit.demand.devices),
+        gpus=format_gpus(charge.gpus),
+        mode=steering.mode,
+        nodes=steering.nodes,
+        code=admit.reason.code,
+        policy=admit.policy_hash,
+        pool=steering.pool,
+        model=charge.model,
+        user=charge.user,
+        asked=admit.asked_tier,
+        claims=admit.demand.claims,
+    )
+    return _encoder.encode(mark)[:-1].decode()
+
+
+@lru_cache(maxsize=1024)
+def _amounts(devices: tuple[tuple[ResourceName, int], ...]) -> Mapping[str, str]:
+    return {name: str(amount) for name, amount in devices}
+
+
+def _dated(body: str, now_text: str) -> str:
+    return f'{body},"at":"{now_text}"}}'
+
+
+def _write_selector(found: list[Operation], spec: objects.PodSpec, wanted: tuple[tuple[str, str], ...]) -> None:
+    present = objects.read_part(_selector_decoder, bytes(spec.node_selector), where="spec.nodeSelector")
+    if present is None:
+        found.append(add("/spec/nodeSelector", dict(wanted)))
+        return
+    found += [add(f"/spec/nodeSelector/{escape(key)}", value) for key, value in wanted if key not in present]
+
+
+def _write_tolerations(found: list[Operation], spec: objects.PodSpec, wanted: tuple[Toleration, ...]) -> None:
+    raw = bytes(spec.tolerations)
+    if raw in objects.ABSENT:
+        found.append(add("/spec/tolerations", [_toleration(toleration) for toleration in wanted]))
+        return
+    present = read_tolerations(raw)
+    for toleration in wanted:
+        key = toleration.key  # comparing whole dataclasses costs more than all else here
+        if not any(other.key == key and other == toleration for other in present):
+            found.append(add("/spec/tolerations/-", _toleration(toleration)))
+
+
+def _toleration(toleration: Toleration) -> dict[str, str]:
+    written = {"operator": "Exists"} if toleration.exists else {"operator": "Equal", "value": toleration.value}
+    if toleration.key:
+        written["key"] = toleration.key
+    if toleration.effect is not None:
+        written["effect"] = str(toleration.effect)
+    return written
+
+
+def _write_priority(found: list[Operation], spec: objects.PodSpec, wanted: PriorityTriple) -> None:
+    """Write the three fields as one: kube-apiserver's priority plugin refuses a class with another class's value."""
+    if spec.priority_class_name != wanted.name:
+        found.append(put("/spec/priorityClassName", wanted.name, exists=bool(spec.priority_class_name)))
+    if spec.priority != wanted.value:
+        found.append(put("/spec/priority", wanted.value, exists=spec.priority is not None))
+    if spec.preemption_policy != wanted.preemption_policy:
+        found.append(put("/spec/preemptionPolicy", wanted.preemption_policy, exists=spec.preemption_policy is not None))

@@ -1,0 +1,1 @@
+"""Fairgate's own objects: TeamLedger and Report, their fields and definitions."""

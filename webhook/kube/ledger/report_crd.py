@@ -1,0 +1,80 @@
+"""The CustomResourceDefinition of Report: the one source for the server, `fairgate manifests` and the chart."""
+
+from typing import Any
+
+from webhook.kube.objects import keys
+
+_Json = dict[str, Any]
+
+
+def report_crd() -> _Json:
+    """Make the definition."""
+    return {
+        "apiVersion": keys.EXTENSIONS_API,
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{keys.REPORTS}.{keys.OWN_GROUP}", "labels": dict(keys.OWN_LABELS)},
+        "spec": {
+            "group": keys.OWN_GROUP,
+            "scope": "Cluster",
+            "names": {
+                "kind": keys.REPORT,
+                "listKind": f"{keys.REPORT}List",
+                "plural": keys.REPORTS,
+                "singular": keys.REPORT.lower(),
+            },
+            "versions": [
+                {
+                    "name": keys.OWN_API.partition("/")[2],
+                    "served": True,
+                    "storage": True,
+                    "additionalPrinterColumns": [
+                        {"name": "Policy", "type": "string", "jsonPath": ".policy.hash"},
+                        {"name": "Enforce", "type": "string", "jsonPath": ".policy.enforce"},
+                        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+                    ],
+                    "schema": {"openAPIV3Schema": _schema()},
+                }
+            ],
+        },
+    }
+
+
+def _schema() -> _Json:
+    text, texts = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
+    policy = {
+        "type": "object",
+        "description": "The policy in force, in the report `policy`.",
+        "required": ["hash", "enforce"],
+        "properties": {
+            "hash": text,
+            "enforce": {**text, "description": "off, shadow, warn or enforce, as a flag may have said."},
+            "documents": {**text, "description": "The policy as YAML, without comments."},
+            "omitted": {**text, "description": "Why the documents are left out."},
+        },
+    }
+    replica = {
+        "type": "object",
+        "description": "What one process says of itself, every ten seconds.",
+        "required": ["component", "at", "version", "policy", "enforce"],
+        "properties": {
+            **dict.fromkeys(("version", "policy", "enforce", "policyProblem", "election", "registration"), text),
+            "component": {**text, "enum": ["server", "evictor"]},
+            "at": {**text, "description": "When it said so, by its own clock."},
+            "leading": {"type": "boolean"},
+            "certificate": {**text, "description": "What it serves with, as PEM, without the key."},
+            "notReady": texts,
+            "behind": texts,
+        },
+    }
+    return {
+        "type": "object",
+        "description": "What Fairgate publishes of itself. Written by Fairgate only.",
+        "properties": {
+            "policy": policy,
+            "replicas": {
+                "type": "object",
+                "description": "Processes by identity, in the report `replicas`.",
+                "additionalProperties": replica,
+            },
+        },
+    }

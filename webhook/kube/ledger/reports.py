@@ -1,0 +1,126 @@
+"""Report, the object in which Fairgate publishes its state: the policy in force, and one entry for each process.
+
+There are two objects of the kind, cluster-scoped so that no namespace admin can forge one: `policy` and `replicas`.
+Every write is a merge patch of the writer's own part, so writers never conflict. Texts are cut to a fixed length.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from webhook.kube.objects import keys
+
+PATH: Final = f"/apis/{keys.OWN_API}/{keys.REPORTS}"
+POLICY: Final = "policy"
+REPLICAS: Final = "replicas"
+
+LARGEST_POLICY_BYTES: Final = 1_000_000
+"""The largest policy that is published: etcd takes 1.5 MiB for an object."""
+MOST_TEXT: Final = 500
+"""Characters of a reason in a report; the log has it whole."""
+MOST_TEAMS: Final = 20
+"""Teams that a replica names."""
+MOST_CERTIFICATE: Final = 16_384
+"""Characters of a certificate with its intermediates."""
+
+_UNSTORED: Final[tuple[dict[str, str], ...]] = ({},)
+"""managedFields of one empty entry: the API server then stores none, which would grow with each replica."""
+
+
+class PolicyReport(msgspec.Struct, frozen=True, rename="camel"):
+    """The policy in force.
+
+    `documents` is the policy as YAML without comments, "" where it is too large: `omitted` then says so. `enforce` is
+    what is in force, which a flag may have set.
+    """
+
+    hash: str
+    enforce: str
+    documents: str = ""
+    omitted: str = ""
+
+
+class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
+    """What one process reports of itself. Texts are empty where there is nothing to say.
+
+    `not_ready` has the reason of each condition that does not hold, `behind` the teams whose ledger this replica's view
+    of the pods has not reached for two reports in a row; lists, for a merge patch replaces them whole. `certificate`
+    is PEM: the served certificate first.
+    """
+
+    component: str
+    at: str
+    version: str
+    policy: str
+    enforce: str
+    policy_problem: str = ""
+    leading: bool = False
+    election: str = ""
+    not_ready: list[str] = []
+    certificate: str = ""
+    registration: str = ""
+    behind: list[str] = []
+
+
+class _Metadata(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    name: str = ""
+    managed_fields: tuple[dict[str, str], ...] = msgspec.field(default_factory=lambda: _UNSTORED)
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A Report as the API server gives it."""
+
+    policy: PolicyReport | None = None
+    replicas: dict[str, ReplicaReport] = {}
+
+
+_decoder: Final = msgspec.json.Decoder(Report)
+
+
+def decode(body: bytes) -> Report:
+    """Read one object as the API server answers it; raises ValueError where it is none."""
+    return _decoder.decode(body)
+
+
+def policy_patch(report: PolicyReport) -> dict[str, Any]:
+    """Write the policy in force as a merge patch."""
+    return {"metadata": msgspec.to_builtins(_Metadata()), "policy": msgspec.to_builtins(report)}
+
+
+def replica_patch(identity: str, report: ReplicaReport | None, *, gone: Iterable[str] = ()) -> dict[str, Any]:
+    """Write a process's own entry (None: take it off) and take off those that are `gone`, as a merge patch."""
+    entries: dict[str, Any] = dict.fromkeys(gone)
+    entries[identity] = None if report is None else msgspec.to_builtins(report)
+    return {"metadata": msgspec.to_builtins(_Metadata()), "replicas": entries}
+
+
+def new_report(name: str, patch: Mapping[str, Any]) -> bytes:
+    """Make the object that a patch found missing."""
+    replicas = patch.get("replicas")
+    parts = {"replicas": _present(replicas)} if replicas is not None else {"policy": patch["policy"]}
+    head = {"apiVersion": keys.OWN_API, "kind": keys.REPORT, "metadata": {"name": name}}
+    return msgspec.json.encode({**head, **parts})
+
+
+def shortened(text: str) -> str:
+    """Cut a text to what a report may hold."""
+    return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 1]}…"
+
+
+def written_at(seconds: float) -> str:
+    """Write a time of day for a report."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def read_at(text: str) -> float | None:
+    """Read the time of a report; None where it is none."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def _present(replicas: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: entry for name, entry in replicas.items() if entry is not None}

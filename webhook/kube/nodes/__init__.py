@@ -1,0 +1,1 @@
+"""From nodes, namespaces, priority classes and quotas to what decisions read."""

@@ -1,0 +1,82 @@
+"""From a node, a namespace or a priority class as Kubernetes writes it to what the core decides on."""
+
+from collections.abc import Mapping
+from sys import intern
+from typing import Final
+
+from webhook.core.model.names import GpuModel, Namespace, NodeName, ResourceName
+from webhook.core.model.node import NO_DEVICES, NO_MODEL, Devices, Node
+from webhook.core.model.pod import NamespaceFacts, PriorityTriple
+from webhook.core.model.selector import Effect, Taint
+from webhook.kube.objects import keys, objects, quantity
+
+_NO_SPEC: Final = objects.NodeSpec()
+_NO_STATUS: Final = objects.NodeStatus()
+_MOST_DEVICES: Final = 256
+_LONGEST_COUNT: Final = 4
+_EFFECTS: Final = {effect.value: effect for effect in Effect}
+
+
+def to_node(node: objects.Node) -> Node:
+    """Translate a node.
+
+    A node without a Ready condition counts as ready, as it does for kube-scheduler, which reads the taints only: a
+    new node is kept closed by its not-ready taint. Raises ValueError where its amounts cannot be read.
+    """
+    spec, status = node.spec or _NO_SPEC, node.status or _NO_STATUS
+    # the nodes of a cluster carry the same labels: without this, those of 5,000 nodes hold 20 MB
+    labels = {intern(key): intern(value) for key, value in (node.metadata.labels or {}).items()}
+    # the API server, too, takes the capacity where nothing is said to be allocatable
+    allocatable = _amounts(status.capacity if status.allocatable is None else status.allocatable)
+    model_label = next((key for key in keys.GPU_MODEL_LABELS if labels.get(key)), "")
+    return Node(
+        name=NodeName(node.metadata.name),
+        allocatable=allocatable,
+        labels=labels,
+        taints=tuple(
+            Taint(taint.key, _EFFECTS[taint.effect], taint.value or "")
+            for taint in spec.taints or ()
+            if taint.effect in _EFFECTS
+        ),
+        model=GpuModel(labels[model_label]) if model_label else NO_MODEL,
+        model_label=model_label,
+        is_ready=all(c.status == "True" for c in status.conditions or () if c.type == "Ready"),
+        is_cordoned=bool(spec.unschedulable),
+        devices=_devices(allocatable, labels),
+    )
+
+
+def to_namespace(namespace: objects.Namespace) -> NamespaceFacts:
+    """Translate a namespace."""
+    metadata = namespace.metadata
+    return NamespaceFacts(Namespace(metadata.name), metadata.labels or {}, metadata.annotations or {})
+
+
+def to_priority(priority_class: objects.PriorityClass) -> PriorityTriple:
+    """Translate a priority class into the three fields that a pod carries of it."""
+    name, value = priority_class.metadata.name, priority_class.value
+    if priority_class.preemption_policy is None:
+        return PriorityTriple(name, value)
+    return PriorityTriple(name, value, priority_class.preemption_policy)
+
+
+def _devices(allocatable: Mapping[ResourceName, int], labels: Mapping[str, str]) -> Devices:
+    """Read the sizes of a node's devices from gpushare's sums, which its device plugin makes of equal devices."""
+    memory = allocatable.get(ResourceName(keys.GPU_MEMORY), 0)
+    if not memory:
+        return NO_DEVICES
+    told = (labels[key] for key in keys.GPU_COUNT_LABELS if labels.get(key, "").isdecimal())
+    number = allocatable.get(ResourceName(keys.GPU_COUNT), 0) or int(next(told, "1")[:_LONGEST_COUNT])
+    if not 1 <= number <= _MOST_DEVICES:
+        number = 1  # nobody says how it is cut: one piece, as kube-scheduler sees it
+    return Devices(ResourceName(keys.GPU_MEMORY), (memory // number,) * number)
+
+
+def _amounts(listed: Mapping[str, quantity.Quantity] | None) -> dict[ResourceName, int]:
+    amounts: dict[ResourceName, int] = {}
+    for name, value in (listed or {}).items():
+        try:
+            amounts[ResourceName(name)] = max(0, quantity.amount(name, value))
+        except ValueError as error:
+            raise ValueError(f"status.allocatable.{name}: {error}") from error
+    return amounts

@@ -1,0 +1,203 @@
+"""Events as `kubectl describe` shows them: core/v1, with a count, as every other controller writes them.
+
+Not events.k8s.io/v1: what is written there carries no lastTimestamp, by which most people sort, and its series is shown
+by fewer tools. Both APIs read the same objects.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+import msgspec
+
+from webhook.core.model.text import printable_lines
+from webhook.kube.objects import keys
+
+LONGEST_MESSAGE: Final = 1024
+"""In bytes: kube-apiserver refuses longer ones."""
+
+_LONGEST_NAME: Final = 253
+_ID_DIGITS: Final = 16
+_NAMESPACE_OF_NONE: Final = "default"  # where Kubernetes keeps events about objects that have no namespace
+
+
+class EventReason(StrEnum):
+    """Why something is told, in a word that can be searched for; docs/operations.md lists them."""
+
+    PROMOTED = "Promoted"
+    DEMOTED = "Demoted"
+    ADOPTED = "Adopted"
+    BYPASSED_ADMISSION = "BypassedAdmission"
+    POLICY_REFUSED = "PolicyRefused"
+    REFUSED = "Refused"
+    NO_ROOM_NOW = "NoRoomNow"
+    NEVER_FITS = "NeverFits"
+    RECLAIMING = "Reclaiming"
+    CANNOT_RECLAIM = "CannotReclaim"
+    EVICTION_PLANNED = "EvictionPlanned"
+    EVICTION_CANCELLED = "EvictionCancelled"
+    EVICTION_REFUSED = "EvictionRefused"
+    RECLAIMED = "Reclaimed"
+    REPLACED = "Replaced"
+    STRANDED = "Stranded"
+
+
+class EventType(StrEnum):
+    """Whether somebody should look."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """What an event is about. `namespace` is "" where the object has none."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    api_version: str = keys.CORE_API
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What happened to an object. Equal events are one object in the API, with a count.
+
+    `action` is what was done, in a verb: the reason says why. Events of one `series` are one object, too, with the
+    message of the last one: for messages whose numbers change each time. `related` is a second object that it is about.
+    """
+
+    about: ObjectRef
+    type: EventType
+    reason: EventReason
+    action: str
+    message: str
+    series: str = ""
+    related: ObjectRef | None = None
+
+    @property
+    def namespace(self) -> str:
+        """Tell where the event is kept."""
+        return self.about.namespace or _NAMESPACE_OF_NONE
+
+    @property
+    def identity(self) -> "Identity":
+        """Tell which events are the same one in the API."""
+        return Identity(
+            self.about, self.type, self.reason, self.action, self.series, "" if self.series else self.message
+        )
+
+    @property
+    def name(self) -> str:
+        """Name the event by what it says: the same from another replica meets itself, and is not told twice."""
+        told = "\0".join((self.about.uid, self.type, self.reason, self.action, self.series or self.message))
+        digits = sha256(told.encode()).hexdigest()[:_ID_DIGITS]
+        return f"{self.about.name[: _LONGEST_NAME - _ID_DIGITS - 1].rstrip('-.')}.{digits}"
+
+
+class Identity(NamedTuple):
+    """What equal events have in common."""
+
+    about: ObjectRef
+    type: EventType
+    reason: EventReason
+    action: str
+    series: str
+    message: str
+
+
+class _Metadata(msgspec.Struct, omit_defaults=True):
+    name: str
+    namespace: str
+
+
+class _Reference(msgspec.Struct, omit_defaults=True, rename="camel"):
+    kind: str
+    name: str
+    api_version: str
+    namespace: str = ""
+    uid: str = ""
+
+
+class _Source(msgspec.Struct):
+    component: str
+
+
+class _Event(msgspec.Struct, rename="camel", omit_defaults=True):
+    metadata: _Metadata
+    involved_object: _Reference
+    type: str
+    reason: str
+    action: str
+    message: str
+    count: int
+    first_timestamp: str
+    last_timestamp: str
+    source: _Source
+    reporting_component: str
+    reporting_instance: str
+    api_version: str
+    kind: str
+    related: _Reference | None = None
+
+
+class _Repeat(msgspec.Struct, rename="camel"):
+    count: int
+    last_timestamp: str
+    message: str
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    count: int | None = None
+
+
+_counted: Final = msgspec.json.Decoder(_Counted)
+
+
+def new_event(event: Event, *, count: int, first: datetime, last: datetime, component: str, instance: str) -> bytes:
+    """Write an event that was not told before, though it may have happened several times."""
+    about = event.about
+    body = _Event(
+        metadata=_Metadata(event.name, event.namespace),
+        involved_object=_reference(about),
+        type=event.type,
+        reason=event.reason,
+        action=event.action,
+        message=_cut(printable_lines(event.message)),
+        count=count,
+        first_timestamp=_time(first),
+        last_timestamp=_time(last),
+        source=_Source(component),
+        reporting_component=component,
+        reporting_instance=instance,
+        api_version=keys.CORE_API,
+        kind="Event",
+        related=None if event.related is None else _reference(event.related),
+    )
+    return msgspec.json.encode(body)
+
+
+def repeat_patch(event: Event, *, count: int, last: datetime) -> bytes:
+    """Write a merge patch that says how often an event has happened by now, and what it says by now."""
+    return msgspec.json.encode(_Repeat(count, _time(last), _cut(event.message)))
+
+
+def count_of(body: bytes) -> int:
+    """Read how often an event has happened by what the API server keeps of it. Raises ValueError where it is none."""
+    return max(1, _counted.decode(body).count or 1)
+
+
+def _reference(ref: ObjectRef) -> _Reference:
+    return _Reference(ref.kind, ref.name, ref.api_version, ref.namespace, ref.uid)
+
+
+def _cut(message: str) -> str:
+    raw = message.encode()
+    return message if len(raw) <= LONGEST_MESSAGE else raw[: LONGEST_MESSAGE - 3].decode(errors="ignore") + "…"
+
+
+def _time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,97 @@
+"""Large objects without what makes them large, as JSON again: a watch decodes them in milliseconds then.
+
+What is stored cannot be refused. Labels and annotations of which there are too many are left out but for those that
+Fairgate reads; of very many containers only those that ask for devices are kept, and their fields that are read.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from webhook.kube.objects import bounds, keys
+
+_LABELS: Final = (*keys.GUARDED_LABELS, *keys.GANG_LABELS)
+_ANNOTATIONS: Final = (
+    *keys.GUARDED_ANNOTATIONS,
+    *keys.GANG_ANNOTATIONS,
+    keys.CHECKPOINTED,
+    keys.EVICT_AT,
+    keys.EVICT_FOR,
+    keys.EXTENDED_CLAIM,
+    keys.GPUSHARE_DEVICE,
+    keys.MIRROR,
+    keys.POOL,
+    keys.REQUIRES,
+)
+
+_Parts = dict[str, msgspec.Raw]
+
+
+def _only(name: str, listed: Iterable[str]) -> "msgspec.json.Decoder[Any]":
+    """Make a decoder that skips every key but these."""
+    fields = [(f"key_{n}", str, msgspec.field(default="", name=key)) for n, key in enumerate(listed)]
+    return msgspec.json.Decoder(msgspec.defstruct(name, fields, omit_defaults=True))
+
+
+class _Container(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
+    name: str = ""
+    resources: msgspec.Raw = msgspec.Raw(b"{}")
+    restart_policy: str | None = None
+
+
+_parts: Final = msgspec.json.Decoder(_Parts)
+_labels: Final = _only("Labels", _LABELS)
+_annotations: Final = _only("Annotations", _ANNOTATIONS)
+_containers: Final = msgspec.json.Decoder(list[_Container] | None)
+_encoder: Final = msgspec.json.Encoder()
+_BOUND_VOLUME: Final = msgspec.Raw(b'[{"ephemeral":{}}]')
+
+
+def trimmed(raw: bytes) -> bytes:
+    """Leave out of an object what makes it large.
+
+    Raises msgspec.DecodeError where it is none, or where what must be counted is longer than at the door.
+    """
+    top = _parts.decode(raw)
+    if "metadata" in top:
+        top["metadata"] = _metadata(bytes(top["metadata"]))
+    if "spec" in top:
+        top["spec"] = _spec(bytes(top["spec"]))
+    return _encoder.encode(top)
+
+
+def _metadata(raw: bytes) -> msgspec.Raw:
+    found = _parts.decode(raw)
+    found.pop("managedFields", None)
+    for name, decoder in (("labels", _labels), ("annotations", _annotations)):
+        if _is_long(found.get(name)):
+            found[name] = _encoded(decoder.decode(found[name]))
+    if _is_long(found.get("ownerReferences")):
+        del found["ownerReferences"]
+    return _encoded(found)
+
+
+def _spec(raw: bytes) -> msgspec.Raw:
+    found = _parts.decode(raw)
+    if _is_long(found.get("volumes")):
+        found["volumes"] = _BOUND_VOLUME
+    if _is_long(found.get("resourceClaims")):
+        raise msgspec.ValidationError("spec.resourceClaims: more of them than any pod that was admitted")
+    for name in ("containers", "initContainers"):
+        if _is_long(found.get(name)):
+            listed = _containers.decode(found[name]) or []
+            if len(listed) > bounds.CONTAINERS:
+                listed = [each for each in listed if b"/" in bytes(each.resources)]
+            if any(_is_long(each.resources) for each in listed):
+                raise msgspec.ValidationError(f"spec.{name}: more of resources than any pod that was admitted")
+            found[name] = _encoded(listed)
+    return _encoded(found)
+
+
+def _is_long(raw: msgspec.Raw | None) -> bool:
+    return raw is not None and len(bytes(raw)) > bounds.LABEL_BYTES
+
+
+def _encoded(value: object) -> msgspec.Raw:
+    return msgspec.Raw(_encoder.encode(value))

@@ -1,0 +1,262 @@
+"""Where a pod lets itself be placed: from raw selectors, affinity and tolerations to core Constraints.
+
+Pods of one template carry these parts byte for byte alike, so the reading is cached by those bytes.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+
+from webhook.core.model.mig_slices import PRODUCT, slices_of
+from webhook.core.model.names import ResourceName
+from webhook.core.model.selector import NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
+from webhook.core.model.topology import AffinityRule, TopologyRule, anti_affinity
+from webhook.kube.objects import bounds, objects
+from webhook.kube.pod.pod_affinity import NO_RULES, NO_TERMS, InterPod, Terms, number_of_terms, read_terms, rules_of
+from webhook.kube.pod.topology_spread import NOTHING, Spreading, read_spreading, rules_for
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A pod's own conditions.
+
+    `is_open` says that it has some between pods that only kube-scheduler judges. `excess` is what there is too much of;
+    `unmarked` the same for a pod that carries no decision, whose user alone wrote all of it. `slices` are as a Pod's.
+    """
+
+    constraints: Constraints = NO_CONSTRAINTS
+    is_open: bool = False
+    spreading: Spreading = NOTHING
+    interpod: InterPod = NO_RULES
+    problems: tuple[str, ...] = ()
+    excess: tuple[str, ...] = ()
+    unmarked: tuple[str, ...] = ()
+    slices: tuple[ResourceName, ...] = ()
+
+    def topology(self, labels: Mapping[str, str]) -> tuple[TopologyRule, ...]:
+        """List what a pod with these labels demands of other pods."""
+        spreading = rules_for(self.spreading, labels)
+        return (*rules_of(self.interpod, labels), *spreading) if self.interpod.rules else spreading
+
+
+class _Requirement(msgspec.Struct, frozen=True, gc=False):
+    key: str
+    operator: Operator
+    values: tuple[str, ...] | None = None
+
+
+class _Term(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    match_expressions: tuple[_Requirement, ...] | None = None
+    match_fields: tuple[_Requirement, ...] | None = None
+
+
+class _NodeSelector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    node_selector_terms: tuple[_Term, ...] | None = None
+
+
+class _NodeAffinity(msgspec.Struct, frozen=True, gc=False):
+    required: _NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: list[msgspec.Raw] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class _Affinity(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    node_affinity: _NodeAffinity | None = None
+    pod_affinity: Terms | None = None
+    pod_anti_affinity: Terms | None = None
+
+
+class _Apart(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    pod_anti_affinity: msgspec.Raw = objects.NOTHING
+
+
+class _Toleration(msgspec.Struct, frozen=True, gc=False):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+_selector_decoder: Final = msgspec.json.Decoder(dict[str, str])
+_affinity_decoder: Final = msgspec.json.Decoder(_Affinity)
+_apart_decoder: Final = msgspec.json.Decoder(_Apart)
+_anti_decoder: Final = msgspec.json.Decoder(Terms)
+_tolerations_decoder: Final = msgspec.json.Decoder(list[_Toleration])
+
+_EFFECTS: Final = {effect.value: effect for effect in Effect}
+
+
+def read_placement(spec: objects.PodSpec) -> Placement:
+    """Read where a pod may go by its own word."""
+    selector, affinity = bytes(spec.node_selector), bytes(spec.affinity)
+    tolerations, spread = bytes(spec.tolerations), bytes(spec.topology_spread_constraints)
+    source = (selector, affinity, tolerations, spread)
+    known = _PLACEMENTS.known.get(source)
+    if known is not None:
+        return known
+    if over := _too_long(selector, affinity, tolerations, spread):
+        return Placement(excess=over)
+    read = _read(*source)
+    _PLACEMENTS.keep(source, read, len(selector) + len(affinity) + len(tolerations) + len(spread))
+    return read
+
+
+def read_slices(spec: objects.PodSpec) -> tuple[ResourceName, ...]:
+    """Read of which MIG resources a pod's `nvidia.com/gpu` must be (see slices.py); few pods say so."""
+    if b"-MIG-" in bytes(spec.node_selector) or b"-MIG-" in bytes(spec.affinity):
+        return read_placement(spec).slices
+    return ()
+
+
+def read_tolerations(raw: bytes) -> tuple[Toleration, ...]:
+    """Read tolerations alone. Raises ValueError where they are none."""
+    known = _TOLERATIONS.known.get(raw)
+    if known is None:
+        known = _tolerations(raw)
+        _TOLERATIONS.keep(raw, known, len(raw))
+    return known
+
+
+def read_keeps_off(spec: objects.PodSpec) -> tuple[AffinityRule, ...]:
+    """Read which other pods a pod on a node does not bear near it; nothing where that cannot be read, or is too much.
+
+    The API server has completed its selectors by its labels.
+    """
+    affinity = bytes(spec.affinity)
+    if b"podAntiAffinity" not in affinity or len(affinity) > bounds.MARKED_AFFINITY_BYTES:
+        return ()
+    with suppress(ValueError):
+        found = objects.read_part(_apart_decoder, affinity, where="spec.affinity")
+        raw = b"" if found is None else bytes(found.pod_anti_affinity)
+        known = _KEEP_OFF.known.get(raw)
+        if known is None:
+            known = _keeps_off(raw)
+            _KEEP_OFF.keep(raw, known, len(raw))
+        return known
+    return ()
+
+
+def _keeps_off(raw: bytes) -> tuple[AffinityRule, ...]:
+    found = objects.read_part(_anti_decoder, raw, where="spec.affinity.podAntiAffinity")
+    if found is not None and number_of_terms(NO_TERMS, found) > bounds.POD_TERMS:
+        return ()
+    return anti_affinity(tuple([rule for rule, _ in read_terms(NO_TERMS, found or NO_TERMS).rules]))
+
+
+def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -> Placement:
+    problems: list[str] = []
+    tolerated: tuple[Toleration, ...] = ()
+    try:
+        tolerated = _tolerations(tolerations)
+    except ValueError as error:
+        problems.append(str(error))
+    labels = _part(_selector_decoder, selector, "spec.nodeSelector", problems)
+    wanted = _part(_affinity_decoder, affinity, "spec.affinity", problems)
+    spreading = NOTHING
+    try:
+        spreading = read_spreading(spread)
+    except ValueError as error:
+        problems.append(str(error))
+    if problems:
+        return Placement(problems=tuple(problems))
+    over = tuple(_too_many(labels or {}, wanted, tolerated, spreading))
+    if over:
+        return Placement(excess=over)
+    constraints = Constraints(
+        node_selector=tuple((labels or {}).items()),
+        terms=None if wanted is None else _terms(wanted.node_affinity),
+        tolerations=tolerated,
+    )
+    interpod = NO_RULES
+    if wanted is not None:
+        interpod = read_terms(wanted.pod_affinity or NO_TERMS, wanted.pod_anti_affinity or NO_TERMS)
+    is_open = spreading.is_open or interpod.is_open
+    own = NO_CONSTRAINTS if constraints == NO_CONSTRAINTS else constraints
+    return Placement(
+        own,
+        is_open,
+        spreading,
+        interpod,
+        unmarked=tuple(_too_large_unmarked(affinity, constraints)),
+        slices=slices_of(constraints.possible(PRODUCT)),
+    )
+
+
+def _too_long(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -> tuple[str, ...]:
+    found = [*bounds.excess("spec.affinity: length in bytes", len(affinity), bounds.MARKED_AFFINITY_BYTES)]
+    found += bounds.excess("spec.nodeSelector: length in bytes", len(selector), bounds.AFFINITY_BYTES)
+    found += bounds.excess("spec.tolerations: length in bytes", len(tolerations), bounds.TOLERATION_BYTES)
+    found += bounds.excess("spec.topologySpreadConstraints: length in bytes", len(spread), bounds.SPREAD_BYTES)
+    return tuple(found)
+
+
+def _too_many(
+    labels: Mapping[str, str], wanted: _Affinity | None, tolerated: tuple[Toleration, ...], spreading: Spreading
+) -> Iterator[str]:
+    yield from bounds.excess("spec.nodeSelector: number of labels", len(labels), bounds.SELECTOR_TERMS)
+    yield from bounds.excess("spec.tolerations: number", len(tolerated), bounds.TOLERATIONS)
+    yield from bounds.excess("spec.topologySpreadConstraints: number", len(spreading.rules), bounds.SPREADS)
+    if wanted is None:
+        return
+    required = None if wanted.node_affinity is None else wanted.node_affinity.required
+    terms = 0 if required is None else len(required.node_selector_terms or ())
+    yield from bounds.excess("spec.affinity: number of node selector terms", terms, bounds.MARKED_NODE_TERMS)
+    between = number_of_terms(wanted.pod_affinity or NO_TERMS, wanted.pod_anti_affinity or NO_TERMS)
+    yield from bounds.excess("spec.affinity: number of terms about other pods", between, bounds.POD_TERMS)
+
+
+def _too_large_unmarked(affinity: bytes, constraints: Constraints) -> Iterator[str]:
+    yield from bounds.excess("spec.affinity: length in bytes", len(affinity), bounds.AFFINITY_BYTES)
+    terms = len(constraints.terms or ())
+    yield from bounds.excess("spec.affinity: number of node selector terms", terms, bounds.NODE_TERMS)
+
+
+def _tolerations(raw: bytes) -> tuple[Toleration, ...]:
+    found = objects.read_part(_tolerations_decoder, raw, where="spec.tolerations")
+    return tuple(t for t in map(_toleration, found or ()) if t is not None)
+
+
+_PLACEMENTS: Final = bounds.ByteCache[tuple[bytes, bytes, bytes, bytes], Placement]()
+_KEEP_OFF: Final = bounds.ByteCache[bytes, tuple[AffinityRule, ...]]()
+_TOLERATIONS: Final = bounds.ByteCache[bytes, tuple[Toleration, ...]]()
+
+
+def _terms(affinity: _NodeAffinity | None) -> tuple[NodeTerm, ...] | None:
+    if affinity is None or affinity.required is None:
+        return None
+    return tuple(
+        NodeTerm(labels=_requirements(term.match_expressions), fields=_requirements(term.match_fields))
+        for term in affinity.required.node_selector_terms or ()
+    )
+
+
+def _requirements(listed: tuple[_Requirement, ...] | None) -> tuple[Requirement, ...]:
+    return tuple(Requirement(r.key, r.operator, r.values or ()) for r in listed or ())
+
+
+def _toleration(found: _Toleration) -> Toleration | None:
+    """Translate a toleration; None for operators and effects that came after us: such a pod tolerates less, to us."""
+    if found.operator not in (None, "", "Equal", "Exists"):
+        return None
+    if found.effect and found.effect not in _EFFECTS:
+        return None
+    return Toleration(
+        key=found.key or "",
+        exists=found.operator == "Exists",
+        value=found.value or "",
+        effect=_EFFECTS[found.effect] if found.effect else None,
+    )
+
+
+def _part(decoder: "msgspec.json.Decoder[_T]", raw: bytes, where: str, problems: list[str]) -> _T | None:
+    try:
+        return objects.read_part(decoder, raw, where=where)
+    except ValueError as error:
+        problems.append(str(error))
+        return None

@@ -1,0 +1,242 @@
+"""What a pod asks for: from the raw resources of its containers to a core Demand. No placement, no metadata.
+
+Pods of one template carry the same resources byte for byte, so a whole pod's reading is cached by those bytes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import msgspec
+
+from webhook.core.model.demand import Container, Demand, PerDevice, Weights, demand_of, pod_requests
+from webhook.core.model.gpu_shares import SHARES, shaped, unshared
+from webhook.core.model.names import CPU, MEMORY, PODS, ResourceName
+from webhook.kube.objects import bounds, keys, objects, quantity
+from webhook.kube.objects.quantity import Quantity
+
+MOST_PIECES: Final = 1_000_000
+"""No pod asks for more devices of one kind: a larger number is a typing error, or an attack on the arithmetic."""
+
+_GPU_MEMORY: Final = ResourceName(keys.GPU_MEMORY)
+_GPU_COUNT: Final = ResourceName(keys.GPU_COUNT)
+
+_T = TypeVar("_T")
+
+_POLICIES: Final = 8
+_CONTAINER_BYTES: Final = 64
+
+_Named = tuple[str, bytes, bool]
+_Source = tuple[tuple[_Named, ...], tuple[_Named, ...], bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A pod's demand as read.
+
+    `problems` is everything the API server would refuse in the GPU amounts, and everything unreadable. `demand` is
+    None where something could not be read at all; `excess` is what there is too much of.
+    """
+
+    demand: Demand | None
+    problems: tuple[str, ...] = ()
+    excess: tuple[str, ...] = ()
+
+
+class _ResourceList(msgspec.Struct, frozen=True, gc=False):
+    requests: dict[str, Quantity] | None = None
+    limits: dict[str, Quantity] | None = None
+
+
+@dataclass(slots=True)
+class _Findings:
+    problems: list[str] = field(default_factory=list)
+    is_readable: bool = True
+
+    def unreadable(self, text: str) -> None:
+        self.problems.append(text)
+        self.is_readable = False
+
+
+_resources_decoder: Final = msgspec.json.Decoder(_ResourceList)
+_amounts_decoder: Final = msgspec.json.Decoder(dict[str, Quantity])
+
+
+def read_demand(spec: objects.PodSpec, weights: Weights) -> Reading:
+    """Add up what a pod asks for; `weights` maps each GPU resource to the GPU units of one piece.
+
+    The mapping is known by identity: pass the same policy's mapping each time, and never change it in place.
+    """
+    init = spec.init_containers
+    source = (
+        tuple([(c.name, bytes(c.resources), False) for c in spec.containers]),
+        tuple([(c.name, bytes(c.resources), c.restart_policy == "Always") for c in init]) if init else (),
+        bytes(spec.overhead),
+        bytes(spec.resources),
+    )
+    known = _READINGS.get(id(weights))
+    if known is None or known.weights is not weights:
+        known = _start(weights)
+    reading = known.by_source.known.get(source)
+    return _read_new(known, source) if reading is None else reading
+
+
+@dataclass(frozen=True, slots=True)
+class _Readings:
+    """What was read under one policy's weights, which are kept alive so that their id stays theirs."""
+
+    weights: Weights
+    by_source: bounds.ByteCache[_Source, Reading] = field(default_factory=bounds.ByteCache)
+
+
+_READINGS: Final[dict[int, _Readings]] = {}
+
+
+def _start(weights: Weights) -> _Readings:
+    if len(_READINGS) >= _POLICIES:
+        _READINGS.clear()
+    started = _READINGS[id(weights)] = _Readings(weights)
+    return started
+
+
+def _read_new(known: _Readings, source: _Source) -> Reading:
+    app, init, overhead, pod_level = source
+    reading = _read(known.weights, source)
+    size = (
+        len(overhead) + len(pod_level) + sum(_CONTAINER_BYTES + len(name) + len(raw) for name, raw, _ in (*app, *init))
+    )
+    known.by_source.keep(source, reading, size)
+    return reading
+
+
+def _read(weights: Weights, source: _Source) -> Reading:
+    app, init, overhead, pod_level = source
+    findings = _Findings()
+    containers = [_container(c, what="container", weights=weights, findings=findings) for c in app]
+    inits = [_container(c, what="init container", weights=weights, findings=findings) for c in init]
+    over = _amounts(_part(_amounts_decoder, overhead, where="overhead", findings=findings), "overhead", findings)
+    whole_pod = _pod_level(pod_level, [*containers, *inits], weights=weights, findings=findings)
+    problems = tuple(findings.problems)
+    if not findings.is_readable:
+        return Reading(None, problems)
+    requests = pod_requests(containers, init=inits, overhead=over, pod_level=whole_pod)
+    excess = tuple(_excess(requests))
+    requests[PODS] = 1  # every pod takes one of the pods its node allows
+    counted = None
+    if any(requests.get(name) for name in SHARES):
+        # HAMi's scheduler reads the shares of app containers only: an init container gets whole devices
+        counted = pod_requests([_shaped(c) for c in containers], init=[_whole(c) for c in inits], overhead=over)
+    return Reading(demand_of(requests, weights, per_device=_per_device(requests), counted=counted), problems, excess)
+
+
+def _excess(requests: Mapping[ResourceName, int]) -> Iterator[str]:
+    yield from bounds.excess("spec.containers: number of resources", len(requests), bounds.RESOURCES)
+    longest = max(map(len, requests), default=0)
+    yield from bounds.excess("spec.containers: length of a resource's name", longest, bounds.RESOURCE_NAME)
+
+
+def _per_device(requests: Mapping[ResourceName, int]) -> PerDevice | None:
+    """Ask for shared memory on single devices: gpushare puts all of a pod's on one, or on as many as it names."""
+    memory = requests.get(_GPU_MEMORY, 0)
+    number = requests.get(_GPU_COUNT, 0) or 1
+    return PerDevice(_GPU_MEMORY, -(-memory // number), number) if memory else None
+
+
+def _shaped(container: Container) -> Container:
+    if SHARES.isdisjoint(container.requests):
+        return container
+    return Container(shaped(container.requests), is_restartable=container.is_restartable)
+
+
+def _whole(container: Container) -> Container:
+    if SHARES.isdisjoint(container.requests):
+        return container
+    return Container(unshared(container.requests), is_restartable=container.is_restartable)
+
+
+def _container(named: _Named, *, what: str, weights: Weights, findings: _Findings) -> Container:
+    name, raw, is_restartable = named
+    where = f"{what} {bounds.shortened(name)}"
+    listed = _part(_resources_decoder, raw, where=where, findings=findings) or _ResourceList()
+    requests, limits = listed.requests or {}, listed.limits or {}
+    for resource in sorted((requests.keys() | limits.keys()) & weights.keys()):
+        problem = _gpu_problem(resource, requests.get(resource), limits.get(resource))
+        if problem is not None:
+            findings.problems.append(f"{where}: {problem}")
+    asked = {**limits, **requests}
+    # requests default to limits, resource by resource, as in the API server's own defaulting
+    return Container(_amounts(asked, where, findings), is_restartable=is_restartable)
+
+
+def _pod_level(
+    raw: bytes, containers: Iterable[Container], *, weights: Weights, findings: _Findings
+) -> dict[ResourceName, int]:
+    listed = _part(_resources_decoder, raw, where="pod resources", findings=findings) or _ResourceList()
+    requests, limits = listed.requests or {}, listed.limits or {}
+    findings.problems.extend(
+        f"pod resources: {resource} cannot be given to the pod as a whole; set it on the container that uses it"
+        for resource in sorted((requests.keys() | limits.keys()) & weights.keys())
+    )
+    asked = {name for container in containers for name in container.requests}
+    # a pod-level limit is the request where neither the pod nor any container has one (setDefaultPodRequests)
+    effective = {name: value for name, value in limits.items() if name not in asked} | requests
+    amounts = _amounts(effective, "pod resources", findings)
+    return {name: value for name, value in amounts.items() if name in (CPU, MEMORY) or name.startswith("hugepages-")}
+
+
+def _gpu_problem(resource: str, request: Quantity | None, limit: Quantity | None) -> str | None:
+    """Say what the API server would refuse in one container's GPUs of one kind; None where all is well."""
+    try:
+        asked = limit if request is None else request
+        if asked is not None and quantity.amount(resource, asked) < 0:
+            return None  # told by _amounts, as of any other resource
+        for value in (request, limit):
+            problem = None if value is None else _count_problem(resource, value)
+            if problem is not None:
+                return problem
+        if request is not None and limit is None:
+            problem = "has no limit; GPUs cannot be overcommitted: set the limit to the same number"
+            return f"{resource} request {request} {problem}"
+        if request is not None and limit is not None and quantity.exact(request) != quantity.exact(limit):
+            return (
+                f"{resource} request {request} and limit {limit} differ; GPUs cannot be overcommitted: "
+                "set both to the same number"
+            )
+    except ValueError:
+        return None  # told by _amounts, once for every kind of resource
+    return None
+
+
+def _count_problem(resource: str, value: Quantity) -> str | None:
+    exact = quantity.exact(value)
+    if exact.denominator != 1:
+        return (
+            f"{resource} is {value}; GPUs are counted in whole pieces: ask for {quantity.whole(value)}, "
+            "or for a resource that is a share of a GPU, where the cluster offers one"
+        )
+    if exact > MOST_PIECES:
+        return f"{resource} is {value}, more than the {MOST_PIECES} that one container may ask for; check the number"
+    return None
+
+
+def _amounts(listed: Mapping[str, Quantity] | None, where: str, findings: _Findings) -> dict[ResourceName, int]:
+    found: dict[ResourceName, int] = {}
+    for name, value in (listed or {}).items():
+        try:
+            read = quantity.amount(name, value)
+        except ValueError as error:
+            findings.unreadable(f"{where}: {name}: {error}")
+            continue
+        if read < 0:
+            findings.unreadable(f"{where}: {name} is {value}; an amount cannot be negative: ask for 0 or more")
+        else:
+            found[ResourceName(name)] = read
+    return found
+
+
+def _part(decoder: "msgspec.json.Decoder[_T]", raw: bytes, *, where: str, findings: _Findings) -> _T | None:
+    try:
+        return objects.read_part(decoder, raw, where="resources")
+    except ValueError as error:
+        findings.unreadable(f"{where}: {error}")
+        return None

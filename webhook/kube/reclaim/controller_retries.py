@@ -1,0 +1,62 @@
+"""How the leader hears of refusals and has a controller try again: Events read, an annotation written. Pure."""
+
+from typing import Final
+
+import msgspec
+
+from webhook.core.admission.refused_owners import Owner
+from webhook.core.model.names import Namespace
+from webhook.core.reclaim.reclaim_pod import Controller
+from webhook.kube.objects import keys
+from webhook.kube.objects.events import EventReason
+
+NUDGED: Final = frozenset(
+    {
+        ("", "ReplicationController"),
+        ("apps", "DaemonSet"),
+        ("apps", "ReplicaSet"),
+        ("apps", "StatefulSet"),
+        ("batch", "Job"),
+    }
+)
+"""Kinds whose controllers try again after any change of the object: within 0.2 s, Jobs within 1.2 s (measured)."""
+
+
+class _Reference(msgspec.Struct, frozen=True, rename="camel"):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    namespace: str = ""
+
+
+class RefusalEvent(msgspec.Struct, frozen=True, rename="camel"):
+    """An Event that says that a pod was refused, as far as it names its controller."""
+
+    metadata: _Metadata = _Metadata()
+    reason: str | None = None
+    involved_object: _Reference = _Reference()
+    related: _Reference | None = None
+
+
+def refused_owner(event: RefusalEvent) -> Owner | None:
+    """Read whose pod was refused; None where its controller is of a kind that is left alone.
+
+    Whoever may create Events may name anything in them: the namespace is always that of the Event.
+    """
+    found = event.related or event.involved_object
+    group = found.api_version.rpartition("/")[0]
+    if event.reason != EventReason.REFUSED or (group, found.kind) not in NUDGED:
+        return None
+    if not (event.metadata.namespace and found.name and found.uid):
+        return None
+    controller = Controller(found.api_version, found.kind, found.name, found.uid)
+    return Owner(Namespace(event.metadata.namespace), controller)
+
+
+def retry_patch(uid: str, *, at: str) -> bytes:
+    """Write a merge patch of nothing but an annotation, which takes only on the object with this UID."""
+    return msgspec.json.encode({"metadata": {"uid": uid, "annotations": {keys.RETRY_AT: at}}})

@@ -1,0 +1,48 @@
+"""PodDisruptionBudgets: what they say about who may go."""
+
+from typing import Final
+
+import msgspec
+
+from webhook.core.model.names import Namespace
+from webhook.core.model.policy import LabelSelector
+from webhook.core.model.selector import Operator, Requirement
+from webhook.core.reclaim.reclaim_pod import Disruption
+from webhook.kube.objects import objects
+from webhook.kube.objects.label_selectors import Selector, to_selector
+
+_NOTHING: Final = LabelSelector((Requirement("", Operator.IN, ()),))
+"""Selects no pod: a budget without a selector guards nobody."""
+
+
+class _Spec(msgspec.Struct, frozen=True, gc=False):
+    selector: Selector | None = None
+
+
+class _Status(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    disruptions_allowed: int = 0
+
+
+class DisruptionBudget(msgspec.Struct, frozen=True, gc=False):
+    """A PodDisruptionBudget."""
+
+    metadata: objects.ObjectMeta
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+def to_disruption(budget: DisruptionBudget) -> Disruption:
+    """Translate a budget; one that the disruption controller has not looked at yet lets nobody go.
+
+    Raises ValueError where its selector cannot be read.
+    """
+    written = budget.spec.selector
+    selector = _NOTHING if written is None else to_selector(written)
+    if selector is None:
+        raise ValueError("spec.selector: unknown operator, or longer than any that is read")
+    return Disruption(
+        namespace=Namespace(budget.metadata.namespace),
+        name=budget.metadata.name,
+        selector=selector,
+        allowed=budget.status.disruptions_allowed,
+    )

@@ -1,0 +1,196 @@
+"""How a hold is written down: a taint and an annotation on the node, a toleration on each pod it is kept for."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
+from webhook.core.reclaim.reservation import Claim, Holding, Target
+from webhook.core.reclaim.victim import GangId
+from webhook.kube.objects import keys, objects
+from webhook.kube.pod.pods import unix_seconds
+from webhook.kube.reclaim.job_failures import DISRUPTION
+
+_EFFECT: Final = "NoSchedule"
+
+
+class _For(msgspec.Struct, frozen=True):
+    namespace: Namespace
+    name: str
+    uid: Uid
+
+
+class _Evict(msgspec.Struct, frozen=True, omit_defaults=True, rename={"claim": "for", "past_budgets": "pastBudgets"}):
+    namespace: Namespace
+    name: str
+    uid: Uid
+    at: str
+    claim: Uid
+    gang: GangId | None = None
+    past_budgets: bool = False
+    grace: int | None = None
+
+
+class _Note(msgspec.Struct, frozen=True, rename={"claims": "for", "targets": "evict"}):
+    id: str
+    until: str
+    claims: tuple[_For, ...]
+    targets: tuple[_Evict, ...] = ()
+    since: str = ""
+
+
+class _NodeMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str
+    annotations: dict[str, str] | None = None
+
+
+class _NodeSpec(msgspec.Struct, frozen=True):
+    taints: list[dict[str, Any]] | None = None
+
+
+class _Node(msgspec.Struct, frozen=True):
+    metadata: _NodeMetadata
+    spec: _NodeSpec = _NodeSpec()
+
+
+_note_decoder: Final = msgspec.json.Decoder(_Note)
+_node_decoder: Final = msgspec.json.Decoder(_Node)
+
+
+def read_holding(metadata: objects.ObjectMeta) -> Holding | None:
+    """Read what a node keeps; None where it keeps nothing, or what is written there is not ours."""
+    text = (metadata.annotations or {}).get(keys.HOLD)
+    if text is None:
+        return None
+    try:
+        note = _note_decoder.decode(text)
+    except msgspec.MsgspecError:
+        return None
+    return Holding(
+        id=note.id,
+        node=NodeName(metadata.name),
+        until=unix_seconds(note.until),
+        claims=tuple(Claim(each.uid, each.namespace, each.name) for each in note.claims),
+        targets=tuple(
+            Target(t.uid, t.namespace, t.name, t.claim, unix_seconds(t.at), t.gang, t.past_budgets, t.grace)
+            for t in note.targets
+        ),
+        since=unix_seconds(note.since),
+    )
+
+
+def is_marked(node: objects.Node) -> bool:
+    """Tell whether a node carries anything of a hold."""
+    taints = node.spec.taints if node.spec is not None else None
+    return keys.HOLD in (node.metadata.annotations or {}) or any(taint.key == keys.HELD for taint in taints or ())
+
+
+def hold_patch(body: bytes, holding: Holding | None) -> bytes | None:
+    """Write a merge patch that makes a node say this and nothing else of a hold; None where it does already.
+
+    `body` is the node as it is now: taints are one list, and the patch takes only if nobody changed it meanwhile.
+    Raises ValueError where it is no node.
+    """
+    node = _node_decoder.decode(body)
+    before = node.spec.taints or []
+    taints = [taint for taint in before if taint.get("key") != keys.HELD]
+    if holding is not None:
+        taints.append({"key": keys.HELD, "value": holding.id, "effect": _EFFECT})
+    note = None if holding is None else _note(holding)
+    if taints == before and (node.metadata.annotations or {}).get(keys.HOLD) == note:
+        return None
+    metadata = {"resourceVersion": node.metadata.resource_version, "annotations": {keys.HOLD: note}}
+    return msgspec.json.encode({"metadata": metadata, "spec": {"taints": taints or None}})
+
+
+def toleration_patch(uid: Uid, hold_id: str, *, is_first: bool) -> bytes:
+    """Write a JSON patch that lets a pod onto a held node; tolerations may be added to pods that exist."""
+    toleration = {"key": keys.HELD, "operator": "Equal", "value": hold_id, "effect": _EFFECT}
+    path = "/spec/tolerations"
+    return msgspec.json.encode(
+        [
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "add", "path": path, "value": [toleration]}
+            if is_first
+            else {"op": "add", "path": f"{path}/-", "value": toleration},
+        ]
+    )
+
+
+def notice_patch(uid: Uid, *, at: int, team: TeamName) -> bytes:
+    """Write a merge patch that announces an eviction to the pod itself."""
+    return _annotate(uid, {keys.EVICT_AT: rfc3339(at), keys.EVICT_FOR: team})
+
+
+def calm_patch(uid: Uid) -> bytes:
+    """Write a merge patch that takes an announcement back."""
+    return _annotate(uid, {keys.EVICT_AT: None, keys.EVICT_FOR: None})
+
+
+def nomination_patch(uid: Uid, node: NodeName | None) -> bytes:
+    """Write a merge patch of a pod's status by which kube-scheduler keeps room for it; None: no longer."""
+    return msgspec.json.encode({"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}})
+
+
+def eviction(target: Target, *, is_trial: bool) -> bytes:
+    """Write an Eviction of this very pod and no other of its name.
+
+    Never with a resourceVersion: it would switch off the API server's own retries.
+    """
+    return msgspec.json.encode(
+        {
+            "apiVersion": keys.BUDGET_API,
+            "kind": "Eviction",
+            "metadata": {"namespace": target.namespace, "name": target.name},
+            "deleteOptions": _delete_options(target, is_trial=is_trial),
+        }
+    )
+
+
+def deletion(target: Target, *, is_trial: bool) -> bytes:
+    """Write the options that delete this very pod and no other of its name."""
+    return msgspec.json.encode(_delete_options(target, is_trial=is_trial))
+
+
+def disruption_patch(target: Target) -> bytes:
+    """Write a strategic merge patch of a pod's status by which its controller takes its end for a disruption.
+
+    An eviction does that by itself. Here the pod is deleted, and a podFailurePolicy asks for the condition.
+    """
+    condition = {
+        "type": DISRUPTION,
+        "status": "True",
+        "reason": "DeletionByFairgate",
+        "message": "Fairgate: deleted to give borrowed GPUs back",
+        "lastTransitionTime": rfc3339(target.at),
+    }
+    return msgspec.json.encode({"metadata": {"uid": target.uid}, "status": {"conditions": [condition]}})
+
+
+def _delete_options(target: Target, *, is_trial: bool) -> dict[str, Any]:
+    options: dict[str, Any] = {"preconditions": {"uid": target.uid}}
+    if target.grace_seconds is not None:
+        options["gracePeriodSeconds"] = target.grace_seconds
+    if is_trial:
+        options["dryRun"] = ["All"]
+    return options
+
+
+def rfc3339(seconds: int) -> str:
+    """Write a time of Unix seconds as Kubernetes does."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _annotate(uid: Uid, annotations: dict[str, str | None]) -> bytes:
+    return msgspec.json.encode({"metadata": {"uid": uid, "annotations": annotations}})
+
+
+def _note(holding: Holding) -> str:
+    claims = tuple(_For(each.namespace, each.name, each.uid) for each in holding.claims)
+    targets = tuple(
+        _Evict(t.namespace, t.name, t.uid, rfc3339(t.at), t.claim, t.gang, t.is_past_budgets, t.grace_seconds)
+        for t in holding.targets
+    )
+    note = _Note(holding.id, rfc3339(holding.until), claims, targets, rfc3339(holding.since))
+    return msgspec.json.encode(note).decode()

@@ -1,0 +1,192 @@
+"""What the eviction of a pod means to the object that controls it, by the rules of each controller.
+
+docs/workloads.md has the table, with the reasons.
+"""
+
+from collections.abc import Mapping
+from sys import intern
+from typing import Final
+
+import msgspec
+
+from webhook.core.reclaim.failures import FailureBudget, Loss, WorkloadId
+from webhook.kube.objects import objects
+
+DISRUPTION: Final = "DisruptionTarget"
+"""The pod condition that the Eviction API sets."""
+
+_DEFAULT_BACKOFF_LIMIT: Final = 6
+_EVICTED_EXIT_CODES: Final = (137, 143)
+"""SIGKILL and SIGTERM: how most processes end that do not expect it."""
+
+_LONGEST_UID: Final = 64
+"""Characters; a UID has 36."""
+
+_MOST_INDEXES: Final = 100_000
+"""The API server takes no larger maxFailedIndexes."""
+
+
+class ExitCodes(msgspec.Struct, frozen=True, gc=False):
+    """Exit codes that a rule is about."""
+
+    operator: str = ""
+    values: list[int] = []
+
+    def covers(self, code: int) -> bool:
+        """Tell whether a container that ends so is meant."""
+        return (code in self.values) == (self.operator == "In")
+
+
+class ConditionPattern(msgspec.Struct, frozen=True, gc=False):
+    """A condition that a rule is about."""
+
+    type: str
+    status: str = "True"
+
+
+class Rule(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A rule of a podFailurePolicy: the first that matches decides."""
+
+    action: str
+    on_exit_codes: ExitCodes | None = None
+    on_pod_conditions: list[ConditionPattern] | None = None
+
+    @property
+    def is_about_evictions(self) -> bool:
+        """Tell whether it names the condition of evicted pods."""
+        return any(each.type == DISRUPTION and each.status == "True" for each in self.on_pod_conditions or ())
+
+
+class PodFailurePolicy(msgspec.Struct, frozen=True, gc=False):
+    """A Job's podFailurePolicy."""
+
+    rules: list[Rule] = []
+
+
+class _JobSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
+    max_failed_indexes: int | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
+
+
+class _Uncounted(msgspec.Struct, frozen=True, gc=False):
+    failed: list[str] | None = None
+
+
+class _JobStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    failed: int | None = None
+    failed_indexes: str | None = None
+    uncounted_terminated_pods: _Uncounted | None = None
+
+
+class Job(msgspec.Struct, frozen=True, gc=False):
+    """A batch/v1 Job, as far as it counts failures."""
+
+    metadata: objects.ObjectMeta
+    spec: _JobSpec = _JobSpec()
+    status: _JobStatus = _JobStatus()
+
+
+class _Replica(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    restart_policy: str = ""
+
+
+class _RunPolicy(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    backoff_limit: int | None = None
+
+
+_Roles = dict[str, _Replica] | None
+
+
+class _TrainingSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    run_policy: _RunPolicy | None = None
+    pytorch_replica_specs: _Roles = None
+    paddle_replica_specs: _Roles = None
+    tf_replica_specs: _Roles = None
+    xgb_replica_specs: _Roles = None
+    jax_replica_specs: _Roles = None
+    mx_replica_specs: _Roles = None
+
+
+class TrainingJob(msgspec.Struct, frozen=True, gc=False):
+    """A job of the training operator, of any of its kinds but MPIJob."""
+
+    metadata: objects.ObjectMeta
+    spec: _TrainingSpec = _TrainingSpec()
+
+
+TRAINING_API: Final = "kubeflow.org/v1"
+TRAINING_JOBS: Final = ("jaxjobs", "mxjobs", "paddlejobs", "pytorchjobs", "tfjobs", "xgboostjobs")
+
+
+def workload_id(namespace: str, uid: str) -> WorkloadId | None:
+    """Name the controller of a pod; None for what is no UID: whoever creates pods may write anything there."""
+    return WorkloadId(intern(f"{namespace}/{uid}")) if 0 < len(uid) <= _LONGEST_UID else None
+
+
+def job_budget(job: Job) -> FailureBudget | None:
+    """Tell how many evictions a Job survives; None: any number."""
+    spec, status = job.spec, job.status
+    action = action_on_eviction(spec.pod_failure_policy)
+    if action == "Ignore":
+        return None
+    if action == "FailJob":
+        return FailureBudget(0)
+    uncounted = status.uncounted_terminated_pods
+    failed = (status.failed or 0) + len((uncounted.failed if uncounted is not None else None) or ())
+    if spec.backoff_limit_per_index is None:
+        limit = _DEFAULT_BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit
+        return FailureBudget(limit, failed)
+    found = [] if spec.backoff_limit is None else [FailureBudget(spec.backoff_limit, failed)]
+    if spec.max_failed_indexes is not None:
+        found.append(FailureBudget(spec.max_failed_indexes, _count_indexes(status.failed_indexes or "")))
+    return min(found, key=lambda budget: budget.limit - budget.failed, default=None)
+
+
+def action_on_eviction(policy: PodFailurePolicy | None) -> str:
+    """Tell what a podFailurePolicy makes of an evicted pod: Ignore, Count, FailIndex or FailJob."""
+    for rule in policy.rules if policy is not None else ():
+        codes = rule.on_exit_codes
+        if codes is not None and rule.action != "Ignore" and any(map(codes.covers, _EVICTED_EXIT_CODES)):
+            return rule.action
+        if rule.is_about_evictions:
+            return rule.action
+    return "Count"
+
+
+def training_budget(job: TrainingJob) -> FailureBudget | None:
+    """Tell whether a training job fails of the first eviction; None: it survives any number.
+
+    The operator counts the restarts of containers only, so that other backoffLimits are never used up by evictions.
+    """
+    spec = job.spec
+    if spec.run_policy is not None and spec.run_policy.backoff_limit == 0:
+        return FailureBudget(0)
+    restarting = (spec.pytorch_replica_specs, spec.paddle_replica_specs)
+    failing = (spec.tf_replica_specs, spec.xgb_replica_specs, spec.jax_replica_specs, spec.mx_replica_specs)
+    for specs, default in (*((each, "OnFailure") for each in restarting), *((each, "Never") for each in failing)):
+        if any((replica.restart_policy or default) == "Never" for replica in (specs or {}).values()):
+            return FailureBudget(0)
+    return None
+
+
+def loss_of(controller: objects.OwnerReference, labels: Mapping[str, str]) -> Loss:
+    """Tell what the eviction of a pod means to its controller, where its kind alone says that."""
+    match controller.api_version.partition("/")[0], controller.kind:
+        case "ray.io", "RayCluster":
+            return Loss.FATAL if labels.get("ray.io/node-type") == "head" else Loss.HARMLESS
+        case ("kubeflow.org", "MPIJob") | ("argoproj.io", "Workflow"):
+            return Loss.FATAL
+        case _:
+            return Loss.COUNTED
+
+
+def _count_indexes(text: str) -> int:
+    """Count the indexes of a list such as 1,3-5,7."""
+    count = 0
+    for part in text.split(",") if text else ():
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (last or first).isdecimal() and len(part) < len(str(_MOST_INDEXES)) * 2 + 2:
+            count += max(0, int(last or first) - int(first) + 1)
+    return count

@@ -1,0 +1,157 @@
+"""From a pod as Kubernetes writes it to what reclaim reads of it: gang, times, notice, and where it may go."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from sys import intern
+from typing import Final
+
+import msgspec
+
+from webhook.core.model.demand import Weights
+from webhook.core.model.pod import NO_KEYS
+from webhook.core.reclaim.failures import Loss
+from webhook.core.reclaim.reclaim_pod import Controller, Report, Tenant
+from webhook.core.reclaim.victim import GangId
+from webhook.kube.objects import keys, objects
+from webhook.kube.objects.owners import controller_of
+from webhook.kube.pod.constraints import Placement, read_placement
+from webhook.kube.pod.pods import chosen_nodes, grace_seconds, to_resident, unix_seconds
+from webhook.kube.reclaim.job_failures import loss_of, workload_id
+
+_PLACED: Final = Placement()
+
+
+_GANG_SIZES: Final = (
+    "kueue.x-k8s.io/pod-group-total-count",
+    "gang.scheduling.koordinator.sh/min-available",
+    "leaderworkerset.sigs.k8s.io/size",
+)
+_LONGEST_SIZE: Final = 6
+
+_NO_ROOM: Final = ("Insufficient ", "Too many pods", "cannot allocate all claims")
+"""What kube-scheduler's filters of resources and of devices say, and its extenders that share GPUs."""
+_TAINTED: Final = "untolerated taint"
+
+
+class TenantSpec(objects.PodSpec, frozen=True, gc=False, rename="camel"):
+    """A pod's spec, with what only reclaim reads."""
+
+    scheduling_gates: list[objects.Present] | None = None
+
+
+class TenantMeta(objects.ObjectMeta, frozen=True, gc=False, rename="camel"):
+    """A pod's metadata, with how long it may take to end."""
+
+    deletion_grace_period_seconds: int | None = None
+
+
+class Condition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A condition of a pod."""
+
+    type: str
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+    last_transition_time: str | None = None
+
+
+class TenantStatus(objects.PodStatus, frozen=True, gc=False, rename="camel"):
+    """A pod's status, with when it started and why it is on no node."""
+
+    start_time: str | None = None
+    conditions: list[Condition] | None = None
+
+
+class TenantPod(objects.Pod, frozen=True, gc=False, rename="camel"):
+    """A pod, with what only reclaim reads."""
+
+    metadata: TenantMeta
+    spec: TenantSpec
+    status: TenantStatus | None = None
+
+
+def to_tenant(pod: TenantPod, weights: Weights) -> Tenant | None:
+    """Translate a pod that exists; None where it takes nothing that counts. Raises ValueError as to_resident does.
+
+    The node that the gate promised is left out: only pods that are on a node take room there, to reclaim.
+    """
+    resident = to_resident(pod, weights)
+    if resident is None:
+        return None
+    metadata, spec = pod.metadata, pod.spec
+    annotations = metadata.annotations or NO_KEYS
+    is_ours = resident.team_label is not None
+    placement = read_placement(spec) if resident.node is None else _PLACED
+    labels = resident.labels
+    controller = next((owner for owner in metadata.owner_references or () if owner.controller), None)
+    return Tenant(
+        pod=replace(resident, promised=None),
+        labels=labels,
+        constraints=placement.constraints,
+        topology=placement.topology(labels),
+        gang=_gang(metadata, spec),
+        gang_size=_gang_size(metadata),
+        started_at=unix_seconds(pod.status.start_time or "") if pod.status is not None else 0,
+        saved_at=_time(annotations, keys.CHECKPOINTED) or 0,
+        leaves_at=unix_seconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else None,
+        leave_seconds=metadata.deletion_grace_period_seconds or 0,
+        notice_at=_time(annotations, keys.EVICT_AT),
+        grace_seconds=grace_seconds(spec),
+        is_gated=bool(spec.scheduling_gates or placement.excess),  # no plan is made for what cannot be read
+        chosen=chosen_nodes(annotations) if is_ours and resident.node is None else (),
+        report=_report(pod.status) if resident.node is None else None,
+        controller=_controller(metadata),
+        workload=None if controller is None else workload_id(resident.namespace, controller.uid),
+        loss=Loss.COUNTED if controller is None else loss_of(controller, labels),
+    )
+
+
+def _controller(metadata: objects.ObjectMeta) -> Controller | None:
+    """Read who made a pod; the pods of one controller share what is kept of it."""
+    found = controller_of(metadata, namespace=metadata.namespace)
+    return None if found is None else _known_controller(found.api_version, found.kind, found.name, found.uid)
+
+
+@lru_cache(maxsize=4096)
+def _known_controller(api_version: str, kind: str, name: str, uid: str) -> Controller:
+    return Controller(api_version, kind, name, uid)
+
+
+def _report(status: TenantStatus | None) -> Report | None:
+    """Read why kube-scheduler cannot place a pod. Only kube-scheduler and admins may write a pod's status."""
+    for condition in (status.conditions if status is not None else None) or ():
+        if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
+            message = condition.message or ""
+            return Report(
+                unix_seconds(condition.last_transition_time or ""),
+                is_for_room=any(words in message for words in _NO_ROOM),
+                is_for_taints=_TAINTED in message,
+            )
+    return None
+
+
+def _gang_size(metadata: objects.ObjectMeta) -> int:
+    """Read how many pods a gang has, where they say so."""
+    annotations = metadata.annotations or NO_KEYS
+    said = next((annotations[name] for name in _GANG_SIZES if name in annotations), "")
+    return int(said) if said.isdecimal() and len(said) <= _LONGEST_SIZE else 0
+
+
+def _gang(metadata: objects.ObjectMeta, spec: TenantSpec) -> GangId | None:
+    """Read which pods it belongs together with, by the first marker that is there."""
+    if spec.scheduling_group is not None and spec.scheduling_group.pod_group_name:
+        return _gang_id(metadata.namespace, "schedulingGroup", spec.scheduling_group.pod_group_name)
+    for marked, names in ((metadata.annotations, keys.GANG_ANNOTATIONS), (metadata.labels, keys.GANG_LABELS)):
+        for name in names if marked else ():
+            if value := (marked or NO_KEYS).get(name):
+                return _gang_id(metadata.namespace, name, value)
+    return None
+
+
+def _gang_id(namespace: str, marker: str, value: str) -> GangId:
+    return GangId(intern(f"{namespace}/{marker}={value}"))
+
+
+def _time(annotations: Mapping[str, str], key: str) -> int | None:
+    return unix_seconds(annotations[key]) if key in annotations else None

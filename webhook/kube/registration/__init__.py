@@ -1,0 +1,1 @@
+"""What the API server must know of Fairgate: webhook configurations, admission policies, definitions, roles."""

@@ -1,0 +1,110 @@
+"""How held nodes are told to the API server: the definition of HeldNodes, and what is written into its one object.
+
+A guard of bindings reads it (held_guards.py): the object must stay small and be found by its name, since the API
+server looks at it for every binding.
+"""
+
+from typing import Any
+
+import msgspec
+
+from webhook.core.model.policy import LabelSelector
+from webhook.core.reclaim.held_nodes import HeldNodes
+from webhook.kube.objects import keys
+from webhook.kube.registration.registration import GLOB
+
+_Json = dict[str, Any]
+
+
+def held_nodes_crd() -> _Json:
+    """Make the definition."""
+    return {
+        "apiVersion": keys.EXTENSIONS_API,
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{keys.HELD_NODES}.{keys.OWN_GROUP}", "labels": dict(keys.OWN_LABELS)},
+        "spec": {
+            "group": keys.OWN_GROUP,
+            "scope": "Cluster",
+            "names": {
+                "kind": keys.HELD_NODES_KIND,
+                "listKind": f"{keys.HELD_NODES_KIND}List",
+                "plural": keys.HELD_NODES,
+                "singular": keys.HELD_NODES,
+            },
+            "versions": [
+                {
+                    "name": keys.OWN_API.partition("/")[2],
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": _schema()},
+                }
+            ],
+        },
+    }
+
+
+def create_body(held: HeldNodes) -> bytes:
+    """Write the object, where there is none yet."""
+    metadata = {"name": keys.HELD_NODES_NAME, "labels": dict(keys.OWN_LABELS)}
+    made = {"apiVersion": keys.OWN_API, "kind": keys.HELD_NODES_KIND, "metadata": metadata, "spec": _spec(held)}
+    return msgspec.json.encode(made)
+
+
+def replace_patch(held: HeldNodes) -> bytes:
+    """Write a JSON patch that makes the object say this and nothing else."""
+    return msgspec.json.encode([{"op": "add", "path": "/spec", "value": _spec(held)}])
+
+
+def _spec(held: HeldNodes) -> _Json:
+    return {
+        "nodes": {node: list(uids) for node, uids in sorted(held.nodes.items())},
+        "namespaces": [name for name in held.namespaces if not GLOB & set(name)],
+        "namespacePatterns": [pattern_of(name) for name in held.namespaces if GLOB & set(name)],
+        "namespaceSelectors": [_selector(each) for each in held.selectors],
+        "exemptPatterns": [pattern_of(name) for name in held.exempt],
+    }
+
+
+def pattern_of(glob: str) -> str:
+    """Write a glob as a regular expression of CEL; the rest of a namespace's name is never special in one."""
+    return f"^{glob.replace('*', '.*').replace('?', '.').replace('[!', '[^')}$"
+
+
+def _selector(selector: LabelSelector) -> list[_Json]:
+    return [
+        {"key": each.key, "operator": each.operator.value, "values": list(each.values)}
+        for each in selector.requirements
+    ]
+
+
+def _schema() -> _Json:
+    texts = {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "atomic"}
+    requirement = {
+        "type": "object",
+        "required": ["key", "operator", "values"],
+        "properties": {"key": {"type": "string"}, "operator": {"type": "string"}, "values": texts},
+    }
+    selectors = {"type": "array", "items": {"type": "array", "items": requirement}, "x-kubernetes-list-type": "atomic"}
+    spec = {
+        "type": "object",
+        "required": ["nodes", "namespaces", "namespacePatterns", "namespaceSelectors", "exemptPatterns"],
+        "properties": {
+            "nodes": {
+                "type": "object",
+                "description": "By the name of a node, the UIDs of the pods that it keeps its room for.",
+                "additionalProperties": texts,
+                "x-kubernetes-map-type": "atomic",
+            },
+            "namespaces": {**texts, "description": "Namespaces whose other pods are not bound to these nodes."},
+            "namespacePatterns": {**texts, "description": "The same as regular expressions of their names."},
+            "namespaceSelectors": {**selectors, "description": "The same by their labels."},
+            "exemptPatterns": {**texts, "description": "Namespaces whose pods are bound in any case."},
+        },
+        "x-kubernetes-map-type": "atomic",
+    }
+    return {
+        "type": "object",
+        "description": "The nodes that keep their room. Written by the evictor only; delete it if none runs any more.",
+        "required": ["spec"],
+        "properties": {"spec": spec},
+    }

@@ -1,0 +1,190 @@
+"""What an operator's look at an installation reads of Kubernetes objects: how it is registered, who answers a probe.
+
+Nothing is judged here but what the objects themselves say; `fairgate doctor` draws the conclusions.
+"""
+
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.policy import Enforcement, Policy
+from webhook.core.model.reason import Code
+from webhook.kube.objects import keys
+from webhook.kube.registration.guards import guards
+from webhook.kube.registration.registration import (
+    MUTATE_NAME,
+    MUTATING_CONFIGURATION,
+    VALIDATING_CONFIGURATION,
+    webhook_configurations,
+)
+from webhook.kube.registration.registration_sync import GUARD, PLURALS, in_step
+
+_Json = Mapping[str, Any]
+
+CONFIGURATIONS: Final = (
+    ("MutatingWebhookConfiguration", MUTATING_CONFIGURATION),
+    ("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION),
+)
+_NOWHERE: Final = "https://where.invalid"
+_USUAL_GPU: Final = "nvidia.com/gpu"
+
+
+def path_of(kind: str, name: str) -> str:
+    """Give the path of an object by which Fairgate is registered."""
+    return f"/apis/{keys.REGISTRATION_API}/{PLURALS[kind]}/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """How the API server reaches one webhook: the host that its certificate must name, and the CAs that it trusts."""
+
+    webhook: str
+    host: str
+    ca_bundle: bytes
+    service_namespace: str = ""
+
+
+def callers(configuration: _Json) -> list[Caller]:
+    """Read how the webhooks of a configuration are reached."""
+    return [_caller(webhook["name"], webhook["clientConfig"]) for webhook in configuration.get("webhooks") or ()]
+
+
+def _caller(name: str, client: _Json) -> Caller:
+    bundle = b64decode(client.get("caBundle") or "")
+    service = client.get("service")
+    if service is not None:
+        return Caller(name, f"{service['name']}.{service['namespace']}.svc", bundle, service["namespace"])
+    return Caller(name, urlsplit(client.get("url") or "").hostname or "", bundle)
+
+
+def registration_problems(policy: Policy, found: Mapping[str, _Json | None]) -> list[str]:
+    """Say what is missing or different of the webhook configurations, by name, for a policy."""
+    if policy.enforce is Enforcement.OFF:
+        return [f"{name} is registered, though the policy is off" for name, each in found.items() if each is not None]
+    problems = []
+    for wanted in webhook_configurations(policy, ca_bundle_pem=None, url=_NOWHERE):
+        name = wanted["metadata"]["name"]
+        there = found.get(name)
+        problems += [f"{wanted['kind']} {name} is missing"] if there is None else _differences(name, wanted, there)
+    return problems
+
+
+def _differences(name: str, wanted: _Json, found: _Json) -> list[str]:
+    by_name = {webhook["name"]: webhook for webhook in found.get("webhooks") or ()}
+    problems = []
+    for webhook in wanted["webhooks"]:
+        there = by_name.get(webhook["name"])
+        if there is None:
+            problems.append(f"webhook {webhook['name']} is missing in {name}")
+        elif there.get("failurePolicy") != webhook["failurePolicy"]:
+            problems.append(
+                f"webhook {webhook['name']} has failurePolicy {there.get('failurePolicy')}, and "
+                f"{webhook['failurePolicy']} is right for this policy"
+            )
+    adjusted = in_step(dict(found), dict(wanted), is_served=False)
+    if [_selection(each) for each in adjusted["webhooks"]] != [
+        _selection(each) for each in found.get("webhooks") or ()
+    ]:
+        problems.append(f"{name} does not select what the policy is about (rules, conditions or namespaces differ)")
+    return problems
+
+
+def _selection(webhook: _Json) -> dict[str, Any]:
+    """Leave out of a webhook what happens when nothing answers: that is looked at by itself."""
+    return {key: value for key, value in webhook.items() if key != "failurePolicy"}
+
+
+def wanted_guards(policy: Policy) -> list[tuple[str, str]]:
+    """Name the guards and bindings that a policy wants, by kind and name."""
+    if policy.enforce is Enforcement.OFF:
+        return []
+    return [(each["kind"], each["metadata"]["name"]) for each in guards(policy)]
+
+
+def guard_problems(policy: Policy, found: Mapping[tuple[str, str], _Json | None]) -> list[str]:
+    """Say which guards are missing, or not those of this version and policy."""
+    problems = []
+    for wanted in guards(policy) if policy.enforce is not Enforcement.OFF else ():
+        kind, name = wanted["kind"], wanted["metadata"]["name"]
+        there = found.get((kind, name))
+        if there is None:
+            problems.append(f"{kind} {name} is missing")
+        elif kind == GUARD:
+            if in_step(dict(there), dict(wanted), is_served=False) != there:
+                problems.append(f"{kind} {name} is not what this version makes of the policy")
+        elif sorted(there["spec"].get("validationActions") or ()) != sorted(wanted["spec"]["validationActions"]):
+            actions = ", ".join(wanted["spec"]["validationActions"])
+            problems.append(f"{kind} {name} has other actions than {actions}")
+    return problems
+
+
+# -- a pod that is never made
+
+
+class Reached(StrEnum):
+    """What a dry-run creation shows of the way from the API server to Fairgate."""
+
+    YES = "yes"
+    NOT_CALLED = "not called"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What came of a dry run, in the API server's words."""
+
+    reached: Reached
+    text: str = ""
+
+
+def probe_pod(policy: Policy) -> dict[str, Any]:
+    """Make a pod that asks for one GPU, or for one piece of whatever the policy counts."""
+    whole = [name for name, weight in policy.resources.items() if weight == ONE_GPU]
+    resource = _USUAL_GPU if _USUAL_GPU in whole else min(whole or policy.resources, default=_USUAL_GPU)
+    container = {"name": "probe", "image": "registry.k8s.io/pause:3.10", "resources": {"limits": {resource: "1"}}}
+    return {
+        "apiVersion": keys.CORE_API,
+        "kind": "Pod",
+        "metadata": {"generateName": "fairgate-doctor-"},
+        "spec": {"containers": [container], "restartPolicy": "Never"},
+    }
+
+
+def created_probe(pod: _Json) -> Probe:
+    """Read a dry run that made a pod: Fairgate was asked if its label is on it."""
+    if keys.TIER in (pod["metadata"].get("labels") or {}):
+        return Probe(Reached.YES)
+    return Probe(Reached.NOT_CALLED, "the API server took a GPU pod without asking Fairgate")
+
+
+def refused_probe(status: int, text: str) -> Probe:
+    """Read a dry run that was refused."""
+    if "failed calling webhook" in text and keys.OWN_GROUP in text:
+        return Probe(Reached.FAILED, text)
+    if Code.MUTATION_MISSING in text or "did not pass Fairgate's mutating webhook" in text:
+        return Probe(Reached.FAILED, f"{MUTATE_NAME} was not called, or did not answer in time: {text}")
+    if "denied the request" in text and f".{keys.OWN_GROUP}" in text:
+        return Probe(Reached.YES)
+    return Probe(Reached.UNKNOWN, f"{status} {text}")
+
+
+def is_exempt(namespace: _Json | None) -> bool:
+    """Tell whether a namespace's label keeps Fairgate off."""
+    labels = (namespace or {}).get("metadata", {}).get("labels") or {}
+    return keys.EXEMPT in labels and labels[keys.EXEMPT] != "false"
+
+
+def deployment_problems(found: Iterable[_Json]) -> list[str]:
+    """Say which Deployments have fewer pods available than they should have."""
+    problems = []
+    for each in found:
+        wanted = each["spec"].get("replicas", 1)
+        available = each.get("status", {}).get("availableReplicas") or 0
+        if available < wanted:
+            problems.append(f"Deployment {each['metadata']['name']}: {available} of {wanted} replicas are available")
+    return problems

@@ -1,0 +1,46 @@
+"""The ClusterRole of people who look: what Fairgate publishes, and how it is registered. No right to write."""
+
+from typing import Any, Final
+
+from webhook.kube.objects import keys
+from webhook.kube.registration.device_guards import DEVICES, SOURCES, VOLUMES
+from webhook.kube.registration.guards import FORGED, GRACE, HELD_ROOM, LABELS, TENANCY
+from webhook.kube.registration.held_guards import HELD_BINDINGS, HELD_DEVICES, HELD_NODE_NAMES
+from webhook.kube.registration.registration import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
+
+_Json = dict[str, Any]
+
+GUARDS: Final = (
+    *(LABELS, HELD_ROOM, TENANCY, FORGED, GRACE),
+    *(HELD_BINDINGS, HELD_NODE_NAMES, HELD_DEVICES),
+    *(DEVICES, SOURCES, VOLUMES),
+)
+"""The names of all guards, and of their bindings."""
+
+_GROUP: Final = keys.REGISTRATION_API.partition("/")[0]
+
+
+def viewer_role() -> _Json:
+    """Make the role. It is aggregated to `view`, so users who may view the whole cluster may view this."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {
+            "name": keys.VIEWER,
+            "labels": {**dict(keys.OWN_LABELS), "rbac.authorization.k8s.io/aggregate-to-view": "true"},
+        },
+        "rules": [
+            {
+                "apiGroups": [keys.OWN_GROUP],
+                "resources": [keys.TEAM_LEDGERS, keys.REPORTS],
+                "verbs": ["get", "list", "watch"],
+            },
+            _registered(["mutatingwebhookconfigurations"], [MUTATING_CONFIGURATION]),
+            _registered(["validatingwebhookconfigurations"], [VALIDATING_CONFIGURATION]),
+            _registered(["validatingadmissionpolicies", "validatingadmissionpolicybindings"], list(GUARDS)),
+        ],
+    }
+
+
+def _registered(resources: list[str], names: list[str]) -> _Json:
+    return {"apiGroups": [_GROUP], "resources": resources, "resourceNames": names, "verbs": ["get"]}

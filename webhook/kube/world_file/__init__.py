@@ -1,0 +1,1 @@
+"""Clusters as files: reading and writing them, manifests as streams, pseudonyms."""

@@ -1,0 +1,203 @@
+"""Pseudonyms for the names in a world, the same for the same name throughout: what decides stays, who it is goes.
+
+Names that policy names stay, since the policy goes with the world; a namespace that a glob of policy selects gets a
+name that the glob selects, too. So teams, sums and limits come out as they are. Label keys stay, and the values of
+labels that vendors and Kubernetes define.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from string import ascii_lowercase
+from typing import Any, Final
+
+from webhook.core.model.policy import Policy
+from webhook.core.model.selector import NODE_NAME_FIELD
+from webhook.kube.objects import keys
+
+Json = Mapping[str, Any]
+
+_HOSTNAME: Final = "kubernetes.io/hostname"
+_KNOWN_DOMAINS: Final = re.compile(
+    r"(^|\.)(kubernetes\.io|k8s\.io|x-k8s\.io|nvidia\.com|amd\.com|intel\.com|habana\.ai|google\.com|aws|azure\.com"
+    r"|fairgate\.dev|karpenter\.sh|aliyun\.accelerator)$"
+)
+_UNIQUE: Final = frozenset({"uuid", "parentUUID", "pciBusID", "pcieRoot", "hostname"})
+"""Attributes that tell one device from another; nothing is decided by them."""
+
+_NAMED: Final = {
+    "name": "part",
+    "request": "part",
+    "podGroupName": "podgroup",
+    "resourceClaimName": "resourceclaim",
+    "resourceClaimTemplateName": "resourceclaimtemplate",
+}
+"""Fields of a spec that name something, and what kind of thing; a request may name a part of another, by a slash."""
+
+_NUMBER_OR_WORD: Final = re.compile(r"[0-9.]*|true|false", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What policy names: namespaces and globs, other names, and keys of labels whose values it selects."""
+
+    namespaces: frozenset[str]
+    globs: tuple[str, ...]
+    names: frozenset[str]
+    label_keys: frozenset[str]
+    user_keys: frozenset[str]
+
+
+def kept_by(policy: Policy) -> Kept:
+    """List what a policy names."""
+    entries = [entry for team in policy.teams for entry in team.namespaces]
+    entries += [*policy.exempt_namespaces, *policy.reclaim.protected_namespaces]
+    pools = policy.pools
+    selectors = [team.namespace_selector for team in policy.teams] + [pool.match for pool in pools]
+    selectors += policy.reclaim.protected_selectors
+    label_keys = {each.key for selector in selectors if selector is not None for each in selector.requirements}
+    for pool in pools:
+        label_keys |= {key for key, _ in pool.node_selector} | {each.key for each in pool.affinity}
+        label_keys |= {each.key for each in pool.tolerations}
+    return Kept(
+        frozenset(entry for entry in entries if "*" not in entry and "?" not in entry),
+        tuple(entry for entry in entries if "*" in entry or "?" in entry),
+        frozenset(policy.priority_classes.values()),
+        frozenset(label_keys),
+        frozenset(each.key for each in policy.defaults.user_from),
+    )
+
+
+@dataclass(slots=True)
+class Pseudonyms:
+    """Gives pseudonyms, numbered in the order in which names come up."""
+
+    kept: Kept
+    given: dict[tuple[str, str], str] = field(default_factory=dict)
+    _numbers: dict[str, int] = field(default_factory=dict)
+
+    def of(self, kind: str, name: str) -> str:
+        """Give the pseudonym of a name; names of different kinds are different."""
+        if not name or name in self.kept.names:
+            return name
+        known = self.given.get((kind, name))
+        if known is None:
+            number = self._numbers[kind] = self._numbers.get(kind, 0) + 1
+            known = self.given[kind, name] = f"{kind}-{number}"
+        return known
+
+    def namespace(self, name: str) -> str:
+        """Give the pseudonym of a namespace, selected by the same entries of policy; where there is none, the name."""
+        if not name or name in self.kept.namespaces:
+            return name
+        known = self.given.get(("namespace", name))
+        if known is None:
+            plain = self.of("namespace", name)
+            matching = self._globs(name)
+            number = plain.rpartition("-")[2]
+            others = (f"{letter}-{number}" for letter in ascii_lowercase)
+            choices = (plain, *(glob.replace("*", plain) for glob in matching), *others)
+            known = next((choice for choice in choices if self._globs(choice) == matching), name)
+            self.given["namespace", name] = known
+        return known
+
+    def _globs(self, name: str) -> tuple[str, ...]:
+        return tuple(glob for glob in self.kept.globs if fnmatchcase(name, glob))
+
+    def rewritten(self, found: Json) -> dict[str, Any]:
+        """Write an object with pseudonyms; `found` has only the fields that a world keeps."""
+        kind = found["kind"]
+        made = dict(found)
+        metadata = dict(found.get("metadata") or {})
+        made["metadata"] = metadata
+        metadata["name"] = self._named(kind, str(metadata.get("name", "")))
+        if metadata.get("namespace"):
+            metadata["namespace"] = self.namespace(metadata["namespace"])
+        if "uid" in metadata:
+            metadata["uid"] = self.of("uid", metadata["uid"])
+        if isinstance(metadata.get("labels"), Mapping):
+            metadata["labels"] = self._labels(metadata["labels"])
+        if isinstance(metadata.get("annotations"), Mapping):
+            metadata["annotations"] = self._annotations(metadata["annotations"])
+        if isinstance(metadata.get("ownerReferences"), list):
+            metadata["ownerReferences"] = [
+                each | {"name": self.of(str(each.get("kind", "owner")).lower(), str(each.get("name", "")))}
+                for each in metadata["ownerReferences"]
+                if isinstance(each, dict)
+            ]
+        for part in ("spec", "status"):
+            if isinstance(found.get(part), Mapping):
+                made[part] = self._walk(found[part])
+        return made
+
+    def _named(self, kind: str, name: str) -> str:
+        if kind == "Namespace":
+            return self.namespace(name)
+        if kind == "DeviceClass":  # its driver's name, and policy's
+            return name
+        return self._class(name) if kind == "PriorityClass" else self.of(kind.lower(), name)
+
+    def _class(self, name: str) -> str:
+        return name if name.startswith("system-") else self.of("priority", name)
+
+    def _labels(self, labels: Json) -> dict[str, str]:
+        return {key: self._label(key, value) for key, value in labels.items()}
+
+    def _label(self, key: str, value: Any) -> Any:  # noqa: ANN401 - whatever somebody wrote into a manifest
+        if not isinstance(value, str) or key in self.kept.label_keys or _NUMBER_OR_WORD.fullmatch(value):
+            return value
+        if key in {_HOSTNAME, NODE_NAME_FIELD}:
+            return self.of("node", value)
+        if key == keys.NAMESPACE_NAME:
+            return self.namespace(value)
+        if key in self.kept.user_keys:
+            return self.of("user", value)
+        return value if _KNOWN_DOMAINS.search(key.partition("/")[0]) and "/" in key else self.of("value", value)
+
+    def _annotations(self, annotations: Json) -> dict[str, Any]:
+        told = dict(annotations)
+        for key in self.kept.user_keys & told.keys():
+            told[key] = self.of("user", told[key])
+        if keys.DECISION in told:
+            told[keys.DECISION] = self._decision(told[keys.DECISION])
+        return told
+
+    def _decision(self, mark: str) -> str:
+        """Rewrite the decision on a pod; one that cannot be read could say anything, and is left empty."""
+        try:
+            told = json.loads(mark)
+            if "user" in told:
+                told["user"] = self.of("user", told["user"])
+            told["nodes"] = [self.of("node", node) for node in told["nodes"]]
+            return json.dumps(told, separators=(",", ":"))
+        except (ValueError, KeyError, TypeError):
+            return ""
+
+    def _walk(self, value: Any, under: str = "") -> Any:  # noqa: ANN401 - JSON values have no common type
+        """Rewrite selectors, affinity, taints and names wherever they stand in a spec."""
+        if isinstance(value, list):
+            return [self.namespace(each) if under == "namespaces" else self._walk(each) for each in value]
+        if not isinstance(value, Mapping):
+            return value
+        if under in {"nodeSelector", "matchLabels"}:
+            return self._labels(value)
+        made = {key: self._field(key, each) for key, each in value.items()}
+        if isinstance(made.get("key"), str):
+            if isinstance(made.get("values"), list):
+                made["values"] = [self._label(made["key"], each) for each in made["values"]]
+            if "value" in made:
+                made["value"] = self._label(made["key"], made["value"])
+        return made
+
+    def _field(self, key: str, value: Any) -> Any:  # noqa: ANN401 - JSON values have no common type
+        if key == "attributes":
+            return {name: each for name, each in value.items() if name.rpartition("/")[2] not in _UNIQUE}
+        if key == "nodeName":
+            return self.of("node", value)
+        if key == "priorityClassName":
+            return self._class(value)
+        if key in _NAMED and isinstance(value, str):
+            return "/".join(self.of(_NAMED[key], each) for each in value.split("/"))
+        return self._walk(value, key)

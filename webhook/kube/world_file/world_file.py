@@ -1,0 +1,245 @@
+"""A cluster as a file: what `kubectl get nodes,pods -A -o yaml` (or `-o json`) prints, into core objects.
+
+Reads YAML (several documents too) or JSON; each document is a v1 List or a single object.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from webhook.core.dra.dra_claims import ClaimKey, ClaimSpec
+from webhook.core.dra.dra_slices import Condition, Slice
+from webhook.core.model.demand import Weights
+from webhook.core.model.device_class import DeviceClass
+from webhook.core.model.node import Node
+from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Resident
+from webhook.core.world.world import World
+from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
+from webhook.kube.objects import keys, objects
+from webhook.kube.pod import dra
+from webhook.kube.pod.pods import to_resident
+from webhook.kube.world_file.documents import DocumentError, read_documents
+
+MOST_PROBLEMS: Final = 20
+"""A file that is wrong throughout need not say so 50,000 times."""
+
+
+class WorldFileError(Exception):
+    """The file is no world: `problems` says file, place, what is wrong and what would be right, for each."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class WorldFile:
+    """What a file holds. Pods that take nothing (ended, or without GPUs and without a node) are left out."""
+
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Resident, ...] = ()
+    namespaces: tuple[NamespaceFacts, ...] = ()
+    priority_classes: tuple[PriorityTriple, ...] = ()
+    device_classes: tuple[tuple[DeviceClass, tuple[Condition, ...]], ...] = ()
+    claims: tuple[tuple[ClaimKey, ClaimSpec], ...] = ()
+    slices: tuple[tuple[str, Slice], ...] = ()
+
+    def fill(self, world: World) -> None:
+        """Put all of it into a world: namespaces first, since the pods are charged to the teams that own them."""
+        for namespace in self.namespaces:
+            world.set_namespace(namespace)
+        for priority_class in self.priority_classes:
+            world.set_priority_class(priority_class)
+        for device_class, conditions in self.device_classes:
+            world.set_device_class(device_class.name, device_class, *conditions)
+        for key, spec in self.claims:
+            world.set_claim(key, spec)
+        for name, found in self.slices:
+            world.set_slice(name, found)
+        for node in self.nodes:
+            world.set_node(node)
+        for pod in self.pods:
+            world.set_pod(pod)
+        world.arrange()
+
+
+class _Head(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    items: list[msgspec.Raw] | None = None
+    metadata: objects.ObjectMeta | None = None
+
+
+_head_decoder: Final = msgspec.json.Decoder(_Head)
+_node_decoder: Final = msgspec.json.Decoder(objects.Node)
+_pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
+_namespace_decoder: Final = msgspec.json.Decoder(objects.Namespace)
+_priority_decoder: Final = msgspec.json.Decoder(objects.PriorityClass)
+
+_class_decoder: Final = msgspec.json.Decoder(dra.DeviceClassObject)
+_claim_decoder: Final = msgspec.json.Decoder(dra.ResourceClaim)
+_template_decoder: Final = msgspec.json.Decoder(dra.ResourceClaimTemplate)
+_slice_decoder: Final = msgspec.json.Decoder(dra.ResourceSlice)
+
+_KINDS: Final = {
+    "Node": keys.CORE_API,
+    "Pod": keys.CORE_API,
+    "Namespace": keys.CORE_API,
+    "PriorityClass": keys.PRIORITY_API,
+    "DeviceClass": keys.DEVICES_API,
+    "ResourceClaim": keys.DEVICES_API,
+    "ResourceClaimTemplate": keys.DEVICES_API,
+    "ResourceSlice": keys.DEVICES_API,
+}
+
+
+@dataclass(slots=True)
+class _Found:
+    """The objects and problems so far."""
+
+    weights: Weights
+    nodes: list[Node] = field(default_factory=list)
+    pods: list[Resident] = field(default_factory=list)
+    namespaces: list[NamespaceFacts] = field(default_factory=list)
+    priority_classes: list[PriorityTriple] = field(default_factory=list)
+    device_classes: list[tuple[DeviceClass, tuple[Condition, ...]]] = field(default_factory=list)
+    claims: list[tuple[ClaimKey, ClaimSpec]] = field(default_factory=list)
+    slices: list[tuple[str, Slice]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def keep(self, kind: str, raw: msgspec.Raw | bytes) -> None:
+        """Translate one object. Raises ValueError or MsgspecError where it cannot be."""
+        match kind:
+            case "Node":
+                self.nodes.append(to_node(_node_decoder.decode(raw)))
+            case "Pod":
+                resident = to_resident(_pod_decoder.decode(raw), self.weights)
+                if resident is not None:
+                    self.pods.append(resident)
+            case "Namespace":
+                self.namespaces.append(to_namespace(_namespace_decoder.decode(raw)))
+            case "PriorityClass":
+                self.priority_classes.append(to_priority(_priority_decoder.decode(raw)))
+            case _:
+                self._keep_devices(kind, raw)
+
+    def _keep_devices(self, kind: str, raw: msgspec.Raw | bytes) -> None:
+        match kind:
+            case "DeviceClass":
+                device_class = _class_decoder.decode(raw)
+                self.device_classes.append((dra.to_class(device_class), dra.conditions_of(device_class)))
+            case "ResourceClaim":
+                claim = _claim_decoder.decode(raw)
+                if (spec := dra.to_claim(claim)) is not None:
+                    self.claims.append((dra.claim_key(claim.metadata), spec))
+            case "ResourceClaimTemplate":
+                template = _template_decoder.decode(raw)
+                self.claims.append((dra.template_key(template.metadata), dra.to_template(template)))
+            case _:
+                resource_slice = _slice_decoder.decode(raw)
+                if (found := dra.to_slice(resource_slice)) is not None:
+                    self.slices.append((resource_slice.metadata.name, found))
+
+
+def read_world(path: str | Path, weights: Weights) -> WorldFile:
+    """Read a world file; `weights` maps each GPU resource to the GPU units of one piece.
+
+    Raises WorldFileError with every problem (the first twenty) of a file that is not one.
+    """
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise WorldFileError((f"{path}: cannot be read: {error.strerror or error}",)) from error
+    return parse_world(content, weights, name=str(path))
+
+
+def parse_world(content: bytes | str, weights: Weights, *, name: str) -> WorldFile:
+    """Read a world from text that was read before; `name` is what its problems call it. Raises like read_world."""
+    found = _Found(weights)
+    documents = list(_documents(content.encode() if isinstance(content, str) else content, name))
+    if not documents:
+        raise WorldFileError((f"{name}: is empty; expected what `kubectl get nodes,pods -A -o yaml` prints",))
+    for number, document in enumerate(documents, start=1):
+        _read_document(document, name if len(documents) == 1 else f"{name}: document {number}", found)
+    found.problems.extend(_duplicates(found, name))
+    if found.problems:
+        more = len(found.problems) - MOST_PROBLEMS
+        told = found.problems[:MOST_PROBLEMS] + ([f"{name}: and {more} more problems"] if more > 0 else [])
+        raise WorldFileError(tuple(told))
+    return WorldFile(
+        tuple(found.nodes),
+        tuple(found.pods),
+        tuple(found.namespaces),
+        tuple(found.priority_classes),
+        tuple(found.device_classes),
+        tuple(found.claims),
+        tuple(found.slices),
+    )
+
+
+def _documents(content: bytes, name: str) -> Iterator[bytes]:
+    """Yield each document as JSON: what is JSON already goes to the decoder without a detour."""
+    if content.lstrip()[:1] == b"{":
+        yield content
+        return
+    try:
+        for document in read_documents(content):
+            if document is not None:
+                yield msgspec.json.encode(document)
+    except (DocumentError, UnicodeEncodeError) as error:
+        raise WorldFileError((f"{name}: not valid YAML: {error}",)) from error
+
+
+def _read_document(document: bytes, where: str, found: _Found) -> None:
+    try:
+        head = _head_decoder.decode(document)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        found.problems.append(f"{where}: {objects.describe(error)}; expected a v1 List or an object of it")
+        return
+    if head.kind != "List":
+        _read_object(document, head, where, found)
+        return
+    for index, item in enumerate(head.items or ()):
+        place = f"{where}: items[{index}]"
+        try:
+            item_head = _head_decoder.decode(item)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            found.problems.append(f"{place}: {objects.describe(error)}")
+            continue
+        _read_object(item, item_head, place, found)
+
+
+def _read_object(raw: msgspec.Raw | bytes, head: _Head, where: str, found: _Found) -> None:
+    if _KINDS.get(head.kind) != head.api_version:
+        accepted = ", ".join(f"{api} {kind}" for kind, api in _KINDS.items())
+        got = f"{head.api_version or 'no apiVersion'} {head.kind or 'no kind'}"
+        found.problems.append(f"{where}: got {got}; expected one of {accepted}, or a v1 List of them")
+        return
+    if head.metadata is None or not head.metadata.name:
+        found.problems.append(f"{where}: {head.kind} without metadata.name; every object needs one")
+        return
+    name = f"{head.metadata.namespace}/{head.metadata.name}".lstrip("/")
+    try:
+        found.keep(head.kind, raw)
+    except (ValueError, RecursionError) as error:  # msgspec's and Unicode's errors are ValueErrors too
+        found.problems.append(f"{where} ({head.kind} {name}): {objects.describe(error)}")
+
+
+def _duplicates(found: _Found, where: str) -> Iterator[str]:
+    named: dict[str, list[str]] = {
+        "Node": [str(node.name) for node in found.nodes],
+        "Pod": [f"{pod.namespace}/{pod.name}" for pod in found.pods],
+        "Namespace": [str(namespace.name) for namespace in found.namespaces],
+        "PriorityClass": [priority_class.name for priority_class in found.priority_classes],
+        "DeviceClass": [device_class.name for device_class, _ in found.device_classes],
+        "ResourceClaim or its template": [f"{key.namespace}/{key.name} ({key.kind})" for key, _ in found.claims],
+        "ResourceSlice": [name for name, _ in found.slices],
+    }
+    for kind, names in named.items():
+        for name, times in Counter(names).items():
+            if times > 1:
+                yield f"{where}: {kind} {name} is there {times} times; keep one"

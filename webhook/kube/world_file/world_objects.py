@@ -1,0 +1,152 @@
+"""The objects that a world is made of: where the API lists them, and the fields of theirs that a world file keeps.
+
+Only what Fairgate reads is kept, field by field. So no image, command, environment, volume source or annotation of
+others gets into a file that somebody sends to somebody; labels do, since selectors are about them.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from webhook.kube.objects import keys
+
+Json = Mapping[str, Any]
+
+
+class WorldKind(NamedTuple):
+    """A kind of object that worlds are made of. `selector` leaves out what takes nothing."""
+
+    kind: str
+    api_version: str
+    path: str
+    selector: str = ""
+
+
+WORLD_KINDS: Final = (
+    WorldKind("Namespace", keys.CORE_API, "/api/v1/namespaces"),
+    WorldKind("PriorityClass", keys.PRIORITY_API, "/apis/scheduling.k8s.io/v1/priorityclasses"),
+    WorldKind("DeviceClass", keys.DEVICES_API, "/apis/resource.k8s.io/v1/deviceclasses"),
+    WorldKind("ResourceClaim", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceclaims"),
+    WorldKind("ResourceClaimTemplate", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceclaimtemplates"),
+    WorldKind("ResourceSlice", keys.DEVICES_API, "/apis/resource.k8s.io/v1/resourceslices"),
+    WorldKind("Node", keys.CORE_API, "/api/v1/nodes"),
+    WorldKind("Pod", keys.CORE_API, "/api/v1/pods", "status.phase!=Succeeded,status.phase!=Failed"),
+)
+
+_ALL: Final = None
+"""Stands for a value that is kept with everything in it."""
+
+Shape = Mapping[str, Any] | None
+"""The fields that are kept, each with its own shape."""
+
+_METADATA: Final = dict.fromkeys(("name", "namespace", "uid", "labels", "annotations", "creationTimestamp"), _ALL)
+_HEAD: Final = {"apiVersion": _ALL, "kind": _ALL, "metadata": _METADATA}
+_CONTAINER: Final[Shape] = {
+    "name": _ALL,
+    "resources": _ALL,
+    "ports": {"hostPort": _ALL},
+    "restartPolicy": _ALL,
+}
+_POD: Final[Shape] = {
+    **_HEAD,
+    "metadata": {
+        **_METADATA,
+        "ownerReferences": {"apiVersion": _ALL, "kind": _ALL, "name": _ALL, "controller": _ALL},
+        "deletionTimestamp": _ALL,
+        "deletionGracePeriodSeconds": _ALL,
+    },
+    "spec": {
+        "containers": _CONTAINER,
+        "initContainers": _CONTAINER,
+        "volumes": {"persistentVolumeClaim": {}, "ephemeral": {}},
+        **dict.fromkeys(
+            (
+                "nodeName",
+                "schedulerName",
+                "priorityClassName",
+                "priority",
+                "preemptionPolicy",
+                "nodeSelector",
+                "affinity",
+                "tolerations",
+                "topologySpreadConstraints",
+                "overhead",
+                "resources",
+                "resourceClaims",
+                "schedulingGroup",
+                "terminationGracePeriodSeconds",
+            ),
+            _ALL,
+        ),
+    },
+    "status": {"phase": _ALL, "resourceClaimStatuses": {"name": _ALL, "resourceClaimName": _ALL}},
+}
+_REQUEST: Final[Shape] = dict.fromkeys(
+    ("name", "deviceClassName", "allocationMode", "count", "adminAccess", "selectors"), _ALL
+)
+_CLAIM: Final[Shape] = {"devices": {"requests": {"name": _ALL, "exactly": _REQUEST, "firstAvailable": _REQUEST}}}
+_NODE: Final[Shape] = {
+    **_HEAD,
+    "spec": {"unschedulable": _ALL, "taints": {"key": _ALL, "value": _ALL, "effect": _ALL}},
+    "status": {"allocatable": _ALL, "capacity": _ALL, "conditions": {"type": _ALL, "status": _ALL}},
+}
+SHAPES: Final[Mapping[str, Shape]] = {
+    "Pod": _POD,
+    "Node": _NODE,
+    "Namespace": _HEAD,
+    "PriorityClass": {**_HEAD, "value": _ALL, "preemptionPolicy": _ALL},
+    "DeviceClass": {**_HEAD, "spec": {"selectors": _ALL, "extendedResourceName": _ALL}},
+    "ResourceClaim": {
+        **_HEAD,
+        "spec": _CLAIM,
+        "status": {
+            "allocation": {"devices": {"results": {"request": _ALL, "driver": _ALL}}},
+            "reservedFor": {"resource": _ALL, "uid": _ALL},
+        },
+    },
+    "ResourceClaimTemplate": {**_HEAD, "spec": {"spec": _CLAIM}},
+    "ResourceSlice": {
+        **_HEAD,
+        "spec": {
+            "driver": _ALL,
+            "pool": {"name": _ALL, "generation": _ALL},
+            "nodeName": _ALL,
+            "devices": {"attributes": _ALL, "taints": {"effect": _ALL}},
+        },
+    },
+}
+"""The fields of each kind."""
+
+_READ_ANNOTATIONS: Final = frozenset(
+    {keys.DECISION, keys.REQUIRES, keys.POOL, keys.MIRROR, keys.GPUSHARE_DEVICE, keys.EXTENDED_CLAIM}
+)
+
+
+def bare(found: Json, *, annotations: frozenset[str]) -> Json | None:
+    """Keep of an object what a world needs; None where it is no part of a world.
+
+    Annotations are Fairgate's own and those that are named: where policy reads a user.
+    """
+    kind = found.get("kind")
+    if not isinstance(kind, str) or kind not in SHAPES:
+        return None
+    kept: dict[str, Any] = _picked(found, SHAPES[kind])
+    metadata = kept.get("metadata")
+    if isinstance(metadata, dict) and isinstance(metadata.get("annotations"), Mapping):
+        told = {
+            key: value
+            for key, value in metadata.pop("annotations").items()
+            if key in annotations or key in _READ_ANNOTATIONS
+        }
+        if told:
+            metadata["annotations"] = told
+    return kept
+
+
+def _picked(value: Any, shape: Shape) -> Any:  # noqa: ANN401 - JSON values have no common type
+    if shape is None:
+        return value
+    if isinstance(value, list):
+        return [picked for each in value if (picked := _picked(each, shape)) != {}]
+    if isinstance(value, Mapping):
+        return {key: _picked(value[key], shape[key]) for key in shape if key in value}
+    return value

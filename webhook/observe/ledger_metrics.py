@@ -1,0 +1,110 @@
+"""Metrics of the ledger on the API: what is written, how long it takes, what is lost on the way.
+
+Implements webhook.cluster.ledger.ledger_writer.Recorder. At most some hundred writes a second: the library's own metrics will do.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client import Counter, Histogram
+from prometheus_client.core import CounterMetricFamily
+
+from webhook.core.model.names import TeamName
+from webhook.observe.process import ProcessMetrics
+from webhook.observe.table import Row
+
+WRITE_BOUNDS: Final = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0)
+BATCH_BOUNDS: Final = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+"""A write without charges folds, takes back or tells people."""
+
+RESULTS: Final = ("written", "conflict", "too_large", "unknown", "refused")
+
+
+_WRITES: Final = (
+    "fairgate_ledger_writes",
+    "Writes of TeamLedgers. `result`: written, conflict (another replica was faster), too_large (split, then written), "
+    "unknown (no answer), refused.",
+)
+_BATCH: Final = (
+    "fairgate_ledger_batch_charges",
+    "Charges in a write; 0 where it only folds, takes back or updates numbers.",
+)
+_SECONDS: Final = ("fairgate_ledger_write_duration_seconds", "Time of a write, failed ones included.")
+_WAITS: Final = (
+    "fairgate_ledger_wait_seconds",
+    "Time that charges waited because this replica's view of the pods was older than the ledger.",
+)
+_WITHDRAWN: Final = ("fairgate_ledger_withdrawn", "Charges taken back because their caller had gone.")
+_ORPHANS: Final = ("fairgate_ledger_orphans", "Charges dropped because their pod never came.")
+_STANDINGS: Final = {
+    "fairgate_ledger_in_flight": "Charges whose pods no replica has confirmed yet.",
+    "fairgate_ledger_lag": "ResourceVersions that this replica's view of the pods is behind the ledger. Above 0 for "
+    "longer than a moment: its watch is stuck, and it charges nothing.",
+}
+_BYPASSES: Final = {
+    "fairgate_bypassing_pods": "GPU pods that came past the gate since the start, outside of exempt namespaces."
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a team's ledger object stands, as this replica knows it; `lag` in resourceVersions."""
+
+    team: TeamName
+    in_flight: int
+    lag: int
+
+
+class LedgerMetrics:
+    """Counts what the ledger does, and what came past it."""
+
+    def __init__(
+        self,
+        process: ProcessMetrics,
+        *,
+        standings: Callable[[], Iterable[Standing]],
+        teams: Callable[[], Iterable[TeamName]],
+    ) -> None:
+        self._bypasses: dict[TeamName, int] = {}
+        self._writes = Counter(*_WRITES, ["result"], registry=process.registry)
+        self._batch = Histogram(*_BATCH, buckets=BATCH_BOUNDS, registry=process.registry)
+        self._seconds = Histogram(*_SECONDS, buckets=WRITE_BOUNDS, registry=process.registry)
+        self._waits = Counter(*_WAITS, registry=process.registry)
+        self._withdrawn = Counter(*_WITHDRAWN, registry=process.registry)
+        self._orphans = Counter(*_ORPHANS, registry=process.registry)
+        for result in RESULTS:
+            self._writes.labels(result)
+        process.ask(
+            _STANDINGS,
+            lambda: [Row((each.team,), (each.in_flight, each.lag)) for each in standings()],
+            labels=["team"],
+        )
+        process.ask(
+            _BYPASSES,
+            lambda: [Row((team,), (count,)) for team, count in (dict.fromkeys(teams(), 0) | self._bypasses).items()],
+            labels=["team"],
+            family=CounterMetricFamily,
+        )
+
+    def wrote(self, result: str, *, charges: int, seconds: float) -> None:
+        """Record a write."""
+        self._writes.labels(result).inc()
+        self._batch.observe(charges)
+        self._seconds.observe(seconds)
+
+    def waited(self, seconds: float) -> None:
+        """Record that charges had to wait for a view that was behind."""
+        self._waits.inc(seconds)
+
+    def withdrew(self) -> None:
+        """Record a charge that is taken back because its caller had gone."""
+        self._withdrawn.inc()
+
+    def orphan(self) -> None:
+        """Record a charge that is dropped because its pod never came."""
+        self._orphans.inc()
+
+    def bypass(self, team: TeamName) -> None:
+        """Record a GPU pod of a team that never passed the gate."""
+        self._bypasses[team] = self._bypasses.get(team, 0) + 1

@@ -1,0 +1,43 @@
+"""The leaves of the schema as types: a parser of values.py each, with what JSON Schema can say of it."""
+
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, PlainSerializer, PlainValidator, Strict, WithJsonSchema
+
+from webhook.core.model.amount import UNLIMITED, Limit, format_limit
+from webhook.policy import values
+
+Text = Annotated[str, Strict()]
+_AMOUNT_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": f"^{values.AMOUNT}$"}]
+}
+_LIMIT_SCHEMA: Final[dict[str, Any]] = {"anyOf": [*_AMOUNT_SCHEMA["anyOf"], {"const": UNLIMITED.value}]}
+_DURATION_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [{"type": "string", "pattern": f"^({values.DURATION})$"}, {"const": 0}]
+}
+_PATIENCE_SCHEMA: Final[dict[str, Any]] = {"anyOf": [*_DURATION_SCHEMA["anyOf"], {"const": UNLIMITED.value}]}
+_CORES_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": f"^{values.CORES}$"}]
+}
+_BYTES_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": f"^{values.BYTES}$"}]
+}
+Gpus = Annotated[int, PlainValidator(values.gpus), WithJsonSchema(_AMOUNT_SCHEMA)]
+GpuLimit = Annotated[Limit, PlainValidator(values.limit), PlainSerializer(format_limit), WithJsonSchema(_LIMIT_SCHEMA)]
+Seconds = Annotated[int, PlainValidator(values.seconds), WithJsonSchema(_DURATION_SCHEMA)]
+GracePeriod = Annotated[Seconds, AfterValidator(values.grace_period)]
+SecondsLimit = Annotated[Limit, PlainValidator(values.seconds_limit), WithJsonSchema(_PATIENCE_SCHEMA)]
+Cores = Annotated[int, PlainValidator(values.cores), WithJsonSchema(_CORES_SCHEMA)]
+Bytes = Annotated[int, PlainValidator(values.size), WithJsonSchema(_BYTES_SCHEMA)]
+TeamRef = Annotated[str, Strict(), AfterValidator(values.team_name)]
+Name = Annotated[str, Strict(), AfterValidator(values.label_value)]
+Key = Annotated[str, Strict(), AfterValidator(values.label_key)]
+LabelValue = Annotated[str, Strict(), AfterValidator(values.any_label_value)]
+NamespaceGlob = Annotated[str, Strict(), AfterValidator(values.namespace_glob)]
+ResourceKey = Annotated[str, Strict(), AfterValidator(values.resource_name)]
+ClassName = Annotated[str, Strict(), AfterValidator(values.object_name)]
+ApiGroup = Annotated[str, Strict(), AfterValidator(values.api_group)]
+KindName = Annotated[str, Strict(), AfterValidator(values.kind_name)]
+ResourcePlural = Annotated[str, Strict(), AfterValidator(values.resource_plural)]
+HostPath = Annotated[str, Strict(), AfterValidator(values.host_path)]
+FieldPath = Annotated[str, Strict(), AfterValidator(values.field_path)]

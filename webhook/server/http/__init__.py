@@ -1,0 +1,1 @@
+"""HTTPS in and out: sockets, bounds on requests, routes, probes. Knows no decision."""

@@ -1,0 +1,248 @@
+"""The HTTPS server around the handlers: routes, listening, and a stop that fails no request."""
+
+import asyncio
+import logging
+import os
+import signal
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestHandler
+
+from webhook.kube.registration.registration import CLAIMS_PATH, JOBS_PATH, MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH
+from webhook.observe.logs import Logs
+from webhook.observe.metrics import Metrics
+from webhook.server.http.answer import Reviewer
+from webhook.server.http.connections import Connections
+from webhook.server.http.handlers import Handlers
+from webhook.server.http.http_error import RefusedError
+from webhook.server.http.listen import open_sockets
+from webhook.server.http.probes import Readiness
+from webhook.server.http.request_target import Target, parse_target
+from webhook.server.settings import (
+    FINISH_SECONDS,
+    GOODBYE_SECONDS,
+    HANDSHAKE_SECONDS,
+    KEEPALIVE_SECONDS,
+    MAX_BODY_BYTES,
+    Address,
+    Settings,
+)
+
+REVIEW_PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH, CLAIMS_PATH, JOBS_PATH)
+LINGERING_SECONDS: Final = 1.0
+"""How long to go on reading a body that was refused, so that its sender gets to see the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    methods: tuple[str, ...]
+    handle: Callable[[web.BaseRequest, Target], Awaitable[web.Response]]
+
+
+class App:
+    """Sends each request to its handler. While draining it is unready and asks every caller to leave."""
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        *,
+        readiness: Readiness,
+        logs: Logs,
+        check_caller: Callable[[web.BaseRequest], None] | None,
+    ) -> None:
+        self.logs = logs
+        self._handlers = handlers
+        self._check_caller = check_caller
+        self._is_draining = False
+        self._routes = {
+            MUTATE_PATH: _Route(("POST",), handlers.mutate),
+            VALIDATE_PATH: _Route(("POST",), handlers.validate),
+            WORKLOADS_PATH: _Route(("POST",), handlers.workloads),
+            CLAIMS_PATH: _Route(("POST",), handlers.claims),
+            JOBS_PATH: _Route(("POST",), handlers.jobs),
+            "/healthz": _Route(("GET", "HEAD"), handlers.healthz),
+            "/readyz": _Route(("GET", "HEAD"), handlers.readyz),
+            "/metrics": _Route(("GET", "HEAD"), handlers.metrics),
+        }
+        readiness.watch("serving", self._why_not_serving)
+
+    def drain(self) -> None:
+        """Become unready and close each connection after its next answer."""
+        self._is_draining = True
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer any request."""
+        target = parse_target(request.raw_path)
+        route = self._routes.get(target.path)
+        try:
+            if route is None or request.method not in route.methods:
+                response = self._misdirected(request, target, route)
+            else:
+                if self._check_caller is not None and target.path in REVIEW_PATHS:
+                    self._check_caller(request)
+                response = await route.handle(request, target)
+        except RefusedError as refused:
+            response = self._handlers.refuse(request, refused)
+        except Exception as exc:  # the last line of defence: a bug must reach the log, not the caller
+            response = self._handlers.bug(request, exc)
+        if self._is_draining:
+            response.force_close()
+        return response
+
+    def _misdirected(self, request: web.BaseRequest, target: Target, route: _Route | None) -> web.Response:
+        if route is None:
+            text = f"no such path; there are {', '.join(self._routes)}"
+            return self._handlers.refuse(request, RefusedError(404, "NotFound", text))
+        text = f"{target.path} takes {' and '.join(route.methods)} only"
+        response = self._handlers.refuse(request, RefusedError(405, "MethodNotAllowed", text))
+        response.headers["Allow"] = ", ".join(route.methods)
+        return response
+
+    def _why_not_serving(self) -> str | None:
+        return "draining: the server was asked to stop" if self._is_draining else None
+
+
+def build_app(
+    reviewer: Reviewer,
+    readiness: Readiness,
+    metrics: Metrics,
+    logs: Logs,
+    *,
+    why_cold: Callable[[], str | None],
+    check_caller: Callable[[web.BaseRequest], None] | None = None,
+) -> App:
+    """Put the endpoints together around a reviewer; needs a running event loop.
+
+    `why_cold` tells why nothing can be decided yet, None from when it can: reviews are put off until then.
+    `check_caller` raises RefusedError for a review that its sender may not send; None: everybody may.
+    """
+    handlers = Handlers(reviewer, readiness=readiness, metrics=metrics, logs=logs, why_cold=why_cold)
+    return App(handlers, readiness=readiness, logs=logs, check_caller=check_caller)
+
+
+async def serve(
+    app: App,
+    settings: Settings,
+    ssl_context: ssl.SSLContext,
+    *,
+    stop: asyncio.Event,
+    on_listening: Callable[[str], None] | None = None,
+) -> None:
+    """Listen and serve until `stop`, then drain: unready at once, every answer closes its connection, finish, return.
+
+    New connections are taken during the drain, too: Services and API servers use a terminating pod for some seconds.
+    `on_listening` is told the URL to call. Raises StartupError if the address cannot be had.
+    """
+    loop = asyncio.get_running_loop()
+    server = Connections(
+        app.handle,
+        request_factory=_make_request,
+        logger=_http_logger(),
+        access_log=None,
+        keepalive_timeout=KEEPALIVE_SECONDS,
+        lingering_time=LINGERING_SECONDS,
+        auto_decompress=False,
+    )
+    sockets = open_sockets(settings.listen)
+    listeners = [
+        await loop.create_server(
+            server,
+            sock=sock,
+            ssl=ssl_context,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS,
+            ssl_shutdown_timeout=GOODBYE_SECONDS,
+        )
+        for sock in sockets
+    ]
+    bound = [Address(*sock.getsockname()[:2]) for sock in sockets]
+    url = _url(settings.listen, bound[0].port)
+    app.logs.event.info("listening", url=url, addresses=[str(a) for a in bound])
+    if on_listening is not None:
+        on_listening(url)
+    try:
+        await stop.wait()
+        app.drain()
+        app.logs.event.info("draining", seconds=settings.drain_seconds)
+        await asyncio.sleep(settings.drain_seconds)
+    finally:
+        app.drain()
+        await _close(server, listeners)
+        app.logs.event.info("stopped", requests=server.requests_count)
+
+
+async def _close(server: web.Server, listeners: list[asyncio.Server]) -> None:
+    """Take no more connections, finish what is in flight, and see the last connection go."""
+    # uvloop's wait_closed waits for connections only if it is called before close.
+    closed = [asyncio.create_task(listener.wait_closed()) for listener in listeners]
+    await asyncio.sleep(0)  # also lets requests that have just come in begin, before idle connections are closed
+    for listener in listeners:
+        listener.close()
+    server.pre_shutdown()
+    await server.shutdown(FINISH_SECONDS)
+    # Closing a loop under a TLS goodbye is an error in uvloop, and would spoil the exit status.
+    await asyncio.wait(closed, timeout=2 * GOODBYE_SECONDS)
+    for task in closed:
+        task.cancel()
+
+
+@contextmanager
+def stop_signals(logs: Logs) -> Iterator[asyncio.Event]:
+    """Give an event that SIGTERM or SIGINT sets; a second signal ends the process at once."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+
+    def on_signal(number: signal.Signals) -> None:
+        if stop.is_set():
+            logs.event.warning("stopping at once", signal=number.name)
+            logs.flush()
+            os._exit(128 + number)
+        stop.set()
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        yield stop
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+def _make_request(
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: RequestHandler,
+    writer: AbstractStreamWriter,
+    task: "asyncio.Task[None]",
+) -> web.BaseRequest:
+    """Make requests with our body limit: aiohttp's own is 1 MiB."""
+    return web.BaseRequest(message, payload, protocol, writer, task, task.get_loop(), client_max_size=MAX_BODY_BYTES)
+
+
+def _url(listen: Address, port: int) -> str:
+    return f"https://{Address('localhost' if listen.is_wildcard else listen.host, port)}"
+
+
+def _http_logger() -> logging.Logger:
+    """Make the logger that aiohttp uses for a server: what clients get wrong is no error of ours, nor a traceback."""
+    logger = logging.getLogger("webhook.server.http")
+    if not logger.filters:
+        logger.addFilter(_tone_down)
+    return logger
+
+
+def _tone_down(record: logging.LogRecord) -> bool:
+    cause = record.exc_info[1] if record.exc_info else None
+    if isinstance(cause, HttpProcessingError):
+        record.levelno, record.levelname, record.exc_info = logging.WARNING, "WARNING", None
+        record.msg, record.args = "not HTTP: %s", (cause.message.partition("\n")[0],)
+    return True

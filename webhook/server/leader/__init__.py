@@ -1,0 +1,1 @@
+"""What one replica does for all: tiers, bypasses, registration, accounting, retries."""

@@ -1,0 +1,71 @@
+"""A duty of the leader: the policy in force stands where viewers may read it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.writes.reports import write_report
+from webhook.core.model.policy import Policy
+from webhook.kube.ledger import reports
+from webhook.kube.ledger.reports import PolicyReport
+from webhook.observe.logs import Logs
+from webhook.policy.published import published
+from webhook.policy.source import Files
+from webhook.policy.watch import InForce
+
+LOOK_SECONDS: Final = 2.0
+"""Between two looks whether another policy is in force."""
+
+REPEAT_SECONDS: Final = 60.0
+"""The same policy is written again after so long: somebody may have deleted the report."""
+
+
+class PolicyPublisher:
+    """Publishes the policy while `run` runs. `problem` is why the last write failed."""
+
+    def __init__(self, connection: ApiConnection, in_force: Callable[[], InForce], logs: Logs) -> None:
+        self.problem: str | None = None
+        self._connection = connection
+        self._in_force = in_force
+        self._logs = logs
+        self._written: PolicyReport | None = None
+        self._written_at = float("-inf")
+
+    async def run(self) -> None:
+        """Keep the report true, until cancelled."""
+        self._written = None  # another leader may have written since
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Write the report if it is not known to say this already. A failure is logged once."""
+        now = asyncio.get_running_loop().time()
+        policy, files = self._in_force()
+        written = self._written
+        is_same = written is not None and (written.hash, written.enforce) == (policy.hash, policy.enforce.value)
+        if is_same and now - self._written_at < REPEAT_SECONDS:
+            return
+        report = written if written is not None and is_same else await asyncio.to_thread(report_of, policy, files)
+        try:
+            await write_report(self._connection, reports.POLICY, reports.policy_patch(report))
+        except ClusterError as error:
+            if self.problem != str(error):
+                self.problem = str(error)
+                self._logs.event.warning("policy not published", why=self.problem)
+            return
+        self.problem, self._written_at = None, now
+        if not is_same:
+            self._logs.event.info("policy published", policy=policy.hash, bytes=len(report.documents))
+        self._written = report
+
+
+def report_of(policy: Policy, files: Files) -> PolicyReport:
+    """Write a policy for viewers; one that is too large is left out, and the report says so."""
+    documents, omitted = published(files), ""
+    if (size := len(documents.encode())) > reports.LARGEST_POLICY_BYTES:
+        documents = ""
+        omitted = f"the policy has {size:,} bytes, and at most {reports.LARGEST_POLICY_BYTES:,} are published"
+    return PolicyReport(policy.hash, policy.enforce.value, documents, omitted)

@@ -1,0 +1,76 @@
+"""A duty of the leader: the webhook configurations and guards that exist follow the policy and what is served."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from webhook.cluster.api.client import ApiConnection
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.writes.registration_sync import InStep, keep_in_step, why_unreachable
+from webhook.core.world.world import World
+from webhook.kube.registration.registration_sync import wanted_by
+from webhook.observe.logs import Logs
+
+LOOK_SECONDS: Final = 5.0
+"""Rest between two looks: an edit of the policy is rare, and its mount takes longer to change than this."""
+LOOK_AGAIN_SECONDS: Final = 1.0
+"""Rest while a webhook fails open that should not: its CA is published at about the same time."""
+
+
+class Registrar:
+    """Looks after webhook configurations and guards while `run` runs. `problem` is why they are not as they should be.
+
+    `why_not_serving` says why this server cannot answer reviews now. No webhook starts to fail closed before it can and
+    the API server has reached it once, by the Service.
+    """
+
+    def __init__(
+        self, connection: ApiConnection, world: World, logs: Logs, *, why_not_serving: Callable[[], str | None]
+    ) -> None:
+        self.problem: str | None = None
+        self._is_open = False
+        self._is_reached = False
+        self._connection = connection
+        self._world = world
+        self._logs = logs
+        self._why_not_serving = why_not_serving
+
+    async def run(self) -> None:
+        """Keep them in step with the policy, until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_AGAIN_SECONDS if self._is_open else LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Bring them in line once; a problem is logged once."""
+        problem = None
+        try:
+            done, cause = await self._keep()
+        except ClusterError as error:
+            problem = str(error)
+        else:
+            self._is_open = bool(done.open)
+            if done.changed:
+                policy = self._world.policy.hash
+                self._logs.event.info("registration changed", objects=list(done.changed), policy=policy)
+            if done.open:
+                problem = f"{', '.join(done.open)}: failurePolicy stays Ignore, {cause}"
+        if problem is not None and problem != self.problem:
+            self._logs.event.warning("registration not kept in step", why=problem)
+        self.problem = problem
+
+    async def _keep(self) -> tuple[InStep, str]:
+        """Do what can be done now; give the cause why a webhook still fails open, where one does."""
+        wanted = wanted_by(self._world.policy)
+        why_not = self._why_not_serving()
+        if why_not is not None:
+            return await keep_in_step(self._connection, wanted, is_served=False), f"this server is not ready: {why_not}"
+        done = await keep_in_step(self._connection, wanted, is_served=self._is_reached)
+        if done.open and not self._is_reached:
+            why_not = await why_unreachable(self._connection, done.probes)
+            if why_not is not None:
+                return done, why_not
+            self._is_reached = True
+            closed = await keep_in_step(self._connection, wanted, is_served=True)
+            done = closed._replace(changed=tuple(dict.fromkeys((*done.changed, *closed.changed))))
+        return done, "there is no caBundle yet"

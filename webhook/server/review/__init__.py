@@ -1,0 +1,1 @@
+"""AdmissionReviews answered: the decision of the core, charged and encoded."""

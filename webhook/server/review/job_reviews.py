@@ -1,0 +1,49 @@
+"""Jobs that are created or changed: evictions are made not to count as their failures. Nothing is refused."""
+
+from webhook.core.model.policy import Enforcement, JobEvictions
+from webhook.core.model.reason import Code, Reason
+from webhook.core.world.world import World
+from webhook.kube.admission.job_review import JobReview, Rewriting, decode_job, rewriting
+from webhook.kube.admission.review import Review, TooLargeError, encode_response
+from webhook.server.http.answer import Answer, object_record
+from webhook.server.review.shadow import NOT_ENFORCED
+
+_KEPT = Reason(Code.NOT_A_CREATE, "its podFailurePolicy stays as it is")
+_EXEMPT = Reason(Code.EXEMPT, "its namespace is exempt")
+_IGNORED = Reason(Code.EVICTIONS_IGNORED, "evictions do not count as its failures")
+_TOO_LARGE = Reason(Code.TOO_LARGE, "too large to be read: its podFailurePolicy stays as it is")
+
+
+def answer_job(body: bytes, world: World) -> Answer:
+    """Answer a review of a Job. Raises ReviewError for what is no such review."""
+    review: JobReview | Review
+    try:
+        review = asked = decode_job(body)
+        reason, change = _judge(asked, world)
+    except TooLargeError as error:
+        review, reason, change = error.review, _TOO_LARGE, Rewriting()
+    warnings = (f"Job {review.name}: {change.told}",) if change.told else ()
+    record = object_record(
+        review,
+        reason,
+        world,
+        name=review.name,
+        outcome="warn" if warnings else "admit" if change.patch else "skip",
+        team=world.tenancy(review.namespace).team_name,
+    )
+    audit = {"code": str(reason.code)}
+    return Answer(encode_response(review.uid, patch=change.patch, warnings=warnings, audit_annotations=audit), record)
+
+
+def _judge(review: JobReview, world: World) -> tuple[Reason, Rewriting]:
+    policy = world.policy
+    if policy.enforce is not Enforcement.ENFORCE:
+        return NOT_ENFORCED.reason, Rewriting()
+    if world.tenancy(review.namespace).is_exempt:
+        return _EXEMPT, Rewriting()
+    if policy.workloads.job_evictions is JobEvictions.COUNT:
+        return _KEPT, Rewriting()
+    change = rewriting(review)
+    if change.patch:
+        return _IGNORED, change
+    return (Reason(Code.EVICTIONS_COUNT, change.told) if change.told else _KEPT), change

@@ -1,0 +1,38 @@
+"""The ledger of a world without a cluster, kept in memory: the world's own books are the whole truth."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from webhook.core.model.decision import Decision, Retry
+from webhook.core.model.names import Uid
+from webhook.core.model.reason import Code, Reason
+from webhook.core.quota.in_flight import Judgement
+from webhook.core.world.world import World
+from webhook.kube.admission.review import Review
+from webhook.kube.pod.pods import stand_in_uid
+
+_TOO_LATE = Retry(Reason(Code.RACE_LOST, "the caller's time was up before the charge: try again"))
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLedger:
+    """Charges in memory: an admitted pod exists from then on, until its deletion is reviewed."""
+
+    world: World
+    clock: Callable[[], float]
+
+    async def commit(self, judge: Callable[[], Judgement], *, deadline: float, is_gone: Callable[[], bool]) -> Decision:
+        """Judge and charge at once; there is nobody to lose a race to, but a caller may have gone."""
+        judged = judge()
+        if judged.flight is not None:
+            if self.clock() >= deadline or is_gone():
+                return _TOO_LATE
+            self.world.add_pod(judged.flight)
+        return judged.decision
+
+    def release(self, review: Review) -> None:
+        """Free what a deleted pod held."""
+        if review.old_pod is not None:
+            metadata = review.old_pod.metadata
+            uid = Uid(metadata.uid) if metadata.uid else stand_in_uid(review.namespace, metadata.name)
+            self.world.remove_pod(uid)

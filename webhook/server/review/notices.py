@@ -1,0 +1,49 @@
+"""What the owner of a pod should hear of a decision: controllers read no refusal and no warning to anybody. Pure."""
+
+from typing import Final, NamedTuple
+
+from webhook.cluster.writes.owner_events import Notice
+from webhook.core.model.decision import Admit, Decision, Deny
+from webhook.core.model.reason import Code, refusal_text
+from webhook.kube.admission.review import Operation, Review
+from webhook.kube.objects.events import LONGEST_MESSAGE, EventReason
+from webhook.kube.objects.owners import controller_of
+
+_CREATE: Final = Operation.CREATE
+_WAITS: Final = {Code.NO_ROOM_NOW: EventReason.NO_ROOM_NOW, Code.NEVER_FITS: EventReason.NEVER_FITS}
+
+
+def notice_of(review: Review, decision: Decision) -> Notice | None:
+    """Write what the controller of a pod is told: a refusal, or that the pod finds no room.
+
+    None where there is nothing to tell, nobody to tell it to, or nothing happened: a dry run, a name that is taken.
+    """
+    if review.dry_run or review.pod is None or review.operation is not _CREATE:
+        return None
+    found = _told(decision)
+    owner = controller_of(review.pod.metadata, namespace=review.namespace)
+    if owner is None or found is None:
+        return None
+    return Notice(owner, found.reason, found.action, found.text[:LONGEST_MESSAGE], found.code)
+
+
+class _Told(NamedTuple):
+    reason: EventReason
+    action: str
+    text: str
+    code: Code
+
+
+def _told(decision: Decision) -> _Told | None:
+    match decision:
+        case Deny(reasons=reasons) if reasons[0].code is not Code.ALREADY_EXISTS:
+            return _Told(EventReason.REFUSED, "Refuse", refusal_text(reasons), reasons[0].code)
+        case Admit(warnings=warnings):
+            waits = next((each for each in warnings if each.code in _WAITS), None)
+            return (
+                None
+                if waits is None
+                else _Told(_WAITS[waits.code], "Admit", f"{waits.text} ({waits.code})", waits.code)
+            )
+        case _:
+            return None

@@ -1,0 +1,329 @@
+"""The gate: a review in, a decision made by the core, an answer out.
+
+Between reading the world, deciding and taking the result into the ledger nothing is awaited that could let another
+request in: on one event loop that is the lock, so concurrent requests never pass a limit together.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, assert_never
+
+from webhook.cluster.writes.owner_events import Notice
+from webhook.core.admission.admission import admit
+from webhook.core.admission.resolve_demand import count
+from webhook.core.admission.update_guard import ProtectedKeys, guard
+from webhook.core.admission.verification import verify
+from webhook.core.model import decision_annotation as marks
+from webhook.core.model.amount import Units, format_gpus, gpu_number
+from webhook.core.model.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
+from webhook.core.model.names import Uid
+from webhook.core.model.pod import NO_UID, Pod, Requester
+from webhook.core.model.policy import Enforcement
+from webhook.core.model.reason import Code, Reason, refusal_text
+from webhook.core.quota.in_flight import Judgement
+from webhook.core.tiers.shadow_labels import Onlooker
+from webhook.core.world.world import World
+from webhook.kube.admission.pod_patch import operations, steer
+from webhook.kube.admission.review import (
+    LONGEST_REFUSAL,
+    LONGEST_WARNING,
+    Operation,
+    Refusal,
+    Review,
+    Status,
+    TooLargeError,
+    decode,
+    encode_response,
+)
+from webhook.kube.objects import keys, objects
+from webhook.kube.objects.json_patch import Operation as Change
+from webhook.kube.pod.pods import InvalidPod, stand_in_uid, to_pod
+from webhook.server.http.answer import Answer, Record
+from webhook.server.review.claim_reviews import answer_claim
+from webhook.server.review.job_reviews import answer_job
+from webhook.server.review.notices import notice_of
+from webhook.server.review.shadow import NOT_ENFORCED, Caller, Shadow, flight_of, warnings_of
+from webhook.server.review.workload_reviews import answer_workload
+
+
+def _never() -> bool:
+    return False
+
+
+class Ledger(Protocol):
+    """Keeps what is charged."""
+
+    async def commit(self, judge: Callable[[], Judgement], *, deadline: float, is_gone: Callable[[], bool]) -> Decision:
+        """Have a pod judged and charge what is admitted by its UID, once however often it is asked.
+
+        `judge` decides on the world as it is when it is called; what it admits is in the world before anything else
+        is judged. It may be called again where another replica was faster; the last decision is given back, or a
+        Retry where the charge could not be made in time. `deadline`, in the event loop's time, is when the caller
+        stops listening and `is_gone` tells that he has left: nothing stays charged for him then.
+        """
+        ...
+
+    def release(self, review: Review) -> None:
+        """Take in that a pod was deleted, where no watch would tell."""
+        ...
+
+
+class Gate:
+    """Answers admission reviews from one world; implements webhook.server.http.answer.Reviewer.
+
+    With a `clock`, in seconds, pods that are asked for at the same time are sent to different room: what was advised is
+    kept for a moment. Without one each pod is thought to go through both webhooks before the next one comes. Without
+    `unix_time` no message tells an age. `tell_owner` has the controller of a pod hear of a refusal, and of a pod that
+    finds no room.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        ledger: Ledger,
+        *,
+        now_text: Callable[[], str],
+        onlooker: Onlooker | None = None,
+        clock: Callable[[], float] | None = None,
+        unix_time: Callable[[], float] | None = None,
+        tell_owner: Callable[[Notice], None] | None = None,
+    ) -> None:
+        self.world = world
+        self._unix_time = unix_time
+        self._tell_owner = tell_owner
+        self._clock = clock
+        self._ledger = ledger
+        self._shadow = Shadow(world, ledger, onlooker or Onlooker(world))
+        self._now_text = now_text
+
+    async def mutate(self, body: bytes, *, deadline: float) -> Answer:
+        """Advise on a pod that is being created: labels, decision and placement as a patch, or a refusal."""
+        del deadline  # advice is given at once
+        try:
+            review = decode(body)
+        except TooLargeError as error:
+            return self._too_large(error)
+        if review.operation is not _CREATE or review.pod is None:
+            return self._answer(review, None, _NOT_A_CREATE)
+        if not self.world.policy.is_enforced:
+            return self._answer(review, None, NOT_ENFORCED)
+        pod = self._read(review, review.pod)
+        if not isinstance(pod, Pod):
+            return self._answer(review, None, pod)
+        decision = self._advise(pod, Requester(review.username), is_dry_run=review.dry_run)
+        if isinstance(decision, Admit):
+            patch = operations(review.pod, decision, now_text=self._now_text())
+            return self._answer(review, pod, decision, patch=patch)
+        if isinstance(decision, NotApplicable) and decision.steering is not None:
+            return self._answer(review, pod, decision, patch=steer(review.pod, decision.steering))
+        return self._answer(review, pod, decision)
+
+    def _advise(self, pod: Pod, requester: Requester, *, is_dry_run: bool) -> Decision:
+        if self._clock is None:
+            return admit(pod, requester, self.world)
+        fleet, advice, now = self.world.fleet, self.world.advice, self._clock()
+        advice.lapse(fleet, now=now)
+        decision = admit(pod, requester, self.world)
+        if _lacks_room(decision) and advice.withdraw(fleet):
+            decision = admit(pod, requester, self.world)
+        if isinstance(decision, Admit) and decision.steering.nodes and not is_dry_run:
+            taken = pod if decision.demand is pod.demand else pod._replace(demand=decision.demand)
+            advice.give(fleet, decision.steering.nodes[0], taken, now=now)
+        return decision
+
+    async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool] = _never) -> Answer:
+        """Commit a pod that is being created, or guard our keys on one that is changed.
+
+        Where no watch would tell, it hears here of one that is gone.
+        """
+        try:
+            review = decode(body)
+        except TooLargeError as error:
+            return self._too_large(error)
+        match review.operation:
+            case Operation.CREATE if review.pod is not None:
+                return await self._commit(review, review.pod, deadline, is_gone)
+            case Operation.UPDATE if review.pod is not None and review.old_pod is not None:
+                if not self.world.policy.is_enforced:
+                    return self._answer(review, None, NOT_ENFORCED)
+                return self._answer(review, None, guard(_keys(review.old_pod.metadata), _keys(review.pod.metadata)))
+            case Operation.DELETE if not review.dry_run:
+                self._ledger.release(review)
+        return self._answer(review, None, _NOT_A_CREATE)
+
+    async def workloads(self, body: bytes, *, deadline: float) -> Answer:
+        """Warn of an object that is being created and whose pods together can never all run."""
+        del deadline  # nothing is charged
+        return answer_workload(body, self.world)
+
+    async def claims(self, body: bytes, *, deadline: float) -> Answer:
+        """Let a claim have its devices if its pods were let in with so many."""
+        del deadline  # nothing is charged
+        try:
+            return answer_claim(body, self.world)
+        except TooLargeError as error:
+            return self._too_large(error)
+
+    async def jobs(self, body: bytes, *, deadline: float) -> Answer:
+        """Have the evictions of a Job's pods not count as failures."""
+        del deadline  # nothing is charged
+        return answer_job(body, self.world)
+
+    def _too_large(self, error: TooLargeError) -> Answer:
+        """Answer what cannot be read for its size: as all that cannot be judged, it does not enter."""
+        review = error.review
+        if not self.world.policy.is_enforced:
+            return self._answer(review, None, NOT_ENFORCED)
+        if review.operation not in (_CREATE, Operation.UPDATE) or self.world.tenancy(review.namespace).is_exempt:
+            return self._answer(review, None, _NOT_A_CREATE)
+        return self._answer(review, None, Deny((Reason(Code.TOO_LARGE, error.text),)))
+
+    async def _commit(self, review: Review, found: objects.Pod, deadline: float, is_gone: Callable[[], bool]) -> Answer:
+        if self.world.policy.enforce is _OFF:
+            return self._answer(review, None, NOT_ENFORCED)
+        # kube-apiserver fills in name and UID before it validates; reviews written by hand may lack them
+        uid = stand_in_uid(review.namespace, review.name) if review.name else Uid(review.uid)
+        pod = self._read(review, found, name=review.name, uid=uid)
+        if not isinstance(pod, Pod):
+            return self._answer(review, None, pod)
+        requester = Requester(review.username)
+        if (mode := self.world.policy.enforce) is not _ENFORCE:
+            caller = Caller(requester, review.dry_run, deadline, is_gone)
+            return self._answer(review, pod, await self._shadow.judge(pod, caller), mode=mode)
+        if review.dry_run:
+            return self._answer(review, pod, verify(pod, requester, self.world))
+        decision = await self._ledger.commit(
+            lambda: _judgement(pod, verify(pod, requester, self.world)), deadline=deadline, is_gone=is_gone
+        )
+        self._let_go_of_advice(pod, decision)
+        return self._answer(review, pod, decision)
+
+    def _let_go_of_advice(self, pod: Pod, decision: Decision) -> None:
+        """Keep no room for a pod that was refused, is asked for again with new advice, or went elsewhere."""
+        mark = marks.read(pod.mark or "")
+        taken = decision.steering.nodes[:1] if isinstance(decision, Admit) else ()
+        if mark is not None and mark.nodes and mark.nodes[:1] != taken:
+            self.world.advice.redeem(self.world.fleet, mark.nodes[0], pod)
+
+    def _read(self, review: Review, found: objects.Pod, *, name: str = "", uid: Uid = NO_UID) -> Pod | Decision:
+        if self._unix_time is not None:
+            self.world.tick(int(self._unix_time()))
+        weights = self.world.policy.resources
+        pod = to_pod(found, namespace=review.namespace, weights=weights, name=name, uid=uid)
+        if isinstance(pod, InvalidPod):
+            if pod.is_foreign and not pod.problems:
+                return NotApplicable(Reason(Code.NO_GPU, f"asks for no GPU, and is left as it is: {pod.excess[0]}"))
+            return Deny(pod.reasons)
+        if pod.needs_count:
+            return count(pod, Requester(review.username), self.world)
+        return pod
+
+    def _answer(
+        self,
+        review: Review,
+        pod: Pod | None,
+        decision: Decision,
+        *,
+        patch: Sequence[Change] = (),
+        mode: Enforcement | None = None,
+    ) -> Answer:
+        """Write the answer and, in the same words, what the log, the metrics and the audit tell of it.
+
+        Unless policy is enforced (`mode`: it was, when this was decided) the answer is yes, and the words say what it
+        would have been.
+        """
+        mode = mode or self.world.policy.enforce
+        charge: Charge | None = None
+        refusal: Refusal | None = None
+        nodes: tuple[str, ...] = ()
+        warnings: tuple[Reason, ...] = ()
+        match decision:
+            case Admit():
+                outcome, reason, charge = "admit", decision.reason, decision.charge
+                nodes = decision.steering.nodes
+                warnings = decision.warnings
+            case NotApplicable():
+                outcome, reason, charge = "skip", decision.reason, decision.charge
+            case Deny(reasons):
+                outcome, reason = "deny", Reason(reasons[0].code, refusal_text(reasons))
+                status = Status.ALREADY_EXISTS if reason.code is Code.ALREADY_EXISTS else Status.FORBIDDEN
+                refusal = Refusal(status, reason.text, reasons)
+            case Retry():
+                outcome, reason = "retry", decision.reason
+                text = f"{reason.text} ({reason.code})"
+                refusal = Refusal(Status.TOO_MANY_REQUESTS, text, (reason,), decision.after_seconds)
+            case _ as never:
+                assert_never(never)
+        if (refusal is not None or warnings) and mode is _ENFORCE:
+            self._tell(review, decision)
+        audit: dict[str, str] = {"code": reason.code}
+        team, tier = "", ""
+        gpus: Units = 0
+        if charge is None and refusal is not None and pod is not None:
+            team, gpus = self.world.tenancy(pod.namespace).team_name, pod.demand.gpus
+        if charge is not None:
+            audit["team"], audit["tier"] = team, tier = charge.team, charge.tier
+            gpus = charge.gpus
+            audit["gpus"] = format_gpus(gpus)
+        if nodes:
+            audit["nodes"] = ",".join(nodes)
+        told: Sequence[str] = [warning.text for warning in warnings] if warnings else ()
+        would, longest = "", LONGEST_WARNING
+        if mode is not _ENFORCE:
+            longest, refusal, would = LONGEST_REFUSAL, None, "" if decision is NOT_ENFORCED else outcome
+            told = warnings_of(decision) if mode is _WARN else ()
+            outcome = "warn" if told else "skip"
+        body = encode_response(
+            review.uid, refusal=refusal, patch=patch, warnings=told, audit_annotations=audit, longest=longest
+        )
+        owner = pod.owner if pod is not None else None
+        return Answer(
+            body,
+            Record(
+                review.operation,
+                review.namespace,
+                review.name or (review.pod.metadata.generate_name if review.pod is not None else ""),
+                "" if owner is None else f"{owner.kind}/{owner.name}",
+                review.uid,
+                "" if pod is None else pod.uid,
+                review.username,
+                review.dry_run,
+                outcome,
+                reason.code,
+                team,
+                tier,
+                gpu_number(gpus),
+                nodes,
+                self.world.policy.hash,
+                reason.text,
+                mode.value,
+                would,
+            ),
+        )
+
+    def _tell(self, review: Review, decision: Decision) -> None:
+        """Have the pod's controller hear of it."""
+        if self._tell_owner is not None and (notice := notice_of(review, decision)) is not None:
+            self._tell_owner(notice)
+
+
+_CREATE = Operation.CREATE  # on Python 3.11 each look at an enum's member costs 0.1 us
+_ENFORCE, _WARN, _OFF = Enforcement.ENFORCE, Enforcement.WARN, Enforcement.OFF
+_NOT_A_CREATE = NotApplicable(Reason(Code.NOT_A_CREATE, "only creations are decided on"))
+
+
+def _lacks_room(decision: Decision) -> bool:
+    reasons = decision.reasons if isinstance(decision, Deny) else ()
+    warnings = decision.warnings if isinstance(decision, Admit) else ()
+    return any(reason.code in (Code.NO_ROOM_NOW, Code.POOL_FULL) for reason in (*reasons, *warnings))
+
+
+def _judgement(pod: Pod, decision: Decision) -> Judgement:
+    if not isinstance(decision, Admit | NotApplicable) or (charge := decision.charge) is None:
+        return Judgement(decision, None)
+    nodes = decision.steering.nodes if isinstance(decision, Admit) else ()
+    return Judgement(decision, flight_of(pod, charge, nodes=nodes))
+
+
+def _keys(metadata: objects.ObjectMeta) -> ProtectedKeys:
+    labels, annotations = metadata.labels or {}, metadata.annotations or {}
+    return ProtectedKeys(labels.get(keys.TEAM), labels.get(keys.TIER), annotations.get(keys.DECISION))

@@ -1,0 +1,1 @@
+"""What Fairgate would answer, pod after pod, without a cluster. Pure."""
