@@ -28,7 +28,7 @@ from webhook.core.model.policy import BUILT_IN_RESOURCES, PlacementRules, Policy
 from webhook.core.model.selector import NO_CONSTRAINTS
 from webhook.core.model.tier import Tier
 from webhook.core.placement.placement import best_nodes
-from webhook.core.quota.in_flight import Flight
+from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.world.world import World
 from webhook.server.review.memory_ledger import MemoryLedger
 from webhook.server.review.reviewer import Gate
@@ -90,7 +90,7 @@ def crowded_world(nodes: int, rng: random.Random) -> World:
             wanted = wanted if gpus <= free else shape(*POD_ON_NODE)
             free -= wanted.gpus // ONE_GPU
             put(name, wanted)
-    world.arrange()
+    world.sort_nodes()
     return world
 
 
@@ -119,7 +119,7 @@ def churn(world: World, rng: random.Random, uids: list[Uid], count: int) -> None
     if nodes:
         uid = Uid(f"c{count}")
         pod = Resident(uid, Namespace("vision"), uid, wanted, None, None, "vision", Tier.GUARANTEED)
-        world.add_pod(Flight(pod, Charge(TeamName("vision"), Tier.GUARANTEED, wanted.gpus), nodes[0]))
+        world.add_pod(InFlightCharge(pod, Charge(TeamName("vision"), Tier.GUARANTEED, wanted.gpus), nodes[0]))
         uids.append(uid)
 
 

@@ -26,7 +26,7 @@ from webhook.cluster.api.client import ApiConnection, connect
 from webhook.cluster.ledger.ledger import ApiLedger
 from webhook.cluster.ledger.team_ledger_client import PATH
 from webhook.cluster.watch.feed import Feed
-from webhook.cluster.writes.crd_installer import Definition
+from webhook.cluster.writes.crd_installer import CrdInstaller
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.decision import Charge, NotApplicable
 from webhook.core.model.demand import demand_of
@@ -35,7 +35,7 @@ from webhook.core.model.pod import Resident
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy, Share, Team
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import Flight, Judgement
+from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.world.world import World
 from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
 
@@ -66,11 +66,11 @@ class Counts:
         """Count nothing: nobody leaves."""
 
 
-def flight(number: int) -> Flight:
+def flight(number: int) -> InFlightCharge:
     demand = demand_of({ResourceName("nvidia.com/gpu"): 1, ResourceName("cpu"): 6000}, BUILT_IN_RESOURCES)
     uid = Uid(f"00000000-0000-0000-0000-{number:012d}")
     pod = Resident(uid, Namespace("hot"), f"train-{number}", demand, None, None, TEAM, "guaranteed")
-    return Flight(pod, Charge(TEAM, Tier.GUARANTEED, ONE_GPU), None)
+    return InFlightCharge(pod, Charge(TEAM, Tier.GUARANTEED, ONE_GPU), None)
 
 
 @asynccontextmanager
@@ -85,13 +85,15 @@ async def put_writers(connections: Sequence[ApiConnection], counts: Counts) -> A
         async def charge(number: int) -> None:
             wanted = flight(number)
             deadline = asyncio.get_running_loop().time() + 10
-            answer = await ledger.commit(lambda: Judgement(ADMITTED, wanted), deadline=deadline, is_gone=lambda: False)
+            answer = await ledger.commit(
+                lambda: LedgerDecision(ADMITTED, wanted), deadline=deadline, is_gone=lambda: False
+            )
             assert answer is ADMITTED, answer
             asyncio.get_running_loop().call_later(SEEN_SECONDS, see, wanted)
 
         return charge
 
-    def see(wanted: Flight) -> None:
+    def see(wanted: InFlightCharge) -> None:
         for world in worlds:
             world.set_pod(wanted.pod)
             world.remove_pod(wanted.pod.uid)
@@ -247,7 +249,7 @@ async def measure(cluster: ControlPlane, *, rates: Sequence[int], writers: Seque
     async with AsyncExitStack() as stack:
         connections = [await stack.enter_async_context(await connect(cluster.kubeconfig)) for _ in range(max(writers))]
         for crd in (team_ledger_crd(), sum_crd()):
-            await Definition(connections[0], crd).ensure()
+            await CrdInstaller(connections[0], crd).ensure()
         for count, rate, path in itertools.product(writers, rates, PATHS):
             print(await row(cluster, path, connections[:count], Case(rate, seconds)), flush=True)
 

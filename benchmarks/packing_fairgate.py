@@ -14,7 +14,7 @@ from webhook.core.model.policy import Policy
 from webhook.core.model.selector import NO_CONSTRAINTS, Constraints, NodeTerm, Operator, Requirement
 from webhook.core.model.tier import Tier
 from webhook.core.placement.placement import best_nodes
-from webhook.core.quota.in_flight import Flight
+from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.world.world import World
 
 GPU = ResourceName("nvidia.com/gpu")
@@ -50,12 +50,12 @@ class Fairgate:
         fleet = self.world.fleet
         nodes = best_nodes(fleet, demand, fleet.matching(constraints), count=LISTED_NODES)
         if not nodes:
-            fleet.gpus.mix.note(demand)  # in a cluster it is admitted all the same, and waits
+            fleet.gpus.demand_mix.note(demand)  # in a cluster it is admitted all the same, and waits
             return None
         self._placed += 1
         uid = Uid(f"u{self._placed}")
         pod = Resident(uid, Namespace(TEAM), uid, demand, None, None, TEAM, Tier.GUARANTEED)
-        self.world.add_pod(Flight(pod, Charge(TEAM, Tier.GUARANTEED, demand.gpus), nodes[0]))
+        self.world.add_pod(InFlightCharge(pod, Charge(TEAM, Tier.GUARANTEED, demand.gpus), nodes[0]))
         return uid
 
     def remove(self, held: Uid, task: Task) -> None:

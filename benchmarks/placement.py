@@ -56,7 +56,7 @@ class Traffic:
 
     def place(self, wanted: Demand) -> None:
         fleet = self.fleet
-        fleet.gpus.mix.note(wanted)
+        fleet.gpus.demand_mix.note(wanted)
         found = best_nodes(fleet, wanted, fleet.matching(NO_CONSTRAINTS), count=LISTED_NODES, keep_whole=1)
         if found:
             holder = Uid(f"p{self._came}")

@@ -20,7 +20,7 @@ from webhook.core.model.pod import Resident
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy, Share, Team
 from webhook.core.reclaim.failures import FailureBudget, WorkloadId
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_index import Roll
+from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Round
 from webhook.core.reclaim.reclaim_pod import Tenant
 from webhook.core.reclaim.reclaim_snapshot import entitled, scene
@@ -49,7 +49,7 @@ def tenant(name: str, team: TeamName, tier: str, gpus: int, *, on: str = "", cre
     return Tenant(pod, started_at=created)
 
 
-def build(options: argparse.Namespace) -> tuple[Roll, World]:
+def build(options: argparse.Namespace) -> tuple[ReclaimIndex, World]:
     """Fill a cluster with borrowers: single pods, gangs of eight across four nodes, Jobs with few failures left."""
     dice = random.Random(options.seed)
     share = Share(guaranteed=options.nodes * 8 * ONE_GPU, limit=UNLIMITED)
@@ -58,11 +58,11 @@ def build(options: argparse.Namespace) -> tuple[Roll, World]:
         Team(LENDER, namespaces=(LENDER,), gpus=share),
     )
     policy = Policy(teams=teams, hash="bench")
-    world, roll = World(policy), Roll(policy.reclaim)
+    world, reclaim_index = World(policy), ReclaimIndex(policy.reclaim)
     for number in range(options.nodes):
         room = {CPU: 128_000, MEMORY: 2048 * GIB, PODS: 110, GPU: 8}
         world.set_node(Node(NodeName(f"node-{number:05}"), room))
-    world.arrange()
+    world.sort_nodes()
     for number in range(options.nodes):
         for place in range(8):
             gang = GangId(f"gang-{number // 4}-{place}") if dice.random() < options.gangs else None
@@ -70,32 +70,34 @@ def build(options: argparse.Namespace) -> tuple[Roll, World]:
             made = tenant(f"a-{number}-{place}", BORROWER, "preemptible", 1, on=f"node-{number:05}", created=started)
             job = WorkloadId(f"job-{number // 5}") if gang is None and dice.random() < options.jobs else None
             if job is not None:
-                roll.set_failure_budget(job, FailureBudget(JOB_LIMIT))
+                reclaim_index.set_failure_budget(job, FailureBudget(JOB_LIMIT))
             made = replace(made, gang=gang, workload=job)
-            take(made, roll, world)
-    return roll, world
+            take(made, reclaim_index, world)
+    return reclaim_index, world
 
 
-def take(made: Tenant, roll: Roll, world: World) -> None:
+def take(made: Tenant, reclaim_index: ReclaimIndex, world: World) -> None:
     """Put a pod into both."""
     world.set_pod(made.pod)
-    roll.set(made)
+    reclaim_index.set(made)
 
 
-def measure(roll: Roll, world: World, options: argparse.Namespace, *, gpus: int, count: int) -> dict[str, Any]:
+def measure(
+    reclaim_index: ReclaimIndex, world: World, options: argparse.Namespace, *, gpus: int, count: int
+) -> dict[str, Any]:
     """Plan for pods of one size, and take them out again."""
     names = [f"b-{gpus}-{number}" for number in range(count)]
     for number, name in enumerate(names):
-        take(tenant(name, LENDER, "guaranteed", gpus, created=NOW + number), roll, world)
+        take(tenant(name, LENDER, "guaranteed", gpus, created=NOW + number), reclaim_index, world)
     times = []
     found = Round((), ())
     for _ in range(options.rounds):
         began = time.perf_counter()
-        found = plan([each.waiting() for each in entitled(roll, world)], scene(roll, world, now=NOW))
+        found = plan([each.waiting() for each in entitled(reclaim_index, world)], scene(reclaim_index, world, now=NOW))
         times.append((time.perf_counter() - began) * 1000)
     for name in names:
         world.remove_pod(Uid(name))
-        roll.remove(Uid(name))
+        reclaim_index.remove(Uid(name))
     return {
         "pods": count,
         "gpus_each": gpus,
@@ -119,11 +121,11 @@ def main() -> None:
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     options = parser.parse_args()
     began = time.perf_counter()
-    roll, world = build(options)
-    result: dict[str, Any] = {"nodes": options.nodes, "victims": len(roll.yards)}
+    reclaim_index, world = build(options)
+    result: dict[str, Any] = {"nodes": options.nodes, "victims": len(reclaim_index.victim_index)}
     result["build_seconds"] = round(time.perf_counter() - began, 2)
-    result["plans"] = [measure(roll, world, options, gpus=size, count=1) for size in SIZES]
-    result["plans"].append(measure(roll, world, options, gpus=1, count=options.many))
+    result["plans"] = [measure(reclaim_index, world, options, gpus=size, count=1) for size in SIZES]
+    result["plans"].append(measure(reclaim_index, world, options, gpus=1, count=options.many))
     if options.output == "json":
         print(json.dumps(result))
         return

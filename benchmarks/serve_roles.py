@@ -86,7 +86,7 @@ async def run_shell(certs: Path) -> None:
         policy=certs, world=WorldFile(certs), listen=Address("127.0.0.1", 0), certs=certs, drain_seconds=0
     )
     with stop_signals(logs) as stop:
-        app = build_app(FixedReviewer(), Readiness(), Metrics(), logs, why_cold=lambda: None)
+        app = build_app(FixedReviewer(), Readiness(), Metrics(), logs, why_not_synced=lambda: None)
         await serve(app, settings, Reloader(CertFolder(certs)).context, stop=stop)
 
 

@@ -26,7 +26,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.placement.placement import best_nodes
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Move, Scene, Waiting
-from webhook.core.reclaim.victim import Victim, Yards
+from webhook.core.reclaim.victim import Victim, VictimIndex
 
 SETTLING = 2.0
 MEASURED = 5.0
@@ -66,7 +66,7 @@ class Place:
         self._is_apart = is_apart
         self._gpus = {node.name: row.gpus for node, row in zip(self._fleet.nodes(), rows, strict=True)}
         self._kept: dict[NodeName, Counter[int]] = {name: Counter() for name in self._gpus}
-        self._yards = Yards()
+        self._yards = VictimIndex()
         self._serial = 0
         self.pods: dict[Uid, Pod] = {}
         self.milli = 0
@@ -74,7 +74,7 @@ class Place:
     def come(self, task: Task, tier: Tier, *, now: float, until: float) -> tuple[Pod | None, list[Pod]]:
         """Place a pod; a guaranteed one sends others away if it must."""
         demand, gone = self._gate.demand(task), []
-        self._fleet.gpus.mix.note(demand)
+        self._fleet.gpus.demand_mix.note(demand)
         found = best_nodes(
             self._fleet,
             demand,
@@ -92,7 +92,7 @@ class Place:
         self._serial += 1
         uid = Uid(f"u{self._serial}")
         if tier is Tier.PREEMPTIBLE and self._is_apart:
-            self._fleet.lend(uid, demand, is_lent=True)
+            self._fleet.set_borrowed(uid, demand, is_borrowed=True)
         self._fleet.take(node, demand, holder=uid)
         devices = self._fleet.devices_of(node, uid) or tuple(range(-task.gpus * self._serial, 0))[: task.gpus]
         pod = self.pods[uid] = Pod(uid, task, tier, until, node, devices)
@@ -108,7 +108,7 @@ class Place:
         pod = self.pods.pop(uid)
         demand = self._gate.demand(pod.task)
         self._fleet.take(pod.node, demand, sign=-1, holder=uid)
-        self._fleet.lend(uid, demand, is_lent=False)
+        self._fleet.set_borrowed(uid, demand, is_borrowed=False)
         self._yards.remove(uid)
         self.milli -= pod.task.milli
         if pod.tier is Tier.GUARANTEED:
@@ -122,7 +122,8 @@ class Place:
     def _reclaim(self, demand: Demand, now: float) -> Move | None:
         waiting = Waiting(Uid("w"), Namespace(TEAM), "w", TEAM, demand, NO_CONSTRAINTS, 0)
         return next(
-            iter(plan([waiting], Scene(fleet=self._fleet, yards=self._yards, now=int(now * 100_000))).moves), None
+            iter(plan([waiting], Scene(fleet=self._fleet, victim_index=self._yards, now=int(now * 100_000))).moves),
+            None,
         )
 
     def seats(self) -> list[int]:

@@ -180,7 +180,7 @@ async def following(
         gc.collect()
         before, watch = resident_bytes(), Stopwatch()
         task = asyncio.create_task(feed.run())
-        await feed.wait_warm()
+        await feed.wait_synced()
         result: dict[str, Any] = watch.seconds()
         settle()
         gc.collect()
@@ -200,7 +200,7 @@ async def run_records(url: str, folder: Path, *, events: int, seconds: float) ->
 async def run_fairgate(url: str, folder: Path, *, events: int, seconds: float) -> dict[str, Any]:
     """Follow into a world, and watch the loop while changes and relists go on."""
     world = world_for(folder, gpus=1_000_000)
-    async with following(url, folder, world, world.policy.resources, settle=world.arrange) as run:
+    async with following(url, folder, world, world.policy.resources, settle=world.sort_nodes) as run:
         run.result["pods"] = sum(1 for _ in world.pods())
         await run.take_events(url, events)
         await asyncio.sleep(0.5)

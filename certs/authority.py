@@ -24,7 +24,7 @@ LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class CertificateOptions:
     """What to issue: the hosts that a serving certificate names besides the local ones, and how long all is valid.
 
     The CA should live at least three times as long as the leaf, or it is due again before its predecessor has gone.
@@ -40,7 +40,7 @@ class Terms:
         return (*LOCAL_HOSTS, *self.hosts)
 
 
-DEFAULT_TERMS: Final = Terms()
+DEFAULT_TERMS: Final = CertificateOptions()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from certs.authority import (
     DEFAULT_TERMS,
     Authority,
-    Terms,
+    CertificateOptions,
     make_ca,
     make_leaf,
     names_of,
@@ -62,7 +62,7 @@ class Contents:
         return all(name in self.files for name in _READ)
 
 
-def files_due(contents: Contents, *, terms: Terms, now: datetime) -> dict[str, bytes]:
+def files_due(contents: Contents, *, terms: CertificateOptions, now: datetime) -> dict[str, bytes]:
     """Make the files that a folder lacks or that are due for renewal, in the order in which they must be written.
 
     The order matters: a crash after any one of them leaves a folder that the next start completes. A renewal keeps
@@ -92,7 +92,7 @@ def files_due(contents: Contents, *, terms: Terms, now: datetime) -> dict[str, b
     return due | _leaf_due(have, authority, terms=terms, now=now)
 
 
-def _everything(terms: Terms, now: datetime) -> dict[str, bytes]:
+def _everything(terms: CertificateOptions, now: datetime) -> dict[str, bytes]:
     authority, key = make_ca(new_key(), now=now, lifetime=terms.ca_lifetime), new_key()
     return {
         CA_KEY: key_to_pem(authority.key),
@@ -102,7 +102,9 @@ def _everything(terms: Terms, now: datetime) -> dict[str, bytes]:
     }
 
 
-def _leaf_due(have: Mapping[str, bytes], authority: Authority, *, terms: Terms, now: datetime) -> dict[str, bytes]:
+def _leaf_due(
+    have: Mapping[str, bytes], authority: Authority, *, terms: CertificateOptions, now: datetime
+) -> dict[str, bytes]:
     old_names: tuple[str, ...] = ()
     if KEY not in have:
         key = new_key()
@@ -122,7 +124,11 @@ def _leaf_due(have: Mapping[str, bytes], authority: Authority, *, terms: Terms, 
 
 
 def _issue(
-    authority: Authority, key: EllipticCurvePrivateKey, terms: Terms, now: datetime, old_names: tuple[str, ...] = ()
+    authority: Authority,
+    key: EllipticCurvePrivateKey,
+    terms: CertificateOptions,
+    now: datetime,
+    old_names: tuple[str, ...] = (),
 ) -> bytes:
     hosts = (*terms.names, *old_names)
     return certificate_to_pem(
@@ -136,7 +142,7 @@ class CertFolder:
     Raises CertificateError, with the folder's name, wherever its files cannot be used.
     """
 
-    def __init__(self, path: Path, *, terms: Terms = DEFAULT_TERMS) -> None:
+    def __init__(self, path: Path, *, terms: CertificateOptions = DEFAULT_TERMS) -> None:
         self.path = path
         self._terms = terms
 

@@ -16,11 +16,11 @@ from typing import Final, Protocol
 
 from cryptography import x509
 
-from certs.authority import Terms
+from certs.authority import CertificateOptions
 from certs.bundle import KEYS, Bundle, bundle_files, read_bundle
 from certs.pair import CertificateError, is_issued_by
 from certs.rotation import Change, Step, Trust, new_bundle, next_step, restored, trust_of
-from certs.serving import Kept, Reloaded, Serving, time_of_day
+from certs.serving import Reloaded, ReloadFailed, Serving, utc_now
 from certs.trust import merged
 
 SETTLE_SECONDS: Final = 300.0
@@ -71,7 +71,7 @@ class Callers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class BundleChanged:
     """This process wrote a new state of the certificates."""
 
     change: Change
@@ -79,23 +79,23 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CaBundlesPublished:
     """These registrations were given another set of CAs by this process."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Untold:
+class CaBundlesUnpublished:
     """Callers may not know whom to trust. `why` says why."""
 
     why: str
 
 
-Outcome = Reloaded | Kept | Changed | Told | Untold
+Outcome = Reloaded | ReloadFailed | BundleChanged | CaBundlesPublished | CaBundlesUnpublished
 
 
-class Keeper:
+class CertificateManager:
     """Holds the server's SSLContext and keeps its certificate the store's. `look` once, then start `run` as a task.
 
     Until the store could be read a certificate that nobody trusts is served: probes get their answers, callers do not.
@@ -107,9 +107,9 @@ class Keeper:
         store: Store,
         callers: Callers,
         *,
-        terms: Terms,
+        terms: CertificateOptions,
         report: Callable[[Outcome], None],
-        clock: Callable[[], datetime] = time_of_day,
+        clock: Callable[[], datetime] = utc_now,
         monotonic: Callable[[], float] = time.monotonic,
         uniform: Callable[[float, float], float] = evenly,
     ) -> None:
@@ -150,7 +150,7 @@ class Keeper:
             return f"not had from {self._store.name} yet: {self._trouble or 'still asking'}"
         return self._serving.why_unusable(self._clock())
 
-    def why_untold(self) -> str | None:
+    def why_unpublished(self) -> str | None:
         """Say why callers may not know whom to trust."""
         return self._untold
 
@@ -177,7 +177,7 @@ class Keeper:
         if trouble != self._trouble:
             self._trouble = trouble
             if trouble is not None:
-                self._report(Kept(trouble))
+                self._report(ReloadFailed(trouble))
 
     async def _look(self) -> None:
         for _ in range(_STEPS):
@@ -222,7 +222,7 @@ class Keeper:
         whole = foreign | bundle_files(step.bundle)
         if await (self._store.create(whole) if files is None else self._store.replace(whole)):
             self._written = step.bundle.leaf
-            self._report(Changed(step.change, step.why))
+            self._report(BundleChanged(step.change, step.why))
 
     def _may_serve(self, bundle: Bundle, now: datetime) -> bool:
         """Tell whether callers who take the certificate in use, if there are any, will take the bundle's.
@@ -245,7 +245,7 @@ class Keeper:
         except StoreError as exc:
             untold, published = str(exc), Published((), (), (), "")
         if published.changed:
-            self._report(Told(published.changed))
+            self._report(CaBundlesPublished(published.changed))
         if published.missing:
             untold = f"there is no {' and no '.join(published.missing)}: apply what `fairgate manifests` prints"
         is_told = untold is None or bool(published.registered)
@@ -255,7 +255,7 @@ class Keeper:
         if untold != self._untold:
             self._untold = untold
             if untold is not None:
-                self._report(Untold(untold))
+                self._report(CaBundlesUnpublished(untold))
         return is_told
 
     async def _rest(self) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from certs.folder import CertFolder
 from certs.pair import CertificateError, Pair
-from certs.serving import Kept, Outcome, Reloaded, Serving, time_of_day
+from certs.serving import Outcome, Reloaded, ReloadFailed, Serving, utc_now
 
 
 class Reloader:
@@ -17,7 +17,7 @@ class Reloader:
     Making one prepares the folder and raises CertificateError if it cannot serve. `clock` tells the time of day.
     """
 
-    def __init__(self, folder: CertFolder, *, clock: Callable[[], datetime] = time_of_day) -> None:
+    def __init__(self, folder: CertFolder, *, clock: Callable[[], datetime] = utc_now) -> None:
         self._folder = folder
         self._clock = clock
         self._trouble: str | None = None
@@ -52,7 +52,7 @@ class Reloader:
                     self._trouble = None
                     return Reloaded(not_after=self.not_after, is_renewed=is_renewed)
                 return self._told_once(trouble)
-            case Kept(why=why):
+            case ReloadFailed(why=why):
                 return self._told_once(why)
 
     async def run(self, *, report: Callable[[Outcome], None], every_seconds: float = 5.0) -> None:
@@ -63,11 +63,11 @@ class Reloader:
             if outcome is not None:
                 report(outcome)
 
-    def _told_once(self, why: str | None) -> Kept | None:
+    def _told_once(self, why: str | None) -> ReloadFailed | None:
         is_new, self._trouble = why != self._trouble, why
-        return Kept(why) if why is not None and is_new else None
+        return ReloadFailed(why) if why is not None and is_new else None
 
-    def _look(self) -> "_Found | Kept":
+    def _look(self) -> "_Found | ReloadFailed":
         now = self._clock()
         is_renewed, trouble = False, None
         try:
@@ -77,7 +77,7 @@ class Reloader:
         try:
             return _Found(self._read(now), is_renewed=is_renewed, trouble=trouble)
         except CertificateError as exc:
-            return Kept(str(exc))
+            return ReloadFailed(str(exc))
 
     def _read(self, now: datetime) -> Pair:
         try:

@@ -11,7 +11,16 @@ from enum import StrEnum
 
 from cryptography import x509
 
-from certs.authority import CLOCK_SKEW, Authority, Terms, make_ca, make_leaf, names_of, new_key, renewal_due
+from certs.authority import (
+    CLOCK_SKEW,
+    Authority,
+    CertificateOptions,
+    make_ca,
+    make_leaf,
+    names_of,
+    new_key,
+    renewal_due,
+)
 from certs.bundle import Bundle, Former
 
 
@@ -59,20 +68,22 @@ def trust_of(bundle: Bundle, now: datetime) -> Trust:
     return Trust(others, withdrawn=(bundle.former.ca,) if now >= end + margin else ())
 
 
-def new_bundle(terms: Terms, now: datetime, *, why: str) -> Step:
+def new_bundle(terms: CertificateOptions, now: datetime, *, why: str) -> Step:
     """Make everything, for there is nothing. Raises ValueError for a host that cannot stand in a certificate."""
     authority = make_ca(new_key(), now=now, lifetime=terms.ca_lifetime)
     return Step(Change.CREATED, _signed(authority, terms, now), why)
 
 
-def restored(bundle: Bundle, terms: Terms, now: datetime) -> Step:
+def restored(bundle: Bundle, terms: CertificateOptions, now: datetime) -> Step:
     """Bring a bundle back that was deleted while it was in use, and let its CA be exchanged: that is what was meant."""
     announced = bundle.announced or make_ca(new_key(), now=now, lifetime=terms.ca_lifetime)
     why = "the Secret was deleted: what is in use goes on until a new CA takes over"
     return Step(Change.CREATED, replace(bundle, announced=announced), why)
 
 
-def next_step(bundle: Bundle, terms: Terms, now: datetime, *, is_settled: bool, is_withdrawn: bool) -> Step | None:
+def next_step(
+    bundle: Bundle, terms: CertificateOptions, now: datetime, *, is_settled: bool, is_withdrawn: bool
+) -> Step | None:
     """Say what to write next; None: nothing.
 
     `is_settled`: every caller has had the time to learn of all CAs that are wanted. `is_withdrawn`: no registered
@@ -90,7 +101,7 @@ def next_step(bundle: Bundle, terms: Terms, now: datetime, *, is_settled: bool, 
     return None
 
 
-def _step_of_ca(bundle: Bundle, terms: Terms, now: datetime, *, is_settled: bool) -> Step | None:
+def _step_of_ca(bundle: Bundle, terms: CertificateOptions, now: datetime, *, is_settled: bool) -> Step | None:
     end = bundle.signing.certificate.not_valid_after_utc
     if now >= end:
         authority = bundle.announced
@@ -113,7 +124,7 @@ def _step_of_ca(bundle: Bundle, terms: Terms, now: datetime, *, is_settled: bool
     return Step(Change.ANNOUNCED, replace(bundle, announced=announced), f"of the CA: {why_due}")
 
 
-def _signed(authority: Authority, terms: Terms, now: datetime, old_names: tuple[str, ...] = ()) -> Bundle:
+def _signed(authority: Authority, terms: CertificateOptions, now: datetime, old_names: tuple[str, ...] = ()) -> Bundle:
     # Names only grow: two replicas with different hosts must not take turns in removing each other's.
     key = new_key()
     hosts = (*terms.names, *old_names)

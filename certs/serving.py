@@ -22,16 +22,16 @@ class Reloaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ReloadFailed:
     """What was found cannot serve or could not be renewed: the certificate in use stays. `why` says why."""
 
     why: str
 
 
-Outcome = Reloaded | Kept
+Outcome = Reloaded | ReloadFailed
 
 
-def time_of_day() -> datetime:
+def utc_now() -> datetime:
     """Read the system's clock."""
     return datetime.now(UTC)
 

@@ -72,7 +72,7 @@ def crowded(nodes: int) -> World:
             team, tier = ("nlp", Tier.GUARANTEED) if gpus else (None, None)
             made = Resident(uid, Namespace("nlp"), uid, demand(gpus), name, None, team, tier, packed=packed)
             world.set_pod(made)
-    world.arrange()
+    world.sort_nodes()
     return world
 
 

@@ -13,8 +13,8 @@ from tests.cluster.support.fake_api import FakeApi
 from tests.cluster.support.stores import FAST, until, write_kubeconfig
 from webhook.cluster.api.client import connect
 from webhook.cluster.writes.events import EventWriter
-from webhook.cluster.writes.owner_events import BURST, WAITING, OwnerEvents
-from webhook.cluster.writes.owners import STEPS, OwnerFinder
+from webhook.cluster.writes.owner_events import BURST, WAITING, OwnerEventQueue
+from webhook.cluster.writes.owners import STEPS, OwnerLookup
 
 EVENTS = "/api/v1/events"
 TEAMS = [{"name": name, "namespaces": [name], "gpus": {"guaranteed": 8, "limit": 8}} for name in ("greedy", "honest")]
@@ -40,7 +40,7 @@ async def served(folder):
     """A gate that tells owners, through a real writer, beside an API server that answers."""
     async with FakeApi().serving() as api, await connect(write_kubeconfig(folder / "k", api.url)) as connection:
         writer = EventWriter(connection, component="fairgate", instance="fairgate-0", pace=FAST)
-        told = OwnerEvents(OwnerFinder(connection), writer)
+        told = OwnerEventQueue(OwnerLookup(connection), writer)
         gate = await asyncio.to_thread(open_gate, CASE, folder)
         gate._tell_owner = told.take
         tasks = [asyncio.create_task(writer.run()), asyncio.create_task(told.run())]

@@ -45,7 +45,7 @@ class InProcess:
 
     def charged(self) -> dict[str, int]:
         """GPU units on each team's book."""
-        return {team: book.total for team, book in self.world.books().items() if book.total}
+        return {team: book.total for team, book in self.world.usage_by_team().items() if book.total}
 
 
 def at_once(call: Coroutine[Any, Any, Answer]) -> Answer:

@@ -7,13 +7,13 @@ from functools import lru_cache
 
 from cryptography import x509
 
-from certs.authority import Terms
+from certs.authority import CertificateOptions
 from certs.bundle import read_bundle
-from certs.manager import Keeper, Outcome, Published, StoreError
+from certs.manager import CertificateManager, Outcome, Published, StoreError
 from certs.pair import is_issued_by, read_certificates
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
-TERMS = Terms(("fairgate.gpu.svc",), ca_lifetime=timedelta(hours=18), leaf_lifetime=timedelta(hours=6))
+TERMS = CertificateOptions(("fairgate.gpu.svc",), ca_lifetime=timedelta(hours=18), leaf_lifetime=timedelta(hours=6))
 SETTLE_SECONDS = 300
 
 
@@ -117,9 +117,9 @@ class MemoryCallers:
 class Replica:
     """A keeper with a clock that may be wrong; it moves only when told to, one answer of the API at a time."""
 
-    def __init__(self, cluster: Cluster, *, skew_seconds: float = 0.0, terms: Terms = TERMS) -> None:
+    def __init__(self, cluster: Cluster, *, skew_seconds: float = 0.0, terms: CertificateOptions = TERMS) -> None:
         self.told: list[Outcome] = []
-        self.keeper = Keeper(
+        self.keeper = CertificateManager(
             MemoryStore(cluster),
             MemoryCallers(cluster),
             terms=terms,

@@ -8,7 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from certs.authority import LEAF_LIFETIME, Terms, make_ca, make_leaf, new_key
+from certs.authority import LEAF_LIFETIME, CertificateOptions, make_ca, make_leaf, new_key
 from certs.folder import CertFolder
 from certs.pair import CertificateError, certificate_to_pem, key_to_pem, read_authority, read_pair
 
@@ -33,7 +33,7 @@ def foreign(path, *, now=NOW, key=None):
 
 def test_a_missing_folder_is_made_with_all_files(tmp_path):
     path = tmp_path / "deep" / "certs"
-    pair = CertFolder(path, terms=Terms(hosts=("fairgate.gpu.svc",))).prepare(NOW)
+    pair = CertFolder(path, terms=CertificateOptions(hosts=("fairgate.gpu.svc",))).prepare(NOW)
     names = pair.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert set(names.get_values_for_type(x509.DNSName)) == {"localhost", "fairgate.gpu.svc"}
     assert sorted(p.name for p in path.iterdir()) == [".lock", "ca.crt", "ca.key", "tls.crt", "tls.key"]
@@ -58,7 +58,7 @@ def test_a_second_start_changes_nothing(tmp_path):
 
 def test_foreign_files_are_used_as_they_are_and_nothing_is_written(tmp_path):
     before = contents(foreign(tmp_path))
-    pair = CertFolder(tmp_path, terms=Terms(hosts=("not.in.it",))).prepare(NOW + LEAF_LIFETIME * 0.9)
+    pair = CertFolder(tmp_path, terms=CertificateOptions(hosts=("not.in.it",))).prepare(NOW + LEAF_LIFETIME * 0.9)
     assert certificate_to_pem(pair.certificate) == before["tls.crt"]
     assert sorted(os.listdir(tmp_path)) == sorted(SERVED)
     assert contents(tmp_path) == before
@@ -84,8 +84,8 @@ def test_an_expired_certificate_of_ours_is_made_anew_at_start(tmp_path):
 
 def test_servers_with_different_hosts_do_not_take_turns(tmp_path):
     one, two = (
-        CertFolder(tmp_path, terms=Terms(hosts=("one.svc",))),
-        CertFolder(tmp_path, terms=Terms(hosts=("two.svc",))),
+        CertFolder(tmp_path, terms=CertificateOptions(hosts=("one.svc",))),
+        CertFolder(tmp_path, terms=CertificateOptions(hosts=("two.svc",))),
     )
     one.prepare(NOW)
     two.prepare(NOW)
@@ -199,7 +199,7 @@ def test_a_ca_key_that_we_cannot_issue_with_is_refused(tmp_path):
 
 def test_an_impossible_host_is_refused(tmp_path):
     with pytest.raises(CertificateError, match="expected a DNS name or an IP address"):
-        CertFolder(tmp_path, terms=Terms(hosts=("two words",))).prepare(NOW)
+        CertFolder(tmp_path, terms=CertificateOptions(hosts=("two words",))).prepare(NOW)
 
 
 def test_a_path_that_is_no_folder_is_unreadable(tmp_path):

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from certs.bundle import CA, CERTIFICATE, bundle_files, read_bundle
-from certs.manager import Changed, Keeper, Told, Untold
+from certs.manager import BundleChanged, CaBundlesPublished, CaBundlesUnpublished, CertificateManager
 from certs.pair import is_issued_by
 from certs.rotation import Change, new_bundle
-from certs.serving import Kept, Reloaded
+from certs.serving import Reloaded, ReloadFailed
 from tests.certs.make import SETTLE_SECONDS, START, TERMS, Cluster, MemoryCallers, MemoryStore, Replica, bundle_of
 
 CA_DUE_SECONDS = 12 * 3600
@@ -22,7 +22,7 @@ def cluster():
 
 
 def changes(*replicas):
-    return [told.change for replica in replicas for told in replica.told if isinstance(told, Changed)]
+    return [told.change for replica in replicas for told in replica.told if isinstance(told, BundleChanged)]
 
 
 def test_replicas_that_start_together_make_one_bundle_and_serve_it(cluster):
@@ -41,11 +41,11 @@ def test_what_was_done_is_told_once(cluster):
     replica.look()
     replica.look()
     created, reloaded, told = replica.told
-    assert created == Changed(Change.CREATED, "Secret gpu/certs held none")
+    assert created == BundleChanged(Change.CREATED, "Secret gpu/certs held none")
     assert reloaded == Reloaded(not_after=bundle_of(cluster).leaf.not_valid_after_utc, is_renewed=True)
-    assert told == Told(("mutating", "validating"))
+    assert told == CaBundlesPublished(("mutating", "validating"))
     assert cluster.bundles["mutating"] == cluster.files[CA]
-    assert (replica.keeper.why_unusable(), replica.keeper.why_untold()) == (None, None)
+    assert (replica.keeper.why_unusable(), replica.keeper.why_unpublished()) == (None, None)
 
 
 def test_an_empty_secret_is_filled_and_what_others_wrote_in_it_stays(cluster):
@@ -62,7 +62,7 @@ def test_a_secret_of_somebody_else_is_never_touched(cluster):
     replica = Replica(cluster)
     replica.look()
     (kept,) = replica.told
-    assert isinstance(kept, Kept)
+    assert isinstance(kept, ReloadFailed)
     assert "certificates in Secret gpu/certs: has tls.crt, tls.key, ca.crt but no ca.key" in kept.why
     assert "not had from Secret gpu/certs yet" in replica.keeper.why_unusable()
     assert cluster.files == before
@@ -76,7 +76,7 @@ def test_an_api_that_is_away_is_told_once_and_what_is_in_use_goes_on(cluster):
     cluster.is_away = True
     replica.look()
     replica.look()
-    assert replica.told == [Kept("cannot get secrets: nobody is there")]
+    assert replica.told == [ReloadFailed("cannot get secrets: nobody is there")]
     assert (replica.leaf, replica.keeper.why_unusable()) == (leaf, None)
 
 
@@ -84,7 +84,9 @@ def test_without_registered_callers_a_ca_is_announced_but_never_takes_over():
     cluster = Cluster()
     replica = Replica(cluster)
     replica.look()
-    assert replica.told[-1] == Untold("there is no mutating and no validating: apply what `fairgate manifests` prints")
+    assert replica.told[-1] == CaBundlesUnpublished(
+        "there is no mutating and no validating: apply what `fairgate manifests` prints"
+    )
     cluster.seconds = CA_DUE_SECONDS
     for _ in range(3):
         replica.look()
@@ -92,7 +94,7 @@ def test_without_registered_callers_a_ca_is_announced_but_never_takes_over():
     assert changes(replica)[1:] == [Change.ANNOUNCED, Change.RENEWED]
     cluster.register()
     replica.look()
-    assert replica.keeper.why_untold() is None
+    assert replica.keeper.why_unpublished() is None
     cluster.seconds += SETTLE_SECONDS
     replica.look()
     assert changes(replica)[3:] == [Change.TAKEN_OVER]
@@ -185,7 +187,9 @@ async def test_the_bell_is_heard_long_before_the_next_look_is_due(cluster):
     def shortest(low, _high):
         return low
 
-    keeper = Keeper(MemoryStore(cluster), Callers(cluster), terms=TERMS, report=lambda _: None, uniform=shortest)
+    keeper = CertificateManager(
+        MemoryStore(cluster), Callers(cluster), terms=TERMS, report=lambda _: None, uniform=shortest
+    )
     running = asyncio.create_task(keeper.run())
     await asyncio.sleep(0)
     assert not looked.is_set()

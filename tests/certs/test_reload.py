@@ -8,7 +8,7 @@ from certs.authority import LEAF_LIFETIME, make_ca, make_leaf, new_key
 from certs.folder import CertFolder
 from certs.pair import certificate_to_pem, key_to_pem
 from certs.reload import Reloader
-from certs.serving import Kept, Reloaded
+from certs.serving import Reloaded, ReloadFailed
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -83,7 +83,7 @@ async def test_a_broken_pair_keeps_the_old_one_and_says_so_once(tmp_path, clock,
     before = reloader.not_after
     damage(tmp_path)
     outcome = await reloader.check()
-    assert isinstance(outcome, Kept)
+    assert isinstance(outcome, ReloadFailed)
     assert want in outcome.why
     assert await reloader.check() is None
     assert (reloader.not_after, reloader.why_unusable()) == (before, None)
@@ -104,7 +104,7 @@ async def test_a_renewal_that_cannot_be_written_is_told_and_the_old_one_serves_u
     (tmp_path / ".lock").mkdir()
     clock.now = NOW + LEAF_LIFETIME * 0.7
     outcome = await reloader.check()
-    assert isinstance(outcome, Kept)
+    assert isinstance(outcome, ReloadFailed)
     assert "cannot write there" in outcome.why
     assert reloader.why_unusable() is None
     clock.now = NOW + LEAF_LIFETIME

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certs.manager import Changed
+from certs.manager import BundleChanged
 from tests.certs.make import SETTLE_SECONDS, Cluster, Replica, bundle_of, is_taken
 from tests.examples import examples
 
@@ -107,7 +107,7 @@ def test_replicas_that_look_on_time_renew_and_rotate_for_ever(skews):
         bundle = bundle_of(race.cluster)
         assert len(bundle.cas) <= 2
         authorities[bundle.signing.certificate.serial_number] = bundle
-    changes = [told.change for each in race.replicas for told in each.told if isinstance(told, Changed)]
+    changes = [told.change for each in race.replicas for told in each.told if isinstance(told, BundleChanged)]
     assert changes.count("created") == 1
     assert changes.count("taken_over") == len(authorities) - 1 >= 3, "each CA took over once, whoever saw to it"
     assert len(changes) < 40, "nobody takes turns with another"

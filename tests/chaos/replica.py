@@ -21,7 +21,7 @@ def shorten_waits(lease_seconds: int, unseen_seconds: int) -> None:
     if lease_seconds:
         lease.DEFAULT_TIMING = lease.Timing(lease=lease_seconds, renew_deadline=lease_seconds * 2 / 3, retry=1.0)
     if unseen_seconds:
-        ledger.ApiLedger.reap.__kwdefaults__["unseen_seconds"] = unseen_seconds
+        ledger.ApiLedger.drop_orphans.__kwdefaults__["unseen_seconds"] = unseen_seconds
 
 
 if __name__ == "__main__":

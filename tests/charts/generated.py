@@ -19,7 +19,7 @@ from webhook.kube.ledger.report_crd import report_crd
 from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
 from webhook.kube.registration.guards import changed_keys_expression, guards
 from webhook.kube.registration.held_nodes import held_nodes_crd
-from webhook.kube.registration.registration import ServiceReference, concerns_expression, webhook_configurations
+from webhook.kube.registration.registration import ServiceReference, gpu_pod_expression, webhook_configurations
 from webhook.kube.registration.viewer_role import viewer_role
 from webhook.kube.workloads.table import BUILT_IN as BUILT_IN_KINDS
 from webhook.policy.builtin import BUILT_IN
@@ -49,7 +49,7 @@ def _webhooks() -> dict[str, object]:
     return {
         "configurations": webhook_configurations(lenient, ca_bundle_pem=None, service=service),
         "notEnforced": {key: patient[key] for key in ("failurePolicy", "timeoutSeconds")},
-        "concerns": concerns_expression(lenient),
+        "concerns": gpu_pod_expression(lenient),
         "guards": guards(guarded, trusted_users=[USER]),
         "tenancyKey": changed_keys_expression([("labels", [KEY])]),
         "lookalike": PATTERN,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.evictor.backoff import LONG_SECONDS, TOGETHER_SECONDS, Backoff, Patience
+from webhook.evictor.backoff import LONG_SECONDS, TOGETHER_SECONDS, PodBackoff, TeamBackoff
 
 
 class Clock:
@@ -19,13 +19,13 @@ def fail_apart(backoff, clock):
 
 
 def test_a_pod_that_does_not_come_for_its_room_rests_for_long_in_the_end():
-    patience = Patience(Clock())
+    patience = PodBackoff(Clock())
     assert [patience.fail("p", is_own_fault=True) for _ in range(5)] == [None, None, None, None, LONG_SECONDS]
 
 
 def test_a_pod_whose_room_others_take_never_rests_for_long():
     clock = Clock()
-    patience = Patience(clock)
+    patience = PodBackoff(clock)
     rests = []
     for _ in range(8):
         assert patience.fail("p", is_own_fault=False) is None
@@ -35,7 +35,7 @@ def test_a_pod_whose_room_others_take_never_rests_for_long():
 
 def test_a_team_that_wastes_evictions_waits_longer_with_each():
     clock = Clock()
-    backoff = Backoff(clock)
+    backoff = TeamBackoff(clock)
     assert [fail_apart(backoff, clock) for _ in range(5)] == pytest.approx([0, 0, 5, 10, 20], rel=0.05)
     assert (backoff.resting(), backoff.next_end()) == ({"t"}, pytest.approx(clock.now + 20, abs=1))
     assert [fail_apart(backoff, clock) for _ in range(7)][-1] == LONG_SECONDS
@@ -44,7 +44,7 @@ def test_a_team_that_wastes_evictions_waits_longer_with_each():
 
 def test_evictions_that_turn_out_vain_together_count_as_one():
     clock = Clock()
-    backoff = Backoff(clock)
+    backoff = TeamBackoff(clock)
     fail_apart(backoff, clock)
     fail_apart(backoff, clock)
     clock.now += TOGETHER_SECONDS
@@ -55,7 +55,7 @@ def test_evictions_that_turn_out_vain_together_count_as_one():
 @pytest.mark.parametrize(("after", "want"), [(0, 40), (LONG_SECONDS, 20), (5 * LONG_SECONDS, 0)])
 def test_only_time_makes_it_forgotten(after, want):
     clock = Clock()
-    backoff = Backoff(clock)
+    backoff = TeamBackoff(clock)
     for _ in range(5):
         fail_apart(backoff, clock)
     clock.now += after

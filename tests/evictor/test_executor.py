@@ -17,9 +17,9 @@ from webhook.core.model.policy import Enforcement, ReclaimRules
 from webhook.core.reclaim.reservation import Holding, Target
 from webhook.evictor import executor as executors
 from webhook.evictor import hold_manager as keepers
-from webhook.evictor.cluster_view import Lookout
-from webhook.evictor.dry_run import Rehearsal
-from webhook.evictor.executor import Errand, Executor
+from webhook.evictor.cluster_view import ClusterView
+from webhook.evictor.dry_run import DryRun
+from webhook.evictor.executor import Executor, NodeActions
 from webhook.kube.objects.events import ObjectRef
 
 NOTICE = make.policy(make.team(guaranteed=0), make.team("team-b"), reclaim=ReclaimRules(notice_seconds=30))
@@ -199,17 +199,17 @@ async def test_victims_that_wait_for_their_turn_stay_when_nobody_waits_any_more(
 async def test_a_victim_is_not_evicted_again_before_the_first_eviction_is_answered(stage):
     stage.node("n0")
     victim = Target(stage.borrower("a", on="n0"), "team-a", "a", stage.asker("b"), 0)
-    errand = Errand("n0", Holding("h", "n0", 0, (), (victim,)), is_news=False, evictions=(victim,))
+    node_actions = NodeActions("n0", Holding("h", "n0", 0, (), (victim,)), is_news=False, evictions=(victim,))
     answered = []
     log = SimpleNamespace(wants=lambda *_: not answered, sent_away=lambda *told: answered.append(told))
     executor = Executor(stage.connection, is_leading=lambda: True)
     stage.api.faults["post"].append(held := Held())
-    first = asyncio.create_task(executor.carry_out(errand, log))
+    first = asyncio.create_task(executor.carry_out(node_actions, log))
     await stage.until(lambda: stage.api.count("post") == 1)
-    await executor.carry_out(errand, log)
+    await executor.carry_out(node_actions, log)
     held.go.set()
     await first
-    await executor.carry_out(errand, log)
+    await executor.carry_out(node_actions, log)
     assert answered == [(victim, Evicted.ACCEPTED)]
     assert stage.api.count("post") == 1
 
@@ -361,9 +361,9 @@ async def test_a_rehearsal_sees_pods_without_labels_as_they_would_be(stage):
         stage.bare(f"a{number}", team="team-a", node="n0")
     stage.bare("b", team="team-b", status=NO_ROOM)
     shown = []
-    lookout = Lookout(replace(stage.policy, enforce=Enforcement.SHADOW))
-    feed = lookout.feed(stage.connection)
-    rehearsal = Rehearsal(lookout, why_untrusted=feed.readiness, show=shown.append)
+    cluster_view = ClusterView(replace(stage.policy, enforce=Enforcement.SHADOW))
+    feed = cluster_view.feed(stage.connection)
+    rehearsal = DryRun(cluster_view, why_stale=feed.readiness, show=shown.append)
     tasks = [asyncio.create_task(feed.run()), asyncio.create_task(rehearsal.run())]
     await stage.until(lambda: any("would get room on n0, 1 evicted: team-a/a" in line for line in shown))
     for task in tasks:

@@ -6,28 +6,28 @@ import time
 
 from tests.evictor.support.stage import PODS
 from webhook.core.reclaim.stranded import STRANDED_SECONDS
-from webhook.evictor.cluster_view import Lookout
+from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.repair import Repair
 from webhook.observe.logs import LineWriter, LogFormat, Logs
 
 
 async def looked(stage):
     """Look once at what the API server says."""
-    lookout = Lookout(stage.policy)
-    feed = lookout.feed(stage.connection)
+    cluster_view = ClusterView(stage.policy)
+    feed = cluster_view.feed(stage.connection)
     watching = asyncio.create_task(feed.run())
     nowhere = os.open(os.devnull, os.O_WRONLY)
     repair = Repair(
-        lookout,
+        cluster_view,
         stage.connection,
         teller=stage,
         logs=Logs(LineWriter(nowhere), log_format=LogFormat.JSON),
-        why_untrusted=feed.readiness,
+        why_stale=feed.readiness,
         is_leading=lambda: True,
         clock=lambda: time.time() + STRANDED_SECONDS,
     )
     try:
-        await feed.wait_warm()
+        await feed.wait_synced()
         await repair.look()
         await repair.look()
     finally:

@@ -8,7 +8,7 @@ from webhook.core.model.tier import Tier
 from webhook.observe.decisions import Phase
 from webhook.observe.ledger_metrics import Standing
 from webhook.observe.metrics import Metrics
-from webhook.observe.process import Candidacy
+from webhook.observe.process import LeaderStatus
 from webhook.observe.reclaim import ReclaimMetrics
 
 VISION = TeamName("vision")
@@ -170,7 +170,7 @@ def test_the_world_is_as_old_as_what_the_quietest_watch_last_said(quietest, want
 @pytest.mark.parametrize("make", [Metrics, ReclaimMetrics])
 def test_a_candidate_tells_of_which_lease(make):
     metrics = make()
-    metrics.watch_leader(lambda: Candidacy("fairgate", is_leading=True, terms=2, events={"written": 5}))
+    metrics.watch_leader(lambda: LeaderStatus("fairgate", is_leading=True, terms=2, events={"written": 5}))
     have = samples(metrics)
     assert have['fairgate_leader{lease="fairgate"}'] == "1.0"
     assert have['fairgate_leader_terms_total{lease="fairgate"}'] == "2.0"
@@ -180,7 +180,7 @@ def test_a_candidate_tells_of_which_lease(make):
 
 def test_the_evictors_gauges_are_in_gpus():
     metrics = ReclaimMetrics()
-    metrics.watch(held_nodes=lambda: 2, largest_seat=lambda: gpus(7.5))
+    metrics.watch(held_nodes=lambda: 2, largest_room=lambda: gpus(7.5))
     metrics.victim(VISION, gpu_unit_seconds=gpus(30))
     have = samples(metrics)
     assert have["fairgate_reclaim_held_nodes"] == "2.0"

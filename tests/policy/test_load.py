@@ -200,14 +200,14 @@ def test_fifo_does_not_block_the_reader(folder, tmp_path):
 
 
 def test_the_pods_to_expect_are_shapes_with_weights(folder):
-    mix = """
+    demand_mix = """
 placement:
   demandMix:
     - {gpus: 8, cpu: 96, memory: 768Gi, weight: 2}
     - {gpus: 0.25, cpu: 500m}
     - {gpus: 2, cpu: 1.5, memory: 512Mi}
 """
-    assert load(folder(mix)).placement.demand_mix == (
+    assert load(folder(demand_mix)).placement.demand_mix == (
         (Shape(1, ONE_GPU // 4, ONE_GPU, 500), 1),
         (Shape(2, ONE_GPU, ONE_GPU, 1500, 512 << 20), 1),
         (Shape(8, ONE_GPU, ONE_GPU, 96_000, 768 << 30), 2),

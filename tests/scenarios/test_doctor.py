@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from certs.authority import make_ca, new_key
 from certs.pair import certificate_to_pem
-from certs.serving import time_of_day
+from certs.serving import utc_now
 from tests.control_plane.cleanup import ADMISSION, REPORTS
 from tests.control_plane.workbench import make_nodes, wait_for
 from tests.scenarios.evictor import evictor
@@ -65,7 +65,7 @@ def test_each_part_that_breaks_is_named(cluster):
         assert set(doctor.states().values()) == {"ok"}
 
         good = cluster.api.get(VALIDATING)
-        stranger = certificate_to_pem(make_ca(new_key(), now=time_of_day()).certificate)
+        stranger = certificate_to_pem(make_ca(new_key(), now=utc_now()).certificate)
         _edit(cluster, VALIDATING, lambda webhook: _trust(webhook, stranger))
         told = doctor.waits_for("certificates", "no CA that issued the certificate")
         assert "validate.fairgate.dev" in told["certificates"]

@@ -18,12 +18,12 @@ from tests.scenarios.relay import Relay
 from webhook.cluster.api.client import connect
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.watch.pace import Pace
-from webhook.cluster.watch.watched_kind import Kind
+from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.kube.objects import objects
 
 pytestmark = pytest.mark.cluster
 
-QUICK = Pace(page=2, first_rest=0.1, longest_rest=1.0, watch_read=3.0, settled=60.0)
+QUICK = Pace(page=2, initial_backoff=0.1, max_backoff=1.0, watch_timeout=3.0, settled=60.0)
 SECONDS = 60  # other tests may have both cores
 
 
@@ -34,12 +34,12 @@ class Names:
     namespace: str
     held: dict[str, str] = field(default_factory=dict)
 
-    def kind(self) -> Kind[objects.Pod]:
+    def kind(self) -> WatchedKind[objects.Pod]:
         def apply(found: objects.Pod) -> bool:
             self.held[found.metadata.uid] = found.metadata.name
             return True
 
-        return Kind(
+        return WatchedKind(
             name="pods",
             path=f"/api/v1/namespaces/{self.namespace}/pods",
             item=objects.Pod,
@@ -79,7 +79,7 @@ async def feeding(cluster, names, *, kubeconfig=None):
         async with await connect(path) as connection:
             feed = Feed(connection, (names.kind(),), pace=QUICK, stale_seconds=2.0)
             async with running(feed):
-                await until(lambda: feed.why_cold() is None, seconds=SECONDS)
+                await until(lambda: feed.why_not_synced() is None, seconds=SECONDS)
                 yield feed, relay
 
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from certs.manager import Changed, Told, Untold
+from certs.manager import BundleChanged, CaBundlesPublished, CaBundlesUnpublished
 from certs.rotation import Change
-from certs.serving import Kept, Reloaded
+from certs.serving import Reloaded, ReloadFailed
 from tests.certs.make import START
 from tests.cluster.support.fake_api import Answer, FakeApi
 from tests.cluster.support.stores import write_kubeconfig
@@ -106,10 +106,10 @@ async def test_an_impossible_host_is_refused_at_the_start(tmp_path, watchers):
     ("outcome", "want"),
     [
         (Reloaded(START, is_renewed=True), ("info", "certificate loaded", "renewed_by_us", True)),
-        (Kept("it is broken"), ("error", "certificate kept", "why", "it is broken")),
-        (Changed(Change.TAKEN_OVER, "settled"), ("info", "certificates changed", "change", "taken_over")),
-        (Told(("a", "b")), ("info", "ca bundle published", "configurations", ["a", "b"])),
-        (Untold("nobody there"), ("warning", "ca bundle not published", "why", "nobody there")),
+        (ReloadFailed("it is broken"), ("error", "certificate kept", "why", "it is broken")),
+        (BundleChanged(Change.TAKEN_OVER, "settled"), ("info", "certificates changed", "change", "taken_over")),
+        (CaBundlesPublished(("a", "b")), ("info", "ca bundle published", "configurations", ["a", "b"])),
+        (CaBundlesUnpublished("nobody there"), ("warning", "ca bundle not published", "why", "nobody there")),
     ],
 )
 def test_every_outcome_is_one_line(tmp_path, watchers, outcome, want):

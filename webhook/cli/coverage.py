@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import click
 
-from webhook.cluster.reads.permitted_read import Extent
+from webhook.cluster.reads.permitted_read import ReadScope
 from webhook.kube.objects import keys
 
 _ROOM = frozenset({"nodes", "pods"})
@@ -17,12 +17,12 @@ _QUIET = frozenset({"podgroups", "resourceclaimtemplates", "resourceclaims", "de
 class Coverage:
     """What was read of a live cluster. Of a file everything is read."""
 
-    extents: tuple[Extent, ...] = ()
+    extents: tuple[ReadScope, ...] = ()
     has_totals: bool = True
     """Whether the sums of all teams were read, if they were needed."""
 
     @property
-    def missing(self) -> tuple[Extent, ...]:
+    def missing(self) -> tuple[ReadScope, ...]:
         """What was not read whole."""
         return tuple(extent for extent in self.extents if not extent.is_all)
 

@@ -9,7 +9,7 @@ import uvloop
 
 from webhook.cli.options import enforce_option, lease_option
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.writes.lease import timing_of
+from webhook.cluster.writes.lease import lease_timing
 from webhook.core.model.policy import Enforcement
 from webhook.core.model.text import printable_lines
 from webhook.core.reclaim.stranded import STRANDED_SECONDS
@@ -97,9 +97,9 @@ def evict(
         kubeconfig=kubeconfig,
         namespace=namespace,
         listen=listen,
-        timing=timing_of(lease_seconds),
+        timing=lease_timing(lease_seconds),
         repair_after_seconds=repair_after,
-        is_rehearsal=dry_run,
+        is_dry_run=dry_run,
         enforce=None if enforce is None else Enforcement(enforce),
         log_format=log_format,
     )

@@ -1,6 +1,6 @@
 """Numbers in words, the same for all commands."""
 
-from webhook.core.model.amount import Units, tell_gpus
+from webhook.core.model.amount import Units, gpus_text
 from webhook.core.model.text import plural, plural_gpus
 
 __all__ = ["age", "column_gpus", "plural", "plural_gpus"]
@@ -18,4 +18,4 @@ def age(seconds: float) -> str:
 
 def column_gpus(units: Units) -> str:
     """Write GPUs for a column of numbers: what is rounded has a tilde."""
-    return tell_gpus(units).replace("about ", "~").replace("less than ", "<")
+    return gpus_text(units).replace("about ", "~").replace("less than ", "<")

@@ -11,10 +11,10 @@ from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.namespace import own_namespace
 from webhook.cluster.ledger.team_ledger_client import PATH
 from webhook.cluster.reads.listing import list_objects, load
-from webhook.cluster.reads.permitted_read import Extent, read_reachable
-from webhook.cluster.watch.watched_kind import Kind
+from webhook.cluster.reads.permitted_read import ReadScope, read_permitted
+from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.cluster.writes.reports import read_report
-from webhook.core.model.amount import Units, read_back
+from webhook.core.model.amount import Units, parse_amount
 from webhook.core.model.names import TeamName
 from webhook.core.model.policy import Enforcement, Policy
 from webhook.core.world.hidden_usage import Totals
@@ -73,12 +73,12 @@ async def read_world(
     """Fill a world with what a cluster has, decoded as the server decodes it. Raises ClusterError."""
     async with await connect(kubeconfig) as connection:
 
-        def reading(kind: Kind[Any]) -> Callable[[str], Awaitable[None]]:
+        def reading(kind: WatchedKind[Any]) -> Callable[[str], Awaitable[None]]:
             return lambda path: load(connection, kind, path=path)
 
         reads = [(kind.path, reading(kind)) for kind in world_kinds(world, pods=world)]
         found = await _read(connection, reads, await _scope(kubeconfig, namespaces))
-    world.arrange()
+    world.sort_nodes()
     return found
 
 
@@ -120,10 +120,10 @@ async def _read(
     connection: ApiConnection, reads: Sequence[tuple[str, Callable[[str], Awaitable[None]]]], namespaces: Sequence[str]
 ) -> tuple[Coverage, tuple[Totals, ...]]:
     """Read every kind as far as that is allowed; namespaces come first, for pods are charged by their labels."""
-    extents: list[Extent] = []
+    extents: list[ReadScope] = []
     ordered = sorted(reads, key=lambda each: each[0].endswith("/pods"))
     for path, read in ordered:
-        extents.append(await read_reachable(path, read, namespaces=namespaces))
+        extents.append(await read_permitted(path, read, namespaces=namespaces))
     coverage = Coverage(tuple(extents))
     if not coverage.lacks("pods"):
         return coverage, ()
@@ -149,7 +149,7 @@ async def _totals(connection: ApiConnection) -> tuple[Totals, ...] | None:
 
 def _totals_of(status: Mapping[str, Any]) -> Totals:
     def gpus(field: str) -> Units:
-        return read_back(str(status.get(field) or "0"))
+        return parse_amount(str(status.get(field) or "0"))
 
     team = TeamName(str(status.get("team", "")))
     try:

@@ -94,7 +94,7 @@ class Layout(StrEnum):
     YAML = "yaml"
 
 
-def is_coloured() -> bool:
+def is_colored() -> bool:
     """Tell whether colour helps: on a terminal, unless the user said no."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 

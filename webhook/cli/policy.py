@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from webhook.cli.formatting import plural
-from webhook.cli.options import Layout, chosen_source, columns, is_coloured, namespaces_option, world_options
+from webhook.cli.options import Layout, chosen_source, columns, is_colored, namespaces_option, world_options
 from webhook.cli.quotas import from_quotas
 from webhook.core.model.policy import Policy
 from webhook.core.model.text import printable, printable_lines
@@ -129,7 +129,7 @@ def diff(
         case Layout.YAML:
             told = to_yaml(found)
         case Layout.TABLE | Layout.WIDE:
-            told = to_table(found, width=columns(), is_coloured=is_coloured())
+            told = to_table(found, width=columns(), is_colored=is_colored())
     click.echo(told, nl=False)
     sys.exit(1 if found.changes else 0)
 

@@ -76,7 +76,7 @@ _UNCOUNTED = FateReport("", "not counted", None, "")
 
 def _fates(found: Reading, policy: Policy, *, name: str) -> dict[str, _Judged]:
     full = world_of(found, policy, name=name, keep_nodes=True)
-    empty = world_of(found.pods_left_out, policy, name=name, keep_nodes=True)
+    empty = world_of(found.without_pods, policy, name=name, keep_nodes=True)
     running = list(_running(found.objects, full))
     told = fates(running, empty)
     return {
@@ -102,10 +102,10 @@ def _report(fate: Fate) -> FateReport:
     return FateReport(fate.team, "counted" if fate.tier is None else fate.tier.value, fate.pool, "")
 
 
-def to_table(diff: DiffReport, *, width: int, is_coloured: bool) -> str:
+def to_table(diff: DiffReport, *, width: int, is_colored: bool) -> str:
     """Write what differs for a screen: each pod, why those that are refused are, and the sums."""
     out = StringIO()
-    console = Console(file=out, width=width, force_terminal=is_coloured, no_color=not is_coloured, highlight=False)
+    console = Console(file=out, width=width, force_terminal=is_colored, no_color=not is_colored, highlight=False)
     if diff.changes:
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in ("pod", "GPUs", "was", "would be"):
@@ -117,8 +117,8 @@ def to_table(diff: DiffReport, *, width: int, is_coloured: bool) -> str:
         console.print(table, "")
     for change in diff.changes:
         if change.new.reason:
-            console.print(Line(f"{change.pod}: {change.new.reason}"), soft_wrap=not is_coloured)
-    console.print(Line(_sum(diff)), soft_wrap=not is_coloured)
+            console.print(Line(f"{change.pod}: {change.new.reason}"), soft_wrap=not is_colored)
+    console.print(Line(_sum(diff)), soft_wrap=not is_colored)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 

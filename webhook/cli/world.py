@@ -100,8 +100,8 @@ def _saved(
 
     from webhook.cli.serialization import to_json, to_yaml  # noqa: PLC0415
     from webhook.cli.world_source import choose_policy, read_objects  # noqa: PLC0415
-    from webhook.kube.world_file.pseudonyms import Pseudonyms, kept_by  # noqa: PLC0415
-    from webhook.kube.world_file.world_objects import bare  # noqa: PLC0415
+    from webhook.kube.world_file.pseudonyms import Pseudonyms, names_in_policy  # noqa: PLC0415
+    from webhook.kube.world_file.world_objects import kept_fields  # noqa: PLC0415
 
     shown = Console(stderr=True)
     with shown.status("Reading") if shown.is_terminal else nullcontext():
@@ -112,9 +112,9 @@ def _saved(
     kept = [
         each
         for one in found.objects
-        if not _has_ended(one) and (each := bare(one, annotations=annotations)) is not None
+        if not _has_ended(one) and (each := kept_fields(one, annotations=annotations)) is not None
     ]
-    given = Pseudonyms(kept_by(policy)) if with_pseudonyms else None
+    given = Pseudonyms(names_in_policy(policy)) if with_pseudonyms else None
     items = [dict(each) if given is None else given.rewritten(each) for each in kept]
     listed = {"apiVersion": "v1", "kind": "List", "items": items}
     return (to_json if form is Form.JSON else to_yaml)(listed), given

@@ -14,7 +14,7 @@ import msgspec
 from webhook.cli.coverage import COMPLETE, Coverage
 from webhook.cli.formatting import age, plural
 from webhook.core.model.policy import Mode, Policy
-from webhook.core.world.hidden_usage import Totals, add_unseen, is_unseen
+from webhook.core.world.hidden_usage import Totals, add_hidden_usage, is_hidden_usage
 from webhook.core.world.world import World
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
@@ -60,7 +60,7 @@ class Reading:
     totals: tuple[Totals, ...] = ()
 
     @property
-    def pods_left_out(self) -> "Reading":
+    def without_pods(self) -> "Reading":
         """The same without pods, and without what stands for those that were not read."""
         kept = tuple(each for each in self.objects if each.get("kind") != "Pod")
         return replace(self, objects=kept, totals=())
@@ -104,7 +104,7 @@ def seen(origin: Origin, world: World) -> str:
         if origin.source == "file"
         else f"cluster of {origin.name}"
     )
-    pods = sum(1 for pod in world.pods() if not is_unseen(pod))
+    pods = sum(1 for pod in world.pods() if not is_hidden_usage(pod))
     return f"{of}: {plural(len(world.fleet), 'node')}, {plural(pods, 'pod')}; policy {world.policy.hash}"
 
 
@@ -174,7 +174,7 @@ async def follow(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[Follo
             feeding = asyncio.create_task(feed.run())
             try:
                 await _warm(feed)
-                world.arrange()
+                world.sort_nodes()
                 yield Followed(world, feed.readiness)
             finally:
                 feeding.cancel()
@@ -185,7 +185,7 @@ async def follow(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[Follo
 
 async def _warm(feed: "Feed") -> None:
     """Wait for the first lists; a lack of rights ends that at once. Raises WorldError."""
-    warm = asyncio.create_task(feed.wait_warm())
+    warm = asyncio.create_task(feed.wait_synced())
     try:
         async with asyncio.timeout(LIST_SECONDS):
             while not warm.done():
@@ -222,7 +222,7 @@ def world_of(found: Reading, policy: Policy, *, name: str, keep_nodes: bool = Fa
         parse_world(listed, policy.resources, name=name).fill(world)
     except WorldFileError as error:
         raise WorldError(str(error)) from error
-    add_unseen(world, found.totals)
+    add_hidden_usage(world, found.totals)
     return world
 
 
@@ -247,7 +247,7 @@ async def _read_cluster(
         for name in [node.name for node in world.fleet.nodes()]:
             world.remove_node(name)
         world.set_policy(without_placement(policy, priority_classes=frozenset(world.priority_classes)))
-    add_unseen(world, totals)
+    add_hidden_usage(world, totals)
     return View(world, coverage)
 
 

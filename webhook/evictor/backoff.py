@@ -23,7 +23,7 @@ FREE_TRIES: Final = 2
 
 
 @dataclass(slots=True)
-class Patience(Generic[_K]):
+class PodBackoff(Generic[_K]):
     """Counts tries, and remembers until when somebody rests, by the clock that it is given."""
 
     clock: Callable[[], float]
@@ -65,7 +65,7 @@ class Patience(Generic[_K]):
 
 
 @dataclass(slots=True)
-class Backoff(Generic[_K]):
+class TeamBackoff(Generic[_K]):
     """Lets who wastes evictions wait longer with each: neither a new name nor a success in between starts it again.
 
     What was wasted is forgotten by time alone, one for each of the longest rests.

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from webhook.core.model.amount import tell_gpus
+from webhook.core.model.amount import gpus_text
 from webhook.core.model.text import plural_gpus
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Cause, Move, Round
 from webhook.core.reclaim.reclaim_snapshot import asking, entitled, scene
-from webhook.evictor.cluster_view import Lookout
+from webhook.evictor.cluster_view import ClusterView
 
 SETTLE_SECONDS: Final = 0.25
 """Rest before a look: nobody waits for what is only shown."""
@@ -20,20 +20,20 @@ LOOK_AGAIN_SECONDS: Final = 10.0
 """When to look though nothing changed: minimum runtimes end."""
 
 
-class Rehearsal:
+class DryRun:
     """Looks like the evictor, and holds its hands still."""
 
     def __init__(
         self,
-        lookout: Lookout,
+        cluster_view: ClusterView,
         *,
-        why_untrusted: Callable[[], str | None],
+        why_stale: Callable[[], str | None],
         show: Callable[[str], None],
         is_due: Callable[[], bool] = lambda: True,
     ) -> None:
         self._is_due = is_due
-        self._lookout = lookout
-        self._why_untrusted = why_untrusted
+        self._lookout = cluster_view
+        self._why_stale = why_stale
         self._show = show
 
     async def run(self) -> None:
@@ -41,7 +41,7 @@ class Rehearsal:
         shown: list[str] = []
         while True:
             self._lookout.changed.clear()
-            if self._is_due() and self._why_untrusted() is None and self._lookout.world.is_sure:
+            if self._is_due() and self._why_stale() is None and self._lookout.world.knows_all_namespaces:
                 lines = self._lines()
                 if lines != shown:
                     shown = lines
@@ -54,10 +54,10 @@ class Rehearsal:
 
     def _lines(self) -> list[str]:
         self._lookout.settle()
-        roll, world = self._lookout.roll, self._lookout.world
+        reclaim_index, world = self._lookout.reclaim_index, self._lookout.world
         now = int(time.time())
-        asked = asking(entitled(roll, world), roll, now=now)
-        found = plan(asked.waiting, scene(roll, world, now=now)) if asked.waiting else Round((), ())
+        asked = asking(entitled(reclaim_index, world), reclaim_index, now=now)
+        found = plan(asked.waiting, scene(reclaim_index, world, now=now)) if asked.waiting else Round((), ())
         lines = [_line(move) for move in found.moves]
         lines += [
             f"{each.waiting.namespace}/{each.waiting.name}: nothing would be done: {each.cause}"
@@ -75,5 +75,5 @@ def _line(move: Move) -> str:
     names = ", ".join(f"{victim.namespace}/{victim.name}" for victim in move.victims)
     return (
         f"{who}: would get room on {move.node}, {len(move.victims)} evicted: {names} "
-        f"(gangs broken {move.cost.gangs}, GPUs beyond need {tell_gpus(move.cost.surplus)})"
+        f"(gangs broken {move.cost.gangs}, GPUs beyond need {gpus_text(move.cost.surplus)})"
     )

@@ -17,7 +17,7 @@ AT_ONCE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class NodeActions:
     """What is to be done about one node now.
 
     `holding` is None where nothing is kept any more; `is_news`: the node does not say so yet. `first` are those of
@@ -75,29 +75,35 @@ class Executor:
             if not isinstance(outcome, Evicted)
         }
 
-    async def carry_out(self, errand: Errand, log: Log) -> None:
+    async def carry_out(self, node_actions: NodeActions, log: Log) -> None:
         """Do an errand: nobody is evicted before the node says for whom.
 
         Nominations come before the taint. Its change has kube-scheduler try the waiting pods again, and it does not
         take in the nomination of a pod that it is just trying.
         """
-        if errand.holding is not None:
-            node = errand.holding.node
-            await asyncio.gather(*(self._nominate(claim, node) for claim in errand.let_in), return_exceptions=True)
-        if errand.is_news and self._is_leading():
+        if node_actions.holding is not None:
+            node = node_actions.holding.node
+            await asyncio.gather(
+                *(self._nominate(claim, node) for claim in node_actions.let_in), return_exceptions=True
+            )
+        if node_actions.is_news and self._is_leading():
             async with self._slots:
-                await holds.write_hold(self._connection, errand.node, errand.holding)
-            log.wrote(errand.node, errand.holding)
-        holding = errand.holding
+                await holds.write_hold(self._connection, node_actions.node, node_actions.holding)
+            log.wrote(node_actions.node, node_actions.holding)
+        holding = node_actions.holding
         if holding is None:
             return
         done = await asyncio.gather(  # first: room that becomes free is the claims' at once
-            *(self._let_in(claim, holding, log, is_first=claim.uid in errand.first) for claim in errand.let_in),
-            *(self._tell(target, team, log) for target, team in errand.notices),
+            *(
+                self._let_in(claim, holding, log, is_first=claim.uid in node_actions.first)
+                for claim in node_actions.let_in
+            ),
+            *(self._tell(target, team, log) for target, team in node_actions.notices),
             return_exceptions=True,  # what fails for one pod must not stop the others
         )
         done += await asyncio.gather(
-            *(self._send_away(target, errand.node, log) for target in errand.evictions), return_exceptions=True
+            *(self._send_away(target, node_actions.node, log) for target in node_actions.evictions),
+            return_exceptions=True,
         )
         if failure := next((outcome for outcome in done if isinstance(outcome, BaseException)), None):
             raise failure

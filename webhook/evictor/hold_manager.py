@@ -13,9 +13,9 @@ from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.model.selector import HELD
 from webhook.core.reclaim.reclaim_plan import Hold, Leaving, Move
 from webhook.core.reclaim.reservation import Claim, Holding, Target, holds, inherited, is_short
-from webhook.evictor.backoff import Backoff, Patience
-from webhook.evictor.cluster_view import Lookout
-from webhook.evictor.executor import Errand
+from webhook.evictor.backoff import PodBackoff, TeamBackoff
+from webhook.evictor.cluster_view import ClusterView
+from webhook.evictor.executor import NodeActions
 from webhook.evictor.reporter import Account
 
 HOLD_SECONDS: Final = 60
@@ -40,15 +40,15 @@ class Keeper:
     """The holdings and all that is under way. Implements webhook.evictor.executor.Log."""
 
     def __init__(
-        self, lookout: Lookout, account: Account, *, clock: Callable[[], float], new_id: Callable[[], str]
+        self, cluster_view: ClusterView, account: Account, *, clock: Callable[[], float], new_id: Callable[[], str]
     ) -> None:
         self.holdings: dict[NodeName, Holding] = {}
-        self.victims: Patience[Uid] = Patience(clock)  # that the API server will not evict
-        self.immovable: Patience[Uid] = Patience(clock)  # nor delete
-        self.waiting: Patience[Uid] = Patience(clock)
-        self.teams: Backoff[TeamName] = Backoff(clock)
-        self._lookout = lookout
-        self._roll = lookout.roll
+        self.victims: PodBackoff[Uid] = PodBackoff(clock)  # that the API server will not evict
+        self.immovable: PodBackoff[Uid] = PodBackoff(clock)  # nor delete
+        self.waiting: PodBackoff[Uid] = PodBackoff(clock)
+        self.teams: TeamBackoff[TeamName] = TeamBackoff(clock)
+        self._lookout = cluster_view
+        self._roll = cluster_view.reclaim_index
         self._account = account
         self._clock = clock
         self._new_id = new_id
@@ -157,16 +157,16 @@ class Keeper:
                 self.holdings[node] = kept
         return self._calmed()
 
-    def errand(self, node: NodeName) -> Errand:
+    def node_actions(self, node: NodeName) -> NodeActions:
         """Say what is to be done about a node now."""
         holding, now = self.holdings.get(node), self._clock()
         if holding is None:
             written, marked = self._written, self._lookout.marked
             is_marked = written[node] is not None if node in written else node in marked
-            return Errand(node, None, is_news=is_marked)
+            return NodeActions(node, None, is_news=is_marked)
         tenants = {claim.uid: self._roll.get(claim.uid) for claim in holding.claims}
         teams = {uid: tenant.team for uid, tenant in tenants.items() if tenant is not None}
-        return Errand(
+        return NodeActions(
             node,
             holding,
             is_news=not _says(self._written.get(node), holding),
@@ -285,12 +285,12 @@ class Keeper:
 
     def _trimmed(self, holding: Holding, leaving: Sequence[Leaving]) -> tuple[Holding | None, bool]:
         """Drop what is over; tells whether all that is left gets its room, be it by victims of those that went."""
-        roll, fleet = self._roll, self._lookout.world.fleet
-        kept = holding.trimmed(roll)
-        if kept is None or not kept.claims or not is_short(kept, roll, fleet, leaving=leaving):
+        reclaim_index, fleet = self._roll, self._lookout.world.fleet
+        kept = holding.trimmed(reclaim_index)
+        if kept is None or not kept.claims or not is_short(kept, reclaim_index, fleet, leaving=leaving):
             return kept, True
-        kept = inherited(holding, kept, roll, fleet, leaving=leaving)
-        return kept, not is_short(kept, roll, fleet, leaving=leaving)
+        kept = inherited(holding, kept, reclaim_index, fleet, leaving=leaving)
+        return kept, not is_short(kept, reclaim_index, fleet, leaving=leaving)
 
     def _prolonged(self, before: Holding, kept: Holding | None) -> Holding | None:
         """Give a holding more time where victims went or waiting pods were seated since the last look."""

@@ -16,7 +16,7 @@ from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Move, Round
 from webhook.core.reclaim.reclaim_snapshot import asking, entitled, scene
 from webhook.core.reclaim.reservation import targets_of
-from webhook.evictor.cluster_view import Lookout
+from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import REFUSED_SECONDS, Keeper
 from webhook.evictor.reporter import Account
@@ -58,21 +58,21 @@ class Reclaimer:
 
     def __init__(
         self,
-        lookout: Lookout,
+        cluster_view: ClusterView,
         keeper: Keeper,
         executor: Executor,
         account: Account,
         metrics: ReclaimMetrics,
         *,
-        why_untrusted: Callable[[], str | None],
+        why_stale: Callable[[], str | None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._lookout = lookout
+        self._lookout = cluster_view
         self._keeper = keeper
         self._executor = executor
         self._account = account
         self._metrics = metrics
-        self._why_untrusted = why_untrusted
+        self._why_stale = why_stale
         self._clock = clock
         self._busy: dict[NodeName, asyncio.Task[None]] = {}
         self._failed: dict[NodeName, float] = {}
@@ -88,7 +88,7 @@ class Reclaimer:
         async with asyncio.TaskGroup() as group:
             while True:
                 self._lookout.changed.clear()
-                if self._why_untrusted() is None and self._lookout.world.is_sure:
+                if self._why_stale() is None and self._lookout.world.knows_all_namespaces:
                     if not is_adopted:
                         self._keeper.adopt()
                         is_adopted = True
@@ -117,17 +117,17 @@ class Reclaimer:
 
     def _plan(self) -> Round:
         self._settle_seconds = SETTLE_SECONDS
-        keeper, roll, world = self._keeper, self._lookout.roll, self._lookout.world
+        keeper, reclaim_index, world = self._keeper, self._lookout.reclaim_index, self._lookout.world
         held = keeper.holds()
-        tenants = entitled(roll, world)
+        tenants = entitled(reclaim_index, world)
         keeper.heed(tenant.pod.uid for tenant in tenants)
-        asked = asking(tenants, roll, now=int(self._clock()), resting=keeper.resting(), has_holds=bool(held))
+        asked = asking(tenants, reclaim_index, now=int(self._clock()), resting=keeper.resting(), has_holds=bool(held))
         self._is_growing = asked.is_growing
         if not (asked.waiting and world.policy.is_enforced):
             return Round((), asked.refused if world.policy.is_enforced else ())
         began = time.perf_counter()
         there = scene(
-            roll,
+            reclaim_index,
             world,
             now=int(self._clock()),
             holds=held,
@@ -195,12 +195,12 @@ class Reclaimer:
         now = asyncio.get_running_loop().time()
         self._failed = {node: until for node, until in self._failed.items() if until > now}
         for node in {**self._keeper.holdings, **self._lookout.marked}:
-            if node not in self._busy and node not in self._failed and not self._keeper.errand(node).is_empty:
+            if node not in self._busy and node not in self._failed and not self._keeper.node_actions(node).is_empty:
                 self._busy[node] = group.create_task(self._see_to(node))
 
     async def _see_to(self, node: NodeName) -> None:
         try:
-            await self._executor.carry_out(self._keeper.errand(node), self._keeper)
+            await self._executor.carry_out(self._keeper.node_actions(node), self._keeper)
         except ClusterError as error:
             _log.warning("node %s: %s", node, error)
             self._failed[node] = asyncio.get_running_loop().time() + FAILED_SECONDS

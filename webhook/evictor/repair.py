@@ -11,7 +11,7 @@ from webhook.core.model.names import Uid
 from webhook.core.reclaim.reclaim_pod import Tenant
 from webhook.core.reclaim.reservation import Target
 from webhook.core.reclaim.stranded import STRANDED_SECONDS, is_stranded
-from webhook.evictor.cluster_view import Lookout
+from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.reporter import Teller
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 from webhook.observe.logs import Logs
@@ -28,21 +28,21 @@ class Repair:
 
     def __init__(
         self,
-        lookout: Lookout,
+        cluster_view: ClusterView,
         connection: ApiConnection,
         *,
         teller: Teller,
         logs: Logs,
-        why_untrusted: Callable[[], str | None],
+        why_stale: Callable[[], str | None],
         is_leading: Callable[[], bool],
         clock: Callable[[], float],
         after_seconds: int = STRANDED_SECONDS,
     ) -> None:
-        self._lookout = lookout
+        self._lookout = cluster_view
         self._connection = connection
         self._teller = teller
         self._logs = logs
-        self._why_untrusted = why_untrusted
+        self._why_stale = why_stale
         self._is_leading = is_leading
         self._clock = clock
         self._after_seconds = after_seconds
@@ -53,7 +53,7 @@ class Repair:
         while True:
             await asyncio.sleep(min(LOOK_SECONDS, self._after_seconds / 2))
             is_enforced = self._lookout.world.policy.is_enforced
-            if is_enforced and self._why_untrusted() is None and self._lookout.world.is_sure:
+            if is_enforced and self._why_stale() is None and self._lookout.world.knows_all_namespaces:
                 await self.look()
 
     async def look(self) -> None:
@@ -75,7 +75,7 @@ class Repair:
             held |= world.fleet.bit(node)
         return [
             tenant
-            for tenant in self._lookout.roll.pinned()
+            for tenant in self._lookout.reclaim_index.pinned()
             if is_stranded(tenant, world, now=now, held=held, after_seconds=after)
         ]
 

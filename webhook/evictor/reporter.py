@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from webhook.cluster.writes.evictions import Evicted, Later, Outcome, Refused
-from webhook.cluster.writes.owner_events import Notice
-from webhook.core.model.amount import Units, gpu_number, tell_gpus
+from webhook.cluster.writes.owner_events import OwnerEvent
+from webhook.core.model.amount import Units, gpu_number, gpus_text
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.text import plural_gpus
-from webhook.core.reclaim.reclaim_index import Roll
+from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_outlook import WHY_NOT
 from webhook.core.reclaim.reclaim_plan import Cause, Move, Waiting
 from webhook.core.reclaim.reclaim_plan import Refused as NotPlanned
@@ -41,15 +41,15 @@ class Account:
     def __init__(
         self,
         world: World,
-        roll: Roll,
+        reclaim_index: ReclaimIndex,
         *,
         logs: Logs,
         teller: Teller,
         metrics: ReclaimMetrics,
-        tell_owner: Callable[[Notice], None],
+        tell_owner: Callable[[OwnerEvent], None],
     ) -> None:
         self._world = world
-        self._roll = roll
+        self._roll = reclaim_index
         self._logs = logs
         self._teller = teller
         self._tell_owner = tell_owner
@@ -154,7 +154,7 @@ class Account:
         if (made_by := tenant.controller) is not None:
             api_version, kind, name, uid = made_by
             owner = ObjectRef(kind, tenant.pod.namespace, name, uid, api_version)
-            self._tell_owner(Notice(owner, EventReason.RECLAIMED, "Evict", text, f"for team {team}"))
+            self._tell_owner(OwnerEvent(owner, EventReason.RECLAIMED, "Evict", text, f"for team {team}"))
 
     def _sums(self) -> "_Sums":
         return _Sums(self._world)
@@ -170,8 +170,8 @@ class _Sums:
     def of(self, team: TeamName) -> str:
         found = self._world.policy.team(team)
         share = 0 if found is None else found.gpus.guaranteed
-        taken = tell_gpus(self._world.book(team).guaranteed)
-        return f"team {team}'s guaranteed share is {tell_gpus(share)}, {taken} taken"
+        taken = gpus_text(self._world.usage(team).guaranteed)
+        return f"team {team}'s guaranteed share is {gpus_text(share)}, {taken} taken"
 
     def over(self, team: TeamName) -> str:
         return f"team {team} holds {plural_gpus(self._over.get(team, 0))} beyond its share"

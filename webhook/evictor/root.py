@@ -16,14 +16,14 @@ from webhook.cluster.api.namespace import own_namespace
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.lease import Lease, Timing, own_identity
-from webhook.cluster.writes.owner_events import OwnerEvents
-from webhook.cluster.writes.owners import OwnerFinder
+from webhook.cluster.writes.owner_events import OwnerEventQueue
+from webhook.cluster.writes.owners import OwnerLookup
 from webhook.cluster.writes.reports import ReplicaReporter
 from webhook.core.model.policy import Enforcement, Policy
 from webhook.core.reclaim import reclaim_snapshot
 from webhook.core.reclaim.stranded import STRANDED_SECONDS
-from webhook.evictor.cluster_view import Lookout
-from webhook.evictor.dry_run import Rehearsal
+from webhook.evictor.cluster_view import ClusterView
+from webhook.evictor.dry_run import DryRun
 from webhook.evictor.endpoints import Endpoints
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import Keeper
@@ -32,7 +32,7 @@ from webhook.evictor.repair import Repair
 from webhook.evictor.replica import EvictorState
 from webhook.evictor.reporter import Account
 from webhook.observe.logs import LogFormat, Logs, open_logs
-from webhook.observe.process import Candidacy
+from webhook.observe.process import LeaderStatus
 from webhook.observe.reclaim import ReclaimMetrics
 from webhook.observe.watchdog import Watchdog
 from webhook.policy.problems import Problem
@@ -53,7 +53,7 @@ class Settings:
     listen: tuple[str, int] | None = None
     timing: Timing
     repair_after_seconds: int = STRANDED_SECONDS
-    is_rehearsal: bool = False
+    is_dry_run: bool = False
     enforce: Enforcement | None = None
     log_format: LogFormat = LogFormat.JSON
 
@@ -66,24 +66,24 @@ async def run(settings: Settings, *, show: Callable[[str], None]) -> None:
     logs = open_logs(settings.log_format)
     logs.capture_libraries()
     holder = PolicyHolder(settings.policy, enforce=settings.enforce)
-    lookout, metrics = Lookout(holder.current), ReclaimMetrics()
+    cluster_view, metrics = ClusterView(holder.current), ReclaimMetrics()
     metrics.policy_reload(is_success=True)
-    metrics.watch_policy(lambda: lookout.world.policy.hash)
+    metrics.watch_policy(lambda: cluster_view.world.policy.hash)
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(_stop_signals())
         connection = await stack.enter_async_context(await connect(settings.kubeconfig))
-        feed = lookout.feed(connection)
+        feed = cluster_view.feed(connection)
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
         chores: list[Coroutine[Any, Any, None]] = [
             feed.run(),
-            holder.run(_follow(lookout, metrics, logs), _complain(holder, metrics, logs)),
+            holder.run(_follow(cluster_view, metrics, logs), _complain(holder, metrics, logs)),
             Watchdog(metrics, logs).run(),
         ]
-        if settings.is_rehearsal:
-            chores.append(Rehearsal(lookout, why_untrusted=feed.readiness, show=show).run())
+        if settings.is_dry_run:
+            chores.append(DryRun(cluster_view, why_stale=feed.readiness, show=show).run())
         else:
             namespace = settings.namespace or await own_namespace(settings.kubeconfig)
-            office = _Office(lookout, connection, feed, logs, metrics, settings=settings, namespace=namespace)
+            office = _Office(cluster_view, connection, feed, logs, metrics, settings=settings, namespace=namespace)
             state = EvictorState(holder, office.lease, feed.readiness)
             reporter = ReplicaReporter(connection, identity=office.lease.identity, describe=state.report)
             chores += [office.events.run(), office.owner_events.run(), office.lease.run(office.lead), reporter.run()]
@@ -99,7 +99,7 @@ class _Office:
 
     def __init__(
         self,
-        lookout: Lookout,
+        cluster_view: ClusterView,
         connection: ApiConnection,
         feed: Feed,
         logs: Logs,
@@ -111,8 +111,8 @@ class _Office:
         identity = own_identity()
         self.lease = Lease(connection, namespace=namespace, name=LEASE_NAME, identity=identity, timing=settings.timing)
         self.events = EventWriter(connection, component=COMPONENT, instance=identity)
-        self.owner_events = OwnerEvents(OwnerFinder(connection), self.events)
-        self._lookout = lookout
+        self.owner_events = OwnerEventQueue(OwnerLookup(connection), self.events)
+        self._lookout = cluster_view
         self._connection = connection
         self._feed = feed
         self._logs = logs
@@ -120,40 +120,42 @@ class _Office:
         self._repair_after_seconds = settings.repair_after_seconds
         self._keeper: Keeper | None = None
         metrics.watch(
-            largest_seat=lambda: reclaim_snapshot.largest_seat(lookout.roll, lookout.world),
+            largest_room=lambda: reclaim_snapshot.largest_room(cluster_view.reclaim_index, cluster_view.world),
             held_nodes=lambda: 0 if self._keeper is None else len(self._keeper.holdings),
         )
         metrics.watch_leader(self._candidacy)
 
     async def lead(self) -> None:
         """Reclaim and repair until cancelled."""
-        lookout, logs, why_untrusted = self._lookout, self._logs, self._feed.readiness
+        cluster_view, logs, why_stale = self._lookout, self._logs, self._feed.readiness
         account = Account(
-            lookout.world,
-            lookout.roll,
+            cluster_view.world,
+            cluster_view.reclaim_index,
             logs=logs,
             teller=self.events,
             metrics=self._metrics,
             tell_owner=self.owner_events.take,
         )
-        keeper = self._keeper = Keeper(lookout, account, clock=time.time, new_id=lambda: secrets.token_hex(ID_BYTES))
+        keeper = self._keeper = Keeper(
+            cluster_view, account, clock=time.time, new_id=lambda: secrets.token_hex(ID_BYTES)
+        )
         executor = Executor(self._connection, is_leading=lambda: self.lease.is_leading)
-        reclaimer = Reclaimer(lookout, keeper, executor, account, self._metrics, why_untrusted=why_untrusted)
+        reclaimer = Reclaimer(cluster_view, keeper, executor, account, self._metrics, why_stale=why_stale)
         repair = Repair(
-            lookout,
+            cluster_view,
             self._connection,
             teller=self.events,
             logs=logs,
-            why_untrusted=why_untrusted,
+            why_stale=why_stale,
             is_leading=lambda: self.lease.is_leading,
             clock=time.time,
             after_seconds=self._repair_after_seconds,
         )
-        rehearsal = Rehearsal(
-            lookout,
-            why_untrusted=why_untrusted,
+        rehearsal = DryRun(
+            cluster_view,
+            why_stale=why_stale,
             show=lambda line: logs.event.info("rehearsed", message=line),
-            is_due=lambda: not lookout.world.policy.is_enforced,
+            is_due=lambda: not cluster_view.world.policy.is_enforced,
         )
         logs.event.info("leading", identity=self.lease.identity)
         try:
@@ -165,9 +167,9 @@ class _Office:
             self._keeper = None
             logs.event.info("no longer leading", identity=self.lease.identity)
 
-    def _candidacy(self) -> Candidacy:
+    def _candidacy(self) -> LeaderStatus:
         lease = self.lease
-        return Candidacy(LEASE_NAME, is_leading=lease.is_leading, terms=lease.terms, events=self.events.counts())
+        return LeaderStatus(LEASE_NAME, is_leading=lease.is_leading, terms=lease.terms, events=self.events.counts())
 
 
 async def _until(stop: asyncio.Event, chores: Sequence[Coroutine[Any, Any, None]]) -> None:
@@ -184,10 +186,10 @@ async def _until(stop: asyncio.Event, chores: Sequence[Coroutine[Any, Any, None]
         await asyncio.gather(stopping, *running, return_exceptions=True)
 
 
-def _follow(lookout: Lookout, metrics: ReclaimMetrics, logs: Logs) -> Callable[[Policy], None]:
+def _follow(cluster_view: ClusterView, metrics: ReclaimMetrics, logs: Logs) -> Callable[[Policy], None]:
     def follow(policy: Policy) -> None:
         metrics.policy_reload(is_success=True)
-        lookout.set_policy(policy)
+        cluster_view.set_policy(policy)
         sizes = {"teams": len(policy.teams), "pools": len(policy.pools)}
         logs.event.info("policy loaded", policy=policy.hash, enforce=policy.enforce.value, **sizes)
 

@@ -6,7 +6,7 @@ from typing import Final
 from webhook.core.explain.team_summary import summaries
 from webhook.core.model.amount import ONE_GPU, Units, Unlimited
 from webhook.core.model.tier import Tier
-from webhook.core.placement.gpu_inventory import stocks
+from webhook.core.placement.gpu_inventory import gpu_inventory
 from webhook.core.world.world import World
 from webhook.observe.table import Row
 
@@ -50,7 +50,7 @@ def teams(world: World) -> Iterable[Row]:
 
 def stock(world: World) -> Iterable[Row]:
     """List the nodes' GPUs."""
-    for each in stocks(world.fleet, world.policy):
+    for each in gpu_inventory(world.fleet, world.policy):
         amounts = (each.capacity, each.closed, each.free, each.fragmented, each.largest)
         yield Row((each.model, each.resource), [*map(_gpus, amounts), each.whole_nodes])
 

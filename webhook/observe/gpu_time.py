@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from webhook.core.model.amount import ONE_GPU, Units
 from webhook.core.model.names import GpuModel, NodeName
-from webhook.core.world.occupancy import Holder
+from webhook.core.world.occupancy import UsageKey
 
 MOST_NODES: Final = 2000
 """Clusters with more GPU nodes get no series by node: at this size writing one of the two holds the loop for 10 ms."""
@@ -33,10 +33,10 @@ class Accounting(Collector):
     """Adds up GPU-seconds. Labels are teams, models and tiers, all of which admins name."""
 
     def __init__(self) -> None:
-        self._seconds: dict[Holder, float] = {}
+        self._seconds: dict[UsageKey, float] = {}
         self._nodes: tuple[NodeGpus, ...] = ()
 
-    def add(self, held: Mapping[Holder, Units], *, seconds: float) -> None:
+    def add(self, held: Mapping[UsageKey, Units], *, seconds: float) -> None:
         """Add what was held for some seconds; 0 seconds make a series begin at 0, as `increase` needs it."""
         for holder, gpus in held.items():
             self._seconds[holder] = self._seconds.get(holder, 0.0) + gpus * seconds / ONE_GPU

@@ -104,7 +104,7 @@ class Metrics(ProcessMetrics):
 
     def watch_registration(self, is_in_step: Callable[[], bool]) -> None:
         """Show on each scrape whether the webhook configurations follow the policy."""
-        self.on_scrape(
+        self.add_gauge(
             "fairgate_registration_in_step",
             "0 on a leader that cannot bring the webhook configurations in step with the policy, otherwise 1.",
             is_in_step,
@@ -113,7 +113,7 @@ class Metrics(ProcessMetrics):
     def watch_certificate(self, expires_at: Callable[[], float]) -> None:
         """Show when the serving certificate expires, as Unix time."""
         name = "fairgate_certificate_expiration_timestamp_seconds"
-        self.on_scrape(name, "When the serving certificate expires, in Unix time.", expires_at)
+        self.add_gauge(name, "When the serving certificate expires, in Unix time.", expires_at)
 
     def watch_authorities(self, authorities: Callable[[], Authorities]) -> None:
         """Show on each scrape how it goes with the CAs of certificates that lie in a Secret."""

@@ -44,7 +44,7 @@ class Exposition:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidacy:
+class LeaderStatus:
     """What one candidate for leader tells: of which Lease, and what became of its Events, by EVENT_OUTCOMES."""
 
     lease: str
@@ -132,7 +132,7 @@ class ProcessMetrics:
             now = clock()
             return max(float("inf") if w.last_contact is None else now - w.last_contact for w in watches)
 
-        self.on_scrape(
+        self.add_gauge(
             "fairgate_world_age_seconds",
             "For how long the quietest watch has been silent, or listing. Up to 60 is normal; over 120 is unready.",
             age_seconds,
@@ -150,16 +150,16 @@ class ProcessMetrics:
             family=CounterMetricFamily,
         )
 
-    def watch_leader(self, candidacy: Callable[[], Candidacy]) -> None:
+    def watch_leader(self, leader_status: Callable[[], LeaderStatus]) -> None:
         """Show on each scrape whether this process leads, and what became of its Events."""
         self.ask(
             {"fairgate_leader": "1 on the process that leads, for sure at this moment; 0 on the others."},
-            lambda: [Row((candidacy().lease,), (candidacy().is_leading,))],
+            lambda: [Row((leader_status().lease,), (leader_status().is_leading,))],
             labels=["lease"],
         )
         self.ask(
             {"fairgate_leader_terms": "How often this process began to lead."},
-            lambda: [Row((candidacy().lease,), (candidacy().terms,))],
+            lambda: [Row((leader_status().lease,), (leader_status().terms,))],
             labels=["lease"],
             family=CounterMetricFamily,
         )
@@ -168,7 +168,7 @@ class ProcessMetrics:
                 "fairgate_events": "Events. `outcome`: written, held_back (too many on one object), dropped (not taken "
                 "by the API server, or too many waiting)."
             },
-            lambda: [Row((outcome,), (candidacy().events.get(outcome, 0),)) for outcome in EVENT_OUTCOMES],
+            lambda: [Row((outcome,), (leader_status().events.get(outcome, 0),)) for outcome in EVENT_OUTCOMES],
             labels=["outcome"],
             family=CounterMetricFamily,
         )
@@ -184,7 +184,7 @@ class ProcessMetrics:
         """Ask for a table on each scrape."""
         self.registry.register(Table(columns, rows, labels=labels, family=family))
 
-    def on_scrape(self, name: str, documentation: str, read: Callable[[], float]) -> None:
+    def add_gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
         """Ask for one number on each scrape."""
         Gauge(name, documentation, registry=self.registry).set_function(read)
 

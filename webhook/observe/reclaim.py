@@ -80,15 +80,15 @@ class ReclaimMetrics(ProcessMetrics):
         for cause in Cause:
             self._refused.labels(cause).set(causes.get(cause, 0))
 
-    def watch(self, *, held_nodes: Callable[[], int], largest_seat: Callable[[], int]) -> None:
+    def watch(self, *, held_nodes: Callable[[], int], largest_room: Callable[[], int]) -> None:
         """Ask on each scrape how many nodes keep room, and how much room one could give (in GPU units)."""
-        self.on_scrape(
+        self.add_gauge(
             "fairgate_reclaim_largest_seat_gpus",
             "GPUs that one pod could have on one node if all who may ever go left it: what a guaranteed share is worth "
             "in one piece.",
-            lambda: largest_seat() / ONE_GPU,
+            lambda: largest_room() / ONE_GPU,
         )
-        self.on_scrape("fairgate_reclaim_held_nodes", "Nodes that keep room for somebody.", held_nodes)
+        self.add_gauge("fairgate_reclaim_held_nodes", "Nodes that keep room for somebody.", held_nodes)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"fairgate_reclaim_{name}", text, labels, registry=self.registry)

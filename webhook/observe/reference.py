@@ -17,13 +17,13 @@ from webhook.core.model.node import Node
 from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy, Share, Team
 from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
-from webhook.core.world.occupancy import Holder
+from webhook.core.world.occupancy import UsageKey
 from webhook.core.world.world import World
 from webhook.observe.decisions import Phase
 from webhook.observe.gpu_time import NodeGpus
 from webhook.observe.ledger_metrics import Standing
 from webhook.observe.metrics import Authorities, Metrics
-from webhook.observe.process import Candidacy, Component, ProcessMetrics
+from webhook.observe.process import Component, LeaderStatus, ProcessMetrics
 from webhook.observe.reclaim import ReclaimMetrics
 
 _HEAD: Final = """# Metrics
@@ -106,7 +106,7 @@ def server() -> Metrics:
     metrics.watch_readiness(lambda: {"policy": True})
     metrics.watch_tier_changes({(_ONE_OF_EACH, Tier.GUARANTEED): 1})
     metrics.watch_registration(lambda: True)
-    metrics.accounting.add({Holder(_ONE_OF_EACH, _MODEL, Tier.GUARANTEED): 1}, seconds=0)
+    metrics.accounting.add({UsageKey(_ONE_OF_EACH, _MODEL, Tier.GUARANTEED): 1}, seconds=0)
     metrics.accounting.set_nodes((NodeGpus(_NODE, _MODEL, 1, 1),))
     metrics.watch_certificate(lambda: 0.0)
     metrics.watch_authorities(lambda: Authorities(0.0, 1, is_published=True))
@@ -120,7 +120,7 @@ def evictor() -> ReclaimMetrics:
     metrics = ReclaimMetrics()
     metrics.planned(_ONE_OF_EACH)
     metrics.victim(_ONE_OF_EACH, gpu_unit_seconds=0)
-    metrics.watch(held_nodes=lambda: 0, largest_seat=lambda: 0)
+    metrics.watch(held_nodes=lambda: 0, largest_room=lambda: 0)
     metrics.watch_policy(lambda: "")
     _share(metrics)
     return metrics
@@ -129,7 +129,7 @@ def evictor() -> ReclaimMetrics:
 def _share(metrics: ProcessMetrics) -> None:
     metrics.loop_held("mutate", 0.05)
     metrics.watch_feed([_Watch()], clock=lambda: 0.0)
-    metrics.watch_leader(lambda: Candidacy("fairgate", is_leading=True, terms=1, events={}))
+    metrics.watch_leader(lambda: LeaderStatus("fairgate", is_leading=True, terms=1, events={}))
 
 
 def _world() -> World:

@@ -6,13 +6,13 @@ from fnmatch import fnmatchcase
 from itertools import filterfalse
 
 from webhook.core.admission.pools import WHOLE_CLUSTER
-from webhook.core.model.amount import Limit, Units, Unlimited, format_limit, tell_gpus
+from webhook.core.model.amount import Limit, Units, Unlimited, format_limit, gpus_text
 from webhook.core.model.names import GpuModel, Namespace, NodeName
 from webhook.core.model.node import Node
 from webhook.core.model.policy import LabelSelector, Policy, Pool, Team, UnknownTeam
 from webhook.core.model.selector import NO_CONSTRAINTS
 from webhook.core.model.text import plural, plural_gpus
-from webhook.core.world.hidden_usage import is_unseen
+from webhook.core.world.hidden_usage import is_hidden_usage
 from webhook.core.world.world import World
 from webhook.policy import schema
 from webhook.policy.problems import Problem
@@ -112,7 +112,7 @@ def _models(placed: Placed[schema.Team], team: Team, nodes: list[Node], scene: _
         if not any(node.model == model for node in scene.world.fleet.nodes()):
             yield placed.problem("no node has this GPU model", "models", model)
         elif share.guaranteed > there:
-            text = f"cannot be kept: {_whose(scene)} offer {tell_gpus(there)} of them"
+            text = f"cannot be kept: {_whose(scene)} offer {gpus_text(there)} of them"
             yield placed.problem(text, "models", model, "guaranteed")
 
 
@@ -154,7 +154,7 @@ def _pool(placed: Placed[schema.Pool], scene: _Scene) -> Iterator[Problem]:
 def _catches(match: LabelSelector, inside: list[Node], scene: _Scene) -> str:
     """Say what a selector does that pods without any label meet: it catches whoever does not know of it."""
     which = f"GPU pod without label {' or '.join(sorted({each.key for each in match.requirements}))}"
-    seen = filterfalse(is_unseen, scene.world.pods())
+    seen = filterfalse(is_hidden_usage, scene.world.pods())
     caught = sum(1 for pod in seen if pod.demand.gpus and match.matches(pod.labels))
     now = f" ({caught} of the world's)" if caught else ""
     where = "" if any(_gpus(node, scene.policy) for node in inside) else ", whose nodes have no GPUs"
@@ -192,7 +192,7 @@ def _without_team(scene: _Scene, origin: str) -> Iterator[Problem]:
     if scene.policy.defaults.unknown_team is not UnknownTeam.REJECT:
         return
     counts: dict[str, int] = {}
-    for pod in filterfalse(is_unseen, scene.world.pods()):
+    for pod in filterfalse(is_hidden_usage, scene.world.pods()):
         tenancy = scene.world.tenancy(pod.namespace)
         if pod.demand.gpus and tenancy.team is None and not tenancy.is_exempt:
             counts[pod.namespace] = counts.get(pod.namespace, 0) + 1
@@ -233,4 +233,4 @@ def _is_above(own: Limit, limit: Limit | Units) -> bool:
 
 
 def _promised(units: int, there: Units) -> str:
-    return f"all teams together are guaranteed {plural_gpus(units)}, the nodes offer {tell_gpus(there)}"
+    return f"all teams together are guaranteed {plural_gpus(units)}, the nodes offer {gpus_text(there)}"

@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from webhook.core.model.amount import ONE_GPU, UNLIMITED, exceeds, format_gpus, format_limit, tell_gpus
+from webhook.core.model.amount import ONE_GPU, UNLIMITED, exceeds, format_gpus, format_limit, gpus_text
 from webhook.core.model.policy import (
     DeviceAccess,
     Enforcement,
@@ -304,7 +304,7 @@ class ExpectedPod(_Spec):
     @classmethod
     def _is_a_number_of_devices(cls, gpus: int) -> int:
         if not gpus or (gpus > ONE_GPU and gpus % ONE_GPU):
-            raise ValueError(f"expected whole GPUs or a share of one, got {tell_gpus(gpus)}")
+            raise ValueError(f"expected whole GPUs or a share of one, got {gpus_text(gpus)}")
         return gpus
 
 

@@ -11,10 +11,10 @@ from typing import Any, Final, assert_never
 from aiohttp import web
 
 from certs.folder import CertFolder
-from certs.manager import Changed, Keeper, Outcome, Told, Untold
+from certs.manager import BundleChanged, CaBundlesPublished, CaBundlesUnpublished, CertificateManager, Outcome
 from certs.pair import CertificateError
 from certs.reload import Reloader
-from certs.serving import Kept, Reloaded
+from certs.serving import Reloaded, ReloadFailed
 from webhook.cluster.api.client import connect
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.namespace import own_namespace
@@ -92,7 +92,7 @@ async def _from_secret(
     connection = await stack.enter_async_context(await connect(kubeconfig))
     store = SecretStore(connection, namespace=namespace, name=secret.name)
     try:
-        keeper = Keeper(
+        keeper = CertificateManager(
             store,
             WebhookCallers(connection),
             terms=settings.certificate_terms,
@@ -100,7 +100,7 @@ async def _from_secret(
         )
     except ValueError as exc:
         raise StartupError(str(exc)) from exc
-    watchers.readiness.watch("certificate", keeper.why_unusable, remark=keeper.why_untold)
+    watchers.readiness.watch("certificate", keeper.why_unusable, remark=keeper.why_unpublished)
     watchers.metrics.watch_certificate(lambda: keeper.serving.not_after.timestamp())  # noqa: PLW0108 - likewise
     watchers.metrics.watch_authorities(lambda: _authorities(keeper))
     with suppress(TimeoutError):
@@ -115,13 +115,13 @@ async def _from_secret(
     return Certificates(keeper.serving.context, keep, lambda: keeper.serving.pair.shown)
 
 
-def _authorities(keeper: Keeper) -> Authorities:
+def _authorities(keeper: CertificateManager) -> Authorities:
     if keeper.bundle is None:
         return Authorities(expires_at=0.0, trusted=0, is_published=False)
     return Authorities(
         expires_at=keeper.bundle.signing.certificate.not_valid_after_utc.timestamp(),
         trusted=len(keeper.bundle.cas),
-        is_published=keeper.why_untold() is None,
+        is_published=keeper.why_unpublished() is None,
     )
 
 
@@ -131,14 +131,14 @@ def report(outcome: Outcome, watchers: Watchers) -> None:
     match outcome:
         case Reloaded():
             event.info("certificate loaded", expires=outcome.not_after.isoformat(), renewed_by_us=outcome.is_renewed)
-        case Kept():
+        case ReloadFailed():
             event.error("certificate kept", why=outcome.why)
-        case Changed():
+        case BundleChanged():
             watchers.metrics.certificate_change(outcome.change)
             event.info("certificates changed", change=outcome.change, why=outcome.why)
-        case Told():
+        case CaBundlesPublished():
             event.info("ca bundle published", configurations=list(outcome.names))
-        case Untold():
+        case CaBundlesUnpublished():
             event.warning("ca bundle not published", why=outcome.why)
         case _ as never:
             assert_never(never)

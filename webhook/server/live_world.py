@@ -12,11 +12,11 @@ from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.ledger.ledger import ApiLedger
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.watch.quotas import quota_kind
-from webhook.cluster.writes.crd_installer import Definition
+from webhook.cluster.writes.crd_installer import CrdInstaller
 from webhook.core.model.pod import Resident
-from webhook.core.quota.in_flight import Flight
-from webhook.core.quota.resource_quotas import QuotaBook
-from webhook.core.tiers.shadow_labels import Onlooker
+from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.quota.resource_quotas import QuotaIndex
+from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.pod_index import holder_of
 from webhook.core.world.world import World
 from webhook.kube.ledger.report_crd import report_crd
@@ -37,10 +37,10 @@ class Live:
     feed: Feed
     world: World
     ledger: ApiLedger
-    definition: Definition
-    reports: Definition
+    definition: CrdInstaller
+    reports: CrdInstaller
     witness: Witness
-    onlooker: Onlooker
+    shadow_labels: ShadowLabels
     counts: LedgerMetrics
 
     @classmethod
@@ -56,7 +56,7 @@ class Live:
             lambda: [Standing(*state) for state in ledger.states()],
             teams=lambda: [team.name for team in world.policy.teams],
         )
-        quotas = QuotaBook()
+        quotas = QuotaIndex()
         ledger = ApiLedger(
             connection,
             world,
@@ -66,16 +66,16 @@ class Live:
             quotas=quotas,
         )
         stack.push_async_callback(ledger.close)
-        onlooker = Onlooker(world)
+        shadow_labels = ShadowLabels(world)
         witness = Witness(
-            world, onlooker, report=lambda pod: _tell_bypass(pod, world, counts, logs), linger=ledger.linger
+            world, shadow_labels, report=lambda pod: _tell_bypass(pod, world, counts, logs), linger=ledger.linger
         )
         kinds = world_kinds(world, pods=witness, lose=witness.lose_pod)
         feed = Feed(connection, (quota_kind(quotas), *kinds, ledger.kind()))
         pods = next(watch for watch in feed.watches if watch.kind.name == "pods")
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
-        definition, reports = Definition(connection, team_ledger_crd()), Definition(connection, report_crd())
-        return cls(connection, feed, world, ledger, definition, reports, witness, onlooker, counts)
+        definition, reports = CrdInstaller(connection, team_ledger_crd()), CrdInstaller(connection, report_crd())
+        return cls(connection, feed, world, ledger, definition, reports, witness, shadow_labels, counts)
 
     def chores(
         self, logs: Logs, *, settled: Callable[[], None], is_leader: Callable[[], bool]
@@ -86,11 +86,11 @@ class Live:
             self.reports.ensure(),
             self.feed.run(),
             self._arrange(logs, settled),
-            self.ledger.reap(is_leader=is_leader, report=lambda flight: self._tell_orphan(flight, logs)),
+            self.ledger.drop_orphans(is_leader=is_leader, report=lambda flight: self._tell_orphan(flight, logs)),
             self.ledger.reconcile(is_leader=is_leader),
         ]
 
-    def why_untrusted(self) -> str | None:
+    def why_stale(self) -> str | None:
         """Tell why decisions should not be made on this world: not listed yet, or silent for too long."""
         return self.feed.readiness()
 
@@ -98,20 +98,20 @@ class Live:
         """Tell why nothing can be charged: the API server does not know our kind of object yet."""
         return self.definition.problem
 
-    def why_cold(self) -> str | None:
+    def why_not_synced(self) -> str | None:
         """Tell why nothing can be decided yet."""
-        return self.feed.why_cold()
+        return self.feed.why_not_synced()
 
     async def _arrange(self, logs: Logs, settled: Callable[[], None]) -> None:
         """Order the nodes by name once the first lists are in, and look out for pods that come past the gate."""
-        await self.feed.wait_warm()
-        self.world.arrange()
-        self.onlooker.look_anew()
+        await self.feed.wait_synced()
+        self.world.sort_nodes()
+        self.shadow_labels.relabel_all()
         settled()
         if unlabelled := sum(1 for _ in self.witness.open()):
             logs.event.warning("pods never passed the gate", count=unlabelled)
 
-    def _tell_orphan(self, flight: Flight, logs: Logs) -> None:
+    def _tell_orphan(self, flight: InFlightCharge, logs: Logs) -> None:
         self.counts.orphan()
         pod, team = flight.pod, flight.charge.team
         logs.event.warning("charge taken back", team=team, namespace=pod.namespace, name=pod.name, uid=pod.uid)

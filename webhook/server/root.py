@@ -12,11 +12,11 @@ from typing import Any
 
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.namespace import own_namespace
-from webhook.cluster.writes.lease import timing_of
-from webhook.cluster.writes.owner_events import Notice
+from webhook.cluster.writes.lease import lease_timing
+from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.cluster.writes.reports import ReplicaReporter
 from webhook.core.model.policy import Policy
-from webhook.core.tiers.shadow_labels import Onlooker
+from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
 from webhook.kube.world_file.world_file import WorldFileError, read_world
 from webhook.observe.logs import Logs, open_logs
@@ -55,15 +55,15 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
         stop = stack.enter_context(stop_signals(logs))
         certificates = await open_certificates(settings, stack, Watchers(readiness, metrics, logs))
         chores: list[Coroutine[Any, Any, None]] = []
-        why_cold: Callable[[], str | None] = _never_cold
+        why_not_synced: Callable[[], str | None] = _never_cold
         tell_refused: Callable[[str], None] = _nobody_hears
-        tell_owner: Callable[[Notice], None] | None = None
+        tell_owner: Callable[[OwnerEvent], None] | None = None
         ledger: Ledger
         match settings.world:
             case WorldFile(path=path):
                 _read_world_file(path, world)
-                onlooker = Onlooker(world)
-                onlooker.look_anew()
+                shadow_labels = ShadowLabels(world)
+                shadow_labels.relabel_all()
                 ledger = MemoryLedger(world, asyncio.get_running_loop().time)
             case LiveCluster(kubeconfig=kubeconfig):
                 live = await Live.connect(kubeconfig, world, stack, metrics=metrics, logs=logs)
@@ -73,17 +73,17 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                     logs,
                     namespace=settings.namespace or await _own_namespace(kubeconfig),
                     shares=live.ledger,
-                    onlooker=live.onlooker,
-                    why_untrusted=live.why_untrusted,
+                    shadow_labels=live.shadow_labels,
+                    why_stale=live.why_stale,
                     why_not_serving=readiness.why_not,
                     accounting=metrics.accounting,
-                    timing=timing_of(settings.lease_seconds),
+                    timing=lease_timing(settings.lease_seconds),
                     duties=(PolicyPublisher(live.connection, holder.in_force, logs).run,),
                 )
                 _watch_leader(leader, metrics)
-                readiness.watch("world", live.why_untrusted)
+                readiness.watch("world", live.why_stale)
                 readiness.watch("ledger", live.why_no_ledger)
-                ledger, onlooker, why_cold = live.ledger, live.onlooker, live.why_cold
+                ledger, shadow_labels, why_not_synced = live.ledger, live.shadow_labels, live.why_not_synced
                 chores = live.chores(logs, settled=lambda: _settle(world, logs), is_leader=leader.may_tidy)
                 chores += [
                     leader.run(),
@@ -97,7 +97,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
             world,
             ledger,
             now_text=_now_text,
-            onlooker=onlooker,
+            shadow_labels=shadow_labels,
             clock=time.monotonic,
             unix_time=time.time,
             tell_owner=tell_owner,
@@ -105,7 +105,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
 
         def take(policy: Policy) -> None:
             world.set_policy(policy)
-            onlooker.look_anew()
+            shadow_labels.relabel_all()
 
         chores += [
             holder.run(
@@ -115,7 +115,9 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
             certificates.keep(),
             Watchdog(metrics, logs).run(),
         ]
-        app = build_app(gate, readiness, metrics, logs, why_cold=why_cold, check_caller=certificates.check_caller)
+        app = build_app(
+            gate, readiness, metrics, logs, why_not_synced=why_not_synced, check_caller=certificates.check_caller
+        )
 
         def tell(url: str) -> None:
             _tell_policy(world.policy, logs)
@@ -129,7 +131,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
 
 
 def _watch_leader(leader: Leader, metrics: Metrics) -> None:
-    metrics.watch_leader(leader.candidacy)
+    metrics.watch_leader(leader.leader_status)
     metrics.watch_tier_changes(leader.tiers.changes)
     metrics.watch_registration(leader.is_registration_in_step)
 

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
-from certs.authority import CA_LIFETIME, LEAF_LIFETIME, Terms
+from certs.authority import CA_LIFETIME, LEAF_LIFETIME, CertificateOptions
 from webhook.core.model.policy import Enforcement
 from webhook.observe.logs import LogFormat
 
@@ -111,10 +111,10 @@ class Settings:
     enforce: Enforcement | None = None
 
     @property
-    def certificate_terms(self) -> Terms:
+    def certificate_terms(self) -> CertificateOptions:
         """Tell what a certificate of our own must be like."""
         hosts = self.cert_hosts if self.listen.is_wildcard else (*self.cert_hosts, self.listen.host)
-        return Terms(hosts, ca_lifetime=self.ca_lifetime, leaf_lifetime=self.cert_lifetime)
+        return CertificateOptions(hosts, ca_lifetime=self.ca_lifetime, leaf_lifetime=self.cert_lifetime)
 
 
 def parse_address(text: str) -> Address:

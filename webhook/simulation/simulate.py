@@ -19,9 +19,9 @@ from webhook.core.model.labels import pack
 from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.pod import Pod, Requester, Resident
 from webhook.core.model.reason import Code, Reason
-from webhook.core.quota.in_flight import Flight
+from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.world.world import World
-from webhook.kube.admission.pod_patch import apply, operations, steer
+from webhook.kube.admission.pod_patch import apply, node_choice_operations, operations
 from webhook.kube.objects import objects
 from webhook.kube.pod.pods import InvalidPod, to_pod
 
@@ -139,7 +139,7 @@ class Foreteller:
             packed=pack(pod.labels),
         )
         charged = charge._replace(gpus=charge.gpus * times)
-        self.world.assume(Flight(resident, charged, node))
+        self.world.assume(InFlightCharge(resident, charged, node))
         self.taken.append(uid)
         return uid
 
@@ -189,7 +189,7 @@ class _Asking:
         if isinstance(decision, Admit):
             return self.patched[_Terms.of(decision)]
         if isinstance(decision, NotApplicable) and decision.steering is not None:
-            return apply(self.template.written, steer(self.template.found, decision.steering))
+            return apply(self.template.written, node_choice_operations(self.template.found, decision.steering))
         return None
 
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from certs.authority import make_ca, make_leaf, new_key
 from certs.pair import certificate_to_pem
 from webhook.cli.doctor.run import Seen, judge
-from webhook.cluster.reads.installation import Evidence, Read
+from webhook.cluster.reads.installation import InstallationState, ReadValue
 from webhook.kube.ledger.reports import PolicyReport, ReplicaReport, Report, written_at
 from webhook.kube.registration.guards import guards
-from webhook.kube.registration.installation import Probe, Reached
+from webhook.kube.registration.installation import Probe, ProbeOutcome
 from webhook.kube.registration.registration import ServiceReference, webhook_configurations
 from webhook.policy.load import parse
 from webhook.policy.published import published
@@ -66,12 +66,12 @@ def processes(**more):
 
 def configurations(policy=POLICY, *, ca=ISSUER.pem):
     made = webhook_configurations(policy, ca_bundle_pem=ca, service=ServiceReference("fairgate-system", "fairgate"))
-    found = {each["metadata"]["name"]: Read(each) for each in made}
-    return {name: found.get(name, Read(None)) for name in ("zz-fairgate", "fairgate")}
+    found = {each["metadata"]["name"]: ReadValue(each) for each in made}
+    return {name: found.get(name, ReadValue(None)) for name in ("zz-fairgate", "fairgate")}
 
 
 def guard_objects(policy=POLICY):
-    return {(each["kind"], each["metadata"]["name"]): Read(each) for each in guards(policy)}
+    return {(each["kind"], each["metadata"]["name"]): ReadValue(each) for each in guards(policy)}
 
 
 def report(policy=POLICY, files=FILES, **more):
@@ -81,17 +81,17 @@ def report(policy=POLICY, files=FILES, **more):
 def evidence(**more):
     parts = {
         "now": NOW.timestamp(),
-        "replicas": Read(Report(replicas=processes())),
-        "policy": Read(report()),
+        "replicas": ReadValue(Report(replicas=processes())),
+        "policy": ReadValue(report()),
         "configurations": configurations(),
         "guards": guard_objects(),
-        "ledgers": Read([{"status": {"team": "vision"}}]),
-        "deployments": Read([]),
+        "ledgers": ReadValue([{"status": {"team": "vision"}}]),
+        "deployments": ReadValue([]),
     }
-    return Evidence(**parts | more)
+    return InstallationState(**parts | more)
 
 
-HEALTHY = Seen(evidence(), POLICY, Probe(Reached.YES), "vision", is_exempt=False)
+HEALTHY = Seen(evidence(), POLICY, Probe(ProbeOutcome.YES), "vision", is_exempt=False)
 
 
 def findings(seen=HEALTHY, **more):

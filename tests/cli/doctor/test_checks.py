@@ -9,16 +9,16 @@ import pytest
 from tests.cli.doctor import stage
 from tests.cli.doctor.stage import HEALTHY, ISSUER, POLICY, findings, process, processes
 from webhook.cli.doctor.findings import Check, State, exit_status
-from webhook.cluster.reads.installation import Read, Unread
+from webhook.cluster.reads.installation import ReadForbidden, ReadValue
 from webhook.core.model.policy import Enforcement, Share
 from webhook.kube.ledger.reports import Report
-from webhook.kube.registration.installation import Probe, Reached
+from webhook.kube.registration.installation import Probe, ProbeOutcome
 
 
 def replicas(**entries):
     """Processes of which some are others; None: not there."""
     found = processes() | {name.replace("__", "-"): each for name, each in entries.items()}
-    return {"replicas": Read(Report(replicas={name: each for name, each in found.items() if each is not None}))}
+    return {"replicas": ReadValue(Report(replicas={name: each for name, each in found.items() if each is not None}))}
 
 
 def registered(**changes):
@@ -38,7 +38,7 @@ def trusting(pem):
 
 
 def without_guard(kind, name):
-    return {"guards": stage.guard_objects() | {(kind, name): Read(None)}}
+    return {"guards": stage.guard_objects() | {(kind, name): ReadValue(None)}}
 
 
 def other_guard():
@@ -79,7 +79,11 @@ BROKEN = {
         {"server"},
         "cannot keep the registration in step",
     ),
-    "too few replicas": ({"deployments": Read([deployment(1)])}, {"server"}, "Deployment fairgate: 1 of 2 replicas"),
+    "too few replicas": (
+        {"deployments": ReadValue([deployment(1)])},
+        {"server"},
+        "Deployment fairgate: 1 of 2 replicas",
+    ),
     "no server leads": (replicas(**{"pod-1_a": process()}), {"leader"}, "no server leads"),
     "two lead": (replicas(**{"pod-2_b": process(leading=True)}), {"leader"}, "several lead: pod-1_a, pod-2_b"),
     "a server that cannot take part in the election": (
@@ -94,9 +98,9 @@ BROKEN = {
         {"evictor"},
         "pod-1_c is not ready",
     ),
-    "no policy published": ({"policy": Read(None)}, {"policy"}, "no policy is published"),
+    "no policy published": ({"policy": ReadValue(None)}, {"policy"}, "no policy is published"),
     "a policy too large to publish": (
-        {"policy": Read(stage.report(omitted="the policy has 2,000,000 bytes"))},
+        {"policy": ReadValue(stage.report(omitted="the policy has 2,000,000 bytes"))},
         {"policy"},
         "2,000,000 bytes",
     ),
@@ -134,14 +138,14 @@ BROKEN = {
     "an empty caBundle": (trusting(b"\n"), {"certificates"}, "caBundle is empty"),
     "a caBundle of rubbish": (trusting(b"what"), {"certificates"}, "caBundle cannot be read"),
     "no webhooks": (
-        {"configurations": stage.configurations() | {"fairgate": Read(None)}},
+        {"configurations": stage.configurations() | {"fairgate": ReadValue(None)}},
         {"webhooks"},
         "ValidatingWebhookConfiguration fairgate is missing",
     ),
     "a webhook that may be passed": (registered(failurePolicy="Ignore"), {"webhooks"}, "has failurePolicy Ignore"),
     "a webhook that asks about less": (registered(matchConditions=[]), {"webhooks"}, "does not select what the policy"),
     "no guards": (
-        {"guards": {key: Read(None) for key in stage.guard_objects()}},
+        {"guards": {key: ReadValue(None) for key in stage.guard_objects()}},
         {"guards"},
         "none of the guards is installed",
     ),
@@ -151,7 +155,7 @@ BROKEN = {
         "ValidatingAdmissionPolicyBinding fairgate-grace is missing",
     ),
     "a guard of another version": (other_guard(), {"guards"}, "fairgate-labels is not what this version makes"),
-    "a team without a ledger": ({"ledgers": Read([])}, {"ledger"}, "team vision has no TeamLedger"),
+    "a team without a ledger": ({"ledgers": ReadValue([])}, {"ledger"}, "team vision has no TeamLedger"),
     "a server that is behind": (
         replicas(**{"pod-2_b": process(behind=["team vision: 40 resourceVersions behind"])}),
         {"ledger"},
@@ -179,10 +183,10 @@ def test_what_is_broken_is_named_with_a_remedy_and_nothing_else_is(name):
 
 
 PROBES = {
-    "failed": (Probe(Reached.FAILED, "x509: unknown authority"), State.WRONG, "does not reach Fairgate: x509"),
-    "not called": (Probe(Reached.NOT_CALLED, "without asking"), State.WRONG, "without asking"),
-    "refused by others": (Probe(Reached.UNKNOWN, "403 no"), State.UNKNOWN, "ended before Fairgate"),
-    "not allowed": (Unread("create pods in namespace vision"), State.UNKNOWN, "right to create pods"),
+    "failed": (Probe(ProbeOutcome.FAILED, "x509: unknown authority"), State.WRONG, "does not reach Fairgate: x509"),
+    "not called": (Probe(ProbeOutcome.NOT_CALLED, "without asking"), State.WRONG, "without asking"),
+    "refused by others": (Probe(ProbeOutcome.UNKNOWN, "403 no"), State.UNKNOWN, "ended before Fairgate"),
+    "not allowed": (ReadForbidden("create pods in namespace vision"), State.UNKNOWN, "right to create pods"),
 }
 
 
@@ -196,7 +200,7 @@ def test_the_way_from_the_api_server_is_judged_by_a_dry_run(name):
 
 
 def test_a_dry_run_shows_nothing_where_fairgate_is_not_to_be_asked():
-    unasked = replace(HEALTHY, probe=Probe(Reached.NOT_CALLED, "without asking"))
+    unasked = replace(HEALTHY, probe=Probe(ProbeOutcome.NOT_CALLED, "without asking"))
     shadow = replace(POLICY, enforce=Enforcement.SHADOW)
     for seen, want in (
         (replace(unasked, is_exempt=True), State.UNKNOWN),
@@ -223,7 +227,7 @@ def test_an_evictor_is_not_missed_where_nobody_has_a_share():
 
 def test_nothing_is_registered_while_the_policy_is_off():
     off = replace(POLICY, enforce=Enforcement.OFF)
-    none = {"configurations": dict.fromkeys(stage.configurations(), Read(None))}
+    none = {"configurations": dict.fromkeys(stage.configurations(), ReadValue(None))}
     states = {each.check: each.state for each in findings(replace(HEALTHY, policy=off), **none)}
     assert (states[Check.WEBHOOKS], states[Check.GUARDS]) == (State.SKIPPED, State.SKIPPED)
     left = {each.check: each.state for each in findings(replace(HEALTHY, policy=off))}
@@ -231,7 +235,7 @@ def test_nothing_is_registered_while_the_policy_is_off():
 
 
 def test_what_may_not_be_read_is_unknown_and_says_which_right_is_missing():
-    secret = Unread("get something")
+    secret = ReadForbidden("get something")
     found = findings(
         replace(HEALTHY, policy=None, probe=None),
         replicas=secret,
@@ -248,6 +252,6 @@ def test_what_may_not_be_read_is_unknown_and_says_which_right_is_missing():
 
 
 def test_deployments_that_may_not_be_read_are_no_problem():
-    [found] = [each for each in findings(deployments=Unread("list deployments")) if each.check is Check.SERVER]
+    [found] = [each for each in findings(deployments=ReadForbidden("list deployments")) if each.check is Check.SERVER]
     assert found.state is State.OK
     assert "list deployments" in found.message

@@ -11,9 +11,9 @@ from tests.cli.doctor.stage import HEALTHY, evidence, findings, process, process
 from webhook.cli.doctor.findings import Check, Finding, State, exit_status
 from webhook.cli.doctor.run import DoctorReport, report_of
 from webhook.cli.doctor.table import to_table
-from webhook.cluster.reads.installation import Read, Unread
+from webhook.cluster.reads.installation import ReadForbidden, ReadValue
 from webhook.kube.ledger.reports import Report
-from webhook.kube.registration.installation import Probe, Reached, created_probe, probe_pod, refused_probe
+from webhook.kube.registration.installation import Probe, ProbeOutcome, created_probe, probe_pod, refused_probe
 
 PAGE = Path(__file__).parents[3] / "docs" / "doctor.md"
 GOLDEN = Path(__file__).parent / "golden"
@@ -24,9 +24,9 @@ def broken():
     late = processes(**{"pod-2_d": process("evictor", policy="0a1b2c3d4e5f")})
     cause = 'Internal error occurred: failed calling webhook "validate.fairgate.dev": context deadline exceeded'
     seen = HEALTHY.__class__(
-        evidence(replicas=Read(Report(replicas=late)), ledgers=Unread("list teamledgers")),
+        evidence(replicas=ReadValue(Report(replicas=late)), ledgers=ReadForbidden("list teamledgers")),
         HEALTHY.policy,
-        Probe(Reached.FAILED, cause),
+        Probe(ProbeOutcome.FAILED, cause),
         "vision",
         is_exempt=False,
     )
@@ -34,7 +34,7 @@ def broken():
 
 
 def test_the_table_is_the_one_of_the_page():
-    told = to_table(broken(), width=118, is_coloured=False)
+    told = to_table(broken(), width=118, is_colored=False)
     golden.check(GOLDEN / "broken.txt", told)
     assert told in PAGE.read_text(), f"docs/doctor.md shows something else than\n{told}"
 
@@ -61,12 +61,12 @@ def test_the_exit_status_and_the_data_say_the_same(states, want, healthy):
 
 
 REFUSALS = {
-    'Internal error occurred: failed calling webhook "validate.fairgate.dev": x509: unknown': Reached.FAILED,
-    'failed calling webhook "other.example.org": connection refused': Reached.UNKNOWN,
-    'admission webhook "mutate.fairgate.dev" denied the request: exceeded quota': Reached.YES,
-    'admission webhook "other.example.org" denied the request: no': Reached.UNKNOWN,
-    'admission webhook "validate.fairgate.dev" denied the request: MutationMissing': Reached.FAILED,
-    'pods "x" is forbidden: exceeded quota: compute': Reached.UNKNOWN,
+    'Internal error occurred: failed calling webhook "validate.fairgate.dev": x509: unknown': ProbeOutcome.FAILED,
+    'failed calling webhook "other.example.org": connection refused': ProbeOutcome.UNKNOWN,
+    'admission webhook "mutate.fairgate.dev" denied the request: exceeded quota': ProbeOutcome.YES,
+    'admission webhook "other.example.org" denied the request: no': ProbeOutcome.UNKNOWN,
+    'admission webhook "validate.fairgate.dev" denied the request: MutationMissing': ProbeOutcome.FAILED,
+    'pods "x" is forbidden: exceeded quota: compute': ProbeOutcome.UNKNOWN,
 }
 
 
@@ -79,4 +79,7 @@ def test_the_probe_asks_for_what_the_policy_counts():
     resources = probe_pod(HEALTHY.policy)["spec"]["containers"][0]["resources"]
     assert resources == {"limits": {"nvidia.com/gpu": "1"}}
     made = {"metadata": {"labels": {"fairgate.dev/tier": "preemptible"}}}
-    assert (created_probe(made).reached, created_probe({"metadata": {}}).reached) == (Reached.YES, Reached.NOT_CALLED)
+    assert (created_probe(made).reached, created_probe({"metadata": {}}).reached) == (
+        ProbeOutcome.YES,
+        ProbeOutcome.NOT_CALLED,
+    )

@@ -39,14 +39,14 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_the_picture(name, board):
-    told = to_table(board, seen="world w", is_coloured=False, **LAYOUTS[name])
+    told = to_table(board, seen="world w", is_colored=False, **LAYOUTS[name])
     golden.check(GOLDEN / f"{name}.txt", told)
     assert max(map(len, told.splitlines())) <= LAYOUTS[name]["width"]
     assert name != "ascii" or told.isascii()
 
 
 def test_a_row_of_a_pod_says_all_by_itself(board):
-    told = to_table(board, seen="world w", width=500, is_coloured=False, is_wide=True)
+    told = to_table(board, seen="world w", width=500, is_colored=False, is_wide=True)
     [row] = [line for line in told.splitlines() if line.startswith("vision/eval ")]
     assert row.split() == ["vision/eval", "vision", "preemptible", "gpu-2", "gpu", "4"]
 
@@ -54,7 +54,7 @@ def test_a_row_of_a_pod_says_all_by_itself(board):
 def test_colour_adds_nothing_but_colour(board):
     from rich.text import Text  # noqa: PLC0415
 
-    coloured = to_table(board, seen="world w", width=80, is_coloured=True)
+    coloured = to_table(board, seen="world w", width=80, is_colored=True)
     assert "\x1b[30;46mN" in coloured or "\x1b[30m\x1b[46m" in coloured
     plain = "\n".join(line.rstrip() for line in Text.from_ansi(coloured).plain.splitlines())
     assert plain + "\n" == (GOLDEN / "80-columns.txt").read_text()

@@ -13,7 +13,7 @@ from webhook.cluster.watch.feed import Feed
 from webhook.core.model.decision import NotApplicable, Retry
 from webhook.core.model.names import TeamName
 from webhook.core.model.reason import Code, Reason
-from webhook.core.quota.in_flight import Judgement
+from webhook.core.quota.in_flight import LedgerDecision
 
 
 async def test_the_first_charge_makes_the_object_and_what_is_refused_needs_no_write(api, one):
@@ -100,7 +100,7 @@ async def test_a_caller_whose_time_is_up_pays_nothing(api, one):
     assert answer.reason.code is Code.RACE_LOST
     await until(lambda: in_flight(api) == ["u0"] and api.count("put") == 2)
     assert one.counts.withdrawn == 1
-    await until(lambda: one.world.book(A).total == gpus(1))
+    await until(lambda: one.world.usage(A).total == gpus(1))
 
 
 async def test_a_caller_that_left_pays_nothing(api, one):
@@ -123,7 +123,7 @@ async def test_the_same_question_again_is_charged_once(api, one):
     assert await asyncio.gather(one.ask("u0"), one.ask("u0")) == [YES, YES]
     assert await one.ask("u0") is YES
     assert in_flight(api) == ["u0"]
-    assert one.world.book(A).total == gpus(1)
+    assert one.world.usage(A).total == gpus(1)
 
 
 async def test_while_nothing_can_be_written_callers_are_told_why_and_other_teams_are_served(api, one):
@@ -132,7 +132,7 @@ async def test_while_nothing_can_be_written_callers_are_told_why_and_other_teams
     assert isinstance(answer, Retry)
     assert answer.reason.code is Code.LEDGER_UNAVAILABLE
     assert "RBAC must grant this user the verb create on teamledgers" in answer.reason.text
-    assert one.world.book(A).total == 0
+    assert one.world.usage(A).total == 0
     api.faults["post"].clear()
     assert await one.ask("u1") is YES
 
@@ -153,22 +153,22 @@ async def test_a_pod_that_never_came_is_dropped_on_a_live_reads_word(api, one):
     api.put(PODS, "there", namespace="team-a", metadata={})
     api.objects[PODS]["team-a/there"]["metadata"]["uid"] = "there"
     dropped = []
-    async with beside(one.ledger.reap(is_leader=lambda: True, report=dropped.append, unseen_seconds=0.02)):
+    async with beside(one.ledger.drop_orphans(is_leader=lambda: True, report=dropped.append, unseen_seconds=0.02)):
         await until(lambda: not in_flight(api))
     assert [flight.pod.uid for flight in dropped] == ["orphan"]
     version = int(api.objects[PODS]["team-a/there"]["metadata"]["resourceVersion"])
     assert api.objects[PATH]["/team-a"]["ledger"]["folded"] == str(version)
-    assert one.world.book(A).total == gpus(1), "the one that is there counts until the view shows it, and after"
+    assert one.world.usage(A).total == gpus(1), "the one that is there counts until the view shows it, and after"
     one.see("there", version=version)
     assert await one.ask("next") is YES
-    assert one.world.book(A).total == gpus(2)
+    assert one.world.usage(A).total == gpus(2)
 
 
 async def test_nobody_looks_for_a_pod_before_its_time_or_who_does_not_lead(api, one):
     await one.ask("u0")
     async with (
-        beside(one.ledger.reap(is_leader=lambda: False, report=pytest.fail, unseen_seconds=0.001)),
-        beside(one.ledger.reap(is_leader=lambda: True, report=pytest.fail, unseen_seconds=30)),
+        beside(one.ledger.drop_orphans(is_leader=lambda: False, report=pytest.fail, unseen_seconds=0.001)),
+        beside(one.ledger.drop_orphans(is_leader=lambda: True, report=pytest.fail, unseen_seconds=30)),
     ):
         await asyncio.sleep(0.05)
     assert in_flight(api) == ["u0"]
@@ -177,12 +177,12 @@ async def test_nobody_looks_for_a_pod_before_its_time_or_who_does_not_lead(api, 
 async def test_the_watch_brings_what_others_charge_and_what_is_gone(api, one, other, connection):
     feed = Feed(connection, (other.ledger.kind(),), pace=FAST)
     async with beside(feed.run()):
-        await feed.wait_warm()
+        await feed.wait_synced()
         await one.ask("u0")
-        await until(lambda: other.world.book(A).reserved == gpus(1))
+        await until(lambda: other.world.usage(A).reserved == gpus(1))
         api.delete(PATH, "team-a")
         await asyncio.sleep(0.05)
-        assert other.world.book(A).reserved == gpus(1), "that somebody deleted the object proves nothing"
+        assert other.world.usage(A).reserved == gpus(1), "that somebody deleted the object proves nothing"
         assert await other.ask("u1") is YES
     assert in_flight(api) == ["u0", "u1"]
 
@@ -220,7 +220,7 @@ async def test_a_bug_in_a_judgement_is_its_askers_answer_and_the_next_is_served(
 async def test_a_pod_of_an_exempt_namespace_waits_for_no_write(api, one):
     exempt = NotApplicable(Reason(Code.EXEMPT, "only counted"))
     flight = one.judge("u0")().flight
-    answer = await one.ledger.commit(lambda: Judgement(exempt, flight), deadline=0.0, is_gone=lambda: False)
+    answer = await one.ledger.commit(lambda: LedgerDecision(exempt, flight), deadline=0.0, is_gone=lambda: False)
     assert answer is exempt
     assert api.asked == []
 
@@ -240,7 +240,7 @@ async def test_an_object_of_another_name_is_nobodys(api, one, connection):
     feed = Feed(connection, (one.ledger.kind(),), pace=FAST)
     api.put(PATH, "not-team-a", status={"team": "team-a"}, ledger={"folded": "999999", "inFlight": []})
     async with beside(feed.run()):
-        await feed.wait_warm()
+        await feed.wait_synced()
         assert await one.ask("u0") is YES
 
 

@@ -11,12 +11,12 @@ from webhook.cluster.ledger.team_ledger_client import PATH, Result, result_of
 from webhook.core.model.decision import Charge
 from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import Flight
+from webhook.core.quota.in_flight import InFlightCharge
 
 
 def left_by(uid, *, lingers=35):
     pod = resident(1, uid=f"{uid}/lingers", namespace="team-a", node="n0", is_terminating=True)
-    return Flight(pod, Charge(A, Tier.GUARANTEED, gpus(1)), "n0", lingers)
+    return InFlightCharge(pod, Charge(A, Tier.GUARANTEED, gpus(1)), "n0", lingers)
 
 
 async def test_what_a_pod_left_is_written_and_found_by_who_starts_later(api, one, make):
@@ -39,11 +39,11 @@ async def test_what_a_pod_left_goes_when_its_time_is_up_on_the_page_and_before_i
     async with (
         beside(other.ledger.reconcile(is_leader=lambda: False)),
         beside(one.ledger.reconcile(is_leader=lambda: True)),
-        beside(one.ledger.reap(is_leader=lambda: True, report=dropped.append, unseen_seconds=0.05)),
+        beside(one.ledger.drop_orphans(is_leader=lambda: True, report=dropped.append, unseen_seconds=0.05)),
     ):
         await until(lambda: "/team-a" in api.objects[PATH] and in_flight(api))
         await until(lambda: not in_flight(api))
-        await until(lambda: not one.world.book(A).total and not other.world.book(A).total)
+        await until(lambda: not one.world.usage(A).total and not other.world.usage(A).total)
     assert api.count("get") == 0, "no pod is asked for: it is known to be gone"
     assert dropped == [], "it is no orphan"
 
@@ -53,7 +53,7 @@ async def test_a_name_that_is_taken_is_charged_nothing(api, one):
     one.known["team-a/there"] = "another"
     answer = await one.ask("there")
     assert (answer.reasons[0].code, answer.reasons[0].text) == (Code.ALREADY_EXISTS, 'pods "there" already exists')
-    assert (api.count("post"), one.world.book(A).total) == (0, 0)
+    assert (api.count("post"), one.world.usage(A).total) == (0, 0)
 
 
 async def test_a_view_that_still_shows_a_name_is_not_believed(api, one):
@@ -77,7 +77,7 @@ async def test_a_write_that_is_too_large_is_split_and_holds_up_no_other(api, one
 
 async def test_an_object_that_would_be_too_large_is_not_even_sent(api, one, monkeypatch):
     await one.ask("u0")
-    monkeypatch.setattr("webhook.cluster.ledger.team_ledger_client.LARGEST_BYTES", 900)
+    monkeypatch.setattr("webhook.cluster.ledger.team_ledger_client.MAX_LEDGER_BYTES", 900)
     answers = await asyncio.gather(*(one.ask(f"u{number}") for number in range(1, 4)))
     assert [answer is YES for answer in answers].count(True) == len(in_flight(api)) - 1
     assert "too_large" in one.counts.results

@@ -7,7 +7,7 @@ import pytest
 from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.stores import until
 from webhook.cluster.api.errors import ApiError
-from webhook.cluster.reads.permitted_read import Extent, in_namespace, read_reachable
+from webhook.cluster.reads.permitted_read import ReadScope, in_namespace, read_permitted
 
 
 def forbidden(*paths):
@@ -24,20 +24,20 @@ def forbidden(*paths):
 
 async def test_all_is_read_where_that_is_allowed():
     read, asked = forbidden()
-    assert await read_reachable("/api/v1/pods", read, namespaces=["a"]) == Extent("pods", is_all=True)
+    assert await read_permitted("/api/v1/pods", read, namespaces=["a"]) == ReadScope("pods", is_all=True)
     assert asked == ["/api/v1/pods"]
 
 
 async def test_otherwise_the_namespaces_that_may_be_read():
     read, asked = forbidden("/api/v1/pods", "/api/v1/namespaces/b/pods")
-    found = await read_reachable("/api/v1/pods", read, namespaces=["a", "b"])
-    assert found == Extent("pods", is_all=False, namespaces=("a",))
+    found = await read_permitted("/api/v1/pods", read, namespaces=["a", "b"])
+    assert found == ReadScope("pods", is_all=False, namespaces=("a",))
     assert len(asked) == 3
 
 
 async def test_what_is_in_no_namespace_is_left_out():
     read, asked = forbidden("/api/v1/nodes")
-    assert await read_reachable("/api/v1/nodes", read, namespaces=["a"]) == Extent("nodes", is_all=False)
+    assert await read_permitted("/api/v1/nodes", read, namespaces=["a"]) == ReadScope("nodes", is_all=False)
     assert asked == ["/api/v1/nodes"]
 
 
@@ -53,7 +53,7 @@ async def test_other_failures_are_failures():
         raise ApiError("unavailable", status=503)
 
     with pytest.raises(ApiError):
-        await read_reachable("/api/v1/pods", read, namespaces=["a"])
+        await read_permitted("/api/v1/pods", read, namespaces=["a"])
 
 
 async def test_a_watch_says_that_it_lacks_a_right(api, watch):

@@ -10,7 +10,7 @@ from webhook.core.model.decision import Charge, Deny, NotApplicable
 from webhook.core.model.names import TeamName
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import Flight, Judgement
+from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 
 A = TeamName("team-a")
 YES = NotApplicable(Reason(Code.COUNTED_ONLY, "charged"))
@@ -49,10 +49,10 @@ class Replica:
 
     def judge(self, uid, team_name=A):
         def decide():
-            if self.world.book(team_name).total + gpus(1) > gpus(4):
-                return Judgement(NO, None)
+            if self.world.usage(team_name).total + gpus(1) > gpus(4):
+                return LedgerDecision(NO, None)
             pod = resident(1, uid=uid, namespace=team_name)
-            return Judgement(YES, Flight(pod, Charge(team_name, Tier.GUARANTEED, gpus(1)), None))
+            return LedgerDecision(YES, InFlightCharge(pod, Charge(team_name, Tier.GUARANTEED, gpus(1)), None))
 
         return decide
 

@@ -12,17 +12,17 @@ import yaml
 from tests.cluster.support.fake_api import FakeApi
 from webhook.cluster.watch.pace import Pace
 from webhook.cluster.watch.watch import Watch
-from webhook.cluster.watch.watched_kind import Kind
+from webhook.cluster.watch.watched_kind import WatchedKind
 
 PODS = "/api/v1/pods"
 FAST = Pace(
     page=3,
-    list_read=1.0,
-    watch_read=1.0,
-    first_rest=0.01,
-    longest_rest=0.05,
+    list_timeout=1.0,
+    watch_timeout=1.0,
+    initial_backoff=0.01,
+    max_backoff=0.05,
     settled=0.25,
-    absent_rest=0.1,
+    missing_api_backoff=0.1,
 )
 
 
@@ -60,8 +60,8 @@ class Book:
         del self.held[uid]  # a removal of what was never set, or twice, is a bug
         self.log.append(f"remove {uid}")
 
-    def kind(self, *, path: str = PODS, is_optional: bool = False) -> Kind[Thing]:
-        return Kind(
+    def kind(self, *, path: str = PODS, is_optional: bool = False) -> WatchedKind[Thing]:
+        return WatchedKind(
             name=path.rsplit("/", 1)[1],
             path=path,
             item=Thing,

@@ -46,7 +46,7 @@ def feed(connection, place):
 
 async def test_every_kind_reaches_the_world_and_leaves_it(api, feed, place):
     def charged():
-        return place.book("team-a").total / ONE_GPU
+        return place.usage("team-a").total / ONE_GPU
 
     api.put(CLASSES, CLASS, spec={"extendedResourceName": make.GPU})
     api.put(SLICES, "s", spec=slice_of(4))
@@ -83,4 +83,4 @@ async def test_a_server_without_these_kinds_has_none_of_them_and_is_no_reason_to
     api.missing.update((CLASSES, CLAIMS, TEMPLATES, SLICES, GROUPS))
     async with feeding(feed):
         await until(lambda: feed.readiness() is None)
-    assert place.book("team-a").total == 0
+    assert place.usage("team-a").total == 0

@@ -166,7 +166,7 @@ async def test_not_ready_when_a_watch_fell_silent(cluster, connection, sink):
 
 async def test_a_missing_bookmark_leaves_it_ready(cluster, connection, sink):
     """A watch that nothing comes from is opened again before its silence counts as stale."""
-    pace = replace(FAST, watch_read=0.5)
+    pace = replace(FAST, watch_timeout=0.5)
     feed = Feed(connection, kinds_of(sink), pace=pace, stale_seconds=3.0)
     async with feeding(feed):
         await until(lambda: feed.readiness() is None and len(cluster.watchers) == 4)
@@ -182,8 +182,8 @@ async def test_a_missing_bookmark_leaves_it_ready(cluster, connection, sink):
 
 
 def test_a_silent_watch_is_opened_again_before_it_is_stale():
-    assert DEFAULT_PACE.watch_read + CONNECT_SECONDS < STALE_SECONDS
-    assert DEFAULT_PACE.absent_rest < STALE_SECONDS
+    assert DEFAULT_PACE.watch_timeout + CONNECT_SECONDS < STALE_SECONDS
+    assert DEFAULT_PACE.missing_api_backoff < STALE_SECONDS
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ def thing(gpus, *, name="p", uid="u1"):
 
 
 @pytest.fixture
-def book():
+def usage():
     return Book()
 
 
@@ -28,7 +28,7 @@ def mirror(book, lost):
         lost.append(uid)
         book.remove(uid)
 
-    return Mirror(replace(book.kind(), lose=lose, keeps_names=True))
+    return Mirror(replace(book.kind(), lose=lose, tracks_names=True))
 
 
 def test_what_ends_is_removed_and_what_is_gone_is_lost(mirror, book, lost):

@@ -234,7 +234,7 @@ async def test_a_lasting_fault_is_no_busy_loop(api, connection, book, *, verb, f
     fill(api, 7)
     api.bookmark_seconds = 0.001
     api.always[verb] = fault
-    watch = Watch(connection, book.kind(), pace=replace(FAST, first_rest=0.02, longest_rest=0.08, settled=60.0))
+    watch = Watch(connection, book.kind(), pace=replace(FAST, initial_backoff=0.02, max_backoff=0.08, settled=60.0))
     start = asyncio.get_running_loop().time()
     async with running(watch):
         await until(lambda: api.count(verb) >= requests)
@@ -250,7 +250,7 @@ async def test_a_watch_starts_from_the_first_page_of_a_list(api, watch):
 
 
 async def test_a_watch_that_ends_after_a_good_life_is_renewed_at_once(api, connection, book):
-    watch = Watch(connection, book.kind(), pace=replace(FAST, first_rest=60.0, longest_rest=60.0, settled=0.02))
+    watch = Watch(connection, book.kind(), pace=replace(FAST, initial_backoff=60.0, max_backoff=60.0, settled=0.02))
     async with running(watch):
         await until(lambda: api.watchers)
         await asyncio.sleep(0.05)

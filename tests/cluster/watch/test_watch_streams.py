@@ -83,7 +83,7 @@ async def test_a_lasting_fault_is_no_busy_loop(api, connection, book, fault):
     """Rests are at least 10, 20, 40, 40, 40 ms: six rounds take their sum."""
     fill(api, 7)
     api.always["stream"] = fault
-    pace = replace(FAST, first_rest=0.02, longest_rest=0.08, settled=0.0)
+    pace = replace(FAST, initial_backoff=0.02, max_backoff=0.08, settled=0.0)
     start = asyncio.get_running_loop().time()
     async with running(Watch(connection, book.kind(), pace=pace)):
         await until(lambda: api.count("stream") >= 6)

@@ -5,9 +5,9 @@ import base64
 
 import pytest
 
-from certs.authority import Terms
+from certs.authority import CertificateOptions
 from certs.bundle import CA, read_bundle
-from certs.manager import Changed, Keeper, StoreError, Told, Untold
+from certs.manager import BundleChanged, CaBundlesPublished, CaBundlesUnpublished, CertificateManager, StoreError
 from certs.rotation import Change
 from tests.cluster.support.fake_api import Answer, Body, Cut, CutMidLine
 from tests.cluster.support.stores import FAST, until
@@ -39,11 +39,13 @@ def store_of(connection):
 
 
 def keeper_of(connection, told):
-    return Keeper(store_of(connection), WebhookCallers(connection), terms=Terms(), report=told.append)
+    return CertificateManager(
+        store_of(connection), WebhookCallers(connection), terms=CertificateOptions(), report=told.append
+    )
 
 
 def changes(told):
-    return [outcome.change for outcome in told if isinstance(outcome, Changed)]
+    return [outcome.change for outcome in told if isinstance(outcome, BundleChanged)]
 
 
 async def test_a_secret_is_made_once_however_many_replicas_start_together(api, connection):
@@ -70,7 +72,10 @@ async def test_every_webhook_is_told_and_the_rest_of_its_configuration_stays(api
     assert bundles(api, VALIDATING, "fairgate") == [ca, ca]
     assert bundles(api, VALIDATING, "somebody-elses") == [b"a"]
     assert api.objects[VALIDATING]["/fairgate"]["webhooks"][1]["clientConfig"]["url"] == "https://127.0.0.1:1/x"
-    assert Told(("mutatingwebhookconfigurations/zz-fairgate", "validatingwebhookconfigurations/fairgate")) in told
+    assert (
+        CaBundlesPublished(("mutatingwebhookconfigurations/zz-fairgate", "validatingwebhookconfigurations/fairgate"))
+        in told
+    )
     puts = api.count("put")
     await keeper_of(connection, told).look()
     assert api.count("put") == puts, "what is right is not written again"
@@ -105,7 +110,7 @@ async def test_a_write_whose_answer_was_lost_is_found_at_the_next_look(api, conn
     api.faults[verb].append(Cut(is_carried_out=True))
     await keeper.look()
     await keeper.look()
-    assert (keeper.why_unusable(), keeper.why_untold()) == (None, None)
+    assert (keeper.why_unusable(), keeper.why_unpublished()) == (None, None)
     assert keeper.serving.pair.pem.startswith(kept(api)["tls.crt"])
     assert changes(told).count(Change.CREATED) == (verb == "put"), "whose write it was is not known"
     assert bundles(api, VALIDATING, "fairgate") == [kept(api)[CA]] * 2
@@ -124,7 +129,7 @@ async def test_a_missing_right_on_the_configurations_is_named_and_the_secret_ser
     keeper = keeper_of(connection, [])
     await keeper.look()
     assert keeper.why_unusable() is None
-    assert "RBAC must grant this user the verb update on mutatingwebhookconfigurations" in keeper.why_untold()
+    assert "RBAC must grant this user the verb update on mutatingwebhookconfigurations" in keeper.why_unpublished()
 
 
 async def test_a_deleted_secret_that_may_not_be_made_again_is_tried_until_it_may(api, connection):
@@ -171,11 +176,11 @@ async def test_configurations_that_nobody_applied_yet_are_told_and_filled_in_lat
     keeper = keeper_of(connection, told)
     await keeper.look()
     assert keeper.why_unusable() is None
-    (untold,) = [outcome for outcome in told if isinstance(outcome, Untold)]
+    (untold,) = [outcome for outcome in told if isinstance(outcome, CaBundlesUnpublished)]
     assert "there is no mutatingwebhookconfigurations/zz-fairgate and no validating" in untold.why
     register(api)
     await keeper.look()
-    assert keeper.why_untold() is None
+    assert keeper.why_unpublished() is None
 
 
 async def test_others_who_write_a_configuration_meanwhile_lose_nothing(api, connection):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cluster.support.fake_api import Answer
 from tests.cluster.support.stores import FAST, until
-from webhook.cluster.writes.crd_installer import Definition
+from webhook.cluster.writes.crd_installer import CrdInstaller
 
 PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 MANIFEST = {"metadata": {"name": "things.fairgate.dev"}, "spec": {"group": "fairgate.dev"}}
@@ -16,7 +16,7 @@ ESTABLISHED = {"conditions": [{"type": "NamesAccepted", "status": "True"}, {"typ
 
 @pytest.fixture
 def definition(connection):
-    return Definition(connection, MANIFEST, pace=FAST)
+    return CrdInstaller(connection, MANIFEST, pace=FAST)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.cluster.support.fake_api import Answer, Slow
 from tests.cluster.support.stores import FAST, until
 from webhook.cluster.writes.correlation import BURST, REFILL_SECONDS, Correlator
 from webhook.cluster.writes.events import TRIES, WAITING, EventWriter
-from webhook.kube.objects.events import LONGEST_MESSAGE, Event, EventReason, EventType, ObjectRef
+from webhook.kube.objects.events import MAX_MESSAGE_BYTES, Event, EventReason, EventType, ObjectRef
 
 EVENTS = "/api/v1/events"
 POD = ObjectRef("Pod", "team-a", "train-0", "u1")
@@ -161,5 +161,5 @@ async def test_a_long_message_is_cut_to_what_the_api_takes(api, connection):
         writer.tell(replace(PROMOTED, message="é" * 2000))
         await until(lambda: writer.written)
     (event,) = kept(api)
-    assert LONGEST_MESSAGE - 4 <= len(event["message"].encode()) <= LONGEST_MESSAGE
+    assert MAX_MESSAGE_BYTES - 4 <= len(event["message"].encode()) <= MAX_MESSAGE_BYTES
     assert event["message"].endswith("…")

@@ -9,8 +9,8 @@ import pytest
 from tests.cluster.support.fake_api import Answer, Cut
 from tests.cluster.support.stores import FAST, until
 from webhook.cluster.writes.events import EventWriter
-from webhook.cluster.writes.owner_events import BURST, NAMESPACES, REFILL_SECONDS, WAITING, Notice, OwnerEvents
-from webhook.cluster.writes.owners import STEPS, OwnerFinder
+from webhook.cluster.writes.owner_events import BURST, NAMESPACES, REFILL_SECONDS, WAITING, OwnerEvent, OwnerEventQueue
+from webhook.cluster.writes.owners import STEPS, OwnerLookup
 from webhook.kube.objects.events import EventReason, ObjectRef
 
 EVENTS, RS, DEPLOYMENTS = "/api/v1/events", "/apis/apps/v1/replicasets", "/apis/apps/v1/deployments"
@@ -33,13 +33,13 @@ def web(api):
 
 
 def refused(owner, text="no room", series="TeamLimitExceeded"):
-    return Notice(owner, EventReason.REFUSED, "Refuse", text, series)
+    return OwnerEvent(owner, EventReason.REFUSED, "Refuse", text, series)
 
 
 @asynccontextmanager
 async def telling(connection):
     writer = EventWriter(connection, component="fairgate", instance="fairgate-0", pace=FAST)
-    told = OwnerEvents(OwnerFinder(connection), writer)
+    told = OwnerEventQueue(OwnerLookup(connection), writer)
     tasks = [asyncio.create_task(writer.run()), asyncio.create_task(told.run())]
     try:
         yield told, writer
@@ -145,7 +145,7 @@ async def test_owners_that_own_each_other_are_followed_no_further_than_the_steps
     api.objects[RS]["team-a/b"] = {
         "metadata": {"name": "b", "uid": "ub", "ownerReferences": owned_by("ReplicaSet", "a", first.uid)}
     }
-    finder = OwnerFinder(connection)
+    finder = OwnerLookup(connection)
     await finder.top(first)
     assert finder.reads <= STEPS
 
@@ -175,7 +175,7 @@ async def test_a_namespace_tells_a_burst_and_then_one_by_one(api, connection):
 
 async def test_namespaces_that_wait_are_bounded(connection):
     writer = EventWriter(connection, component="fairgate", instance="fairgate-0", pace=FAST)
-    told = OwnerEvents(OwnerFinder(connection), writer)
+    told = OwnerEventQueue(OwnerLookup(connection), writer)
     job = ObjectRef("Job", "", "train", "u", "batch/v1")
     for number in range(NAMESPACES + 7):
         told.take(refused(replace(job, namespace=f"n{number}")))

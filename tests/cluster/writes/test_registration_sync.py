@@ -14,7 +14,7 @@ from webhook.core.model.policy import Defaults, Enforcement, LabelSelector, Poli
 from webhook.core.model.selector import Operator, Requirement
 from webhook.kube.registration.guards import guards
 from webhook.kube.registration.registration import webhook_configurations
-from webhook.kube.registration.registration_sync import GUARD, wanted_by
+from webhook.kube.registration.registration_sync import GUARD, objects_from_policy
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 PATHS = {
@@ -54,15 +54,15 @@ def writes(api):
 
 async def test_what_is_in_step_is_read_and_left_alone(api, connection):
     register(api, BEFORE)
-    assert await adjusted(connection, wanted_by(BEFORE)) == ()
+    assert await adjusted(connection, objects_from_policy(BEFORE)) == ()
     assert not writes(api)
 
 
 async def test_an_edited_policy_changes_whom_we_are_asked_about_and_nothing_else(api, connection):
     register(api, BEFORE)
     before = {name: copy.deepcopy(found(api, name)) for name in PATHS}
-    assert await adjusted(connection, wanted_by(AFTER)) == ("zz-fairgate", "fairgate")
-    said = {webhook["name"]: webhook for made in wanted_by(AFTER) for webhook in made.get("webhooks", ())}
+    assert await adjusted(connection, objects_from_policy(AFTER)) == ("zz-fairgate", "fairgate")
+    said = {webhook["name"]: webhook for made in objects_from_policy(AFTER) for webhook in made.get("webhooks", ())}
     for name in PATHS:
         assert found(api, name)["metadata"]["labels"] == {"by": "helm"}
         for old, new in zip(before[name]["webhooks"], found(api, name)["webhooks"], strict=True):
@@ -70,7 +70,7 @@ async def test_an_edited_policy_changes_whom_we_are_asked_about_and_nothing_else
             assert changed <= {"rules", "matchConditions", "namespaceSelector"}
             assert new["matchConditions"] == said[new["name"]]["matchConditions"]
             assert new["namespaceSelector"] == said[new["name"]]["namespaceSelector"]
-    assert await adjusted(connection, wanted_by(AFTER)) == ()
+    assert await adjusted(connection, objects_from_policy(AFTER)) == ()
 
 
 CLOSED = {"validate": "Fail", "workloads": "Ignore", "claims": "Fail"}
@@ -86,7 +86,7 @@ async def test_webhooks_fail_closed_once_somebody_can_answer(api, connection, is
     register(api, BEFORE)
     for webhook in found(api, "fairgate")["webhooks"]:
         webhook["clientConfig"]["caBundle"] = ca
-    done = await keep_in_step(connection, wanted_by(BEFORE), is_served=is_served)
+    done = await keep_in_step(connection, objects_from_policy(BEFORE), is_served=is_served)
     assert done.open == (() if want is CLOSED else ("validate.fairgate.dev", "claims.fairgate.dev"))
     assert failure(api, "fairgate") == want
     assert failure(api, "zz-fairgate") == {"mutate": "Ignore", "jobs": "Ignore"}
@@ -94,10 +94,10 @@ async def test_webhooks_fail_closed_once_somebody_can_answer(api, connection, is
 
 async def test_a_server_that_becomes_unready_opens_nothing(api, connection):
     register(api, BEFORE)
-    await keep_in_step(connection, wanted_by(BEFORE), is_served=True)
+    await keep_in_step(connection, objects_from_policy(BEFORE), is_served=True)
     for webhook in found(api, "fairgate")["webhooks"]:
         del webhook["clientConfig"]["caBundle"]
-    done = await keep_in_step(connection, wanted_by(AFTER), is_served=False)
+    done = await keep_in_step(connection, objects_from_policy(AFTER), is_served=False)
     assert done.changed == ("zz-fairgate", "fairgate")
     assert done.open == ()
     assert failure(api, "fairgate") == CLOSED
@@ -105,9 +105,9 @@ async def test_a_server_that_becomes_unready_opens_nothing(api, connection):
 
 async def test_a_policy_that_is_not_enforced_opens_what_was_closed(api, connection):
     register(api, BEFORE)
-    await keep_in_step(connection, wanted_by(BEFORE), is_served=True)
+    await keep_in_step(connection, objects_from_policy(BEFORE), is_served=True)
     shadow = replace(BEFORE, enforce=Enforcement.SHADOW)
-    done = await keep_in_step(connection, wanted_by(shadow), is_served=True)
+    done = await keep_in_step(connection, objects_from_policy(shadow), is_served=True)
     assert (done.changed, done.open) == (("fairgate",), ())
     assert failure(api, "fairgate") == OPEN
 
@@ -115,15 +115,15 @@ async def test_a_policy_that_is_not_enforced_opens_what_was_closed(api, connecti
 async def test_what_somebody_deleted_is_not_made_again(api, connection):
     register(api, BEFORE)
     del api.objects[PATHS["fairgate"]]["/fairgate"]
-    assert await adjusted(connection, wanted_by(AFTER)) == ("zz-fairgate",)
+    assert await adjusted(connection, objects_from_policy(AFTER)) == ("zz-fairgate",)
     assert "/fairgate" not in api.objects[PATHS["fairgate"]]
 
 
 async def test_who_was_faster_is_not_overwritten(api, connection):
     register(api, BEFORE)
     api.faults["put"].append(Answer(409))
-    assert await adjusted(connection, wanted_by(AFTER)) == ("fairgate",)
-    assert await adjusted(connection, wanted_by(AFTER)) == ("zz-fairgate",)
+    assert await adjusted(connection, objects_from_policy(AFTER)) == ("fairgate",)
+    assert await adjusted(connection, objects_from_policy(AFTER)) == ("zz-fairgate",)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ async def test_what_cannot_be_read_is_told(api, connection, fault, want):
     register(api, BEFORE)
     api.faults["get"].append(fault)
     with pytest.raises(ClusterError, match=want):
-        await adjusted(connection, wanted_by(AFTER))
+        await adjusted(connection, objects_from_policy(AFTER))
 
 
 async def test_guards_learn_which_labels_and_namespaces_the_policy_names_and_keep_whom_they_trust(api, connection):
@@ -147,7 +147,7 @@ async def test_guards_learn_which_labels_and_namespaces_the_policy_names_and_kee
         exempt_namespaces=("ci-*", "ops"),
         defaults=Defaults(host_paths=("/data",)),
     )
-    assert await adjusted(connection, wanted_by(policy)) == (
+    assert await adjusted(connection, objects_from_policy(policy)) == (
         "fairgate-tenancy",
         "fairgate-devices",
         "fairgate-devices-env",
@@ -162,4 +162,4 @@ async def test_guards_learn_which_labels_and_namespaces_the_policy_names_and_kee
     assert devices["matchConstraints"]["objectSelector"] == {}
     assert {"name": "hostPaths", "expression": '["/data"]'} in devices["variables"]
     assert devices["validations"] == made["fairgate-devices"]["spec"]["validations"]
-    assert await adjusted(connection, wanted_by(policy)) == ()
+    assert await adjusted(connection, objects_from_policy(policy)) == ()

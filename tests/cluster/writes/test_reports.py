@@ -106,5 +106,5 @@ async def test_what_is_not_there_is_missing(connection):
 
 
 def test_texts_are_cut():
-    assert len(reports.shortened("x" * 10_000)) == reports.MOST_TEXT
+    assert len(reports.shortened("x" * 10_000)) == reports.MAX_TEXT_CHARACTERS
     assert reports.read_at("yesterday") is None

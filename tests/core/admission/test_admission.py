@@ -179,9 +179,9 @@ class TestTeams:
         selector = LabelSelector((requirement("team", "In", "x"),))
         place = world(policy(team("x", namespaces=(), namespace_selector=selector)))
         place.set_pod(resident(3, namespace="ns"))
-        assert place.book(TeamName("x")).total == 0
+        assert place.usage(TeamName("x")).total == 0
         place.set_namespace(NamespaceFacts(Namespace("ns"), {"team": "x"}))
-        assert place.book(TeamName("x")).total == gpus(3)
+        assert place.usage(TeamName("x")).total == gpus(3)
 
 
 class TestOnlyCounted:

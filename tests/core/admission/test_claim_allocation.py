@@ -32,7 +32,7 @@ def devices(number, driver=GPU):
 def place(number, *pods):
     """The world with the claim `mine` of so many devices, UID c1, and pods that use it."""
     made = world(POLICY)
-    made.set_device_class(GPU, DeviceClass(GPU, speaks_of_gpus=True))
+    made.set_device_class(GPU, DeviceClass(GPU, mentions_gpus=True))
     made.set_claim(CLAIM, devices(number), Uid("c1"))
     for each in pods:
         made.set_pod(each)
@@ -106,7 +106,7 @@ def test_a_namespace_of_no_team_gets_no_gpus_behind_its_pods(unknown, want):
 
 def test_a_class_that_nobody_weighs_is_refused_or_asked_for_again():
     here = place(1, user())
-    here.set_device_class("mig", DeviceClass("mig", speaks_of_gpus=True))
+    here.set_device_class("mig", DeviceClass("mig", mentions_gpus=True))
     unknown = asked(0)._replace(got=(DeviceRequest((ClassCount("mig", 1),)),))
     assert judge_allocation(unknown, here).reasons[0].code is Code.UNKNOWN_GPU_RESOURCE
     missing = asked(0)._replace(got=(DeviceRequest((ClassCount("gone", 1),)),))

@@ -13,15 +13,15 @@ from webhook.core.admission.refused_owners import (
     KEPT_OF_NAMESPACE,
     LONGEST_REST_SECONDS,
     PROMISED_SECONDS,
-    Missing,
-    Owner,
+    MissingPods,
+    RefusedOwner,
     Retries,
 )
 from webhook.core.reclaim.reclaim_pod import Controller
 
 
 def owner(name="web", namespace="team-a"):
-    return Owner(namespace, Controller("apps/v1", "ReplicaSet", name, f"uid-{name}"))
+    return RefusedOwner(namespace, Controller("apps/v1", "ReplicaSet", name, f"uid-{name}"))
 
 
 def full(limit=8):
@@ -32,7 +32,7 @@ def full(limit=8):
 def known(retries, *names, gpus=1, count=1, now=0.0):
     for name in names:
         retries.note(owner(name), now=now)
-        retries.learn(owner(name), [Missing(pod(gpus), count)])
+        retries.learn(owner(name), [MissingPods(pod(gpus), count)])
 
 
 def test_nobody_is_asked_while_the_limit_is_used_up_and_the_owner_is_once_there_is_room():
@@ -82,7 +82,7 @@ def test_pods_are_read_again_after_a_further_refusal():
     retries = Retries()
     retries.note(owner(), now=0)
     assert retries.unread(now=0, count=9) == [owner()]
-    retries.learn(owner(), [Missing(pod(1), 1)])
+    retries.learn(owner(), [MissingPods(pod(1), 1)])
     assert retries.unread(now=1, count=9) == []
     retries.due(world(), now=1)
     retries.note(owner(), now=2)
@@ -90,7 +90,7 @@ def test_pods_are_read_again_after_a_further_refusal():
     assert retries.unread(now=1 + FIRST_REST_SECONDS, count=9) == [owner()]
 
 
-@pytest.mark.parametrize("pods", [[], [Missing(pod(1), 0)]], ids=["no pods", "none is missing"])
+@pytest.mark.parametrize("pods", [[], [MissingPods(pod(1), 0)]], ids=["no pods", "none is missing"])
 def test_an_owner_that_misses_no_pod_is_forgotten(pods):
     retries = Retries()
     retries.note(owner(), now=0)

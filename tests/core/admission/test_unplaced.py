@@ -11,7 +11,7 @@ from webhook.core.model.pod import Handling, NamespaceFacts
 from webhook.core.model.policy import Mode, PlacementRules, Share
 from webhook.core.model.reason import Code
 from webhook.core.model.selector import HELD, Constraints, Effect, Taint, Toleration
-from webhook.core.placement.absent_nodes import AWAY_SECONDS
+from webhook.core.placement.absent_nodes import ABSENT_SECONDS
 from webhook.core.world.world import World
 
 ADVICE = "; where an autoscaler brings such nodes, the admin marks their pool autoscaled"
@@ -84,7 +84,7 @@ class TestRefused:
         place = world(policy(team(limit_=10)))
         refused = admit(pod(16), ALICE, place)
         assert [reason.code for reason in refused.reasons] == [Code.TEAM_LIMIT_EXCEEDED, Code.NEVER_FITS]
-        assert place.book("team-a").total == 0
+        assert place.usage("team-a").total == 0
 
     def test_whether_the_nodes_are_open_and_free_plays_no_part(self):
         nodes = [node("n0", is_ready=False), node("n1", is_cordoned=True), node("n2", gpus=4)]
@@ -191,7 +191,7 @@ class TestAway:
         assert (outcome, code) == ("waits", Code.NO_ROOM_NOW)
         assert text.endswith("; 1 node that could hold it left, or offered more, within the last hour")
         assert told(pod(17), place)[:2] == ("refused", Code.NEVER_FITS)
-        place.tick(2_000 + AWAY_SECONDS)
+        place.tick(2_000 + ABSENT_SECONDS)
         assert told(pod(16), place)[:2] == ("refused", Code.NEVER_FITS)
 
     def test_a_node_whose_devices_are_gone_for_a_while_counts_too(self):
@@ -219,11 +219,11 @@ class TestAway:
         for i in range(1_100):
             place.set_node(node(f"spot-{i}", gpus=2))
             place.remove_node(f"spot-{i}")
-        assert not place.away.able(demand(17), Constraints())
-        assert place.away.able(demand(1), Constraints()) == 1_000
+        assert not place.absent_nodes.capable_count(demand(17), Constraints())
+        assert place.absent_nodes.capable_count(demand(1), Constraints()) == 1_000
 
     def test_a_file_tells_no_story(self):
         place = world(nodes=[node("large", gpus=16), node("small", gpus=4)])
         place.remove_node("large")
         assert told(pod(16), place)[:2] == ("refused", Code.NEVER_FITS)
-        assert not place.away.offers(ResourceName(GPU))
+        assert not place.absent_nodes.offers(ResourceName(GPU))

@@ -10,7 +10,7 @@ from webhook.core.model.names import NodeName, TeamName
 from webhook.core.model.reason import Code
 from webhook.core.model.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import Flight
+from webhook.core.quota.in_flight import InFlightCharge
 
 
 def passed(asked, place):
@@ -115,7 +115,7 @@ def test_forty_that_passed_the_mutating_step_together_never_pass_the_limit_toget
         if isinstance(verified, Admit):
             commit(place, made, verified.charge, verified.steering.nodes[0])
     assert (outcomes.count(Admit), outcomes.count(Deny)) == (20, 20)
-    assert place.book(TeamName("team-a")).total == gpus(20)
+    assert place.usage(TeamName("team-a")).total == gpus(20)
 
 
 def test_constraints_the_user_wrote_may_stay_beside_ours():
@@ -131,7 +131,7 @@ def test_a_question_that_comes_again_is_answered_as_before():
     asked = passed(pod(2), place)._replace(uid="u")
     first = verify(asked, ALICE, place)
     assert isinstance(first, Admit)
-    place.assume(Flight(resident(2, uid="u"), first.charge, NodeName("n0")))
+    place.assume(InFlightCharge(resident(2, uid="u"), first.charge, NodeName("n0")))
     again = verify(asked, ALICE, place)
     assert isinstance(again, Admit)
     assert (again.charge, again.reason.code) == (first.charge, Code.ALREADY_DECIDED)

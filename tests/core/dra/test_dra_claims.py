@@ -19,10 +19,10 @@ from webhook.core.model.names import PODS
 from webhook.core.model.pod import Handling, NamespaceFacts, Requester
 from webhook.core.model.policy import Defaults, UnknownGpu
 from webhook.core.model.reason import Code
-from webhook.core.placement.gpu_inventory import stocks
+from webhook.core.placement.gpu_inventory import gpu_inventory
 from webhook.policy.builtin import BUILT_IN
 
-GPU_CLASS = DeviceClass("gpu.nvidia.com", speaks_of_gpus=True)
+GPU_CLASS = DeviceClass("gpu.nvidia.com", mentions_gpus=True)
 SHARED, TEMPLATE = ClaimKey("claim", "team-a", "shared"), ClaimKey("template", "team-a", "made")
 SHARING, MAKING = ClaimRef(claim="shared"), ClaimRef(template="made")
 
@@ -46,7 +46,7 @@ def world(**more):
 
 
 def charged(world_):
-    return world_.book("team-a").total / ONE_GPU
+    return world_.usage("team-a").total / ONE_GPU
 
 
 @pytest.mark.parametrize("order", list(permutations(["a", "b", "c"])))
@@ -60,7 +60,7 @@ def test_a_shared_claim_is_paid_once_whoever_leaves_first(order):
         assert charged(place) == 2
         place.remove_pod(uid)
     assert charged(place) == 0
-    assert len(place.book("team-a")) == 0
+    assert len(place.usage("team-a")) == 0
 
 
 def test_what_a_template_makes_is_paid_by_every_pod_and_by_its_claim_once_that_is_known():
@@ -200,7 +200,7 @@ def test_a_class_that_nobody_knows_is_asked_again_and_one_that_nobody_weighs_is_
     place = world()
     place.set_claim(SHARED, spec(1, "mig.nvidia.com"))
     assert isinstance(at_the_door(place, SHARING), Retry)
-    place.set_device_class("mig.nvidia.com", DeviceClass("mig.nvidia.com", speaks_of_gpus=True))
+    place.set_device_class("mig.nvidia.com", DeviceClass("mig.nvidia.com", mentions_gpus=True))
     told = at_the_door(place, SHARING)
     assert isinstance(told, Deny)
     assert [reason.code for reason in told.reasons] == [Code.UNKNOWN_GPU_RESOURCE]
@@ -271,7 +271,7 @@ def test_two_entries_for_one_claim_are_one_claim():
 def six_devices(**more):
     """A node whose six devices have three names, and the same under a policy that weighs two of them."""
     place = make.world(make.policy(resources=BUILT_IN, **more), nodes=[make.node("n0", gpus=0)])
-    mapped = DeviceClass("gpu.nvidia.com", "nvidia.com/gpu", speaks_of_gpus=True)
+    mapped = DeviceClass("gpu.nvidia.com", "nvidia.com/gpu", mentions_gpus=True)
     place.set_device_class(mapped.name, mapped, Condition("", "gpu.nvidia.com"))
     place.set_slice("s", Slice("n0", "gpu.nvidia.com/n0", 1, (Device("gpu.nvidia.com", {}),) * 6))
     return place
@@ -284,7 +284,7 @@ def test_one_class_is_one_room_whichever_of_its_names_is_asked_for():
     place = six_devices()
     place.set_pod(make.resident(3, uid="by-resource", node="n0"))
     place.set_pod(make.resident(uid="by-class", node="n0", demand=demand_of({IMPLICIT: 1, PODS: 1}, BUILT_IN)))
-    (stock,) = stocks(place.fleet, place.policy)
+    (stock,) = gpu_inventory(place.fleet, place.policy)
     assert (stock.resource, stock.capacity, stock.free) == (make.GPU, 6 * ONE_GPU, 2 * ONE_GPU)
     assert charged(place) == 4
     three = make.pod(demand=demand_of({IMPLICIT: 3, PODS: 1}, BUILT_IN))
@@ -303,7 +303,7 @@ def test_a_class_asks_for_nodes_that_have_its_devices_by_dra():
 
 def test_the_older_of_two_classes_with_one_resource_has_a_room_of_its_own():
     place = six_devices()
-    newer = DeviceClass("our-gpus", "nvidia.com/gpu", "2026-01-01T00:00:00Z", speaks_of_gpus=True)
+    newer = DeviceClass("our-gpus", "nvidia.com/gpu", "2026-01-01T00:00:00Z", mentions_gpus=True)
     place.set_device_class(newer.name, newer, Condition("", "others.example"))
     node = place.fleet.get("n0")
     assert node.allocatable.get("nvidia.com/gpu", 0) == 0, (

@@ -10,7 +10,7 @@ from webhook.core.model.policy import LabelSelector
 from webhook.core.model.selector import HELD, Constraints, Effect, Taint
 from webhook.core.model.tier import Tier
 from webhook.core.model.topology import AffinityRule, SpreadRule
-from webhook.core.peers.topology_filter import Asker, spread_of
+from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.placement import best_nodes
 
@@ -91,7 +91,7 @@ def test_costs_are_the_same_whether_the_largest_node_came_first_or_last():
 
 def test_the_other_tiers_node_costs_more_than_a_whole_one():
     place = fleet(node("open", gpus=8), node("lent", gpus=8))
-    place.lend(Uid("b"), demand(4), is_lent=True)
+    place.set_borrowed(Uid("b"), demand(4), is_borrowed=True)
     place.take("lent", demand(4), holder=Uid("b"))
     opened, lent = candidates(place, demand(4), ANY, tier=Tier.GUARANTEED).best
     assert (opened.node, lent.node) == ("open", "lent")
@@ -103,7 +103,7 @@ def test_what_a_topology_spread_rules_out_is_told_by_its_key():
     there = resident(uid="u", node="a0", packed=pack({"app": "web"}))
     place = world(nodes=[*nodes, node("nowhere")], residents=[there])
     rule = SpreadRule("zone", 1, True, LabelSelector((requirement("app", "In", "web"),)))
-    spread = spread_of(Asker("team-a", {"app": "web"}, (rule,), ANY), place.fleet, place.siblings)
+    spread = evaluate_topology(TopologyRequest("team-a", {"app": "web"}, (rule,), ANY), place.fleet, place.pod_counts)
     told = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
     assert [each.node for each in told.best] == ["b0"]
     assert told.filtered == (
@@ -118,7 +118,7 @@ def test_what_inter_pod_affinity_rules_out_is_told_by_its_key():
     place = world(nodes=nodes, residents=[there])
     of_web = LabelSelector((requirement("app", "In", "web"),))
     rules = (AffinityRule(("zone",), False, of_web), AffinityRule(("host",), True, of_web))
-    spread = spread_of(Asker("team-a", {}, rules, ANY), place.fleet, place.siblings)
+    spread = evaluate_topology(TopologyRequest("team-a", {}, rules, ANY), place.fleet, place.pod_counts)
     told = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
     assert [each.node for each in told.best] == ["a1"]
     assert told.filtered == (
@@ -129,8 +129,8 @@ def test_what_inter_pod_affinity_rules_out_is_told_by_its_key():
 
 def test_what_keeps_the_pod_off_is_told_by_its_key():
     of_web = LabelSelector((requirement("app", "In", "web"),))
-    keeper = resident(uid="u", node="a0", keeps_off=(AffinityRule(("host",), True, of_web),))
+    keeper = resident(uid="u", node="a0", anti_affinity_rules=(AffinityRule(("host",), True, of_web),))
     place = world(nodes=[node(name, labels={"host": name}) for name in ("a0", "b0")], residents=[keeper])
-    spread = spread_of(Asker("team-a", {"app": "web"}, (), ANY), place.fleet, place.siblings)
+    spread = evaluate_topology(TopologyRequest("team-a", {"app": "web"}, (), ANY), place.fleet, place.pod_counts)
     told = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
     assert told.filtered == (Filtered("pods that keep away from the pod in its host", ("a0",)),)

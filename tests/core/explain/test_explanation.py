@@ -186,7 +186,7 @@ def test_what_nobody_weighed_is_refused_and_has_no_steps():
 
 def test_a_claim_is_counted_and_has_no_smaller_request():
     place = world(replace(policy(team(limit_=1)), resources=BUILT_IN))
-    place.set_device_class("gpu.nvidia.com", DeviceClass("gpu.nvidia.com", speaks_of_gpus=True))
+    place.set_device_class("gpu.nvidia.com", DeviceClass("gpu.nvidia.com", mentions_gpus=True))
     place.set_claim(ClaimKey("claim", "team-a", "two"), (DeviceRequest((ClassCount("gpu.nvidia.com", 2),)),))
     told = explain(pod(0, claims=(ClaimRef(claim="two"),)), ALICE, place)
     assert told.pod.demand.gpus == gpus(2)

@@ -10,7 +10,7 @@ from webhook.core.model.labels import pack
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.selector import HELD, NO_CONSTRAINTS, Constraints, Effect, NodeTerm, Taint
 from webhook.core.model.topology import SpreadRule
-from webhook.core.peers.topology_filter import NO_SPREAD, Asker, spread_of
+from webhook.core.peers.topology_filter import NO_SPREAD, TopologyRequest, evaluate_topology
 
 A100 = {"model": "A100"}
 TAINTS = (
@@ -88,7 +88,9 @@ def test_pods_around_it_are_the_last_cause():
     there = resident(uid="u", node="a", packed=pack({"app": "web"}))
     place = world(nodes=nodes, residents=[there])
     rule = SpreadRule("zone", 1, True, LabelSelector((requirement("app", "In", "web"),)))
-    spread = spread_of(Asker("team-a", {"app": "web"}, (rule,), NO_CONSTRAINTS), place.fleet, place.siblings)
+    spread = evaluate_topology(
+        TopologyRequest("team-a", {"app": "web"}, (rule,), NO_CONSTRAINTS), place.fleet, place.pod_counts
+    )
     want = ("too many of the pod's like in its zone",)
     assert obstacles(place.fleet, nodes[0], demand(1), NO_CONSTRAINTS, spread=spread) == want
     assert obstacles(place.fleet, nodes[1], demand(1), NO_CONSTRAINTS, spread=spread) == ()

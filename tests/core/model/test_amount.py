@@ -12,9 +12,9 @@ from webhook.core.model.amount import (
     exceeds,
     format_gpus,
     format_limit,
+    gpus_text,
+    parse_amount,
     parse_gpus,
-    read_back,
-    tell_gpus,
 )
 
 
@@ -66,15 +66,15 @@ def test_unlimited_is_a_word_and_nothing_exceeds_it():
     ],
 )
 def test_people_are_told_fractions_only_as_far_as_they_read_them(units, want):
-    assert tell_gpus(units) == want
+    assert gpus_text(units) == want
 
 
 @given(st.builds(Fraction, st.integers(0, 10**9), st.integers(1, 10**6)))
 def test_what_no_unit_divides_is_written_exactly_and_read_back(units):
-    assert read_back(format_gpus(units)) == units
+    assert parse_amount(format_gpus(units)) == units
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1e9", "1/0", "inf", "1" * 101, "1 /2", "\u0661"])
 def test_what_is_no_amount_is_not_read_back(text):
     with pytest.raises(ValueError, match="no amount"):
-        read_back(text)
+        parse_amount(text)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.core.model.gpu_names import looks_like_gpu, similar
+from webhook.core.model.gpu_names import closest_name, looks_like_gpu
 
 GPUS = [
     "nvidia.com/gpu",
@@ -78,4 +78,4 @@ def test_other_devices_are_left_alone(name):
     ],
 )
 def test_a_misspelled_name_is_recognized(name, want):
-    assert similar(name, ("nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-1g.5gb")) == want
+    assert closest_name(name, ("nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-1g.5gb")) == want

@@ -17,10 +17,10 @@ from webhook.core.model.names import CPU, MEMORY, PODS, GpuModel, NodeName
 from webhook.core.model.policy import Mode, PlacementRules, ReclaimRules, Share
 from webhook.core.model.selector import Constraints, NodeTerm
 from webhook.core.model.tier import Tier
-from webhook.core.placement.gpu_inventory import stocks
-from webhook.core.reclaim.reclaim_index import Roll
-from webhook.core.reclaim.reclaim_snapshot import largest_seat
-from webhook.core.tiers.tier_changes import retier
+from webhook.core.placement.gpu_inventory import gpu_inventory
+from webhook.core.reclaim.reclaim_index import ReclaimIndex
+from webhook.core.reclaim.reclaim_snapshot import largest_room
+from webhook.core.tiers.tier_changes import tier_changes
 from webhook.policy.builtin import BUILT_IN
 
 THIN, THICK, WHOLE = (GpuModel(f"A100{suffix}") for suffix in ("-MIG-1g.5gb", "-MIG-3g.20gb", ""))
@@ -54,7 +54,7 @@ def world(*nodes, **more):
 
 
 def total(world_):
-    return world_.book("team-a").total
+    return world_.usage("team-a").total
 
 
 def pinned(*products):
@@ -96,15 +96,15 @@ def test_a_node_that_is_cut_anew_counts_as_it_is_now():
     assert total(place) == 2 * 3 * ONE_GPU // 7
     place.set_node(node("n0", WHOLE, 2))
     assert total(place) == gpus(2)
-    assert place.fleet.sliced == 0
+    assert place.fleet.mig_slots == 0
 
 
 def test_the_guaranteed_share_that_slices_leave_is_given_to_borrowers():
     place = make.world(make.policy(make.team(guaranteed=1), resources=BUILT_IN), nodes=[node("n0", THIN)])
     place.set_pod(make.resident(6, uid="old", tier="preemptible"))
-    assert retier(place.policy.teams[0], place) == ()
+    assert tier_changes(place.policy.teams[0], place) == ()
     place.set_pod(make.resident(6, uid="old", tier="preemptible", node=NodeName("n0")))
-    (change,) = retier(place.policy.teams[0], place)
+    (change,) = tier_changes(place.policy.teams[0], place)
     assert (change.charge.tier, change.charge.gpus) == (Tier.GUARANTEED, 6 * ONE_GPU // 7)
 
 
@@ -120,13 +120,13 @@ def test_another_policy_weighs_slices_by_its_own_word():
 def test_capacity_and_what_is_free_are_in_slices():
     place = world(node("n0", THIN, 14), node("n1", WHOLE, 8))
     place.set_pod(make.resident(7, node=NodeName("n0")))
-    found = {each.model: (each.capacity, each.free, each.largest) for each in stocks(place.fleet, place.policy)}
+    found = {each.model: (each.capacity, each.free, each.largest) for each in gpu_inventory(place.fleet, place.policy)}
     assert found == {THIN: (gpus(2), gpus(1), gpus(1)), WHOLE: (gpus(8), gpus(8), gpus(8))}
 
 
 def test_the_largest_seat_of_slices_is_what_they_are():
     place = world(node("n0", THIN, 14))
-    assert largest_seat(Roll(ReclaimRules()), place) == gpus(2)
+    assert largest_room(ReclaimIndex(ReclaimRules()), place) == gpus(2)
 
 
 def test_a_whole_workload_counts_by_what_its_pods_can_be_bound_to():

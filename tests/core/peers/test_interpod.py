@@ -16,8 +16,8 @@ from webhook.core.model.pod import Owner
 from webhook.core.model.policy import LabelSelector, Mode
 from webhook.core.model.selector import NO_CONSTRAINTS
 from webhook.core.model.topology import AffinityRule, SpreadRule
-from webhook.core.peers.pod_counts import Seated
-from webhook.core.peers.topology_filter import Asker, spread_of
+from webhook.core.peers.pod_counts import PlacedPod
+from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
 
 APART = AffinityRule(("host",), True, OF_APP)
 TOGETHER = AffinityRule(("zone",), False, OF_APP)
@@ -163,14 +163,14 @@ def test_rules_allow_what_kube_scheduler_allows(nodes, placed, terms, labels, jo
             namespace=p.namespace,
             node=p.node,
             packed=pack(p.labels),
-            keeps_off=tuple(map(anti, p.unwanted)),
+            anti_affinity_rules=tuple(map(anti, p.unwanted)),
         )
         for i, p in enumerate(placed)
     ]
     found = world(nodes=list(nodes), residents=there[joining:])
-    joined = tuple(Seated(each, each.node) for each in there[:joining])
-    asker = Asker("team-a", labels, tuple(rules), NO_CONSTRAINTS, joined=joined)
-    allowed = spread_of(asker, found.fleet, found.siblings).allowed
+    joined = tuple(PlacedPod(each, each.node) for each in there[:joining])
+    asker = TopologyRequest("team-a", labels, tuple(rules), NO_CONSTRAINTS, joined=joined)
+    allowed = evaluate_topology(asker, found.fleet, found.pod_counts).allowed
     want = plugin_admits(Placed("team-a", labels, ""), wanted, unwanted, nodes, placed)
     assert {name for name in NAMES if found.fleet.bit(name) & allowed} == want
 
@@ -184,7 +184,7 @@ def test_pods_that_keep_apart_get_firm_lists_on_nodes_of_their_own():
         asked = web(APART)
         steering = steered(found, asked)
         assert steering.mode is Mode.AUTO
-        found.advice.give(found.fleet, steering.nodes[0], asked, now=0.0)
+        found.tentative.give(found.fleet, steering.nodes[0], asked, now=0.0)
         hosts.append(steering.nodes[0])
     assert sorted(hosts) == ["a0", "a1", "b0", "b1"]
     steering = steered(found, web(APART))
@@ -260,25 +260,25 @@ def test_on_a_list_kube_scheduler_prefers_none_to_the_first(nodes, placed, weigh
 
 
 def test_pods_on_nodes_keep_others_off_that_say_nothing():
-    keeper = on("a0", labels={}, keeps_off=(APART,))
+    keeper = on("a0", labels={}, anti_affinity_rules=(APART,))
     assert steered(place(keeper), web()).nodes == ("a1", "b0", "b1")
     assert steered(place(keeper), web(labels={"app": "db"})).nodes[0] == "a0"
-    wide = on("a0", labels={}, keeps_off=(APART._replace(keys=("zone",)),))
+    wide = on("a0", labels={}, anti_affinity_rules=(APART._replace(keys=("zone",)),))
     assert steered(place(wide), web()).nodes == ("b0", "b1")
 
 
 def test_pods_on_their_way_keep_others_off():
     found = place()
-    found.advice.give(found.fleet, "a0", web(APART, labels={}), now=0.0)
+    found.tentative.give(found.fleet, "a0", web(APART, labels={}), now=0.0)
     assert "a0" not in steered(found, web()).nodes
-    found.advice.withdraw(found.fleet)
+    found.tentative.withdraw(found.fleet)
     assert "a0" in steered(found, web()).nodes
 
 
 def test_a_pod_that_another_keeps_off_meanwhile_is_asked_for_again():
     found = place(nodes=zoned("a", per_zone=1))
     decision = admit(web(), ALICE, found)
-    found.set_pod(on("a0", labels={}, keeps_off=(APART,)))
+    found.set_pod(on("a0", labels={}, anti_affinity_rules=(APART,)))
     assert isinstance(verify(mutated(web(), decision, uid="u1"), ALICE, found), Retry)
 
 

@@ -32,40 +32,46 @@ def of(app):
 def apply(place, now, step):
     what, number, name, app = step
     uid, labels = f"u{number}", {"app": app}
-    keeps_off = (AffinityRule(("host",), True, of(app)),) if number % 2 else ()
+    anti_affinity_rules = (AffinityRule(("host",), True, of(app)),) if number % 2 else ()
     if what in ("set", "terminate"):
         is_terminating = what == "terminate"
-        seen = resident(uid=uid, node=name, packed=pack(labels), keeps_off=keeps_off, is_terminating=is_terminating)
+        seen = resident(
+            uid=uid,
+            node=name,
+            packed=pack(labels),
+            anti_affinity_rules=anti_affinity_rules,
+            is_terminating=is_terminating,
+        )
         place.set_pod(seen)
     elif what == "remove":
         place.remove_pod(uid)
     elif what == "advise" and name is not None:
-        place.advice.give(place.fleet, name, pod(labels=labels, topology=keeps_off), now=now)
+        place.tentative.give(place.fleet, name, pod(labels=labels, topology=anti_affinity_rules), now=now)
     elif what == "assume":
         made = flight(pod(uid=uid, name=uid), Charge("team-a", Tier.GUARANTEED, 1), name)
         place.assume(made)
     elif what == "settle":
         place.settle(uid)
     elif what == "lapse":
-        place.advice.lapse(place.fleet, now=now)
+        place.tentative.expire(place.fleet, now=now)
     else:
-        place.siblings.on_nodes("team-a", of(app))
+        place.pod_counts.on_nodes("team-a", of(app))
 
 
 @given(STEPS)
 def test_counters_that_were_kept_say_what_a_new_count_says(steps):
     place = world(nodes=[node(name) for name in NODES])
-    place.siblings.on_nodes("team-a", of("web"))
+    place.pod_counts.on_nodes("team-a", of("web"))
     for now, step in enumerate(steps):
         apply(place, float(now), step)
     for app in ("web", "db"):
-        kept = dict(place.siblings.on_nodes("team-a", of(app)))
-        anew = pod_counts.Siblings()
-        anew.sources.extend(place.siblings.sources)
+        kept = dict(place.pod_counts.on_nodes("team-a", of(app)))
+        anew = pod_counts.PodCounts()
+        anew.sources.extend(place.pod_counts.sources)
         assert kept == anew.on_nodes("team-a", of(app))
-        seated = [(pod, node) for source in place.siblings.sources for pod, node in source("team-a")]
-        keeping = Counter(node for pod, node in seated for rule in pod.keeps_off if rule.selector == of(app))
-        found = place.siblings.against("team-b", {"app": app}) | place.siblings.against("team-a", {"app": app})
+        seated = [(pod, node) for source in place.pod_counts.sources for pod, node in source("team-a")]
+        keeping = Counter(node for pod, node in seated for rule in pod.anti_affinity_rules if rule.selector == of(app))
+        found = place.pod_counts.against("team-b", {"app": app}) | place.pod_counts.against("team-a", {"app": app})
         assert sum(map(Counter, found.values()), Counter()) == keeping
 
 
@@ -73,7 +79,7 @@ def test_so_many_counters_are_kept_and_the_oldest_is_made_anew(monkeypatch):
     monkeypatch.setattr(pod_counts, "KEPT", 2)
     place = world(residents=[resident(uid=app, node="n0", packed=pack({"app": app})) for app in "abc"])
     for app in "abcabc":
-        assert place.siblings.on_nodes("team-a", of(app)) == {"n0": 1}
+        assert place.pod_counts.on_nodes("team-a", of(app)) == {"n0": 1}
         place.remove_pod(app)
-        assert place.siblings.on_nodes("team-a", of(app)) == {}
+        assert place.pod_counts.on_nodes("team-a", of(app)) == {}
         place.set_pod(resident(uid=app, node="n0", packed=pack({"app": app})))

@@ -16,7 +16,7 @@ from webhook.core.model.pod import Owner
 from webhook.core.model.policy import Mode, PlacementRules
 from webhook.core.model.selector import Constraints, Effect, NodeTerm, Taint, Toleration
 from webhook.core.model.topology import SpreadRule
-from webhook.core.peers.topology_filter import Asker, spread_of
+from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
 
 WEB = Owner("ReplicaSet", "web")
 
@@ -144,8 +144,8 @@ def test_hard_rules_allow_what_kube_scheduler_allows(nodes, placed, rules, const
         for i, p in enumerate(placed)
     ]
     found = world(nodes=list(nodes), residents=there)
-    asker = Asker("team-a", labels, tuple(rules), constraints)
-    allowed = spread_of(asker, found.fleet, found.siblings).allowed
+    asker = TopologyRequest("team-a", labels, tuple(rules), constraints)
+    allowed = evaluate_topology(asker, found.fleet, found.pod_counts).allowed
     assert {name for name in NAMES if found.fleet.bit(name) & allowed} == plugin_admits(asker, rules, nodes, placed)
 
 
@@ -162,7 +162,7 @@ def test_on_the_list_that_is_made_kube_scheduler_allows_the_first(nodes, placed,
     if steering.mode is not Mode.AUTO or not steering.nodes:
         return
     terms = tuple(NodeTerm(fields=(requirement("metadata.name", "In", name),)) for name in steering.nodes)
-    bound = Asker("team-a", labels, tuple(rules), Constraints(terms=terms))
+    bound = TopologyRequest("team-a", labels, tuple(rules), Constraints(terms=terms))
     placed = [p for p in placed if not p.is_terminating]
     assert steering.nodes[0] in plugin_admits(bound, rules, nodes, placed)
 
@@ -183,7 +183,7 @@ def test_pods_that_come_together_are_spread_over_the_zones_and_then_packed():
         steering = steered(found, asked)
         assert steering.mode is Mode.AUTO
         assert len({name[0] for name in steering.nodes}) == 1, "within one zone nothing can become uneven"
-        found.advice.give(found.fleet, steering.nodes[0], asked, now=0.0)
+        found.tentative.give(found.fleet, steering.nodes[0], asked, now=0.0)
         zones.append(steering.nodes[0])
     assert zones == ["a0", "b0", "c0"] * 3
 
@@ -191,9 +191,9 @@ def test_pods_that_come_together_are_spread_over_the_zones_and_then_packed():
 def test_advice_that_lapses_counts_no_more():
     found = place()
     asked = web(rule())
-    found.advice.give(found.fleet, "a0", asked, now=0.0)
+    found.tentative.give(found.fleet, "a0", asked, now=0.0)
     assert steered(found, asked).nodes[0] == "b0"
-    found.advice.withdraw(found.fleet)
+    found.tentative.withdraw(found.fleet)
     assert steered(found, asked).nodes[0] == "a0"
 
 
@@ -282,7 +282,7 @@ def test_one_node_is_required_where_policy_wants_that():
 
 def committed(found, asked, *, uid, others=()):
     decision = admit(asked, ALICE, found)
-    found.advice.give(found.fleet, decision.steering.nodes[0], asked, now=0.0)
+    found.tentative.give(found.fleet, decision.steering.nodes[0], asked, now=0.0)
     for each in others:
         found.set_pod(each)
     return verify(mutated(asked, decision, uid=uid), ALICE, found)
@@ -314,5 +314,5 @@ def test_a_wish_is_not_judged_again():
 
 def test_what_was_only_advised_does_not_count_at_the_commit_as_it_may_never_come():
     found = place(on("a0"), on("c0"))
-    found.advice.give(found.fleet, "b0", web(rule()), now=0.0)
+    found.tentative.give(found.fleet, "b0", web(rule()), now=0.0)
     assert isinstance(committed(found, web(rule()), uid="u1"), Retry)

@@ -7,7 +7,7 @@ from tests.core.support.make import GPU, demand, policy, resident, world
 from webhook.core.model.demand import PerDevice, demand_of
 from webhook.core.model.names import CPU, ResourceName
 from webhook.core.model.policy import PlacementRules
-from webhook.core.placement.demand_mix import DEFAULT_PRIOR, Mix, Shape, shape_of
+from webhook.core.placement.demand_mix import DEFAULT_PRIOR, DemandMix, Shape, shape_of
 
 MEM = ResourceName("aliyun.com/gpu-mem")
 
@@ -16,52 +16,52 @@ def shape(made):
     return shape_of(made.requests, GPU)
 
 
-def learned(*several) -> Mix:
-    mix = Mix()
+def learned(*several) -> DemandMix:
+    demand_mix = DemandMix()
     for each in several:
-        mix.note(each)
-    return mix
+        demand_mix.note(each)
+    return demand_mix
 
 
 def test_before_any_pod_came_the_prior_is_expected():
-    assert set(Mix().expected(GPU)) == {each for each, _ in DEFAULT_PRIOR}
+    assert set(DemandMix().expected(GPU)) == {each for each, _ in DEFAULT_PRIOR}
 
 
 def test_what_comes_outweighs_the_prior_and_moves_the_version():
-    mix = Mix()
-    mix.expected(GPU)
+    demand_mix = DemandMix()
+    demand_mix.expected(GPU)
     for _ in range(640):
-        mix.note(demand(3))
-    assert mix.version > 0
-    expected = mix.expected(GPU)
+        demand_mix.note(demand(3))
+    assert demand_mix.version > 0
+    expected = demand_mix.expected(GPU)
     assert expected[shape(demand(3))] * 10 >= 9 * sum(expected.values())
 
 
 def test_more_of_the_same_changes_nothing():
-    mix = learned(*[demand(3)] * 4096)
-    mix.expected(GPU)
-    before = mix.version
+    demand_mix = learned(*[demand(3)] * 4096)
+    demand_mix.expected(GPU)
+    before = demand_mix.version
     for _ in range(1000):
-        mix.note(demand(3))
-    assert mix.version == before
+        demand_mix.note(demand(3))
+    assert demand_mix.version == before
 
 
 def test_what_no_longer_comes_fades():
-    mix = learned(*[demand(8)] * 8192, *[demand(1)] * 24_576)
-    expected = mix.expected(GPU)
+    demand_mix = learned(*[demand(8)] * 8192, *[demand(1)] * 24_576)
+    expected = demand_mix.expected(GPU)
     assert expected[shape(demand(8))] * 4 < expected[shape(demand(1))]
 
 
 def test_ten_thousand_sizes_are_not_all_remembered():
-    mix = learned(*(demand(1, cpu=cpu) for cpu in range(1, 2000)))
-    assert len(mix.expected(GPU)) <= 512 + len(DEFAULT_PRIOR)
+    demand_mix = learned(*(demand(1, cpu=cpu) for cpu in range(1, 2000)))
+    assert len(demand_mix.expected(GPU)) <= 512 + len(DEFAULT_PRIOR)
 
 
 def test_resources_are_learned_apart():
     ask = PerDevice(MEM, 8)
-    mix = learned(demand(2), demand_of({CPU: 100, MEM: 8}, {MEM: 1}, per_device=ask))
-    assert Shape(1, 8, 0, 100) in mix.expected(MEM)
-    assert Shape(1, 8, 0, 100) not in mix.expected(GPU)
+    demand_mix = learned(demand(2), demand_of({CPU: 100, MEM: 8}, {MEM: 1}, per_device=ask))
+    assert Shape(1, 8, 0, 100) in demand_mix.expected(MEM)
+    assert Shape(1, 8, 0, 100) not in demand_mix.expected(GPU)
 
 
 @given(st.lists(st.sampled_from([demand(1), demand(2, cpu=100), demand(8)]), max_size=300))
@@ -72,9 +72,9 @@ def test_the_same_arrivals_give_the_same_mix(several):
 
 def test_a_world_learns_from_the_pods_that_run_and_from_each_only_once():
     place = world(residents=[resident(3, uid="a", node="n0"), resident(3, uid="a", node="n0", is_terminating=True)])
-    assert place.fleet.gpus.mix.expected(GPU)[shape(demand(3))] == 16
+    assert place.fleet.gpus.demand_mix.expected(GPU)[shape(demand(3))] == 16
 
 
 def test_a_world_expects_what_policy_says():
     rules = PlacementRules(demand_mix=((Shape(5), 1),))
-    assert set(world(policy(placement=rules)).fleet.gpus.mix.expected(GPU)) == {Shape(5)}
+    assert set(world(policy(placement=rules)).fleet.gpus.demand_mix.expected(GPU)) == {Shape(5)}

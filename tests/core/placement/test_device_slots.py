@@ -11,7 +11,7 @@ from webhook.core.model.demand import PerDevice, demand_of
 from webhook.core.model.names import CPU, ResourceName, Uid
 from webhook.core.model.node import NO_DEVICES, Devices
 from webhook.core.model.selector import NO_CONSTRAINTS
-from webhook.core.placement.device_slots import tightest
+from webhook.core.placement.device_slots import best_fit_devices
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.placement import best_nodes
 
@@ -65,8 +65,8 @@ class DeviceMachine(RuleBasedStateMachine):
             self.fleet.take(name, shared(ask), sign=-1, holder=holder)
 
     @rule()
-    def arrange(self):
-        self.fleet = self.fleet.arranged()
+    def sort_nodes(self):
+        self.fleet = self.fleet.sorted_copy()
 
     def free(self, name) -> list[int]:
         layout = self.layouts[name]
@@ -101,9 +101,9 @@ TestDevices.settings = examples(25, stateful_step_count=25)
 
 
 def test_the_fullest_device_that_fits_is_taken_and_the_emptiest_where_none_does():
-    assert tightest([16, 9, 12], (16, 16, 16), PerDevice(MEM, 10)) == (2,)
-    assert tightest([16, 9, 12], (16, 16, 16), PerDevice(MEM, 10, number=2)) == (2, 0)
-    assert tightest([3, 9, 4], (16, 16, 16), PerDevice(MEM, 10)) == (1,)
+    assert best_fit_devices([16, 9, 12], (16, 16, 16), PerDevice(MEM, 10)) == (2,)
+    assert best_fit_devices([16, 9, 12], (16, 16, 16), PerDevice(MEM, 10, number=2)) == (2, 0)
+    assert best_fit_devices([3, 9, 4], (16, 16, 16), PerDevice(MEM, 10)) == (1,)
 
 
 def test_two_halves_on_two_devices_are_no_whole_one():

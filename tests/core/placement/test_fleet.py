@@ -63,8 +63,8 @@ class FleetMachine(RuleBasedStateMachine):
             self.fleet.take(name, shape, sign=-1)
 
     @rule()
-    def arrange(self):
-        self.fleet = self.fleet.arranged()
+    def sort_nodes(self):
+        self.fleet = self.fleet.sorted_copy()
 
     def free(self, made: Node, resource: str) -> int:
         return made.allocatable[resource] - sum(
@@ -136,8 +136,8 @@ def test_slots_follow_names_once_arranged():
     fleet.track(GPU)
     for name in shuffled:
         fleet.set(node(name))
-    arranged = fleet.arranged()
-    assert best_nodes(arranged, demand(1), arranged.matching(NO_CONSTRAINTS), count=150) == tuple(names)
+    sorted_copy = fleet.sorted_copy()
+    assert best_nodes(sorted_copy, demand(1), sorted_copy.matching(NO_CONSTRAINTS), count=150) == tuple(names)
 
 
 def test_a_node_shrunk_below_use_has_negative_room_and_recovers():

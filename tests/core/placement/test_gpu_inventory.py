@@ -9,13 +9,13 @@ from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.names import CPU, MEMORY, GpuModel, NodeName, ResourceName
 from webhook.core.model.node import Devices, Node
 from webhook.core.model.policy import BUILT_IN_RESOURCES
-from webhook.core.placement.gpu_inventory import stocks
+from webhook.core.placement.gpu_inventory import gpu_inventory
 
 H100, A100 = GpuModel("H100"), GpuModel("A100")
 
 
 def told(world_):
-    return {(each.model, each.resource): each for each in stocks(world_.fleet, world_.policy)}
+    return {(each.model, each.resource): each for each in gpu_inventory(world_.fleet, world_.policy)}
 
 
 def test_capacity_is_of_all_nodes_and_what_is_free_of_open_ones():
@@ -49,7 +49,7 @@ def test_nodes_that_change_and_go_take_their_gpus_along():
     made.set_node(node("n0", gpus=4, is_cordoned=True))
     (stock,) = told(made).values()
     assert (stock.capacity, stock.closed, stock.free) == (gpus(12), gpus(4), gpus(8))
-    made.arrange()
+    made.sort_nodes()
     made.remove_node(NodeName("n0"))
     (stock,) = told(made).values()
     assert (stock.capacity, stock.closed) == (gpus(8), 0)
@@ -60,7 +60,7 @@ def test_nodes_that_change_and_go_take_their_gpus_along():
 def test_gpus_without_cpu_beside_them_are_of_no_use():
     made = world(nodes=[node("n0", gpus=8), node("n1", gpus=8)])
     for _ in range(100):
-        made.fleet.gpus.mix.note(demand(1))
+        made.fleet.gpus.demand_mix.note(demand(1))
     made.fleet.take(NodeName("n0"), demand(0, cpu=64_000))
     (stock,) = told(made).values()
     assert stock.free == gpus(16)
@@ -95,7 +95,7 @@ def test_a_node_whose_devices_are_all_gone_has_none():
 
 def useless(made):
     """The fragment rate as the paper has it: for each size, the free GPUs of nodes on which it does not fit."""
-    weights = made.fleet.gpus.mix.expected(GPU)
+    weights = made.fleet.gpus.demand_mix.expected(GPU)
     total = 0
     for each in made.fleet.nodes():
         free = {name: made.fleet.free(each.name, name) for name in (GPU, CPU, MEMORY)} if each.is_open else {GPU: 0}
@@ -123,7 +123,7 @@ def test_the_classes_tell_what_a_scan_would(nodes, pods):
         wanted = demand(number, cpu=cpu * 1000, memory=8 * GIB)
         if made.fleet.fits(name, wanted):
             made.set_pod(resident(demand=wanted, node=name))
-    found = list(stocks(made.fleet, made.policy))
+    found = list(gpu_inventory(made.fleet, made.policy))
     open_ = [each for each in made.fleet.nodes() if each.is_open]
     assert sum(each.free for each in found) == gpus(sum(made.fleet.free(each.name, GPU) for each in open_))
     assert sum(each.capacity for each in found) == gpus(sum(number for number, _, _ in nodes))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.core.support.make import GPU, demand, node
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.selector import NO_CONSTRAINTS
-from webhook.core.placement.demand_mix import Mix
+from webhook.core.placement.demand_mix import DemandMix
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.placement import best_nodes
 
@@ -16,10 +16,10 @@ SMALL = demand(1, cpu=12_000)
 
 def town(*, common=12, rare=4, seen=(SMALL,) * 97 + (HUGE,) * 3) -> Fleet:
     """Nodes of eight GPUs, a few of them with more cores, and what came before."""
-    mix = Mix()
+    demand_mix = DemandMix()
     for each in seen * 8:
-        mix.note(each)
-    fleet = Fleet(mix)
+        demand_mix.note(each)
+    fleet = Fleet(demand_mix)
     fleet.track(GPU)
     for number in range(rare):
         fleet.set(node(f"a-rare{number}", gpus=8, cpu=128_000))

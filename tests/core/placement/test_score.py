@@ -13,7 +13,7 @@ from webhook.core.model.names import CPU, MEMORY, PODS, ResourceName, Uid
 from webhook.core.model.node import Devices
 from webhook.core.model.selector import NO_CONSTRAINTS
 from webhook.core.model.tier import Tier
-from webhook.core.placement.demand_mix import Mix, Shape, resource_of
+from webhook.core.placement.demand_mix import DemandMix, Shape, resource_of
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.fragmentation import WEIGHT
 from webhook.core.placement.gpu_index import GpuView
@@ -50,8 +50,8 @@ NODES = [
 class RankingMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
-        self.mix = Mix()
-        self.fleet = Fleet(self.mix)
+        self.demand_mix = DemandMix()
+        self.fleet = Fleet(self.demand_mix)
         self.held: dict[Uid, tuple[str, Demand]] = {}
         self.tiers: dict[Uid, Tier] = {}
         self.serial = 0
@@ -64,11 +64,11 @@ class RankingMachine(RuleBasedStateMachine):
             self.fleet.set(made)
         for each in seen:
             for _ in range(16):
-                self.mix.note(each)
+                self.demand_mix.note(each)
 
     @rule(wanted=st.sampled_from(PLAIN + SHARED), tier=TIER)
     def place(self, wanted, tier):
-        self.mix.note(wanted)
+        self.demand_mix.note(wanted)
         found = best_nodes(self.fleet, wanted, self.fleet.matching(NO_CONSTRAINTS), count=1, tier=tier)
         if found:
             self.take(wanted, found[0], tier)
@@ -81,7 +81,7 @@ class RankingMachine(RuleBasedStateMachine):
     def take(self, wanted, name, tier):
         uid = Uid(f"u{self.serial}")
         self.serial += 1
-        self.fleet.lend(uid, wanted, is_lent=tier is Tier.PREEMPTIBLE)
+        self.fleet.set_borrowed(uid, wanted, is_borrowed=tier is Tier.PREEMPTIBLE)
         self.tiers[uid] = tier
         self.fleet.take(name, wanted, holder=uid)
         self.held[uid] = (name, wanted)
@@ -92,7 +92,7 @@ class RankingMachine(RuleBasedStateMachine):
             uid = data.draw(st.sampled_from(sorted(self.held)))
             name, held = self.held.pop(uid)
             self.fleet.take(name, held, sign=-1, holder=uid)
-            self.fleet.lend(uid, held, is_lent=False)
+            self.fleet.set_borrowed(uid, held, is_borrowed=False)
 
     @rule(data=st.data())
     def change_tier(self, data):
@@ -101,7 +101,7 @@ class RankingMachine(RuleBasedStateMachine):
             name, held = self.held[uid]
             was_lent = self.tiers[uid] is Tier.PREEMPTIBLE
             self.tiers[uid] = Tier.GUARANTEED if was_lent else Tier.PREEMPTIBLE
-            self.fleet.lend(uid, held, is_lent=not was_lent, on=name)
+            self.fleet.set_borrowed(uid, held, is_borrowed=not was_lent, on=name)
 
     def devices(self, made) -> list[int]:
         """What each device of a node has left, in thousandths."""
@@ -114,10 +114,10 @@ class RankingMachine(RuleBasedStateMachine):
         return left
 
     def useful(self, devices, cpu, memory, view: GpuView, resource) -> int:
-        weights = self.mix.expected(resource)
+        weights = self.demand_mix.expected(resource)
         arrivals, whole, total = sum(weights.values()), devices.count(1000), 0
         for shape, weight in weights.items():
-            rounded = view.forecast.rounded(shape)
+            rounded = view.fragmentation.rounded(shape)
             share = 1000 * shape.amount // (shape.parts or 1000)
             if rounded.cpu <= cpu and rounded.memory <= memory and (shape.number == 1 or shape.number <= whole):
                 least = share if shape.number == 1 else 1000
@@ -133,9 +133,9 @@ class RankingMachine(RuleBasedStateMachine):
         before = self.useful(devices, cpu, memory, view, resource)
         share = wanted.per_device.amount if wanted.per_device else 1000
         for _ in range(shape.number):
-            tightest = min(each for each in devices if each >= share)
-            devices.remove(tightest)
-            devices.append(tightest - share if tightest > share else 0)
+            best_fit_devices = min(each for each in devices if each >= share)
+            devices.remove(best_fit_devices)
+            devices.append(best_fit_devices - share if best_fit_devices > share else 0)
         after = self.useful(devices, max(0, cpu - shape.cpu), max(0, memory - shape.memory), view, resource)
         return before - after
 
@@ -174,7 +174,7 @@ def mixing_of(view: GpuView) -> int:
 
 def shape_is_exact(shape: Shape, view: GpuView) -> bool:
     """Marks are exact for sizes that are steps; a size that never came may be larger than any step."""
-    return shape.cpu in {0, *view.forecast.cpu.steps} and shape.memory in {0, *view.forecast.memory.steps}
+    return shape.cpu in {0, *view.fragmentation.cpu.steps} and shape.memory in {0, *view.fragmentation.memory.steps}
 
 
 TestRanking = RankingMachine.TestCase

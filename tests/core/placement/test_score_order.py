@@ -9,7 +9,7 @@ from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName
 from webhook.core.model.selector import NO_CONSTRAINTS
 from webhook.core.model.tier import Tier
-from webhook.core.placement.demand_mix import Mix
+from webhook.core.placement.demand_mix import DemandMix
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.placement import best_nodes
 
@@ -24,13 +24,13 @@ NAMES = st.sampled_from([made.name for made in NODES])
 class OrderMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
-        self.fleet = Fleet(Mix())
+        self.fleet = Fleet(DemandMix())
         self.fleet.track(GPU)
         for made in NODES:
             self.fleet.set(made)
         for _ in range(8):
             for each in KNOWN:
-                self.fleet.gpus.mix.note(each)
+                self.fleet.gpus.demand_mix.note(each)
         self.held: list[tuple[NodeName, Demand]] = []
         self.advised: list[tuple[NodeName, Demand]] = []
 

@@ -15,7 +15,7 @@ from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.placement import best_nodes
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Scene
-from webhook.core.reclaim.victim import Yards
+from webhook.core.reclaim.victim import VictimIndex
 
 TIERS = st.sampled_from(list(Tier))
 STEPS = st.lists(st.tuples(st.integers(0, 30), st.sampled_from([1, 2, 4, 8]), TIERS), max_size=60)
@@ -38,14 +38,14 @@ class Town:
         return {tier for on, _, tier in self.there.values() if on == name}
 
     def put(self, uid, name, count, tier):
-        self.fleet.lend(uid, demand(count), is_lent=tier is Tier.PREEMPTIBLE)
+        self.fleet.set_borrowed(uid, demand(count), is_borrowed=tier is Tier.PREEMPTIBLE)
         self.fleet.take(name, demand(count), holder=uid)
         self.there[uid] = (name, count, tier)
 
     def leave(self, uid):
         name, count, _ = self.there.pop(uid)
         self.fleet.take(name, demand(count), sign=-1, holder=uid)
-        self.fleet.lend(uid, demand(count), is_lent=False)
+        self.fleet.set_borrowed(uid, demand(count), is_borrowed=False)
 
     def step(self, number, count, tier):
         """Let a pod come to its best node, or go if it is there."""
@@ -106,7 +106,7 @@ def test_pods_whose_tier_changes_count_as_if_they_had_come_so(steps, changes):
         if uid in town.there:
             name, count, tier = town.there[uid]
             other = Tier.GUARANTEED if tier is Tier.PREEMPTIBLE else Tier.PREEMPTIBLE
-            town.fleet.lend(uid, demand(count), is_lent=other is Tier.PREEMPTIBLE, on=name)
+            town.fleet.set_borrowed(uid, demand(count), is_borrowed=other is Tier.PREEMPTIBLE, on=name)
             town.there[uid] = (name, count, other)
     fresh = Town()
     for uid, (name, count, tier) in town.there.items():
@@ -144,7 +144,7 @@ def test_a_plan_leaves_the_tiers_as_they_were():
     town.put(Uid("g"), NodeName("n1"), 1, Tier.GUARANTEED)
     town.put(Uid("h"), NodeName("n2"), 7, Tier.GUARANTEED)
     before = {tier: town.best(1, tier) for tier in Tier}
-    (move,) = plan([waiting(count=5)], Scene(fleet=town.fleet, yards=Yards(victims), now=NOW)).moves
+    (move,) = plan([waiting(count=5)], Scene(fleet=town.fleet, victim_index=VictimIndex(victims), now=NOW)).moves
     assert move.victims
     assert {tier: town.best(1, tier) for tier in Tier} == before
 
@@ -192,5 +192,5 @@ def test_a_pod_without_a_tier_may_not_be_sent_away_and_counts_as_guaranteed():
 
 def test_tiers_are_known_after_nodes_were_put_in_order():
     place = small(resident(1, uid="p", namespace="team-b", node="n1", tier="preemptible"))
-    place.arrange()
+    place.sort_nodes()
     assert nodes_for(None, place)[-1] == "n1"

@@ -16,7 +16,7 @@ from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
 from webhook.core.quota import holders
 from webhook.core.quota.holders import Holder, Holders
-from webhook.core.quota.usage import Book, Entry
+from webhook.core.quota.usage import Entry, TeamUsage
 
 A100, T4 = GpuModel("A100"), GpuModel("T4")
 NAMES = ("ns/Job/a", "ns/Job/b", "ns/Pod/c", "ns/Pod/d", "ns/Pod/e")
@@ -114,7 +114,7 @@ def test_the_text_stays_the_same_for_minutes():
 
 
 def test_a_pod_that_is_seen_after_it_was_admitted_changes_no_text():
-    book = Book()
+    book = TeamUsage()
     texts = []
     for is_reserved in (True, False):
         book.charge(Uid("p"), entry("ns/Pod/p", is_reserved=is_reserved))
@@ -141,7 +141,7 @@ CHANGES = st.lists(
 
 @given(CHANGES)
 def test_the_holders_are_those_of_a_plain_sum(changes):
-    book, entries = Book(), {}
+    book, entries = TeamUsage(), {}
     for uid, name, units, user, model, tier in changes:
         if units:
             entries[uid] = entry(name, units, user=user, model=model, tier=tier)
@@ -192,7 +192,7 @@ def test_to_name_them_looks_at_few_however_many_there_are(monkeypatch):
 
 
 def test_an_unknown_user_or_model_has_no_holders():
-    book = Book()
+    book = TeamUsage()
     book.charge(Uid("p"), entry("ns/Pod/p"))
     assert book.largest(3, user=User("x")) == book.largest(3, model=A100) == []
     assert book.largest(3) == [Holder("ns/Pod/p", 1)]

@@ -47,7 +47,7 @@ def codes(decision):
 def test_a_pod_that_waits_for_a_model_counts_on_it_once_it_was_seen():
     place = world(policy(TEAM), nodes=[of_model("h0", "H100", gpus=0), of_model("t0", "T4")])
     place.set_pod(resident(2, uid="waits", model="H100"))
-    assert (place.book("team-a").model("H100"), place.book("team-a").model("T4")) == (gpus(2), 0)
+    assert (place.usage("team-a").model("H100"), place.usage("team-a").model("T4")) == (gpus(2), 0)
     assert codes(admit(pod(1, constraints=on("H100")), ALICE, place)) == [Code.MODEL_LIMIT_EXCEEDED]
 
 
@@ -55,9 +55,9 @@ def test_a_pod_that_is_bound_to_none_counts_on_each_until_it_runs():
     place = world(policy(TEAM), nodes=[of_model("h0", "H100"), of_model("t0", "T4")])
     waits = resident(2, uid="waits", tier=None)
     place.set_pod(waits)
-    assert [place.book("team-a").model(model) for model in MODELS] == [gpus(2), gpus(2)]
+    assert [place.usage("team-a").model(model) for model in MODELS] == [gpus(2), gpus(2)]
     place.set_pod(replace(waits, node="t0"))
-    assert [place.book("team-a").model(model) for model in MODELS] == [0, gpus(2)]
+    assert [place.usage("team-a").model(model) for model in MODELS] == [0, gpus(2)]
 
 
 def test_where_no_node_is_there_yet_every_model_must_have_room():

@@ -8,8 +8,8 @@ from tests.core.support.make import gpus
 from tests.core.support.replicas import LIMIT, A, Etcd, Replica, Write
 from tests.examples import examples
 from webhook.core.model.names import Uid
-from webhook.core.quota.in_flight import EMPTY_PAGE, ENDED, Page
-from webhook.core.world.ledger_session import Clerk
+from webhook.core.quota.in_flight import EMPTY_LEDGER_RECORD, ENDED, LedgerRecord
+from webhook.core.world.ledger_session import LedgerSession
 
 WHO = st.integers(0, 1)
 
@@ -17,12 +17,12 @@ WHO = st.integers(0, 1)
 class ReplicasMachine(RuleBasedStateMachine):
     """Two replicas, one team with a limit of two pods; every step is one message or one failure."""
 
-    clerk = Clerk
+    ledger_session = LedgerSession
 
     def __init__(self):
         super().__init__()
         self.etcd = Etcd()
-        self.replicas = [Replica(self.etcd, self.clerk) for _ in range(2)]
+        self.replicas = [Replica(self.etcd, self.ledger_session) for _ in range(2)]
         self.lost: list[Write] = []
         self.looked: list[tuple[Replica, str, object]] = []
         self.next_uid = 0
@@ -102,7 +102,7 @@ class ReplicasMachine(RuleBasedStateMachine):
 
     @rule(who=WHO)
     def a_page_event_arrives(self, who):
-        self.replicas[who].next_page()
+        self.replicas[who].next_record()
 
     @rule(who=WHO)
     def it_lists_anew(self, who):
@@ -112,14 +112,14 @@ class ReplicasMachine(RuleBasedStateMachine):
     def it_is_killed_and_starts_again(self, who):
         if (write := self.replicas[who].write) is not None:
             self.lost.append(write)
-        self.replicas[who] = Replica(self.etcd, self.clerk)
+        self.replicas[who] = Replica(self.etcd, self.ledger_session)
 
     # -- the reaper: looks at one time, writes at another, leader or not any more
 
     @rule(who=WHO)
     def it_looks_for_pods_that_nobody_saw(self, who):
         replica = self.replicas[who]
-        for flight in replica.clerk.unseen():
+        for flight in replica.ledger_session.unseen():
             if flight.pod.uid not in self.etcd.promised and not self._may_be_promised(flight.pod.uid):
                 self.looked.append((replica, flight.pod.uid, replica.ask(flight.pod.uid)))
 
@@ -127,7 +127,7 @@ class ReplicasMachine(RuleBasedStateMachine):
     @rule()
     def it_takes_note_of_what_it_found(self):
         replica, uid, evidence = self.looked.pop(0)
-        replica.clerk.note(Uid(uid), evidence)
+        replica.ledger_session.note(Uid(uid), evidence)
 
     def _may_be_promised(self, uid):
         """Tell whether somebody may still hear a yes: the reaper waits longer than any request lives."""
@@ -151,24 +151,24 @@ class ReplicasMachine(RuleBasedStateMachine):
                 self._rest(replica)
         assert not self.etcd.page.flights
         for replica in self.replicas:
-            assert replica.world.book(A).total == gpus(len(self.etcd.pods))
+            assert replica.world.usage(A).total == gpus(len(self.etcd.pods))
 
     def _rest(self, replica):
         replica.finish(is_heard=False)
         replica.read()
         replica.all_events()
-        for flight in replica.clerk.unseen():
-            replica.clerk.note(flight.pod.uid, replica.ask(flight.pod.uid))
+        for flight in replica.ledger_session.unseen():
+            replica.ledger_session.note(flight.pod.uid, replica.ask(flight.pod.uid))
         replica.fold()
         replica.finish()
-        replica.clerk.settle(replica.reached)
+        replica.ledger_session.settle(replica.reached)
 
 
 TestReplicas = ReplicasMachine.TestCase
 TestReplicas.settings = examples(40, stateful_step_count=40)
 
 
-class NeverWaits(Clerk):
+class NeverWaits(LedgerSession):
     """Broken: charges from a view that is older than what was folded away."""
 
     def is_safe(self, reached):
@@ -176,22 +176,22 @@ class NeverWaits(Clerk):
         return not self.is_stale
 
 
-class DropsWhatItDoesNotSee(Clerk):
+class DropsWhatItDoesNotSee(LedgerSession):
     """Broken: takes a pod that its view does not show for one that is not there."""
 
     def _evidence(self, uid):
         return ENDED if uid in self.page.flights else super()._evidence(uid)
 
 
-class FoldsToNothing(Clerk):
+class FoldsToNothing(LedgerSession):
     """Broken: folds without saying how far."""
 
-    def next_page(self):
-        page = super().next_page()
-        return Page(page.flights, 0, page.turn)
+    def next_record(self):
+        page = super().next_record()
+        return LedgerRecord(page.flights, 0, page.turn)
 
 
-class ForgetsTheOthers(Clerk):
+class ForgetsTheOthers(LedgerSession):
     """Broken: counts its own charges only."""
 
     def see(self, page, *, version, identity):
@@ -250,17 +250,17 @@ def test_a_view_that_lags_counts_what_was_folded_away_until_it_has_seen_it():
     one, other = Replica(etcd), Replica(etcd)
     one.judge(["u0"])
     one.finish()
-    other.next_page()
+    other.next_record()
     one.etcd.create("u0")
     one.next_event()
     one.fold()
     one.finish()
-    other.next_page()
-    other.clerk.settle(other.reached)
-    assert other.world.book(A).total == gpus(1)
+    other.next_record()
+    other.ledger_session.settle(other.reached)
+    assert other.world.usage(A).total == gpus(1)
     other.next_event()
-    other.clerk.settle(other.reached)
-    assert (other.world.book(A).total, other.world.book(A).reserved) == (gpus(1), 0)
+    other.ledger_session.settle(other.reached)
+    assert (other.world.usage(A).total, other.world.usage(A).reserved) == (gpus(1), 0)
 
 
 def test_creations_of_one_name_are_charged_once_until_the_first_is_gone():
@@ -269,19 +269,19 @@ def test_creations_of_one_name_are_charged_once_until_the_first_is_gone():
     for number in range(5):
         one.judge([f"u/{number}"])
         one.finish()
-    assert (len(one.clerk.page.flights), one.world.book(A).total) == (5, gpus(1))
+    assert (len(one.ledger_session.page.flights), one.world.usage(A).total) == (5, gpus(1))
     other.read()
-    assert other.world.book(A).total == gpus(1)
+    assert other.world.usage(A).total == gpus(1)
     etcd.create("u/3")
     one.next_event()
-    one.clerk.settle(one.reached)
-    assert one.world.book(A).total == gpus(1), "the one that came counts for the others"
+    one.ledger_session.settle(one.reached)
+    assert one.world.usage(A).total == gpus(1), "the one that came counts for the others"
     for uid in ("u/0", "u/1", "u/2", "u/4"):
-        one.clerk.note(Uid(uid), one.ask(uid))
+        one.ledger_session.note(Uid(uid), one.ask(uid))
     one.fold()
     one.finish()
-    one.clerk.settle(one.reached)
-    assert (set(one.clerk.page.flights), one.world.book(A).total) == (set(), gpus(1))
+    one.ledger_session.settle(one.reached)
+    assert (set(one.ledger_session.page.flights), one.world.usage(A).total) == (set(), gpus(1))
 
 
 def test_a_write_in_doubt_is_kept_out_by_the_next():
@@ -311,7 +311,7 @@ def test_an_object_deleted_by_hand_comes_back_with_what_it_held():
     one = Replica(etcd)
     one.judge(["u0"])
     one.finish()
-    etcd.page, etcd.page_version = EMPTY_PAGE, 0
+    etcd.page, etcd.page_version = EMPTY_LEDGER_RECORD, 0
     one.read()
     one.judge(["u1"])
     one.finish()
@@ -323,8 +323,8 @@ def test_an_object_that_another_made_anew_gets_back_what_this_one_knows():
     one = Replica(etcd)
     one.judge(["u0"])
     one.finish()
-    one.clerk.see(Page({}, 0, 1), version=etcd.version + 1, identity="another object")
-    assert set(one.clerk.next_page().flights) == {"u0"}
+    one.ledger_session.see(LedgerRecord({}, 0, 1), version=etcd.version + 1, identity="another object")
+    assert set(one.ledger_session.next_record().flights) == {"u0"}
 
 
 def test_a_live_read_is_believed_when_etcd_was_taken_back_to_a_backup():
@@ -334,11 +334,11 @@ def test_a_live_read_is_believed_when_etcd_was_taken_back_to_a_backup():
         one.judge([uid])
         one.finish()
     version, page = etcd.pages[0]
-    one.clerk.see(page, version=version, identity="object", is_live=True)
-    assert set(one.clerk.page.flights) == {"u0", "u1"}, "an old answer that nobody waits for proves nothing"
-    one.clerk.next_page()
-    one.clerk.give_up()
-    one.clerk.see(page, version=version, identity="object")
-    assert one.clerk.is_stale, "the watch may be behind our own writes"
-    one.clerk.see(page, version=version, identity="object", is_live=True)
-    assert (set(one.clerk.page.flights), one.clerk.is_stale) == ({"u0"}, False)
+    one.ledger_session.see(page, version=version, identity="object", is_live=True)
+    assert set(one.ledger_session.page.flights) == {"u0", "u1"}, "an old answer that nobody waits for proves nothing"
+    one.ledger_session.next_record()
+    one.ledger_session.discard_draft()
+    one.ledger_session.see(page, version=version, identity="object")
+    assert one.ledger_session.is_stale, "the watch may be behind our own writes"
+    one.ledger_session.see(page, version=version, identity="object", is_live=True)
+    assert (set(one.ledger_session.page.flights), one.ledger_session.is_stale) == ({"u0"}, False)

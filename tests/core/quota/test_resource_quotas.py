@@ -6,7 +6,7 @@ import pytest
 
 from tests.core.support import make
 from webhook.core.model.names import Namespace
-from webhook.core.quota.resource_quotas import Quota, QuotaBook, exceeded
+from webhook.core.quota.resource_quotas import Quota, QuotaIndex, exceeded
 
 GPU = "requests.nvidia.com/gpu"
 
@@ -60,7 +60,7 @@ def test_cpu_is_compared_to_the_thousandth():
 
 
 def test_a_book_keeps_each_namespaces_quotas():
-    book, here = QuotaBook(), Namespace("team-a")
+    book, here = QuotaIndex(), Namespace("team-a")
     book.set(here, quota("one"))
     book.set(here, quota("two"))
     book.remove(here, "one")

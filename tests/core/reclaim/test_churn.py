@@ -15,9 +15,9 @@ from webhook.core.admission.admission import admit
 from webhook.core.model.decision import Admit
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_index import Roll
+from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_snapshot import entitled, scene
-from webhook.core.tiers.tier_changes import retier
+from webhook.core.tiers.tier_changes import tier_changes
 from webhook.core.world.world import World
 
 HOUR = 3600
@@ -44,7 +44,7 @@ class City:
     def __init__(self, seed):
         self.random = random.Random(seed)
         policy = make.policy(*(make.team(name, guaranteed=30, limit_=70) for name in TEAMS))
-        self.gate, self.world, self.roll = World(policy), World(policy), Roll(policy.reclaim)
+        self.gate, self.world, self.reclaim_index = World(policy), World(policy), ReclaimIndex(policy.reclaim)
         for number in range(12):
             for world in (self.gate, self.world):
                 world.set_node(make.node(f"n{number}", gpus=8))
@@ -75,7 +75,7 @@ class City:
         make.commit(self.gate, made, decision.charge, nodes[0])
         self.lives[uid] = Life(size, team, tier, int(now), nodes, made.constraints)
         self.seen[tier] += 1
-        take(self._tenant(uid), self.roll, self.world)
+        take(self._tenant(uid), self.reclaim_index, self.world)
         self._later(now + self.random.uniform(0.1, 5), "bind", uid)
 
     def bind(self, now, uid):
@@ -86,19 +86,19 @@ class City:
         del self.lives[uid]
         self.gate.remove_pod(uid)
         self.world.remove_pod(uid)
-        self.roll.remove(uid)
+        self.reclaim_index.remove(uid)
         for team in self.gate.policy.teams:
-            for change in retier(team, self.gate):
+            for change in tier_changes(team, self.gate):
                 assert change.charge.tier is Tier.GUARANTEED, "no share was lowered"
                 self.seen["promoted"] += 1
                 self._change(change.pod.uid, tier=change.charge.tier)
 
     def look(self, now):
-        waiting = [each.waiting() for each in entitled(self.roll, self.world)]
+        waiting = [each.waiting() for each in entitled(self.reclaim_index, self.world)]
         self.seen["looks with a pod on its way"] += bool(waiting)
-        found = plan(waiting, scene(self.roll, self.world, now=int(now)))
+        found = plan(waiting, scene(self.reclaim_index, self.world, now=int(now)))
         assert found.moves == (), f"after {now:.0f} s"
-        lent = sum(self.world.book(team).preemptible for team in TEAMS)
+        lent = sum(self.world.usage(team).preemptible for team in TEAMS)
         self.seen["lent"] = max(self.seen["lent"], lent)
 
     def _later(self, at, event, uid=""):
@@ -108,7 +108,7 @@ class City:
         self.lives[uid] = replace(self.lives[uid], **more)
         made = self._tenant(uid)
         self.gate.set_pod(made.pod)
-        take(made, self.roll, self.world)
+        take(made, self.reclaim_index, self.world)
 
     def _tenant(self, uid):
         life = self.lives[uid]

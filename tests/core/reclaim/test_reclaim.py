@@ -14,11 +14,11 @@ from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.policy import LabelSelector, ReclaimCost
 from webhook.core.model.selector import NO_CONSTRAINTS, Constraints, NodeTerm
 from webhook.core.model.topology import AffinityRule
-from webhook.core.peers.pod_counts import Seated, Siblings
+from webhook.core.peers.pod_counts import PlacedPod, PodCounts
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Cause, Hold, Leaving, Scene, Waiting
-from webhook.core.reclaim.victim import GangId, GuardId, Victim, Yards
+from webhook.core.reclaim.victim import GangId, GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_search import Cost
 
 NOW = 100_000
@@ -62,7 +62,7 @@ def scene(victims, *, nodes=1, size=8, others=(), **more):
         fleet.set(node(f"n{number}", gpus=size, labels={"host": f"n{number}"}))
     for each in (*victims, *others):
         fleet.take(each.node, each.demand, holder=each.uid)
-    return Scene(fleet=fleet, yards=Yards(victims), now=NOW, **more)
+    return Scene(fleet=fleet, victim_index=VictimIndex(victims), now=NOW, **more)
 
 
 def gone(round_):
@@ -84,9 +84,9 @@ def alone(name="b", count=1, **more):
 
 def like(*nodes):
     """Pods of the app on these nodes."""
-    found = Siblings()
+    found = PodCounts()
     there = [resident(uid=f"s-{name}", namespace="team-b", packed=pack(APP), node=name) for name in nodes]
-    found.sources.append(lambda namespace: [Seated(pod, pod.node) for pod in there if pod.namespace == namespace])
+    found.sources.append(lambda namespace: [PlacedPod(pod, pod.node) for pod in there if pod.namespace == namespace])
     return found
 
 
@@ -305,13 +305,13 @@ def scenes(draw, *, nodes=3, size=6):
 def test_nobody_goes_on_a_node_with_pods_that_the_waiting_one_keeps_away_from():
     borrowed = [victim("cheap", saved=NOW), victim("x", 7), victim("dear", on="n1", saved=0), victim("y", 7, on="n1")]
     assert gone(plan([waiting()], scene(borrowed, nodes=2))) == ["cheap"]
-    assert gone(plan([alone()], scene(borrowed, nodes=2, siblings=like("n0")))) == ["dear"]
-    found = plan([alone()], scene(borrowed, nodes=2, siblings=like("n0", "n1")))
+    assert gone(plan([alone()], scene(borrowed, nodes=2, pod_counts=like("n0")))) == ["dear"]
+    found = plan([alone()], scene(borrowed, nodes=2, pod_counts=like("n0", "n1")))
     assert (found.moves, causes(found)) == ((), {"b": Cause.TOPOLOGY_UNMET})
 
 
 def test_free_room_beside_them_is_no_room():
-    assert gone(plan([alone()], scene([victim("a", 8, on="n1")], nodes=2, siblings=like("n0")))) == ["a"]
+    assert gone(plan([alone()], scene([victim("a", 8, on="n1")], nodes=2, pod_counts=like("n0")))) == ["a"]
 
 
 def test_those_that_keep_apart_get_room_on_nodes_of_their_own():
@@ -324,11 +324,11 @@ def test_those_that_keep_apart_get_room_on_nodes_of_their_own():
 
 def test_pods_that_keep_off_the_waiting_one_count_as_well():
     borrowed = [victim("a", 8, saved=NOW), victim("b", 8, on="n1", saved=0)]
-    keeper = resident(uid="k", namespace="team-b", node="n0", keeps_off=(APART,))
-    found = Siblings()
+    keeper = resident(uid="k", namespace="team-b", node="n0", anti_affinity_rules=(APART,))
+    found = PodCounts()
     found.change(keeper, "n0", 1)
-    assert gone(plan([waiting(labels=APP)], scene(borrowed, nodes=2, siblings=found))) == ["b"]
-    assert gone(plan([waiting()], scene(borrowed, nodes=2, siblings=found))) == ["a"]
+    assert gone(plan([waiting(labels=APP)], scene(borrowed, nodes=2, pod_counts=found))) == ["b"]
+    assert gone(plan([waiting()], scene(borrowed, nodes=2, pod_counts=found))) == ["a"]
     first = waiting("b0", 8, topology=(APART,))
     assert plan([first, waiting("b1", labels=APP)], scene(borrowed, nodes=2)).moves[1].node == "n1"
 
@@ -343,7 +343,7 @@ def test_one_for_which_room_is_kept_is_there_already():
 def units(scene_):
     """Everything that can go: singles, and gangs whole."""
     made = {}
-    for each in scene_.yards:
+    for each in scene_.victim_index:
         made.setdefault(each.gang or each.uid, []).append(each)
     return [tuple(group) for group in made.values() if any(each.until <= NOW for each in group)]
 
@@ -397,7 +397,7 @@ def test_a_plan_costs_as_little_as_any(scene_, count):
 @given(scenes(), st.integers(1, 6), st.sets(st.sampled_from(["n0", "n1", "n2"])))
 def test_keeping_away_from_pods_is_keeping_away_from_their_nodes(scene_, count, taken):
     others = Constraints(terms=(NodeTerm((requirement("host", "NotIn", *sorted(taken)),), ()),))
-    told = plan([alone(count=count)], replace(scene_, siblings=like(*taken)))
+    told = plan([alone(count=count)], replace(scene_, pod_counts=like(*taken)))
     want = plan([waiting(count=count, constraints=others)], scene_)
     assert [(move.node, move.victims) for move in told.moves] == [(move.node, move.victims) for move in want.moves]
     assert bool(told.moves) or (Cause.FITS in causes(told).values()) == (Cause.FITS in causes(want).values())
@@ -405,7 +405,7 @@ def test_keeping_away_from_pods_is_keeping_away_from_their_nodes(scene_, count, 
 
 @given(scenes(), st.lists(counts, min_size=1, max_size=5), st.sets(st.sampled_from(["n0", "n1", "n2"])))
 def test_no_round_puts_two_that_keep_apart_together(scene_, sizes, taken):
-    found = plan([alone(f"b{n}", size) for n, size in enumerate(sizes)], replace(scene_, siblings=like(*taken)))
+    found = plan([alone(f"b{n}", size) for n, size in enumerate(sizes)], replace(scene_, pod_counts=like(*taken)))
     nodes = [move.node for move in found.moves]
     assert len(set(nodes)) == len(nodes)
     assert not taken & set(nodes)
@@ -425,10 +425,10 @@ def test_no_victim_can_be_left_out(scene_, count):
 @given(scenes(), st.lists(counts, min_size=1, max_size=6), st.randoms())
 def test_the_same_scene_gives_the_same_round(scene_, sizes, dice):
     wants = [waiting(f"b{n}", size, since=n % 2) for n, size in enumerate(sizes)]
-    mixed, victims = list(wants), list(scene_.yards)
+    mixed, victims = list(wants), list(scene_.victim_index)
     dice.shuffle(mixed)
     dice.shuffle(victims)
-    assert plan(wants, scene_) == plan(mixed, replace(scene_, yards=Yards(victims)))
+    assert plan(wants, scene_) == plan(mixed, replace(scene_, victim_index=VictimIndex(victims)))
 
 
 @given(scenes(), st.lists(counts, min_size=1, max_size=8), st.booleans())

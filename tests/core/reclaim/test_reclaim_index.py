@@ -11,7 +11,7 @@ from tests.core.support.reclaim_pods import NOW, asker, borrower, tenant, town
 from webhook.core.model.names import Namespace, Uid
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.model.selector import Operator, Requirement
-from webhook.core.reclaim.reclaim_index import BUDGETS, STUCK_SECONDS, Roll
+from webhook.core.reclaim.reclaim_index import BUDGETS, STUCK_SECONDS, ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, Tenant, victim_of
 from webhook.core.reclaim.victim import GangId
 
@@ -23,18 +23,20 @@ NO_RULES = ReclaimRules()
 
 
 def rolled(*tenants, rules=NO_RULES):
-    roll = Roll(rules)
+    reclaim_index = ReclaimIndex(rules)
     for each in tenants:
-        roll.set(each)
-    return roll
+        reclaim_index.set(each)
+    return reclaim_index
 
 
-def uids_leaving(roll):
-    return sorted(each.uid for node, there in roll.leaving(now=NOW).items() for each in there if each.node == node)
+def uids_leaving(reclaim_index):
+    return sorted(
+        each.uid for node, there in reclaim_index.leaving(now=NOW).items() for each in there if each.node == node
+    )
 
 
-def victims(roll):
-    return sorted(victim.uid for victim in roll.yards)
+def victims(reclaim_index):
+    return sorted(victim.uid for victim in reclaim_index.victim_index)
 
 
 @pytest.mark.parametrize(
@@ -59,51 +61,51 @@ def test_policy_protects_namespaces_and_labels():
 
 
 def test_a_new_policy_sorts_everybody_again():
-    roll = rolled(borrower("p"))
-    roll.set_rules(ReclaimRules(protected_namespaces=("team-a",)))
-    assert victims(roll) == []
-    roll.set_rules(ReclaimRules())
-    assert victims(roll) == ["p"]
+    reclaim_index = rolled(borrower("p"))
+    reclaim_index.set_rules(ReclaimRules(protected_namespaces=("team-a",)))
+    assert victims(reclaim_index) == []
+    reclaim_index.set_rules(ReclaimRules())
+    assert victims(reclaim_index) == ["p"]
 
 
 def test_one_budget_guards_and_two_forbid():
-    roll = rolled(borrower("p", labels={"app": "kept"}))
-    roll.set_disruption(Disruption(Namespace("team-a"), "one", APP, allowed=2))
-    assert victims(roll) == ["p"]
-    assert roll.allowances() == {"pdb team-a/one": 2}
-    roll.set_disruption(Disruption(Namespace("team-a"), "two", APP, allowed=2))
-    assert TWO_BUDGETS in next(iter(roll.yards)).guards
-    assert TWO_BUDGETS not in roll.allowances()
-    roll.remove_disruption(Namespace("team-a"), "one")
-    assert next(iter(roll.yards)).guards == ("pdb team-a/two",)
+    reclaim_index = rolled(borrower("p", labels={"app": "kept"}))
+    reclaim_index.set_disruption(Disruption(Namespace("team-a"), "one", APP, allowed=2))
+    assert victims(reclaim_index) == ["p"]
+    assert reclaim_index.allowances() == {"pdb team-a/one": 2}
+    reclaim_index.set_disruption(Disruption(Namespace("team-a"), "two", APP, allowed=2))
+    assert TWO_BUDGETS in next(iter(reclaim_index.victim_index)).guards
+    assert TWO_BUDGETS not in reclaim_index.allowances()
+    reclaim_index.remove_disruption(Namespace("team-a"), "one")
+    assert next(iter(reclaim_index.victim_index)).guards == ("pdb team-a/two",)
 
 
 def test_of_thousands_of_budgets_some_are_looked_at():
     none = LabelSelector((Requirement("app", Operator.IN, ("none",)),))
-    roll = rolled(borrower("p", labels={"app": "kept"}))
+    reclaim_index = rolled(borrower("p", labels={"app": "kept"}))
     for number in range(BUDGETS):
-        roll.set_disruption(Disruption(Namespace("team-a"), f"b{number:03}", none, allowed=0))
-    roll.set_disruption(Disruption(Namespace("team-a"), "c", APP, allowed=0))
-    assert next(iter(roll.yards)).guards == ()
-    assert len(roll.allowances()) == BUDGETS
-    roll.remove_disruption(Namespace("team-a"), "b000")
-    assert next(iter(roll.yards)).guards == ("pdb team-a/c",)
+        reclaim_index.set_disruption(Disruption(Namespace("team-a"), f"b{number:03}", none, allowed=0))
+    reclaim_index.set_disruption(Disruption(Namespace("team-a"), "c", APP, allowed=0))
+    assert next(iter(reclaim_index.victim_index)).guards == ()
+    assert len(reclaim_index.allowances()) == BUDGETS
+    reclaim_index.remove_disruption(Namespace("team-a"), "b000")
+    assert next(iter(reclaim_index.victim_index)).guards == ("pdb team-a/c",)
 
 
 def test_a_budget_of_another_namespace_guards_nobody_here():
-    roll = rolled(borrower("p", labels={"app": "kept"}))
-    roll.set_disruption(Disruption(Namespace("team-c"), "one", APP, allowed=0))
-    assert next(iter(roll.yards)).guards == ()
+    reclaim_index = rolled(borrower("p", labels={"app": "kept"}))
+    reclaim_index.set_disruption(Disruption(Namespace("team-c"), "one", APP, allowed=0))
+    assert next(iter(reclaim_index.victim_index)).guards == ()
 
 
 def test_a_guaranteed_member_shields_no_borrowers_of_its_gang():
-    roll = rolled(borrower("p", gang=GANG), borrower("q", gang=GANG, on="n1"))
-    roll.set(tenant("r", on="n2", team="team-a", tier="guaranteed", gang=GANG))
-    assert victims(roll) == ["p", "q"]
-    assert sorted(each.pod.uid for each in roll.members(GANG)) == ["p", "q", "r"]
-    roll.set(borrower("q", on="n1"))
-    roll.remove(Uid("r"))
-    assert [each.pod.uid for each in roll.members(GANG)] == ["p"]
+    reclaim_index = rolled(borrower("p", gang=GANG), borrower("q", gang=GANG, on="n1"))
+    reclaim_index.set(tenant("r", on="n2", team="team-a", tier="guaranteed", gang=GANG))
+    assert victims(reclaim_index) == ["p", "q"]
+    assert sorted(each.pod.uid for each in reclaim_index.members(GANG)) == ["p", "q", "r"]
+    reclaim_index.set(borrower("q", on="n1"))
+    reclaim_index.remove(Uid("r"))
+    assert [each.pod.uid for each in reclaim_index.members(GANG)] == ["p"]
 
 
 def test_a_long_grace_period_is_cut_and_costs():
@@ -118,48 +120,48 @@ def test_a_borrower_that_was_deleted_for_years_from_now_is_no_room_on_its_way_bu
     year = 86_400 * 365
     guard = Disruption(Namespace("team-a"), "one", APP, allowed=0)
     dying = borrower("p", is_terminating=True, leaves_at=NOW + year, leave_seconds=year, labels={"app": "kept"})
-    roll = rolled(dying)
-    roll.set_disruption(guard)
-    assert (victims(roll), uids_leaving(roll), roll.empty_at(now=NOW)) == (["p"], [], {})
-    found = next(iter(roll.yards))
+    reclaim_index = rolled(dying)
+    reclaim_index.set_disruption(guard)
+    assert (victims(reclaim_index), uids_leaving(reclaim_index), reclaim_index.empty_at(now=NOW)) == (["p"], [], {})
+    found = next(iter(reclaim_index.victim_index))
     assert (found.guards, found.grace_seconds) == ((), NO_RULES.longest_grace_seconds), "no budget guards it any more"
-    roll.send_away(Uid("p"))
-    assert uids_leaving(roll) == ["p"]
-    roll.set(borrower("p", is_terminating=True, leaves_at=NOW + 600, leave_seconds=600))
-    assert (victims(roll), uids_leaving(roll)) == ([], ["p"])
+    reclaim_index.send_away(Uid("p"))
+    assert uids_leaving(reclaim_index) == ["p"]
+    reclaim_index.set(borrower("p", is_terminating=True, leaves_at=NOW + 600, leave_seconds=600))
+    assert (victims(reclaim_index), uids_leaving(reclaim_index)) == ([], ["p"])
 
 
 def test_a_victim_that_goes_is_on_its_way_out_until_it_is_seen_so():
-    roll = rolled(borrower("p", labels={"app": "kept"}))
-    roll.set_disruption(Disruption(Namespace("team-a"), "one", APP, allowed=1))
-    roll.send_away(Uid("p"))
-    assert victims(roll) == []
-    assert roll.is_going(Uid("p"))
-    assert uids_leaving(roll) == ["p"]
-    assert roll.allowances() == {"pdb team-a/one": 0}
-    roll.set(borrower("p", labels={"app": "kept"}, saved_at=5))
-    assert roll.is_going(Uid("p"))
-    roll.take_back(Uid("p"))
-    assert victims(roll) == ["p"]
+    reclaim_index = rolled(borrower("p", labels={"app": "kept"}))
+    reclaim_index.set_disruption(Disruption(Namespace("team-a"), "one", APP, allowed=1))
+    reclaim_index.send_away(Uid("p"))
+    assert victims(reclaim_index) == []
+    assert reclaim_index.is_going(Uid("p"))
+    assert uids_leaving(reclaim_index) == ["p"]
+    assert reclaim_index.allowances() == {"pdb team-a/one": 0}
+    reclaim_index.set(borrower("p", labels={"app": "kept"}, saved_at=5))
+    assert reclaim_index.is_going(Uid("p"))
+    reclaim_index.take_back(Uid("p"))
+    assert victims(reclaim_index) == ["p"]
 
 
 def test_nobody_counts_on_the_room_of_a_pod_that_is_stuck():
-    roll = rolled(borrower("p", is_terminating=True, leaves_at=NOW))
-    assert roll.leaving(now=NOW + STUCK_SECONDS)
-    assert roll.leaving(now=NOW + STUCK_SECONDS + 1) == {}
+    reclaim_index = rolled(borrower("p", is_terminating=True, leaves_at=NOW))
+    assert reclaim_index.leaving(now=NOW + STUCK_SECONDS)
+    assert reclaim_index.leaving(now=NOW + STUCK_SECONDS + 1) == {}
 
 
 def test_a_node_is_empty_when_the_last_that_leaves_must_be_gone():
     leaving = [borrower(f"p{n}", is_terminating=True, leaves_at=NOW + n) for n in (5, 9)]
     stuck = borrower("stuck", is_terminating=True, leaves_at=NOW - STUCK_SECONDS - 1)
-    roll = rolled(*leaving, stuck, borrower("stays"))
-    assert roll.empty_at(now=NOW) == {"n0": NOW + 9}
+    reclaim_index = rolled(*leaving, stuck, borrower("stays"))
+    assert reclaim_index.empty_at(now=NOW) == {"n0": NOW + 9}
 
 
 def test_waiting_pods_are_guaranteed_and_held_back_by_nothing_else():
     gated = replace(asker("gated"), is_gated=True)
-    roll = rolled(asker("b"), gated, borrower("p", on=None), asker("gone", is_terminating=True))
-    assert [each.pod.uid for each in roll.waiting()] == ["b"]
+    reclaim_index = rolled(asker("b"), gated, borrower("p", on=None), asker("gone", is_terminating=True))
+    assert [each.pod.uid for each in reclaim_index.waiting()] == ["b"]
 
 
 tenants = st.builds(
@@ -208,39 +210,41 @@ class Truth:
                 self.tenants[step.pod.uid] = step
                 self.going -= {step.pod.uid} if step.pod.is_terminating else set()
 
-    def roll(self):
-        made = Roll(self.rules)
+    def reclaim_index(self):
+        made = ReclaimIndex(self.rules)
         for step in (*self.budgets.values(), *self.tenants.values(), *(("send_away", uid) for uid in self.going)):
             hand(step, made)
         return made
 
 
-def hand(step, roll):
+def hand(step, reclaim_index):
     match step:
         case (verb, uid):
-            getattr(roll, verb)(uid)
+            getattr(reclaim_index, verb)(uid)
         case Disruption():
-            roll.set_disruption(step)
+            reclaim_index.set_disruption(step)
         case ReclaimRules():
-            roll.set_rules(step)
+            reclaim_index.set_rules(step)
         case Tenant():
-            roll.set(step)
+            reclaim_index.set(step)
 
 
 @given(steps)
 def test_whatever_happened_the_roll_is_as_if_made_anew(taken):
     """Kept by events, it says the same as one that sees the outcome only."""
-    roll, truth = Roll(NO_RULES), Truth()
+    reclaim_index, truth = ReclaimIndex(NO_RULES), Truth()
     for step in taken:
-        hand(step, roll)
+        hand(step, reclaim_index)
         truth.take(step)
-    want = truth.roll()
-    assert {victim.uid: victim for victim in roll.yards} == {victim.uid: victim for victim in want.yards}
-    assert {each.pod.uid for each in roll.waiting()} == {each.pod.uid for each in want.waiting()}
-    assert uids_leaving(roll) == uids_leaving(want)
+    want = truth.reclaim_index()
+    assert {victim.uid: victim for victim in reclaim_index.victim_index} == {
+        victim.uid: victim for victim in want.victim_index
+    }
+    assert {each.pod.uid for each in reclaim_index.waiting()} == {each.pod.uid for each in want.waiting()}
+    assert uids_leaving(reclaim_index) == uids_leaving(want)
 
 
 def test_the_policy_of_a_town_is_the_rolls():
     rules = ReclaimRules(minimum_runtime_seconds=60)
-    roll, _ = town(borrower("p", started_at=NOW), policy=policy(reclaim=rules))
-    assert next(iter(roll.yards)).until == NOW + 60
+    reclaim_index, _ = town(borrower("p", started_at=NOW), policy=policy(reclaim=rules))
+    assert next(iter(reclaim_index.victim_index)).until == NOW + 60

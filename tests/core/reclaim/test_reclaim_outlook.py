@@ -9,7 +9,7 @@ from tests.core.support.reclaim_pods import tenant
 from webhook.core.model.policy import Enforcement
 from webhook.core.model.selector import NO_CONSTRAINTS
 from webhook.core.model.tier import Tier
-from webhook.core.reclaim.reclaim_index import Roll
+from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_outlook import WHY_NOT, Impossible, Kept, Possible, eviction_of, outlook
 from webhook.core.reclaim.reclaim_plan import Cause, Waiting
 from webhook.core.reclaim.reclaim_pod import Report
@@ -21,11 +21,11 @@ FULL = Report(900, is_for_room=True)
 
 def scene(*tenants, guaranteed=8):
     rules = policy(team("team-a", guaranteed=0), team("team-b", guaranteed=guaranteed))
-    place, roll = world(rules, nodes=[node("n0", gpus=8)]), Roll(rules.reclaim)
+    place, reclaim_index = world(rules, nodes=[node("n0", gpus=8)]), ReclaimIndex(rules.reclaim)
     for each in tenants:
         place.set_pod(each.pod)
-        roll.set(each)
-    return place, roll
+        reclaim_index.set(each)
+    return place, reclaim_index
 
 
 def borrower(name="v", gpus=8):
@@ -36,8 +36,8 @@ def asker(name="w", gpus=8, report=FULL, tier=Tier.GUARANTEED):
     return replace(tenant(name, gpus, on=None, team="team-b", tier=tier), report=report)
 
 
-def told(place, roll, waiting, holdings=()):
-    return outlook(waiting, roll, place, holdings=holdings, now=NOW)
+def told(place, reclaim_index, waiting, holdings=()):
+    return outlook(waiting, reclaim_index, place, holdings=holdings, now=NOW)
 
 
 def test_a_plan_that_could_be_made_names_who_would_go():
@@ -66,9 +66,9 @@ def test_those_that_wait_longer_come_first():
     first, second = asker("first"), asker("second")
     first = replace(first, pod=replace(first.pod, created=1))
     second = replace(second, pod=replace(second.pod, created=2))
-    place, roll = scene(borrower(), first, second, guaranteed=16)
-    assert isinstance(told(place, roll, first.waiting()), Possible)
-    assert told(place, roll, second.waiting()) == Impossible(
+    place, reclaim_index = scene(borrower(), first, second, guaranteed=16)
+    assert isinstance(told(place, reclaim_index, first.waiting()), Possible)
+    assert told(place, reclaim_index, second.waiting()) == Impossible(
         WHY_NOT[Cause.NOT_ENOUGH_VICTIMS], Cause.NOT_ENOUGH_VICTIMS
     )
 
@@ -91,13 +91,13 @@ def test_what_cannot_be_says_why(waiting, guaranteed, want):
 
 def test_nothing_is_evicted_while_policy_is_not_enforced():
     waiting = asker()
-    place, roll = scene(borrower(), waiting)
+    place, reclaim_index = scene(borrower(), waiting)
     place.set_policy(replace(place.policy, enforce=Enforcement.WARN))
-    assert told(place, roll, waiting.waiting()) == Impossible("policy is not enforced, so nothing is evicted")
+    assert told(place, reclaim_index, waiting.waiting()) == Impossible("policy is not enforced, so nothing is evicted")
 
 
 def test_looking_changes_nothing():
     waiting = asker()
-    place, roll = scene(borrower(), waiting)
-    assert told(place, roll, waiting.waiting()) == told(place, roll, waiting.waiting())
+    place, reclaim_index = scene(borrower(), waiting)
+    assert told(place, reclaim_index, waiting.waiting()) == told(place, reclaim_index, waiting.waiting())
     assert place.fleet.free("n0", "nvidia.com/gpu") == 0

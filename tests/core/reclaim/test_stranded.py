@@ -26,10 +26,10 @@ def pinned(*nodes, chosen=None, created=OLD, **more):
 
 
 def judged(tenant, *others, nodes=2, **more):
-    roll, world = town(*others, tenant, nodes=nodes)
+    reclaim_index, world = town(*others, tenant, nodes=nodes)
     for name, changes in more.items():
         world.set_node(make.node(name, **changes))
-    assert [each.pod.uid for each in roll.pinned()] == ["p"]
+    assert [each.pod.uid for each in reclaim_index.pinned()] == ["p"]
     return is_stranded(tenant, world, now=NOW)
 
 
@@ -72,9 +72,9 @@ def test_room_that_is_held_is_no_room():
 
 def test_a_pod_that_was_bound_after_all_is_nobodys_business():
     tenant = pinned("n0")
-    roll, world = town(tenant)
-    take(borrower("p", 8), roll, world)
-    assert list(roll.pinned()) == []
+    reclaim_index, world = town(tenant)
+    take(borrower("p", 8), reclaim_index, world)
+    assert list(reclaim_index.pinned()) == []
 
 
 # -- by the pod's own topology spread

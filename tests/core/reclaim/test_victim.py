@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.reclaim.victim import Yard
+from webhook.core.reclaim.victim import NodeVictims
 
 NOW = 100
 STEPS = st.lists(
@@ -25,7 +25,7 @@ def least(saves, gpus, now):
 
 @given(STEPS)
 def test_the_least_loss_is_that_of_the_units_saved_last(steps):
-    yard = Yard()
+    yard = NodeVictims()
     yard.save(50, 2)
     for what, first, second in steps:
         if what == "save":

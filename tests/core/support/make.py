@@ -11,7 +11,7 @@ from webhook.core.model.node import Node
 from webhook.core.model.pod import Owner, Pod, Requester, Resident
 from webhook.core.model.policy import BUILT_IN_RESOURCES, PlacementRules, Policy, Pool, Share, Team
 from webhook.core.model.selector import Constraints, NodeTerm, Operator, Requirement
-from webhook.core.quota.in_flight import Flight
+from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.world.world import World
 
 GPU = ResourceName("nvidia.com/gpu")
@@ -129,7 +129,7 @@ def mark(admitted: Admit, *, at: str) -> str:
         "pool": admitted.steering.pool,
         "model": admitted.charge.model,
         "user": admitted.charge.user,
-        "asked": admitted.asked_tier,
+        "asked": admitted.requested_tier,
         "code": admitted.reason.code,
         "policy": admitted.policy_hash,
         "at": at,
@@ -137,7 +137,7 @@ def mark(admitted: Admit, *, at: str) -> str:
     return json.dumps({key: value for key, value in told.items() if value is not None})
 
 
-def flight(pod_: Pod, charge: Charge, node_: NodeName | None) -> Flight:
+def flight(pod_: Pod, charge: Charge, node_: NodeName | None) -> InFlightCharge:
     """What an admitted pod takes, as the gate makes it."""
     made = Resident(
         pod_.uid,
@@ -150,7 +150,7 @@ def flight(pod_: Pod, charge: Charge, node_: NodeName | None) -> Flight:
         pod_.tier_label,
         charge.user,
     )
-    return Flight(made, charge, node_)
+    return InFlightCharge(made, charge, node_)
 
 
 def commit(world_: World, pod_: Pod, charge: Charge, node_: NodeName | None) -> None:

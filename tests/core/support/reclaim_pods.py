@@ -2,7 +2,7 @@
 
 from tests.core.support import make
 from webhook.core.model.names import NodeName
-from webhook.core.reclaim.reclaim_index import Roll
+from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_pod import Report, Tenant
 from webhook.core.world.world import World
 
@@ -31,14 +31,14 @@ def tenant(uid, count=1, *, on, team, tier, created=0, is_terminating=False, **m
 def town(*tenants, policy=None, nodes=4):
     """A world and a roll that hold the same pods."""
     policy = policy or make.policy()
-    world, roll = World(policy), Roll(policy.reclaim)
+    world, reclaim_index = World(policy), ReclaimIndex(policy.reclaim)
     for number in range(nodes):
         world.set_node(make.node(f"n{number}"))
     for each in tenants:
-        take(each, roll, world)
-    return roll, world
+        take(each, reclaim_index, world)
+    return reclaim_index, world
 
 
-def take(each, roll, world):
+def take(each, reclaim_index, world):
     world.set_pod(each.pod)
-    roll.set(each)
+    reclaim_index.set(each)

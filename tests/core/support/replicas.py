@@ -11,8 +11,8 @@ from tests.core.support.make import gpus, policy, resident, team, world
 from webhook.core.model.decision import Charge
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import EMPTY_PAGE, ENDED, Alive, Evidence, Flight, Page
-from webhook.core.world.ledger_session import Clerk
+from webhook.core.quota.in_flight import EMPTY_LEDGER_RECORD, ENDED, Alive, Evidence, InFlightCharge, LedgerRecord
+from webhook.core.world.ledger_session import LedgerSession
 
 A = TeamName("team-a")
 LIMIT = 2
@@ -39,9 +39,9 @@ class Etcd:
     version: int = 1
     pods: dict[str, int] = field(default_factory=dict)  # uid -> version at which it came
     events: list[Event] = field(default_factory=list)
-    page: Page = EMPTY_PAGE
+    page: LedgerRecord = EMPTY_LEDGER_RECORD
     page_version: int = 0
-    pages: list[tuple[int, Page]] = field(default_factory=list)
+    pages: list[tuple[int, LedgerRecord]] = field(default_factory=list)
     promised: set[str] = field(default_factory=set)  # allowed by us, and neither there nor given up yet
 
     def create(self, uid: str) -> None:
@@ -57,7 +57,7 @@ class Etcd:
         del self.pods[uid]
         self.events.append(Event(self.version, uid, is_there=False))
 
-    def swap(self, base: int, page: Page) -> bool:
+    def swap(self, base: int, page: LedgerRecord) -> bool:
         """Write the object if it is still the one that was read."""
         if base != self.page_version:
             return False
@@ -77,17 +77,17 @@ class Write:
     """A write on its way."""
 
     base: int
-    page: Page
+    page: LedgerRecord
     uids: tuple[str, ...]
 
 
 class Replica:
     """One process: its world, its clerk, and how far its two watches have come."""
 
-    def __init__(self, etcd: Etcd, clerk: Callable[..., Clerk] = Clerk) -> None:
+    def __init__(self, etcd: Etcd, ledger_session: Callable[..., LedgerSession] = LedgerSession) -> None:
         self.etcd = etcd
         self.world = world(policy(team(guaranteed=LIMIT, limit_=LIMIT)), nodes=[])
-        self.clerk = clerk(self.world)
+        self.ledger_session = ledger_session(self.world)
         self.reached = 0
         self.write: Write | None = None
         self.relist()
@@ -115,10 +115,10 @@ class Replica:
             self.world.remove_pod(Uid(event.uid))
         self.reached = event.version
 
-    def next_page(self) -> None:
-        found = next(((v, page) for v, page in self.etcd.pages if v > self.clerk.version), None)
+    def next_record(self) -> None:
+        found = next(((v, page) for v, page in self.etcd.pages if v > self.ledger_session.version), None)
         if found is not None:
-            self.clerk.see(found[1], version=found[0], identity="object")
+            self.ledger_session.see(found[1], version=found[0], identity="object")
 
     def all_events(self) -> None:
         while self.reached < max((event.version for event in self.etcd.events), default=0):
@@ -126,35 +126,35 @@ class Replica:
 
     def read(self) -> None:
         if self.etcd.page_version:
-            self.clerk.see(self.etcd.page, version=self.etcd.page_version, identity="object")
+            self.ledger_session.see(self.etcd.page, version=self.etcd.page_version, identity="object")
         else:
-            self.clerk.lose()
+            self.ledger_session.lose()
 
     # -- its writes
 
     def judge(self, uids: list[str]) -> bool:
         """Judge some requests and send off one write; False where nothing may be judged now."""
-        if self.clerk.is_stale:
+        if self.ledger_session.is_stale:
             self.read()
-        if not self.clerk.is_safe(self.reached):
+        if not self.ledger_session.is_safe(self.reached):
             return False
-        self.clerk.settle(self.reached)
+        self.ledger_session.settle(self.reached)
         admitted = []
         for uid in uids:
-            if self.world.book(A).total + gpus(1) <= gpus(LIMIT):
+            if self.world.usage(A).total + gpus(1) <= gpus(LIMIT):
                 pod = resident(1, uid=uid, name=name_of(uid))
-                self.clerk.charge(Flight(pod, Charge(A, Tier.GUARANTEED, gpus(1)), None))
+                self.ledger_session.charge(InFlightCharge(pod, Charge(A, Tier.GUARANTEED, gpus(1)), None))
                 admitted.append(uid)
-        if admitted or self.clerk.must_write or self.clerk.can_fold:
-            self.write = Write(self.clerk.version, self.clerk.next_page(), tuple(admitted))
+        if admitted or self.ledger_session.must_write or self.ledger_session.can_compact:
+            self.write = Write(self.ledger_session.version, self.ledger_session.next_record(), tuple(admitted))
         return True
 
     def fold(self) -> None:
         """Send off a write that charges nothing; it needs no view that is up to date."""
-        if self.clerk.is_stale:
+        if self.ledger_session.is_stale:
             self.read()
-        if self.clerk.must_write or self.clerk.can_fold:
-            self.write = Write(self.clerk.version, self.clerk.next_page(), ())
+        if self.ledger_session.must_write or self.ledger_session.can_compact:
+            self.write = Write(self.ledger_session.version, self.ledger_session.next_record(), ())
 
     def finish(self, *, is_heard: bool = True) -> None:
         """Let the write reach etcd and hear the answer; who still listens is told yes, and his pod may come then."""
@@ -162,22 +162,22 @@ class Replica:
         if write is None:
             return
         if not self.etcd.swap(write.base, write.page):
-            self.clerk.give_up()
+            self.ledger_session.discard_draft()
             return
-        self.clerk.see(write.page, version=self.etcd.page_version, identity="object")
+        self.ledger_session.see(write.page, version=self.etcd.page_version, identity="object")
         for uid in write.uids:
             if is_heard:
                 self.etcd.promised.add(uid)
             else:
-                self.clerk.withdraw(Uid(uid))
+                self.ledger_session.withdraw(Uid(uid))
 
     def hear_nothing(self) -> Write:
         """Give up waiting for the answer of a write that may still land; its callers are told to come again."""
         write, self.write = self.write, None
         assert write is not None
-        self.clerk.give_up(is_in_doubt=True)
+        self.ledger_session.discard_draft(is_in_doubt=True)
         for uid in write.uids:
-            self.clerk.withdraw(Uid(uid))
+            self.ledger_session.withdraw(Uid(uid))
         return write
 
     def ask(self, uid: str) -> Evidence:

@@ -73,10 +73,10 @@ def test_what_counts_as_guaranteed_never_grows_and_a_second_look_finds_nothing(k
         for number, (size, age, is_labelled) in enumerate(kinds)
     ]
     world = make.world(POLICY, residents=pods)
-    before = world.book("team-a").guaranteed
+    before = world.usage("team-a").guaranteed
     for pod, charge in adoptions(TEAM, world):
         world.set_pod(replace(pod, team_label=charge.team, tier_label=charge.tier.value))
-    book = world.book("team-a")
+    book = world.usage("team-a")
     assert book.guaranteed <= before
     labelled = sum(make.gpus(size) for size, _, is_labelled in kinds if is_labelled)
     assert book.guaranteed <= max(TEAM.gpus.guaranteed, labelled)

@@ -10,9 +10,9 @@ from tests.examples import examples
 from webhook.core.model.decision import Charge
 from webhook.core.model.names import Uid
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import ENDED, Alive, Ended, Flight
-from webhook.core.tiers.tier_changes import promotion, retier
-from webhook.core.world.ledger_session import Clerk
+from webhook.core.quota.in_flight import ENDED, Alive, Ended, InFlightCharge
+from webhook.core.tiers.tier_changes import promotion, tier_changes
+from webhook.core.world.ledger_session import LedgerSession
 
 SHARE = 2
 WHO = st.integers(0, 1)
@@ -77,30 +77,30 @@ class Promoter(Replica):
 
     def decide(self, make):
         """Judge on the present state what `make` gives, and send off one write of it."""
-        if self.clerk.is_stale:
+        if self.ledger_session.is_stale:
             self.read()
-        if self.write is not None or not self.clerk.is_safe(self.reached):
+        if self.write is not None or not self.ledger_session.is_safe(self.reached):
             return
-        self.clerk.settle(self.reached)
+        self.ledger_session.settle(self.reached)
         charged = []
         for flight in make():
-            self.clerk.charge(flight)
-            if not self.clerk.holds(flight):
+            self.ledger_session.charge(flight)
+            if not self.ledger_session.holds(flight):
                 charged.append(flight)
-        if charged or self.clerk.must_write:
+        if charged or self.ledger_session.must_write:
             uids = tuple(flight.pod.uid for flight in charged if not flight.is_promotion)
             self.tiers = {flight.pod.uid: str(flight.charge.tier) for flight in charged}
-            self.write = Write(self.clerk.version, self.clerk.next_page(), uids)
+            self.write = Write(self.ledger_session.version, self.ledger_session.next_record(), uids)
 
     def admissions(self, uids):
         for uid in uids:
-            has_room = self.world.book(A).guaranteed + gpus(1) <= gpus(SHARE)
+            has_room = self.world.usage(A).guaranteed + gpus(1) <= gpus(SHARE)
             tier = Tier.GUARANTEED if has_room else Tier.PREEMPTIBLE
-            if self.world.book(A).total + gpus(1) <= gpus(6):
-                yield Flight(resident(1, uid=uid, tier=str(tier)), Charge(A, tier, gpus(1)), None)
+            if self.world.usage(A).total + gpus(1) <= gpus(6):
+                yield InFlightCharge(resident(1, uid=uid, tier=str(tier)), Charge(A, tier, gpus(1)), None)
 
     def promotions(self):
-        for change in retier(self.world.policy.teams[0], self.world):
+        for change in tier_changes(self.world.policy.teams[0], self.world):
             if change.charge.tier is Tier.GUARANTEED:
                 judged = promotion(change, self.world)
                 if judged.flight is not None:
@@ -118,12 +118,12 @@ class Promoter(Replica):
 class PromotionsMachine(RuleBasedStateMachine):
     """Two replicas, a share of two; both may believe that they lead."""
 
-    clerk = Clerk
+    ledger_session = LedgerSession
 
     def __init__(self):
         super().__init__()
         self.etcd = LabelledEtcd()
-        self.replicas = [Promoter(self.etcd, self.clerk) for _ in range(2)]
+        self.replicas = [Promoter(self.etcd, self.ledger_session) for _ in range(2)]
         self.held_up: list[Write] = []
         self.next_uid = 0
 
@@ -145,14 +145,14 @@ class PromotionsMachine(RuleBasedStateMachine):
 
     @rule(who=WHO)
     def it_writes_a_label_that_is_charged(self, who):
-        for flight in [*self.replicas[who].clerk.promotions()][:1]:
+        for flight in [*self.replicas[who].ledger_session.promotions()][:1]:
             if flight.pod.uid in self.etcd.tiers:
                 self.etcd.label(flight.pod.uid)
 
     @rule(who=WHO)
     def a_label_is_refused(self, who):
-        for flight in [*self.replicas[who].clerk.promotions()][:1]:
-            self.replicas[who].clerk.withdraw(flight.pod.uid)
+        for flight in [*self.replicas[who].ledger_session.promotions()][:1]:
+            self.replicas[who].ledger_session.withdraw(flight.pod.uid)
 
     @rule(who=WHO, is_answered=st.booleans())
     def it_tidies_up(self, who, is_answered):
@@ -217,7 +217,7 @@ class PromotionsMachine(RuleBasedStateMachine):
     def it_is_killed_and_starts_again(self, who):
         if (write := self.replicas[who].write) is not None:
             self.held_up.append(write)
-        self.replicas[who] = Promoter(self.etcd, self.clerk)
+        self.replicas[who] = Promoter(self.etcd, self.ledger_session)
 
     @invariant()
     def the_share_holds(self):
@@ -234,25 +234,25 @@ class PromotionsMachine(RuleBasedStateMachine):
                 self._rest(replica)
         assert not self.etcd.page.flights
         for replica in self.replicas:
-            assert replica.world.book(A).guaranteed == gpus(self.etcd.guaranteed)
-            assert replica.world.book(A).total == gpus(len(self.etcd.tiers))
+            assert replica.world.usage(A).guaranteed == gpus(self.etcd.guaranteed)
+            assert replica.world.usage(A).total == gpus(len(self.etcd.tiers))
 
     def _rest(self, replica):
         replica.finish(is_heard=False)
         replica.read()
         replica.all_events()
-        for flight in replica.clerk.unseen():
-            replica.clerk.note(flight.pod.uid, replica.ask(flight.pod.uid))
+        for flight in replica.ledger_session.unseen():
+            replica.ledger_session.note(flight.pod.uid, replica.ask(flight.pod.uid))
         replica.fold()
         replica.finish()
-        replica.clerk.settle(replica.reached)
+        replica.ledger_session.settle(replica.reached)
 
 
 TestPromotions = PromotionsMachine.TestCase
 TestPromotions.settings = examples(40, stateful_step_count=40)
 
 
-class FoldsBeforeTheLabelIsSeen(Clerk):
+class FoldsBeforeTheLabelIsSeen(LedgerSession):
     """Broken: takes a promoted pod that is there for one whose label was written."""
 
     def _evidence(self, uid):
@@ -260,20 +260,22 @@ class FoldsBeforeTheLabelIsSeen(Clerk):
         return found if isinstance(found, Ended) else self._world.evidence(uid)
 
 
-class ForgetsAtOnce(Clerk):
+class ForgetsAtOnce(LedgerSession):
     """Broken: drops promotions from the page, since the pod is there."""
 
     def _evidence(self, uid):
         return ENDED if self.page.flights[uid].is_promotion else super()._evidence(uid)
 
 
-@pytest.mark.parametrize(("clerk", "want"), [(Clerk, 2), (FoldsBeforeTheLabelIsSeen, 3), (ForgetsAtOnce, 3)])
-def test_the_room_of_a_promotion_is_not_given_away_before_its_label_is_seen(clerk, want):
+@pytest.mark.parametrize(
+    ("ledger_session", "want"), [(LedgerSession, 2), (FoldsBeforeTheLabelIsSeen, 3), (ForgetsAtOnce, 3)]
+)
+def test_the_room_of_a_promotion_is_not_given_away_before_its_label_is_seen(ledger_session, want):
     etcd = LabelledEtcd()
     etcd.promised_tiers |= {"old": "guaranteed", "p": "preemptible"}
     etcd.come("old")
     etcd.come("p")
-    one, two = (Promoter(etcd, clerk) for _ in range(2))
+    one, two = (Promoter(etcd, ledger_session) for _ in range(2))
     one.decide(one.promotions)
     one.finish()
     one.fold()

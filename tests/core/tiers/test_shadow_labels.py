@@ -8,7 +8,7 @@ from tests.core.support import make
 from webhook.core.model.pod import Handling
 from webhook.core.model.policy import Enforcement
 from webhook.core.model.tier import Tier
-from webhook.core.tiers.shadow_labels import Onlooker
+from webhook.core.tiers.shadow_labels import ShadowLabels
 
 SHADOW = make.policy(make.team(guaranteed=4, limit_=6), enforce=Enforcement.SHADOW)
 
@@ -20,11 +20,11 @@ def bare(count=1, **more):
 
 
 def seen(*pods, policy=SHADOW):
-    onlooker = Onlooker(world := make.world(policy))
+    shadow_labels = ShadowLabels(world := make.world(policy))
     for pod in pods:
-        onlooker.set_pod(pod)
-    onlooker.settle(["team-a"])
-    return onlooker, world
+        shadow_labels.set_pod(pod)
+    shadow_labels.settle(["team-a"])
+    return shadow_labels, world
 
 
 def tiers(world):
@@ -35,8 +35,8 @@ def test_the_oldest_that_fit_would_be_guaranteed_in_whatever_order_they_are_seen
     pods = [bare(3, uid="young", created=9), bare(3, uid="old", created=1), bare(1, uid="small", created=10)]
     _, world = seen(*pods)
     assert tiers(world) == {"old": Tier.GUARANTEED, "young": Tier.PREEMPTIBLE, "small": Tier.GUARANTEED}
-    book = world.book("team-a")
-    assert (book.total, book.guaranteed, list(world.undecided())) == (make.gpus(7), make.gpus(4), [])
+    book = world.usage("team-a")
+    assert (book.total, book.guaranteed, list(world.without_decision())) == (make.gpus(7), make.gpus(4), [])
 
 
 def test_who_asked_to_borrow_would_borrow():
@@ -45,11 +45,11 @@ def test_who_asked_to_borrow_would_borrow():
 
 
 def test_a_tier_stays_until_there_is_room():
-    onlooker, world = seen(bare(4, uid="old", created=1), bare(4, uid="young", created=2))
-    onlooker.set_pod(bare(4, uid="young", created=2, node="n0"))
+    shadow_labels, world = seen(bare(4, uid="old", created=1), bare(4, uid="young", created=2))
+    shadow_labels.set_pod(bare(4, uid="young", created=2, node="n0"))
     assert tiers(world) == {"old": Tier.GUARANTEED, "young": Tier.PREEMPTIBLE}
-    onlooker.remove_pod("old")
-    assert onlooker.settle(["team-a"]) == ["young"]
+    shadow_labels.remove_pod("old")
+    assert shadow_labels.settle(["team-a"]) == ["young"]
     assert tiers(world) == {"young": Tier.GUARANTEED}
 
 
@@ -66,15 +66,15 @@ def test_other_pods_are_seen_as_they_are(pod):
 
 def test_what_is_enforced_is_seen_as_it_is_and_back():
     asked = replace(bare(1, uid="asked", created=3), tier_label="preemptible")
-    onlooker, world = seen(bare(3, uid="old", created=1), bare(3, uid="young", created=2), asked)
+    shadow_labels, world = seen(bare(3, uid="old", created=1), bare(3, uid="young", created=2), asked)
     world.set_policy(replace(SHADOW, enforce=Enforcement.ENFORCE))
-    onlooker.look_anew()
+    shadow_labels.relabel_all()
     assert {pod.uid: (pod.team_label, pod.tier_label) for pod in world.pods()} == {
         "old": (None, None),
         "young": (None, None),
         "asked": (None, "preemptible"),
     }
-    assert set(world.undecided()) == {"old", "young", "asked"}
+    assert set(world.without_decision()) == {"old", "young", "asked"}
     world.set_policy(SHADOW)
-    onlooker.look_anew()
+    shadow_labels.relabel_all()
     assert tiers(world) == {"old": Tier.GUARANTEED, "young": Tier.PREEMPTIBLE, "asked": Tier.PREEMPTIBLE}

@@ -11,8 +11,8 @@ from webhook.core.model.decision import Charge
 from webhook.core.model.names import GpuModel, Labels, TeamName, Uid
 from webhook.core.model.policy import Share
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import Alive, Ended, Flight, Unseen
-from webhook.core.tiers.tier_changes import promotion, retier, under_way
+from webhook.core.quota.in_flight import Alive, Ended, InFlightCharge, Unseen
+from webhook.core.tiers.tier_changes import promotion, tier_changes, under_way
 
 A = TeamName("team-a")
 A100 = GpuModel("A100")
@@ -26,7 +26,7 @@ def made(*residents, guaranteed=20, models=None):
 
 def changes(place):
     (mine, _) = place.policy.teams
-    return retier(mine, place)
+    return tier_changes(mine, place)
 
 
 def told(place):
@@ -67,7 +67,7 @@ def test_a_pod_that_is_too_large_blocks_nobody_behind_it():
 @pytest.mark.parametrize(
     "more",
     [
-        {"asked_tier": Tier.PREEMPTIBLE},
+        {"requested_tier": Tier.PREEMPTIBLE},
         {"is_terminating": True},
         {"namespace": "team-b"},
     ],
@@ -80,7 +80,7 @@ def test_who_stays_preemptible(more):
 def test_pods_that_are_only_admitted_wait_until_they_are_seen():
     place = made()
     pod = borrower("p", 2)
-    place.assume(Flight(pod, Charge(A, Tier.PREEMPTIBLE, gpus(2)), None))
+    place.assume(InFlightCharge(pod, Charge(A, Tier.PREEMPTIBLE, gpus(2)), None))
     assert told(place) == []
     place.set_pod(pod)
     assert told(place) == [("p", "guaranteed")]
@@ -88,7 +88,7 @@ def test_pods_that_are_only_admitted_wait_until_they_are_seen():
 
 def test_admitted_guaranteed_pods_keep_their_room():
     place = made(borrower("p", 2))
-    place.assume(Flight(keeper("k", 19), Charge(A, Tier.GUARANTEED, gpus(19)), None))
+    place.assume(InFlightCharge(keeper("k", 19), Charge(A, Tier.GUARANTEED, gpus(19)), None))
     assert told(place) == []
 
 
@@ -105,7 +105,7 @@ def test_the_newest_are_demoted_when_the_share_is_lowered():
 
 
 def test_who_asked_never_to_borrow_is_demoted_last_and_promoted_first():
-    asked = keeper("asked", 4, created=9, asked_tier=Tier.GUARANTEED)
+    asked = keeper("asked", 4, created=9, requested_tier=Tier.GUARANTEED)
     assert told(made(keeper("k", 4, created=1), asked, guaranteed=4)) == [("k", "preemptible")]
     lost = replace(asked, tier_label="preemptible")
     assert told(made(borrower("p", 4, created=1), lost, guaranteed=4)) == [("asked", "guaranteed")]
@@ -149,7 +149,7 @@ def test_a_promotion_under_way_is_neither_repeated_nor_forgotten():
     place = made(borrower("p", 2), keeper("k", 18))
     change, flight = charged(place)
     assert flight.is_promotion
-    assert place.book(A).guaranteed == gpus(20)
+    assert place.usage(A).guaranteed == gpus(20)
     assert place.promotion(Uid("p")) == Unseen()
     assert told(place) == []
     assert under_way(Uid("p"), place) == change
@@ -157,16 +157,16 @@ def test_a_promotion_under_way_is_neither_repeated_nor_forgotten():
     assert place.promotion(Uid("p")) == Unseen()
     place.set_pod(replace(place.pod(Uid("p")), tier_label="guaranteed", version=7))
     assert place.promotion(Uid("p")) == Alive(7)
-    assert place.book(A).guaranteed == gpus(20)
+    assert place.usage(A).guaranteed == gpus(20)
     place.set_pod(replace(place.pod(Uid("p")), tier_label="preemptible"))  # the share was lowered meanwhile
-    assert place.book(A).guaranteed == gpus(18)
+    assert place.usage(A).guaranteed == gpus(18)
 
 
 def test_a_promotion_that_failed_is_taken_back():
     place = made(borrower("p", 2))
     _, flight = charged(place)
     place.settle(Uid("p"))
-    assert (place.book(A).guaranteed, place.book(A).preemptible) == (0, gpus(2))
+    assert (place.usage(A).guaranteed, place.usage(A).preemptible) == (0, gpus(2))
     place.assume(flight)
     place.remove_pod(Uid("p"))
     assert place.promotion(Uid("p")) == Ended()
@@ -182,7 +182,7 @@ def test_a_replica_that_learns_late_of_a_promotion_knows_what_it_has_seen():
     empty.assume(flight)
     assert empty.promotion(Uid("p")) == Unseen()
     empty.set_pod(borrower("p", 2))
-    assert empty.book(A).guaranteed == gpus(2)
+    assert empty.usage(A).guaranteed == gpus(2)
 
 
 def test_a_promotion_is_charged_only_while_the_room_is_there():
@@ -216,7 +216,7 @@ def test_the_text_has_the_sums():
 any_pod = st.builds(
     lambda number, count, tier, asked, created, at, leaving: replace(
         resident(count, uid=f"u{number}", tier=tier, node=at, created=created),
-        asked_tier=asked,
+        requested_tier=asked,
         is_terminating=leaving,
     ),
     st.integers(0, 30),
@@ -252,11 +252,11 @@ def test_afterwards_the_share_holds_and_a_second_look_finds_nothing(pods, share,
 @given(any_pods, any_share, any_models)
 def test_promotions_never_lift_a_team_over_its_share(pods, share, models):
     place = made(*pods, guaranteed=share, models=models)
-    before = place.book(A).guaranteed
+    before = place.usage(A).guaranteed
     rises = [change for change in changes(place) if change.charge.tier is Tier.GUARANTEED]
     apply(place)
-    assert not rises or place.book(A).guaranteed <= gpus(share)
-    assert place.book(A).guaranteed <= max(before, gpus(share))
+    assert not rises or place.usage(A).guaranteed <= gpus(share)
+    assert place.usage(A).guaranteed <= max(before, gpus(share))
 
 
 @given(any_pods, any_share, any_models)
@@ -271,9 +271,9 @@ def test_nothing_is_demoted_while_the_shares_hold(pods, share, models):
 def test_no_borrower_is_left_that_would_fit(pods, share, models):
     place = made(*pods, guaranteed=share, models=models)
     apply(place)
-    book = place.book(A)
+    book = place.usage(A)
     for pod in place.pods():
-        if pod.tier is Tier.PREEMPTIBLE and pod.asked_tier is not Tier.PREEMPTIBLE and not pod.is_terminating:
+        if pod.tier is Tier.PREEMPTIBLE and pod.requested_tier is not Tier.PREEMPTIBLE and not pod.is_terminating:
             charge = place.charge_of(pod.uid)
             over_model = charge.model in models and (
                 book.guaranteed_model(A100) + charge.gpus > models[A100].guaranteed
@@ -289,7 +289,7 @@ def test_the_order_of_events_changes_nothing(order, share, data):
 
 def test_books_tell_when_they_change():
     place, heard = made(), []
-    place.on_books_changed = lambda: heard.append(1)
+    place.on_usage_changed = lambda: heard.append(1)
     place.set_pod(keeper("k"))
     assert heard
     heard.clear()

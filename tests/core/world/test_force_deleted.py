@@ -7,7 +7,7 @@ from webhook.core.model.decision import Charge
 from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.pod import NamespaceFacts
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import Flight
+from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.world.force_deleted import LONGEST_SECONDS, MARGIN_SECONDS, lingering
 
 A = TeamName("team-a")
@@ -25,22 +25,22 @@ def left_of(place, uid):
 def test_what_is_left_takes_the_same_and_goes_when_it_is_settled():
     place = world(policy(team(guaranteed=4)), residents=[resident(3, uid="p", node="n0", tier="preemptible")])
     left = left_of(place, "p")
-    book = place.book(A)
+    book = place.usage(A)
     assert (left.lingers, left.pod.uid) == (30 + MARGIN_SECONDS, "p/lingers")
     assert (book.total, book.reserved, book.preemptible) == (gpus(3), gpus(3), gpus(3))
     assert book.largest_holders() == [("team-a/Pod/p", gpus(3))]
     assert not place.fleet.fits(NodeName("n0"), resident(8).demand), "its room is not free either"
     place.settle(left.pod.uid)
-    assert place.book(A).total == 0
+    assert place.usage(A).total == 0
     assert place.fleet.fits(NodeName("n0"), resident(8).demand)
 
 
 def test_a_pod_that_was_promoted_lingers_as_guaranteed_and_is_no_promotion():
     place = world(residents=[resident(1, uid="p", node="n0", tier="preemptible")])
-    place.assume(Flight(place.pod(Uid("p")), Charge(A, Tier.GUARANTEED, gpus(1)), None))
+    place.assume(InFlightCharge(place.pod(Uid("p")), Charge(A, Tier.GUARANTEED, gpus(1)), None))
     left = left_of(place, "p")
     assert (left.charge.tier, left.is_promotion) == (Tier.GUARANTEED, False)
-    assert place.book(A).guaranteed == gpus(1)
+    assert place.usage(A).guaranteed == gpus(1)
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def test_nothing_lingers_of(pod):
     place.set_namespace(NamespaceFacts(Namespace("ops"), {"fairgate.dev/exempt": "true"}))
     place.set_pod(pod)
     assert left_of(place, "p") is None
-    assert all(book.total == 0 for book in place.books().values())
+    assert all(book.total == 0 for book in place.usage_by_team().values())
 
 
 def test_nothing_lingers_of_what_was_only_allowed():
     place = world()
-    place.assume(Flight(resident(1, uid="p", node="n0"), Charge(A, Tier.GUARANTEED, gpus(1)), NodeName("n0")))
+    place.assume(InFlightCharge(resident(1, uid="p", node="n0"), Charge(A, Tier.GUARANTEED, gpus(1)), NodeName("n0")))
     assert lingering(Uid("p"), place) is None
 
 
@@ -77,6 +77,6 @@ def test_policy_and_nodes_may_change_meanwhile():
     left = left_of(place, "p")
     place.set_policy(policy(team(guaranteed=1), hash="p2"))
     place.remove_node(NodeName("n0"))
-    assert place.book(A).total == gpus(2)
+    assert place.usage(A).total == gpus(2)
     place.settle(left.pod.uid)
-    assert place.book(A).total == 0
+    assert place.usage(A).total == 0

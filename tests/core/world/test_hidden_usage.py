@@ -11,7 +11,7 @@ from webhook.core.admission.admission import admit
 from webhook.core.model.decision import Admit, Deny
 from webhook.core.model.names import TeamName
 from webhook.core.model.tier import Tier
-from webhook.core.world.hidden_usage import ANY, Totals, add_unseen, is_unseen
+from webhook.core.world.hidden_usage import ANY, Totals, add_hidden_usage, is_hidden_usage
 
 A = TeamName("team-a")
 
@@ -22,29 +22,29 @@ def totals(total, preemptible=0, waiting=0):
 
 def test_only_what_is_missing_is_added():
     place = world(residents=[resident(2, node="n0"), resident(1, node="n0", tier="preemptible")])
-    add_unseen(place, [totals(10, preemptible=4)])
-    book = place.book(A)
+    add_hidden_usage(place, [totals(10, preemptible=4)])
+    book = place.usage(A)
     assert (book.total, book.preemptible, book.waiting) == (gpus(10), gpus(4), 0)
     assert dict(book.largest_holders())[f"{ANY}/Pod/{ANY}"] == gpus(7)
-    assert sum(is_unseen(each) for each in place.pods()) == 2
+    assert sum(is_hidden_usage(each) for each in place.pods()) == 2
 
 
 def test_sums_that_are_no_whole_number_of_units_are_kept():
     place = world()
-    add_unseen(place, [Totals(A, gpus(1) + Fraction(2, 3), Fraction(1, 3), 0)])
-    assert (place.book(A).total, place.book(A).preemptible) == (gpus(1) + Fraction(2, 3), Fraction(1, 3))
+    add_hidden_usage(place, [Totals(A, gpus(1) + Fraction(2, 3), Fraction(1, 3), 0)])
+    assert (place.usage(A).total, place.usage(A).preemptible) == (gpus(1) + Fraction(2, 3), Fraction(1, 3))
 
 
 def test_what_waits_is_on_no_node():
     place = world()
-    add_unseen(place, [totals(5, preemptible=2, waiting=3)])
-    assert place.book(A).waiting == gpus(3)
+    add_hidden_usage(place, [totals(5, preemptible=2, waiting=3)])
+    assert place.usage(A).waiting == gpus(3)
 
 
 def test_a_limit_holds_against_pods_that_are_not_shown():
     place = world(policy(team(guaranteed=4, limit_=8)), nodes=[node()])
     assert isinstance(admit(pod(2), ALICE, place), Admit)
-    add_unseen(place, [totals(7)])
+    add_hidden_usage(place, [totals(7)])
     refused = admit(pod(2), ALICE, place)
     assert isinstance(refused, Deny)
     assert "limit 8, used 7" in refused.reasons[0].text
@@ -58,8 +58,8 @@ def test_a_limit_holds_against_pods_that_are_not_shown():
 def test_the_sum_is_what_the_ledger_says_or_what_is_shown_if_that_is_more(shown, total, preemptible, waiting):
     preemptible, waiting = min(preemptible, total), min(waiting, total)
     place = world(residents=[resident(each, node="n0") for each in shown])
-    add_unseen(place, [totals(total, preemptible, waiting)])
-    book = place.book(A)
+    add_hidden_usage(place, [totals(total, preemptible, waiting)])
+    book = place.usage(A)
     assert book.preemptible == gpus(preemptible)
     assert book.guaranteed == max(gpus(total - preemptible), gpus(sum(shown)))
     assert book.waiting <= gpus(waiting)

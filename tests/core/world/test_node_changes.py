@@ -50,7 +50,7 @@ def test_a_node_that_is_cordoned_gets_no_more_and_keeps_what_it_has():
     place = make.world(nodes=[make.node("n0")], residents=[make.resident(3, uid="r", node="n0")])
     place.set_node(make.node("n0", is_cordoned=True))
     assert chosen(place) == [Code.NO_ROOM_NOW]
-    assert place.book("team-a").total == make.gpus(3)
+    assert place.usage("team-a").total == make.gpus(3)
     place.set_node(make.node("n0", is_ready=False))
     assert chosen(place) == [Code.NO_ROOM_NOW]
     place.set_node(make.node("n0"))
@@ -66,7 +66,7 @@ def test_a_gpu_that_is_cut_anew_offers_the_new_slices_and_keeps_charging_the_old
     offering(place, "n0", **{ONE_G: 0, THREE_G: 2})
     assert chosen(place, **pieces(ONE_G, 1)) == [Code.NEVER_FITS]
     assert chosen(place, **pieces(THREE_G, 2)) == ["n0"]
-    assert place.book("team-a").total == make.gpus(1) // 7
+    assert place.usage("team-a").total == make.gpus(1) // 7
     place.remove_pod("old")
     offering(place, "n0", **{ONE_G: 7, THREE_G: 0})
     assert chosen(place, **pieces(ONE_G, 7)) == ["n0"]
@@ -130,7 +130,7 @@ def test_a_node_that_goes_and_comes_back_still_holds_its_pods():
     place = make.world(nodes=[make.node("n0")], residents=[make.resident(9, uid="r", node="n0")])
     place.remove_node("n0")
     assert chosen(place) == [Code.NEVER_FITS]
-    assert place.book("team-a").total == make.gpus(9)
+    assert place.usage("team-a").total == make.gpus(9)
     place.set_node(make.node("n0"))
     assert chosen(place, 1) == ["n0"]
     assert chosen(place, 2) == [Code.NO_ROOM_NOW]

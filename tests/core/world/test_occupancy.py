@@ -7,7 +7,7 @@ from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.names import GpuModel, NodeName, ResourceName, TeamName
 from webhook.core.model.node import Node
 from webhook.core.model.tier import Tier
-from webhook.core.world.occupancy import Holder, Occupancy, capacity_of
+from webhook.core.world.occupancy import Occupancy, UsageKey, capacity_of
 
 A100, H100 = GpuModel("A100"), GpuModel("H100")
 N0, N1 = NodeName("n0"), NodeName("n1")
@@ -32,9 +32,9 @@ def test_pods_add_up_by_team_model_of_the_node_and_tier():
     )
     a, b = TeamName("team-a"), TeamName("team-b")
     assert found.by_holder == {
-        Holder(a, A100, Tier.GUARANTEED): make.gpus(5),
-        Holder(a, A100, Tier.PREEMPTIBLE): make.gpus(1),
-        Holder(b, H100, Tier.GUARANTEED): make.gpus(4),
+        UsageKey(a, A100, Tier.GUARANTEED): make.gpus(5),
+        UsageKey(a, A100, Tier.PREEMPTIBLE): make.gpus(1),
+        UsageKey(b, H100, Tier.GUARANTEED): make.gpus(4),
     }
     assert found.by_node == {N0: make.gpus(6), N1: make.gpus(4)}
 

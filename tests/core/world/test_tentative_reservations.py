@@ -7,7 +7,7 @@ from tests.core.support.make import ALICE, GPU, flight, mutated, node, pod, poli
 from webhook.core.admission.admission import admit
 from webhook.core.admission.verification import verify
 from webhook.core.model.decision import Admit
-from webhook.core.world.tentative_reservations import ADVICE_SECONDS
+from webhook.core.world.tentative_reservations import TENTATIVE_SECONDS
 
 STEPS = st.lists(
     st.tuples(
@@ -28,7 +28,7 @@ def advised(place, pod_, *, now=0.0):
     """Admit a pod and keep its room, as the gate does."""
     decision = admit(pod_, ALICE, place)
     chosen(decision)
-    place.advice.give(place.fleet, decision.steering.nodes[0], pod_, now=now)
+    place.tentative.give(place.fleet, decision.steering.nodes[0], pod_, now=now)
     return decision
 
 
@@ -47,7 +47,7 @@ def test_pods_that_come_together_are_sent_to_different_room_and_each_gets_its_ow
     firsts = [decision.steering.nodes[0] for decision in decisions]
     assert firsts == ["n0", "n1", "n2"]
     assert [committed(place, pod(8), d, uid=f"u{i}") for i, d in enumerate(decisions)] == firsts
-    assert not place.advice.withdraw(place.fleet), "nothing is left of what was followed"
+    assert not place.tentative.withdraw(place.fleet), "nothing is left of what was followed"
     assert [place.fleet.free(name, GPU) for name in firsts] == [0, 0, 0]
 
 
@@ -73,9 +73,9 @@ def test_who_is_not_advised_finds_the_room_taken():
 def test_advice_that_nobody_follows_lapses():
     place = world(nodes=[node("n0", gpus=8)])
     advised(place, pod(8), now=10.0)
-    place.advice.lapse(place.fleet, now=10.0 + ADVICE_SECONDS / 2)
+    place.tentative.expire(place.fleet, now=10.0 + TENTATIVE_SECONDS / 2)
     assert place.fleet.free("n0", GPU) == 0
-    place.advice.lapse(place.fleet, now=10.0 + ADVICE_SECONDS)
+    place.tentative.expire(place.fleet, now=10.0 + TENTATIVE_SECONDS)
     assert place.fleet.free("n0", GPU) == 8
 
 
@@ -85,14 +85,14 @@ def test_what_is_free_is_what_is_there_less_what_is_advised(steps):
     open_advice = []
     for now, (what, name, gpus, age) in enumerate(steps):
         if what == "give":
-            place.advice.give(place.fleet, name, pod(gpus), now=now)
-            open_advice.append((now + ADVICE_SECONDS, name, gpus))
+            place.tentative.give(place.fleet, name, pod(gpus), now=now)
+            open_advice.append((now + TENTATIVE_SECONDS, name, gpus))
         elif what == "redeem":
-            place.advice.redeem(place.fleet, name, pod(gpus))
+            place.tentative.consume(place.fleet, name, pod(gpus))
             mine = [piece for piece in open_advice if piece[1:] == (name, gpus)]
             open_advice = [piece for piece in open_advice if piece not in mine[:1]]
         else:
-            place.advice.lapse(place.fleet, now=now + age)
+            place.tentative.expire(place.fleet, now=now + age)
             open_advice = [piece for piece in open_advice if piece[0] > now + age]
         for each in ("n0", "n1"):
             taken = sum(piece[2] for piece in open_advice if piece[1] == each)

@@ -12,7 +12,7 @@ from webhook.core.model.names import GpuModel, Namespace, NodeName, TeamName, Ui
 from webhook.core.model.pod import NamespaceFacts
 from webhook.core.model.policy import Share
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import Alive, Ended, Flight, Unseen
+from webhook.core.quota.in_flight import Alive, Ended, InFlightCharge, Unseen
 from webhook.core.world.world import World
 
 A = TeamName("team-a")
@@ -35,7 +35,7 @@ class WorldMachine(RuleBasedStateMachine):
     def assume(self, uid, count, at):
         made = resident(count, uid=uid)
         charge = Charge(A, Tier.GUARANTEED, made.demand.gpus)
-        self.place.assume(Flight(made, charge, at))
+        self.place.assume(InFlightCharge(made, charge, at))
         if uid not in self.want and uid not in self.ended:
             self.want[uid] = ("team-a", count, at)
             self.unseen.add(uid)
@@ -81,13 +81,13 @@ class WorldMachine(RuleBasedStateMachine):
         self.place.set_policy(policy(team(guaranteed=guaranteed), team("team-b")))
 
     @rule()
-    def arrange(self):
-        self.place.arrange()
+    def sort_nodes(self):
+        self.place.sort_nodes()
 
     @invariant()
     def books_and_room_are_what_is_left(self):
         for name in ("team-a", "team-b"):
-            book = self.place.book(TeamName(name))
+            book = self.place.usage(TeamName(name))
             mine = {uid: count for uid, (namespace, count, _) in self.want.items() if namespace == name}
             assert book.total == gpus(sum(mine.values()))
             assert book.reserved == gpus(sum(mine[uid] for uid in self.unseen if uid in mine))
@@ -103,7 +103,7 @@ TestWorld.settings = examples(30, stateful_step_count=30)
 
 def test_what_was_seen_of_a_reserved_pod_is_told_with_the_version_at_which_it_came():
     place = world()
-    place.assume(Flight(resident(1, uid="u"), Charge(A, Tier.GUARANTEED, gpus(1)), NodeName("n0")))
+    place.assume(InFlightCharge(resident(1, uid="u"), Charge(A, Tier.GUARANTEED, gpus(1)), NodeName("n0")))
     assert place.evidence(Uid("u")) == Unseen()
     place.set_pod(resident(1, uid="u", version=7))
     place.set_pod(resident(1, uid="u", node="n0", version=9))
@@ -115,43 +115,43 @@ def test_what_was_seen_of_a_reserved_pod_is_told_with_the_version_at_which_it_ca
 def test_a_waiting_pod_takes_its_room_where_its_decision_promised_it():
     place = world(residents=[resident(4, uid="u", promised=NodeName("n1"))])
     assert place.fleet.free(NodeName("n1"), GPU) == 6
-    assert place.book(A).waiting == gpus(4)
+    assert place.usage(A).waiting == gpus(4)
     place.set_pod(resident(4, uid="u", node="n0"))
     assert (place.fleet.free(NodeName("n0"), GPU), place.fleet.free(NodeName("n1"), GPU)) == (6, 10)
-    assert place.book(A).waiting == 0
+    assert place.usage(A).waiting == 0
 
 
 def test_a_live_world_is_not_sure_whose_a_pod_is_before_it_knows_the_namespace():
     place = World(policy(), is_live=True)
     a = NamespaceFacts(Namespace("team-a"))
-    place.assume(Flight(resident(1, uid="reserved"), Charge(A, Tier.GUARANTEED, gpus(1)), None))
-    assert place.is_sure, "what is reserved says itself who pays"
+    place.assume(InFlightCharge(resident(1, uid="reserved"), Charge(A, Tier.GUARANTEED, gpus(1)), None))
+    assert place.knows_all_namespaces, "what is reserved says itself who pays"
     place.set_pod(resident(1, uid="u"))
-    assert not place.is_sure
+    assert not place.knows_all_namespaces
     place.set_namespace(a)
-    assert place.is_sure
+    assert place.knows_all_namespaces
     place.remove_namespace(a.name)
-    assert not place.is_sure
+    assert not place.knows_all_namespaces
     place.remove_pod(Uid("u"))
-    assert place.is_sure
+    assert place.knows_all_namespaces
 
 
 def test_a_pod_of_a_removed_node_stays_charged_and_comes_back_with_it():
     place = world(residents=[resident(4, node="n0", uid="u")])
     place.remove_node(NodeName("n0"))
-    assert place.book(A).total == gpus(4)
+    assert place.usage(A).total == gpus(4)
     place.set_node(node("n0"))
     assert place.fleet.free(NodeName("n0"), GPU) == 6
 
 
 def test_unlabelled_pods_count_against_the_guaranteed_share():
     place = world(residents=[resident(3, tier=None), resident(2, tier="preemptible")])
-    assert (place.book(A).guaranteed, place.book(A).preemptible) == (gpus(3), gpus(2))
+    assert (place.usage(A).guaranteed, place.usage(A).preemptible) == (gpus(3), gpus(2))
 
 
 def test_holders_are_named_by_their_controller_largest_first():
     pods = [resident(2, owner=JOB), resident(3, name="bare"), resident(4, owner=JOB)]
-    holders = world(residents=pods).book(A).largest_holders()
+    holders = world(residents=pods).usage(A).largest_holders()
     assert holders == [
         ("team-a/Job/train", gpus(6)),
         ("team-a/Pod/bare", gpus(3)),
@@ -162,9 +162,9 @@ def test_a_model_share_follows_the_node_a_pod_runs_on():
 
     share = {GpuModel("A100"): Share(gpus(2), gpus(4))}
     place = world(policy(team(models=share)), nodes=[node("n0")], residents=[resident(3, node="n0")])
-    assert place.book(A).model(GpuModel("A100")) == 0
+    assert place.usage(A).model(GpuModel("A100")) == 0
     place.set_node(node("n0", model=GpuModel("A100")))
-    assert place.book(A).model(GpuModel("A100")) == gpus(3)
+    assert place.usage(A).model(GpuModel("A100")) == gpus(3)
 
 
 def test_other_weights_charge_the_same_pods_anew():
@@ -173,4 +173,4 @@ def test_other_weights_charge_the_same_pods_anew():
     place = world(residents=[made])
     before = place.policy
     place.set_policy(replace(before, resources={**before.resources, name: gpus(0.5)}, hash="p2"))
-    assert place.book(A).total == gpus(2)
+    assert place.usage(A).total == gpus(2)

@@ -14,9 +14,9 @@ from tests.cluster.support.fake_api import FakeApi
 from tests.cluster.support.stores import until
 from tests.core.support import make
 from webhook.cluster.api.client import ApiConnection
-from webhook.cluster.writes.owner_events import Notice
+from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.core.model.policy import Policy
-from webhook.evictor.cluster_view import Lookout
+from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import Keeper
 from webhook.evictor.loop import Reclaimer
@@ -46,7 +46,7 @@ class Stage:
         self.connection = connection
         self.policy = POOR
         self.told: list[Event] = []
-        self.notices: list[Notice] = []
+        self.notices: list[OwnerEvent] = []
         self.is_leading = True
         loop, began = asyncio.get_running_loop(), int(time.time())
         self.now: Callable[[], float] = lambda: began + loop.time()
@@ -127,16 +127,23 @@ class Stage:
     @asynccontextmanager
     async def leader(self, policy: Policy = POOR):
         """Lead until the end of the block, which is sudden."""
-        lookout, self.metrics = Lookout(policy), ReclaimMetrics()
-        feed = lookout.feed(self.connection)
+        cluster_view, self.metrics = ClusterView(policy), ReclaimMetrics()
+        feed = cluster_view.feed(self.connection)
         nowhere = os.open(os.devnull, os.O_WRONLY)
         logs = Logs(LineWriter(nowhere), log_format=LogFormat.JSON)
         account = Account(
-            lookout.world, lookout.roll, logs=logs, teller=self, metrics=self.metrics, tell_owner=self.notices.append
+            cluster_view.world,
+            cluster_view.reclaim_index,
+            logs=logs,
+            teller=self,
+            metrics=self.metrics,
+            tell_owner=self.notices.append,
         )
-        keeper = Keeper(lookout, account, clock=self.now, new_id=lambda: f"h{next(self._ids)}")
+        keeper = Keeper(cluster_view, account, clock=self.now, new_id=lambda: f"h{next(self._ids)}")
         executor = Executor(self.connection, is_leading=lambda: self.is_leading)
-        work = Reclaimer(lookout, keeper, executor, account, self.metrics, why_untrusted=feed.readiness, clock=self.now)
+        work = Reclaimer(
+            cluster_view, keeper, executor, account, self.metrics, why_stale=feed.readiness, clock=self.now
+        )
         tasks = [asyncio.create_task(feed.run()), asyncio.create_task(work.run())]
         try:
             yield keeper

@@ -15,7 +15,7 @@ from webhook.core.model.labels import pack
 from webhook.core.model.names import CPU, GpuModel, NodeName, TeamName, User
 from webhook.core.model.pod import Owner
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import Flight, Page
+from webhook.core.quota.in_flight import InFlightCharge, LedgerRecord
 from webhook.kube.ledger.team_ledger import decode, encode, object_name
 from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
 from webhook.kube.objects import keys
@@ -33,7 +33,7 @@ def stored(body, version="7"):
 
 def flights():
     return st.builds(
-        lambda number, units, tier, model, user, node, owner, label, labels: Flight(
+        lambda number, units, tier, model, user, node, owner, label, labels: InFlightCharge(
             resident(
                 1,
                 uid=f"uid-{number}",
@@ -60,7 +60,7 @@ def flights():
 
 @given(st.lists(flights(), max_size=4), st.integers(0, 2**63 - 1), st.integers(0, 2**31))
 def test_a_page_comes_back_as_it_was_written(listed, folded, turn):
-    page = Page({flight.pod.uid: flight for flight in listed}, folded, turn)
+    page = LedgerRecord({flight.pod.uid: flight for flight in listed}, folded, turn)
     found = decode(stored(encode(page, summary_of(A, world()), version=3)))
     assert (found.page, found.team, found.version) == (page, A, 7)
 
@@ -68,7 +68,9 @@ def test_a_page_comes_back_as_it_was_written(listed, folded, turn):
 @pytest.mark.parametrize("rest", ["1/0", "1e99/3", "x", "-1/2"])
 def test_a_rest_that_is_none_makes_no_sense(rest):
     charge = Charge(A, Tier.GUARANTEED, Fraction(7, 3))
-    written = encode(Page({"u": Flight(resident(1, uid="u"), charge, None)}), summary_of(A, world()), version=3)
+    written = encode(
+        LedgerRecord({"u": InFlightCharge(resident(1, uid="u"), charge, None)}), summary_of(A, world()), version=3
+    )
     assert b'"rest":"1/3"' in written
     with pytest.raises(ValueError, match="part of a GPU unit"):
         _ = decode(stored(written.replace(b"1/3", rest.encode()))).page
@@ -76,8 +78,8 @@ def test_a_rest_that_is_none_makes_no_sense(rest):
 
 def test_people_read_gpus():
     place = world(policy(team(guaranteed=2.5, limit_=None)), residents=[resident(3), resident(1, tier="preemptible")])
-    place.assume(Flight(resident(1), Charge(A, Tier.GUARANTEED, gpus(1)), None))
-    status = json.loads(encode(Page(), summary_of(A, place), version=0))["status"]
+    place.assume(InFlightCharge(resident(1), Charge(A, Tier.GUARANTEED, gpus(1)), None))
+    status = json.loads(encode(LedgerRecord(), summary_of(A, place), version=0))["status"]
     assert status == {
         "team": "team-a",
         "guaranteed": "2.5",
@@ -92,7 +94,7 @@ def test_people_read_gpus():
 
 
 def test_a_new_object_names_no_version_and_none_keeps_managed_fields():
-    new, later = (json.loads(encode(Page(), summary_of(A, world()), version=v))["metadata"] for v in (0, 9))
+    new, later = (json.loads(encode(LedgerRecord(), summary_of(A, world()), version=v))["metadata"] for v in (0, 9))
     assert new == {"name": "team-a", "managedFields": [{}]}
     assert later == {"name": "team-a", "resourceVersion": "9", "managedFields": [{}]}
 
@@ -116,10 +118,12 @@ def test_an_entry_stays_small_whatever_its_pod_says():
     pod = resident(
         demand=demand(2, **large), uid="u", owner=Owner("Job", "x" * 1_000_000), packed=pack(labels), name="p"
     )
-    flight = Flight(pod, Charge(A, Tier.GUARANTEED, gpus(2)), None)
-    body = encode(Page({pod.uid: flight}), summary_of(A, world()), version=0)
+    flight = InFlightCharge(pod, Charge(A, Tier.GUARANTEED, gpus(2)), None)
+    body = encode(LedgerRecord({pod.uid: flight}), summary_of(A, world()), version=0)
     assert len(body) < 5_000
-    (found,) = decode(stored(encode(Page({pod.uid: flight}), summary_of(A, world()), version=3))).page.flights.values()
+    (found,) = decode(
+        stored(encode(LedgerRecord({pod.uid: flight}), summary_of(A, world()), version=3))
+    ).page.flights.values()
     assert (found.charge, found.pod.demand.gpus) == (flight.charge, gpus(2))
     assert ("nvidia.com/gpu", 2) in found.pod.demand.requests, "devices come first"
 
@@ -133,7 +137,9 @@ def test_the_definition_knows_every_field_that_is_written():
     )
     charge = Charge(A, Tier.GUARANTEED, gpus(1) + Fraction(2, 3), GpuModel("A100"), User("ada"))
     sent = json.loads(
-        encode(Page({pod.uid: Flight(pod, charge, NodeName("n0"), 35)}), summary_of(A, world()), version=0)
+        encode(
+            LedgerRecord({pod.uid: InFlightCharge(pod, charge, NodeName("n0"), 35)}), summary_of(A, world()), version=0
+        )
     )
     assert sent["status"].keys() <= parts["status"]["properties"].keys()
     assert sent["ledger"].keys() == parts["ledger"]["properties"].keys()

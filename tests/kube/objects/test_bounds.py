@@ -11,7 +11,7 @@ from webhook.core.model.labels import unpack
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.core.model.reason import Code
 from webhook.kube.objects import bounds, keys
-from webhook.kube.objects.large_objects import trimmed
+from webhook.kube.objects.large_objects import without_large_parts
 from webhook.kube.pod.pods import InvalidPod, to_resident
 
 
@@ -84,8 +84,8 @@ def test_a_pod_that_stands_keeps_off_others_by_so_many_terms_only():
     def standing(number):
         return resident(b.pod(node="n0", **affinity("podAntiAffinity", [pod_term()] * number)))
 
-    assert len(standing(bounds.POD_TERMS).keeps_off) == bounds.POD_TERMS
-    assert standing(bounds.POD_TERMS + 1).keeps_off == ()
+    assert len(standing(bounds.POD_TERMS).anti_affinity_rules) == bounds.POD_TERMS
+    assert standing(bounds.POD_TERMS + 1).anti_affinity_rules == ()
 
 
 def test_a_pod_with_too_many_labels_counts_by_those_that_say_whose_it_is():
@@ -106,7 +106,7 @@ UNCOUNTABLE = ("resources", "claims", "a long resource name")
 
 def taken_from_a_watch(shape):
     shape["metadata"]["uid"], shape["spec"]["nodeName"] = "u", "n0"
-    return to_resident(PODS.decode(trimmed(json.dumps(shape).encode())), BUILT_IN_RESOURCES)
+    return to_resident(PODS.decode(without_large_parts(json.dumps(shape).encode())), BUILT_IN_RESOURCES)
 
 
 @pytest.mark.parametrize("name", [name for name in SHAPES if name not in UNCOUNTABLE])
@@ -118,7 +118,7 @@ def test_what_a_watch_trims_counts_as_before(name):
             resident(SHAPES[name])
         return
     want = resident(SHAPES[name])
-    told = ("uid", "namespace", "node", "team_label", "tier_label", "keeps_off", "is_managed")
+    told = ("uid", "namespace", "node", "team_label", "tier_label", "anti_affinity_rules", "is_managed")
     assert [getattr(found, each) for each in told] == [getattr(want, each) for each in told]
     assert found.demand.gpus == want.demand.gpus
 

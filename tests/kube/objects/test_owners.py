@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from webhook.core.admission.refused_owners import Owner
+from webhook.core.admission.refused_owners import RefusedOwner
 from webhook.core.reclaim.reclaim_pod import Controller
 from webhook.kube.objects import objects
 from webhook.kube.objects.events import ObjectRef
@@ -82,9 +82,11 @@ def event(**more):
 
 
 def test_a_refusal_names_the_controller_itself_or_beside_its_owner():
-    assert refused_owner(event()) == Owner("team-a", Controller("batch/v1", "Job", "train", "u3"))
+    assert refused_owner(event()) == RefusedOwner("team-a", Controller("batch/v1", "Job", "train", "u3"))
     related = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u1", "namespace": "elsewhere"}
-    assert refused_owner(event(related=related)) == Owner("team-a", Controller("apps/v1", "ReplicaSet", "web-1", "u1"))
+    assert refused_owner(event(related=related)) == RefusedOwner(
+        "team-a", Controller("apps/v1", "ReplicaSet", "web-1", "u1")
+    )
 
 
 @pytest.mark.parametrize(

@@ -120,10 +120,10 @@ def test_the_conditions_of_a_class_are_read_where_they_are_plain(expression, wan
     [
         (device_class(), DeviceClass("x", is_open=True)),
         (device_class("device.driver == 'nic.x.dev'"), DeviceClass("x")),
-        (device_class("device.driver == 'gpu.x.dev'"), DeviceClass("x", speaks_of_gpus=True)),
+        (device_class("device.driver == 'gpu.x.dev'"), DeviceClass("x", mentions_gpus=True)),
         (
             device_class(extendedResourceName="nvidia.com/gpu"),
-            DeviceClass("x", "nvidia.com/gpu", speaks_of_gpus=True, is_open=True),
+            DeviceClass("x", "nvidia.com/gpu", mentions_gpus=True, is_open=True),
         ),
         (device_class("device.driver in ['a.dev', 'b.dev'] && true"), DeviceClass("x")),
         (device_class("device.driver == 'a.dev' || device.driver == 'b.dev'"), DeviceClass("x")),

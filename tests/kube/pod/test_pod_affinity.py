@@ -78,7 +78,7 @@ def test_labels_in_common_or_that_differ_complete_a_selector_and_twice_is_once()
     }
     assert read(away=[by_the_server], labels=labels).topology == (rule,)
     stored = b.pod(node="n1", labels=labels, affinity={"podAntiAffinity": {REQUIRED: [by_the_server]}})
-    assert resident(stored).keeps_off == (rule,)
+    assert resident(stored).anti_affinity_rules == (rule,)
     assert read(away=[{"topologyKey": "zone", "matchLabelKeys": ["app"]}]).topology[0].selector is None
 
 
@@ -100,14 +100,16 @@ def test_preferred_terms_have_a_weight_and_those_that_cannot_be_read_are_left_ou
     rule = AffinityRule(("kubernetes.io/hostname",), False, WEB, weight=7)
     assert found.topology == (rule, rule._replace(is_anti=True))
     assert not found.has_open_constraints
-    assert not found.is_choosy
-    assert resident(b.pod(node="n1", affinity=manifest["spec"]["affinity"])).keeps_off == ()
+    assert not found.has_required_topology
+    assert resident(b.pod(node="n1", affinity=manifest["spec"]["affinity"])).anti_affinity_rules == ()
 
 
 def test_a_pod_on_a_node_says_whom_it_keeps_off():
     manifest = b.pod(node="n1", affinity={"podAntiAffinity": {REQUIRED: [HOST]}, "podAffinity": {REQUIRED: [HOST]}})
     want = AffinityRule(("kubernetes.io/hostname",), True, WEB)
-    assert resident(manifest).keeps_off == (want,)
-    assert resident(b.pod(node="n1")).keeps_off == ()
-    assert resident(b.pod(node="n1", affinity={"podAntiAffinity": None})).keeps_off == ()
-    assert resident(b.pod(node="n1", affinity={"podAntiAffinity": 7})).keeps_off == (), "it is there all the same"
+    assert resident(manifest).anti_affinity_rules == (want,)
+    assert resident(b.pod(node="n1")).anti_affinity_rules == ()
+    assert resident(b.pod(node="n1", affinity={"podAntiAffinity": None})).anti_affinity_rules == ()
+    assert resident(b.pod(node="n1", affinity={"podAntiAffinity": 7})).anti_affinity_rules == (), (
+        "it is there all the same"
+    )

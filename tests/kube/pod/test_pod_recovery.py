@@ -8,7 +8,7 @@ import pytest
 from tests.core.support.make import gpus
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.kube.objects import objects
-from webhook.kube.pod.pod_recovery import UNREADABLE_PIECES, salvaged
+from webhook.kube.pod.pod_recovery import UNREADABLE_PIECES, recovered_pod
 from webhook.kube.pod.pods import to_resident
 
 DECODER = msgspec.json.Decoder(objects.Pod)
@@ -22,7 +22,7 @@ def pod(amount="2", **more):
 
 
 def counted(found):
-    return to_resident(salvaged(found), BUILT_IN_RESOURCES)
+    return to_resident(recovered_pod(found), BUILT_IN_RESOURCES)
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_a_pod_that_was_decoded_and_makes_no_sense():
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"{}", b'{"metadata": {}, "spec": 1}'])
 def test_what_is_no_pod_at_all(raw):
-    assert salvaged(raw) is None
+    assert recovered_pod(raw) is None

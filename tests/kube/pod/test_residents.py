@@ -76,7 +76,7 @@ def test_its_age_and_what_its_user_asked_for_are_known():
     manifest["metadata"]["creationTimestamp"] = "2026-01-01T00:01:00Z"
     found = resident(manifest)
     assert found.created == datetime(2026, 1, 1, 0, 1, tzinfo=UTC).timestamp()
-    assert found.asked_tier is Tier.GUARANTEED
+    assert found.requested_tier is Tier.GUARANTEED
     assert found.tier is None  # without the team's label the tier is only what somebody wrote
     manifest["metadata"]["labels"]["fairgate.dev/team"] = "vision"
     assert resident(manifest).tier is Tier.PREEMPTIBLE

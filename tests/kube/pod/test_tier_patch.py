@@ -7,7 +7,7 @@ import pytest
 from tests import builders
 from webhook.core.model.tier import Tier
 from webhook.kube.objects import keys
-from webhook.kube.pod.tier_patch import read_labelled, tier_patch
+from webhook.kube.pod.tier_patch import read_labeled_pod, tier_patch
 
 
 def found(mark, **metadata):
@@ -18,7 +18,7 @@ def found(mark, **metadata):
         annotations={} if mark is None else {keys.DECISION: mark},
     )
     pod["metadata"] |= {"resourceVersion": "7"} | metadata
-    return read_labelled(json.dumps(pod).encode())
+    return read_labeled_pod(json.dumps(pod).encode())
 
 
 def test_it_names_the_pod_and_its_version_and_changes_nothing_but_tier_and_reason():
@@ -43,10 +43,10 @@ def test_a_pod_that_leaves_is_seen_to():
     assert not found(None).is_leaving
     assert found(None, deletionTimestamp="2026-01-01T00:00:00Z").is_leaving
     ended = builders.pod("p", phase="Succeeded")
-    assert read_labelled(json.dumps(ended).encode()).has_ended
+    assert read_labeled_pod(json.dumps(ended).encode()).has_ended
 
 
 def test_a_pod_without_a_team_gets_one():
-    bare = read_labelled(json.dumps(builders.pod("p", uid="u1")).encode())
+    bare = read_labeled_pod(json.dumps(builders.pod("p", uid="u1")).encode())
     patch = json.loads(tier_patch(bare, Tier.GUARANTEED, team="a"))
     assert patch["metadata"]["labels"] == {keys.TIER: "guaranteed", keys.TEAM: "a"}

@@ -11,7 +11,7 @@ from webhook.core.model.policy import BUILT_IN_RESOURCES, ReclaimRules
 from webhook.core.reclaim.reclaim_pod import victim_of
 from webhook.kube.reclaim.disruptions import DisruptionBudget, to_disruption
 from webhook.kube.reclaim.job_failures import Job, workload_id
-from webhook.kube.reclaim.reclaim_pods import TenantPod, to_tenant
+from webhook.kube.reclaim.reclaim_pods import ReclaimPodObject, to_reclaim_pod
 
 STARTED = "2026-11-21T10:00:00Z"
 SECONDS = 1795255200
@@ -19,7 +19,7 @@ SECONDS = 1795255200
 
 def read(made):
     made["metadata"].setdefault("uid", "u1")
-    return to_tenant(msgspec.json.decode(json.dumps(made), type=TenantPod), BUILT_IN_RESOURCES)
+    return to_reclaim_pod(msgspec.json.decode(json.dumps(made), type=ReclaimPodObject), BUILT_IN_RESOURCES)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from webhook.core.model.policy import (
 from webhook.core.model.selector import Operator, Requirement
 from webhook.kube.registration.registration import (
     ServiceReference,
-    concerns_expression,
+    gpu_pod_expression,
     steers_expression,
     webhook_configurations,
 )
@@ -122,7 +122,7 @@ def test_the_webhook_for_jobs_is_asked_about_those_with_gpus_and_harms_nobody_wh
     assert (hook["failurePolicy"], hook["timeoutSeconds"], hook["sideEffects"]) == ("Ignore", 2, "None")
     names = ["may-ask-for-gpus", "can-have-failure-policy", "changes-failure-policy", "is-not-left-alone"]
     assert [condition["name"] for condition in hook["matchConditions"]] == names
-    concerns = concerns_expression(Policy(), spec="object.spec.template.spec")
+    concerns = gpu_pod_expression(Policy(), spec="object.spec.template.spec")
     assert hook["matchConditions"][0]["expression"] == concerns
 
 
@@ -170,7 +170,7 @@ def test_creations_are_filtered_by_resource():
     hooks = webhooks()
     [mutate], [validate] = (hooks[f"{name}.fairgate.dev"]["matchConditions"] for name in ("mutate", "validate"))
     assert mutate == validate
-    assert mutate["expression"] == concerns_expression(Policy())
+    assert mutate["expression"] == gpu_pod_expression(Policy())
 
 
 # The expressions run on a real API server in the scenarios; here, a reading of the small part of CEL that they use.
@@ -270,20 +270,20 @@ PLAIN = {"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}
     ],
 )
 def test_only_pods_that_ask_for_a_counted_resource_cross_the_wire(manifest, want):
-    assert holds(concerns_expression(Policy()), object=manifest) is want
+    assert holds(gpu_pod_expression(Policy()), object=manifest) is want
 
 
 def test_the_resource_names_are_the_policys():
     policy = Policy(resources={'odd"name\\.dev/gpu': 1, "example.com/npu": 1})
     odd = pod({"resources": {"limits": {'odd"name\\.dev/gpu': "1"}}})
-    assert holds(concerns_expression(policy), object=odd)
-    assert holds(concerns_expression(policy), object=pod(LIMITED)), "it must be refused, since nobody weighs it"
+    assert holds(gpu_pod_expression(policy), object=odd)
+    assert holds(gpu_pod_expression(policy), object=pod(LIMITED)), "it must be refused, since nobody weighs it"
     named = replace(policy, ignored_resources=frozenset({GPU}))
     careless = replace(policy, defaults=Defaults(unknown_gpu=UnknownGpu.IGNORE))
     for lenient in (named, careless):
-        assert holds(concerns_expression(lenient), object=odd)
-        assert not holds(concerns_expression(lenient), object=pod(LIMITED))
-    assert all(name in concerns_expression(Policy()) for name in BUILT_IN_RESOURCES)
+        assert holds(gpu_pod_expression(lenient), object=odd)
+        assert not holds(gpu_pod_expression(lenient), object=pod(LIMITED))
+    assert all(name in gpu_pod_expression(Policy()) for name in BUILT_IN_RESOURCES)
 
 
 @pytest.mark.parametrize(
@@ -305,11 +305,11 @@ def test_pods_without_gpus_are_sent_to_the_mutating_webhook_alone_where_a_pool_i
 ):
     policy = Policy(pools=(Pool("apart", match=LabelSelector((requirement,))), Pool("rest")))
     assert holds(steers_expression(policy), object=pod(PLAIN, labels=labels)) is want
-    assert not holds(concerns_expression(policy), object=pod(PLAIN, labels=labels))
+    assert not holds(gpu_pod_expression(policy), object=pod(PLAIN, labels=labels))
     hooks = webhooks(policy)
     assert hooks["mutate.fairgate.dev"]["matchConditions"][0]["expression"] == steers_expression(policy)
-    assert hooks["validate.fairgate.dev"]["matchConditions"][0]["expression"] == concerns_expression(policy)
+    assert hooks["validate.fairgate.dev"]["matchConditions"][0]["expression"] == gpu_pod_expression(policy)
 
 
 def test_a_policy_that_counts_nothing_is_asked_nothing():
-    assert concerns_expression(Policy(resources={})) == "false"
+    assert gpu_pod_expression(Policy(resources={})) == "false"

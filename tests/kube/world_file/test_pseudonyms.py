@@ -8,9 +8,9 @@ from tests import builders as b
 from webhook.core.model.policy import Policy
 from webhook.core.world.world import World
 from webhook.kube.objects import keys
-from webhook.kube.world_file.pseudonyms import Pseudonyms, kept_by
+from webhook.kube.world_file.pseudonyms import Pseudonyms, names_in_policy
 from webhook.kube.world_file.world_file import parse_world
-from webhook.kube.world_file.world_objects import bare
+from webhook.kube.world_file.world_objects import kept_fields
 from webhook.policy.load import parse
 
 POLICY = parse(
@@ -82,8 +82,8 @@ OBJECTS = [
 
 
 def written(policy=POLICY):
-    names = Pseudonyms(kept_by(policy))
-    return [names.rewritten(bare(found, annotations=frozenset())) for found in OBJECTS], names
+    names = Pseudonyms(names_in_policy(policy))
+    return [names.rewritten(kept_fields(found, annotations=frozenset())) for found in OBJECTS], names
 
 
 def world(found):
@@ -94,7 +94,7 @@ def world(found):
 
 
 def sums(made):
-    return {team: (book.total, book.guaranteed, len(book)) for team, book in made.books().items()}
+    return {team: (book.total, book.guaranteed, len(book)) for team, book in made.usage_by_team().items()}
 
 
 def test_no_name_is_left_that_policy_does_not_name():
@@ -134,7 +134,7 @@ def test_the_same_objects_get_the_same_pseudonyms():
 
 
 def test_a_pseudonym_is_never_selected_by_a_glob_that_did_not_select_the_name():
-    names = Pseudonyms(kept_by(POLICY))
+    names = Pseudonyms(names_in_policy(POLICY))
     assert not names.namespace("elsewhere-secret").startswith("n")
 
 
@@ -149,7 +149,7 @@ def test_without_teams_every_namespace_is_renamed():
 @pytest.mark.parametrize("mark", ["no json: secret", "[]", '{"nodes": "x"}', "{}"])
 def test_a_decision_that_is_none_is_not_passed_on(mark):
     found = b.pod("p", annotations={keys.DECISION: mark})
-    kept = Pseudonyms(kept_by(POLICY)).rewritten(bare(found, annotations=frozenset()))
+    kept = Pseudonyms(names_in_policy(POLICY)).rewritten(kept_fields(found, annotations=frozenset()))
     assert "secret" not in json.dumps(kept)
 
 
@@ -197,8 +197,8 @@ def test_claims_stay_with_their_pods():
             },
         },
     ]
-    names = Pseudonyms(kept_by(POLICY))
-    found = [names.rewritten(bare(each, annotations=frozenset())) for each in objects]
+    names = Pseudonyms(names_in_policy(POLICY))
+    found = [names.rewritten(kept_fields(each, annotations=frozenset())) for each in objects]
     assert "secret" not in json.dumps(found)
     assert sums(world(found)) == sums(world(objects))
     assert sums(world(objects))["vision"][0] > 0

@@ -15,7 +15,7 @@ from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod import dra
 from webhook.kube.world_file.world_file import parse_world
-from webhook.kube.world_file.world_objects import SHAPES, bare
+from webhook.kube.world_file.world_objects import SHAPES, kept_fields
 
 SECRET = "hunter2"
 STRUCTS = {
@@ -87,7 +87,7 @@ OBJECTS = [
 
 
 def test_a_world_reads_the_same_before_and_after():
-    stripped = [bare(found, annotations=frozenset({"owner"})) for found in OBJECTS]
+    stripped = [kept_fields(found, annotations=frozenset({"owner"})) for found in OBJECTS]
     assert world_of(*stripped) == world_of(*OBJECTS)
 
 
@@ -99,14 +99,14 @@ def test_what_others_keep_in_a_pod_is_left_out():
     spec["volumes"] = [{"name": SECRET, "secret": {"secretName": SECRET}}, {"name": "x", "ephemeral": {"a": SECRET}}]
     spec["imagePullSecrets"] = [{"name": SECRET}]
     pod["metadata"].setdefault("annotations", {})["kubectl.kubernetes.io/last-applied-configuration"] = SECRET
-    kept = json.dumps(bare(pod, annotations=frozenset()))
+    kept = json.dumps(kept_fields(pod, annotations=frozenset()))
     assert SECRET not in kept
     assert "MLFLOW" not in kept
     assert '"ephemeral": {}' in kept
 
 
 def test_kinds_that_are_no_part_of_a_world_are_left_out():
-    assert bare({"apiVersion": "v1", "kind": "Secret", "data": {"a": SECRET}}, annotations=frozenset()) is None
+    assert kept_fields({"apiVersion": "v1", "kind": "Secret", "data": {"a": SECRET}}, annotations=frozenset()) is None
 
 
 TREE = st.recursive(
@@ -123,5 +123,5 @@ TREE = st.recursive(
 
 @given(st.sampled_from([*STRUCTS, "Other"]), st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), TREE))
 def test_any_object_can_be_stripped_and_twice_is_once(kind, tree):
-    once = bare({"kind": kind, **tree}, annotations=frozenset())
-    assert once is None or bare(once, annotations=frozenset()) == once
+    once = kept_fields({"kind": kind, **tree}, annotations=frozenset())
+    assert once is None or kept_fields(once, annotations=frozenset()) == once

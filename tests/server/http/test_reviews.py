@@ -49,12 +49,12 @@ async def test_a_review_is_answered_and_recorded_once(server, phase):
 
 
 async def test_until_the_world_is_known_callers_are_asked_to_come_again(server):
-    server.reviewer.why_cold = "not listed yet: pods"
+    server.reviewer.why_not_synced = "not listed yet: pods"
     reply = await server.review()
     assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
     assert reply.json == {"error": "not listed yet: pods", "code": "NotReady"}
     assert server.reviewer.calls == []
-    server.reviewer.why_cold = None
+    server.reviewer.why_not_synced = None
     assert (await server.review()).status == 200
 
 

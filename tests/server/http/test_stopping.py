@@ -116,7 +116,7 @@ async def test_old_tls_is_refused(server):
 )
 async def test_an_address_that_cannot_be_had_is_a_startup_error(server, tmp_path, listen, want):
     logs, readiness = open_logs(LogFormat.JSON), Readiness()
-    app = build_app(server.reviewer, readiness, Metrics(), logs, why_cold=lambda: None)
+    app = build_app(server.reviewer, readiness, Metrics(), logs, why_not_synced=lambda: None)
     settings = settings_for(tmp_path, listen=listen.format(port=server.port))
     with pytest.raises(StartupError, match=want):
         await serve(app, settings, server.reloader.context, stop=asyncio.Event())

@@ -9,8 +9,8 @@ from webhook.core.model.decision import Charge
 from webhook.core.model.names import Namespace, TeamName, Uid
 from webhook.core.model.pod import NamespaceFacts
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import Flight
-from webhook.core.tiers.shadow_labels import Onlooker
+from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.server.leader.bypass_detector import Witness
 
 BARE = resident(1, uid="bare", tier=None)
@@ -30,7 +30,7 @@ def reported():
 
 @pytest.fixture
 def witness(place, reported):
-    made = Witness(place, Onlooker(place), report=lambda pod: reported.append(pod.uid), linger=pytest.fail)
+    made = Witness(place, ShadowLabels(place), report=lambda pod: reported.append(pod.uid), linger=pytest.fail)
     made.open()
     return made
 
@@ -39,14 +39,14 @@ def test_a_pod_without_our_label_is_reported_once_and_kept(witness, place, repor
     witness.set_pod(BARE)
     witness.set_pod(replace(BARE, is_terminating=True))
     assert reported == ["bare"]
-    assert place.book(TeamName("team-a")).total == gpus(1)
+    assert place.usage(TeamName("team-a")).total == gpus(1)
     witness.remove_pod(BARE.uid)
-    assert place.book(TeamName("team-a")).total == 0
+    assert place.usage(TeamName("team-a")).total == 0
 
 
 def test_others_are_not(witness, place, reported):
     counted = resident(1, uid="counted", tier=None)
-    place.assume(Flight(counted, Charge(TeamName("team-a"), Tier.PREEMPTIBLE, gpus(1)), None))
+    place.assume(InFlightCharge(counted, Charge(TeamName("team-a"), Tier.PREEMPTIBLE, gpus(1)), None))
     for pod in (
         counted,
         resident(1, uid="labelled"),
@@ -59,16 +59,16 @@ def test_others_are_not(witness, place, reported):
 
 def test_what_a_pod_leaves_on_its_node_is_assumed_and_told(place):
     left = []
-    witness = Witness(place, Onlooker(place), report=pytest.fail, linger=left.append)
+    witness = Witness(place, ShadowLabels(place), report=pytest.fail, linger=left.append)
     for uid, node in (("bound", "n0"), ("waiting", None)):
         witness.set_pod(resident(1, uid=uid, node=node))
         witness.lose_pod(Uid(uid))
     assert [flight.pod.uid for flight in left] == ["bound/lingers"]
-    assert place.book(TeamName("team-a")).reserved == gpus(1)
+    assert place.usage(TeamName("team-a")).reserved == gpus(1)
 
 
 def test_those_that_were_there_before_are_told_at_once(place, reported):
-    witness = Witness(place, Onlooker(place), report=lambda pod: reported.append(pod.uid), linger=pytest.fail)
+    witness = Witness(place, ShadowLabels(place), report=lambda pod: reported.append(pod.uid), linger=pytest.fail)
     witness.set_pod(BARE)
     witness.set_pod(resident(1, uid="labelled"))
     assert [pod.uid for pod in witness.open()] == ["bare"]

@@ -21,9 +21,9 @@ from webhook.core.model.decision import Charge
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.policy import Enforcement
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import Flight
-from webhook.core.tiers.shadow_labels import Onlooker
-from webhook.core.tiers.tier_changes import promotion, retier
+from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.tiers.shadow_labels import ShadowLabels
+from webhook.core.tiers.tier_changes import promotion, tier_changes
 from webhook.kube.nodes.nodes import to_namespace
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.pods import to_resident
@@ -49,8 +49,8 @@ class Stage:
     world: object
     leader: Leader
     ledger: ApiLedger
-    onlooker: Onlooker
-    why_untrusted: str | None = None
+    shadow_labels: ShadowLabels
+    why_stale: str | None = None
 
     def put(self, name, tier, count=1, *, created=0, asked=None, **metadata):
         labels = {keys.TIER: tier, keys.TEAM: "team-a"} if tier else {}
@@ -73,7 +73,7 @@ class Stage:
 
     async def rest(self):
         """Let the leader look once more, to show that there is nothing left to do."""
-        self.world.on_books_changed()
+        self.world.on_usage_changed()
         await asyncio.sleep(0.1)
 
 
@@ -84,24 +84,24 @@ async def staged(folder, *, guaranteed=4):
         api.put(NAMESPACES, "team-a")
         counts = Metrics().watch_ledger(list, teams=list)
         ledger = ApiLedger(connection, world, reached=lambda: feed.watches[-1].reached, recorder=counts, known={}.get)
-        weights, onlooker = world.policy.resources, Onlooker(world)
+        weights, shadow_labels = world.policy.resources, ShadowLabels(world)
         kinds = (
             namespace_kind(world, objects.Namespace, to_namespace),
             ledger.kind(),
-            pod_kind(onlooker, objects.Pod, lambda pod: to_resident(pod, weights)),
+            pod_kind(shadow_labels, objects.Pod, lambda pod: to_resident(pod, weights)),
         )
         feed = Feed(connection, kinds, pace=FAST)
         with (folder / "log").open("wb") as log:
             logs = open_logs(LogFormat.JSON, fd=log.fileno())
-            stage = Stage(api, world, None, ledger, onlooker)
+            stage = Stage(api, world, None, ledger, shadow_labels)
             stage.leader = leader = Leader(
                 connection,
                 world,
                 logs,
                 namespace="fairgate",
                 shares=ledger,
-                onlooker=onlooker,
-                why_untrusted=lambda: stage.why_untrusted or feed.why_cold(),
+                shadow_labels=shadow_labels,
+                why_stale=lambda: stage.why_stale or feed.why_not_synced(),
                 why_not_serving=lambda: None,
                 accounting=Accounting(),
                 timing=QUICK,
@@ -109,7 +109,7 @@ async def staged(folder, *, guaranteed=4):
             chores = (feed.run(), leader.run(), leader.events.run(), ledger.reconcile(is_leader=leader.may_tidy))
             tasks = [asyncio.create_task(chore) for chore in chores]
             try:
-                await feed.wait_warm()
+                await feed.wait_synced()
                 yield stage
             finally:
                 for task in tasks:
@@ -140,7 +140,7 @@ async def test_a_pod_that_ends_lets_the_oldest_borrower_rise(tmp_path):
         stage.put("k", "guaranteed", 4)
         stage.put("young", "preemptible", 2, created=9)
         stage.put("old", "preemptible", 3, created=3)
-        await until(lambda: len(stage.world.book(A)) == 3)
+        await until(lambda: len(stage.world.usage(A)) == 3)
         await stage.rest()
         assert stage.api.count("patch") - renewals(stage) == 0
         stage.api.delete(PODS, "k", namespace="team-a")
@@ -179,7 +179,7 @@ async def test_a_lowered_share_demotes_the_newest_with_a_warning(tmp_path):
     async with staged(tmp_path) as stage:
         for number in range(4):
             stage.put(f"p{number}", "guaranteed", created=number)
-        await until(lambda: len(stage.world.book(A)) == 4)
+        await until(lambda: len(stage.world.usage(A)) == 4)
         stage.world.set_policy(make.policy(make.team(guaranteed=2, limit_=None), hash="p2"))
         await until(lambda: len(stage.events()) == 2)
         await stage.rest()
@@ -194,7 +194,7 @@ async def test_the_room_is_taken_before_anything_is_written(tmp_path):
         stage.api.always["get"] = Slow(30)
         uid = Uid(stage.put("p", "preemptible", 4))
         await until(lambda: in_flight(stage) == {uid: "guaranteed"})
-        assert stage.world.book(A).guaranteed == make.gpus(4)
+        assert stage.world.usage(A).guaranteed == make.gpus(4)
         assert stage.labels()["p"] == "preemptible"
 
 
@@ -212,11 +212,11 @@ async def test_a_promotion_that_is_refused_is_taken_back_and_tried_later(tmp_pat
 
 async def test_a_promotion_that_got_no_answer_keeps_its_room_until_it_is_known(tmp_path):
     async with staged(tmp_path) as stage:
-        stage.why_untrusted = "not yet"
+        stage.why_stale = "not yet"
         uid = Uid(stage.put("p", "preemptible", 2))
         await until(lambda: stage.world.pod(uid))
         stage.api.faults[GET_POD].append(Body(b"not a pod"))
-        stage.why_untrusted = None
+        stage.why_stale = None
         await until(lambda: lines(tmp_path, "tier not changed"))
         assert in_flight(stage) == {uid: "guaranteed"}
         await until(lambda: stage.labels()["p"] == "guaranteed")
@@ -225,10 +225,10 @@ async def test_a_promotion_that_got_no_answer_keeps_its_room_until_it_is_known(t
 
 async def test_what_an_earlier_leader_charged_and_did_not_write_is_finished(tmp_path):
     async with staged(tmp_path) as stage:
-        stage.why_untrusted = "not yet"
+        stage.why_stale = "not yet"
         uid = Uid(stage.put("p", "preemptible", 2))
         await until(lambda: stage.world.pod(uid))
-        (change,) = retier(stage.world.policy.teams[0], stage.world)
+        (change,) = tier_changes(stage.world.policy.teams[0], stage.world)
         await stage.ledger.commit(
             lambda: promotion(change, stage.world),
             deadline=asyncio.get_running_loop().time() + 5,
@@ -236,7 +236,7 @@ async def test_what_an_earlier_leader_charged_and_did_not_write_is_finished(tmp_
         )
         assert in_flight(stage) == {uid: "guaranteed"}
         stage.put("k", "guaranteed", 2)
-        stage.why_untrusted = None
+        stage.why_stale = None
         await until(lambda: stage.labels()["p"] == "guaranteed")
         await until(stage.events)
         assert stage.events() == [("Promoted", "p")]
@@ -246,11 +246,11 @@ async def test_what_an_earlier_leader_charged_and_did_not_write_is_finished(tmp_
 async def test_a_write_without_an_answer_is_found_done(tmp_path):
     """The label was written, the answer lost: the next look finds it, and nothing is patched twice."""
     async with staged(tmp_path) as stage:
-        stage.why_untrusted = "not yet"
+        stage.why_stale = "not yet"
         uid = stage.put("p", "preemptible", 2)
         await until(lambda: stage.world.pod(Uid(uid)))
         stage.api.objects[PODS]["team-a/p"]["metadata"]["labels"][keys.TIER] = "guaranteed"  # and no event of it yet
-        stage.why_untrusted = None
+        stage.why_stale = None
         await until(stage.events)
         assert stage.events() == [("Promoted", "p")]
         assert patches(stage) == []
@@ -258,11 +258,11 @@ async def test_a_write_without_an_answer_is_found_done(tmp_path):
 
 async def test_another_pod_of_the_same_name_is_left_alone(tmp_path):
     async with staged(tmp_path) as stage:
-        stage.why_untrusted = "not yet"
+        stage.why_stale = "not yet"
         uid = stage.put("p", "preemptible", 2)
         await until(lambda: stage.world.pod(Uid(uid)))
         stage.api.objects[PODS]["team-a/p"]["metadata"]["uid"] = "another"
-        stage.why_untrusted = None
+        stage.why_stale = None
         await until(lambda: any(asked.path.endswith("/pods/p") for asked in stage.api.asked))
         await stage.rest()
         assert patches(stage) == []
@@ -271,10 +271,10 @@ async def test_another_pod_of_the_same_name_is_left_alone(tmp_path):
 
 async def test_nothing_is_done_on_a_world_that_cannot_be_trusted(tmp_path):
     async with staged(tmp_path) as stage:
-        stage.why_untrusted = "pods: nothing heard from the API server for 121 s"
+        stage.why_stale = "pods: nothing heard from the API server for 121 s"
         stage.put("p", "preemptible", 2)
         stage.put("past", None, 1)
-        await until(lambda: len(stage.world.book(A)) == 2)
+        await until(lambda: len(stage.world.usage(A)) == 2)
         await stage.rest()
         assert stage.labels()["p"] == "preemptible"
         assert stage.events() == []
@@ -292,25 +292,25 @@ async def test_pods_that_came_past_the_gate_are_adopted_by_age(tmp_path):
         await stage.rest()
         assert stage.labels() == {"young": "preemptible", "old": "guaranteed", "agent": None}
         assert sorted(patches(stage)) == ["old", "young"]
-        assert stage.world.book(A).guaranteed == make.gpus(4)
+        assert stage.world.usage(A).guaranteed == make.gpus(4)
     assert {line["tier"] for line in lines(tmp_path, "pod adopted")} == {"guaranteed", "preemptible"}
 
 
 async def test_while_nothing_is_enforced_nothing_is_written(tmp_path):
     async with staged(tmp_path) as stage:
-        stage.why_untrusted = "not yet"
+        stage.why_stale = "not yet"
         shadow = replace(stage.world.policy, enforce=Enforcement.SHADOW)
         stage.world.set_policy(shadow)
         stage.put("young", None, 3, created=9)
         stage.put("old", None, 3, created=1)
         stage.put("labelled", "preemptible", 1)
-        await until(lambda: len(stage.world.book(A)) == 3)
-        stage.why_untrusted = None
+        await until(lambda: len(stage.world.usage(A)) == 3)
+        stage.why_stale = None
         await stage.rest()
-        await until(lambda: stage.world.book(A).guaranteed == make.gpus(3))
+        await until(lambda: stage.world.usage(A).guaranteed == make.gpus(3))
         assert (patches(stage), stage.events()) == ([], [])
         stage.world.set_policy(replace(shadow, enforce=Enforcement.ENFORCE))
-        stage.onlooker.look_anew()
+        stage.shadow_labels.relabel_all()
         await until(lambda: stage.labels() == {"young": "preemptible", "old": "guaranteed", "labelled": "guaranteed"})
         assert "BypassedAdmission" not in {reason for reason, _ in stage.events()}
 
@@ -331,12 +331,12 @@ async def test_a_pod_that_bypassed_the_gate_is_reported_once(tmp_path):
 
 async def test_a_pod_that_the_ledger_lists_was_let_in_to_be_counted_only(tmp_path):
     async with staged(tmp_path) as stage:
-        stage.why_untrusted = "not yet"
+        stage.why_stale = "not yet"
         uid = Uid(stage.put("agent", None, 2))
         await until(lambda: stage.world.pod(uid))
         charge = Charge(A, Tier.PREEMPTIBLE, make.gpus(2))
-        stage.world.assume(Flight(stage.world.pod(uid), charge, None))
-        stage.why_untrusted = None
+        stage.world.assume(InFlightCharge(stage.world.pod(uid), charge, None))
+        stage.why_stale = None
         await stage.rest()
         assert stage.events() == []
 
@@ -346,7 +346,7 @@ async def test_pods_of_exempt_namespaces_are_no_bypass(tmp_path):
         stage.api.put(NAMESPACES, "team-a", metadata={"labels": {keys.EXEMPT: "true"}})
         await until(lambda: stage.world.tenancy("team-a").is_exempt)
         stage.put("past", None, 2)
-        await until(lambda: len(stage.world.book(A)) == 1)
+        await until(lambda: len(stage.world.usage(A)) == 1)
         await stage.rest()
         assert stage.events() == []
 

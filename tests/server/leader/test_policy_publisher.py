@@ -85,7 +85,7 @@ async def test_a_lack_of_rights_is_a_problem_until_it_is_granted(api, connection
 
 
 def test_a_policy_that_is_too_large_is_left_out_and_the_report_says_so(holder, monkeypatch):
-    monkeypatch.setattr(reports, "LARGEST_POLICY_BYTES", 50)
+    monkeypatch.setattr(reports, "MAX_POLICY_BYTES", 50)
     found = report_of(*holder.in_force())
     assert found.documents == ""
     assert "at most 50 are published" in found.omitted

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from tests.core.support import make
 from webhook.core.model.names import GpuModel, NodeName, TeamName
 from webhook.core.model.tier import Tier
-from webhook.core.world.occupancy import Holder
+from webhook.core.world.occupancy import UsageKey
 from webhook.observe.gpu_time import MOST_NODES, Accounting, NodeGpus
 from webhook.server.leader.usage_sampler import AT_ONCE, LOOK_SECONDS, Accountant
 
@@ -88,7 +88,7 @@ async def test_who_leads_shows_the_nodes_and_who_does_not_shows_none(world, show
 
 
 def test_what_several_leaders_counted_adds_up(shown):
-    holder = Holder(TeamName("team-a"), GpuModel("A100"), Tier.GUARANTEED)
+    holder = UsageKey(TeamName("team-a"), GpuModel("A100"), Tier.GUARANTEED)
     other = CollectorRegistry()
     accounting = Accounting()
     other.register(accounting)

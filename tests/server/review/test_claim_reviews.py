@@ -56,7 +56,7 @@ def review(found, **more):
 def place(known, **more):
     """A world in which the claim is known as given, and its pod was let in with one GPU."""
     made = world(policy(team(limit_=None), resources=WEIGHTS, **more))
-    made.set_device_class(GPU, DeviceClass(GPU, speaks_of_gpus=True))
+    made.set_device_class(GPU, DeviceClass(GPU, mentions_gpus=True))
     decoded = dra_claim(known)
     made.set_claim(dra.claim_key(decoded.metadata), dra.to_claim(decoded), decoded.metadata.uid)
     refs = (ClaimRef(claim="mine"),)

@@ -76,4 +76,4 @@ def test_what_never_fits_is_refused_before_it_is_charged():
     site = Site()
     site.world.set_policy(make.policy(make.team(guaranteed=2, limit_=40)))
     assert site.refused("mutate", 16).endswith("(NeverFits)")
-    assert site.world.book("team-a").total == 0
+    assert site.world.usage("team-a").total == 0

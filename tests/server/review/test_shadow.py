@@ -11,7 +11,7 @@ from tests.core.support import make
 from webhook.core.model.decision import Retry
 from webhook.core.model.policy import Enforcement
 from webhook.core.model.reason import Code, Reason
-from webhook.core.tiers.shadow_labels import Onlooker
+from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.server.review.memory_ledger import MemoryLedger
 from webhook.server.review.reviewer import Gate
 
@@ -20,7 +20,9 @@ NOW = "2026-01-01T00:00:00Z"
 
 def gate(mode, *, ledger=None):
     world = make.world(make.policy(make.team(guaranteed=4, limit_=6), enforce=mode))
-    return Gate(world, ledger or MemoryLedger(world, lambda: 0.0), now_text=lambda: NOW, onlooker=Onlooker(world))
+    return Gate(
+        world, ledger or MemoryLedger(world, lambda: 0.0), now_text=lambda: NOW, shadow_labels=ShadowLabels(world)
+    )
 
 
 def asked(name, gpus, **more):
@@ -54,7 +56,7 @@ def test_shadow_says_nothing_and_records_what_would_be():
         ("deny", "skip", "TeamLimitExceeded", ""),
     ]
     assert "limit 6, used 7" in found[3][1].message, "what would be refused is there, and counts"
-    book = place.world.book("team-a")
+    book = place.world.usage("team-a")
     assert (book.total, book.guaranteed) == (make.gpus(8), make.gpus(3))
 
 
@@ -84,7 +86,7 @@ def test_off_judges_nothing():
 def test_a_dry_run_is_judged_and_not_counted():
     place = gate(Enforcement.SHADOW)
     _, record = validated(place, "a", 9, dry_run=True)
-    assert (record.would, place.world.book("team-a").total) == ("deny", 0)
+    assert (record.would, place.world.usage("team-a").total) == ("deny", 0)
 
 
 @pytest.mark.parametrize("gpus", [-1, "two", 99])

@@ -12,11 +12,11 @@ from tests.cases.test_cases import ask, open_gate, pod
 from tests.examples import examples
 from webhook.cli.status.board import board_of
 from webhook.core.explain.team_summary import summaries
-from webhook.core.model.amount import ONE_GPU, read_back
+from webhook.core.model.amount import ONE_GPU, parse_amount
 from webhook.core.model.decision import Admit, Deny
 from webhook.core.model.pod import Requester
 from webhook.core.model.reason import Code
-from webhook.core.placement.gpu_inventory import stocks
+from webhook.core.placement.gpu_inventory import gpu_inventory
 from webhook.simulation.simulate import Foreteller, read_template
 
 PRODUCT = "nvidia.com/gpu.product"
@@ -93,7 +93,7 @@ def test_what_pods_count_is_what_they_have_of_their_nodes_wherever_it_is_told(no
                 continue
             assert record.outcome == "admit", record.message
             decided = json.loads(manifest["metadata"]["annotations"]["fairgate.dev/decision"])
-            charge = read_back(decided["gpus"])
+            charge = parse_amount(decided["gpus"])
             assert before == charge
             counted += charge
             for node in decided["nodes"]:
@@ -124,7 +124,7 @@ def check(world, counted):
     board = board_of(world)
     assert team.used + team.reserved == counted == board.teams[0].used
     rows = {(row.model, row.resource): row for row in board.free}
-    for stock in stocks(world.fleet, world.policy):
+    for stock in gpu_inventory(world.fleet, world.policy):
         row, weight = rows[stock.model, stock.resource], weight_of(stock.resource, stock.model)
         assert stock.capacity == row.pieces * weight
         assert stock.resource != IMPLICIT, "a class's devices are there once"

@@ -43,14 +43,14 @@ REVIEW_HEADERS = {"Content-Type": "application/json"}
 
 
 class FakeReviewer:
-    """Answers every body with its own length; `work` may wait, or raise, before that; `why_cold` puts all of it off."""
+    """Answers every body with its own length; `work` may wait, or raise, before that; `why_not_synced` puts all of it off."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.seconds_left: list[float] = []
         self.record = RECORD
         self.work: Callable[[], object] = lambda: None
-        self.why_cold: str | None = None
+        self.why_not_synced: str | None = None
 
     async def mutate(self, body: bytes, *, deadline: float) -> Answer:
         return await self._answer("mutate", body, deadline)
@@ -150,7 +150,9 @@ async def running(
     check = None if client_ca is None else check_caller
     if client_ca is not None:
         ask_for_certificates(reloader.context, client_ca)
-    app = build_app(reviewer, readiness, metrics, logs, why_cold=lambda: reviewer.why_cold, check_caller=check)
+    app = build_app(
+        reviewer, readiness, metrics, logs, why_not_synced=lambda: reviewer.why_not_synced, check_caller=check
+    )
     serving = asyncio.create_task(serve(app, settings, reloader.context, stop=stop))
     tls = ssl.create_default_context(cafile=settings.certs / "ca.crt")
     tls.verify_flags |= ssl.VERIFY_X509_STRICT

@@ -30,7 +30,7 @@ async def main(folder: Path, drain_seconds: float) -> None:
         reviewer.work = work
         context = Reloader(CertFolder(settings.certs)).context
         await serve(
-            build_app(reviewer, Readiness(), Metrics(), logs, why_cold=lambda: None), settings, context, stop=stop
+            build_app(reviewer, Readiness(), Metrics(), logs, why_not_synced=lambda: None), settings, context, stop=stop
         )
 
 

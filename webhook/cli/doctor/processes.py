@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from webhook.cli.doctor.findings import Check, Finding, lacking, ok, skipped, unknown, wrong
 from webhook.cli.formatting import plural
-from webhook.cluster.reads.installation import Part, Read, Unread
+from webhook.cluster.reads.installation import ReadForbidden, ReadResult, ReadValue
 from webhook.core.model.policy import Policy
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import PolicyReport, ReplicaReport, Report
@@ -54,7 +54,7 @@ def processes_of(report: Report, component: Component, *, now: float) -> Process
     return Processes(alive, tuple(each for each in found if each not in alive and each.host not in hosts))
 
 
-def check_server(found: Processes, deployments: Part[list[dict[str, Any]]]) -> list[Finding]:
+def check_server(found: Processes, deployments: ReadResult[list[dict[str, Any]]]) -> list[Finding]:
     """Servers report, are ready, and as many as there should be."""
     check = Check.SERVER
     problems: list[Finding] = []
@@ -71,14 +71,14 @@ def check_server(found: Processes, deployments: Part[list[dict[str, Any]]]) -> l
         if each.report.registration:
             text = f"{each.name} cannot keep the registration in step with the policy: {each.report.registration}"
             problems += wrong(check, [text], "grant the right that is named, or apply `fairgate manifests` again")
-    if isinstance(deployments, Read):
+    if isinstance(deployments, ReadValue):
         problems += wrong(
             check,
             installation.deployment_problems(deployments.value or ()),
             "see `kubectl describe pod` and the logs of its pods",
         )
     ready = f"{plural(len(found.alive), 'server')} {'reports' if len(found.alive) == 1 else 'report'}, ready"
-    if isinstance(deployments, Unread):
+    if isinstance(deployments, ReadForbidden):
         ready += f"; how many there should be is not known (it takes the right to {deployments.right})"
     return problems or ok(check, ready)
 
@@ -105,10 +105,10 @@ def check_evictor(found: Processes, policy: Policy | None) -> list[Finding]:
     return problems + [each for each in elected if each.remedy] or elected
 
 
-def check_policy(found: Iterable[Process], published: Part[Report]) -> list[Finding]:
+def check_policy(found: Iterable[Process], published: ReadResult[Report]) -> list[Finding]:
     """All processes have the same policy in force, it is the published one, and no edit was left out."""
     check = Check.POLICY
-    if isinstance(published, Unread):
+    if isinstance(published, ReadForbidden):
         return lacking(check, published.right, role=keys.VIEWER)
     there = published.value.policy if published.value is not None else None
     if there is None:
@@ -132,7 +132,9 @@ def check_policy(found: Iterable[Process], published: Part[Report]) -> list[Find
     return problems or ok(check, f"policy {_named(there)} is in force everywhere")
 
 
-def check_ledger(found: Iterable[Process], ledgers: Part[list[dict[str, Any]]], policy: Policy | None) -> list[Finding]:
+def check_ledger(
+    found: Iterable[Process], ledgers: ReadResult[list[dict[str, Any]]], policy: Policy | None
+) -> list[Finding]:
     """Every team has its ledger, and every server has seen what the ledgers say."""
     check = Check.LEDGER
     problems = [
@@ -144,7 +146,7 @@ def check_ledger(found: Iterable[Process], ledgers: Part[list[dict[str, Any]]], 
             "its watch of pods is stuck, and it charges nothing for these teams: restart it",
         )
     ]
-    if isinstance(ledgers, Unread):
+    if isinstance(ledgers, ReadForbidden):
         return problems or lacking(check, ledgers.right, role=keys.VIEWER)
     if policy is None:
         return problems or unknown(check, "not checked: the policy is not known", "see the check `policy`")

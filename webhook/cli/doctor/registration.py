@@ -12,11 +12,11 @@ from certs.pair import CertificateError, is_issued_by, read_certificates, why_un
 from webhook.cli.doctor.findings import Check, Finding, lacking, ok, skipped, unknown, wrong
 from webhook.cli.doctor.processes import Process
 from webhook.cli.formatting import plural
-from webhook.cluster.reads.installation import Part, Read, Unread
+from webhook.cluster.reads.installation import ReadForbidden, ReadResult, ReadValue
 from webhook.core.model.policy import Enforcement, Policy
 from webhook.kube.objects import keys
 from webhook.kube.registration import installation
-from webhook.kube.registration.installation import Caller, Probe, Reached
+from webhook.kube.registration.installation import Probe, ProbeOutcome, WebhookEndpoint
 
 _APPLY: Final = "apply what `fairgate manifests` prints, or `helm upgrade`; docs/operations.md#the-webhooks"
 _LATE_SHARE: Final = 6
@@ -25,15 +25,15 @@ _LATE_SHARE: Final = 6
 _Json = dict[str, Any]
 
 
-def check_webhooks(found: Mapping[str, Part[_Json]], policy: Policy | None) -> list[Finding]:
+def check_webhooks(found: Mapping[str, ReadResult[_Json]], policy: Policy | None) -> list[Finding]:
     """The webhook configurations are there, and are those that the policy wants."""
     check = Check.WEBHOOKS
-    unread = [part.right for part in found.values() if isinstance(part, Unread)]
+    unread = [part.right for part in found.values() if isinstance(part, ReadForbidden)]
     if unread:
         return lacking(check, " and ".join(dict.fromkeys(unread)), role=keys.VIEWER)
     if policy is None:
         return unknown(check, "not checked: the policy is not known", "see the check `policy`, or give --policy DIR")
-    there = {name: part.value for name, part in found.items() if isinstance(part, Read)}
+    there = {name: part.value for name, part in found.items() if isinstance(part, ReadValue)}
     if problems := wrong(check, installation.registration_problems(policy, there), _APPLY):
         return problems
     if policy.enforce is Enforcement.OFF:
@@ -42,7 +42,7 @@ def check_webhooks(found: Mapping[str, Part[_Json]], policy: Policy | None) -> l
     return ok(check, f"{plural(webhooks, 'webhook')}, in step with the policy")
 
 
-def check_guards(found: Mapping[tuple[str, str], Part[_Json]], policy: Policy | None) -> list[Finding]:
+def check_guards(found: Mapping[tuple[str, str], ReadResult[_Json]], policy: Policy | None) -> list[Finding]:
     """The ValidatingAdmissionPolicies are there and current."""
     check = Check.GUARDS
     if policy is None:
@@ -51,9 +51,9 @@ def check_guards(found: Mapping[tuple[str, str], Part[_Json]], policy: Policy | 
     if not wanted:
         return skipped(check, "the policy is off")
     parts = {key: found[key] for key in wanted}
-    if unread := [part.right for part in parts.values() if isinstance(part, Unread)]:
+    if unread := [part.right for part in parts.values() if isinstance(part, ReadForbidden)]:
         return lacking(check, " and ".join(dict.fromkeys(unread)), role=keys.VIEWER)
-    there = {key: part.value for key, part in parts.items() if isinstance(part, Read)}
+    there = {key: part.value for key, part in parts.items() if isinstance(part, ReadValue)}
     if all(value is None for value in there.values()):
         text = "none of the guards is installed: users may forge what Fairgate writes"
         return wrong(check, [text], f"{_APPLY}; if you left them out on purpose, --skip guards")
@@ -62,7 +62,7 @@ def check_guards(found: Mapping[tuple[str, str], Part[_Json]], policy: Policy | 
 
 
 def check_certificates(
-    servers: Iterable[Process], configurations: Mapping[str, Part[_Json]], *, now: float
+    servers: Iterable[Process], configurations: Mapping[str, ReadResult[_Json]], *, now: float
 ) -> list[Finding]:
     """Every server's certificate is valid, names the host that is called, and is trusted by every webhook."""
     check, moment = Check.CERTIFICATES, datetime.fromtimestamp(now, UTC)
@@ -75,12 +75,12 @@ def check_certificates(
             findings += unknown(check, f"the certificate of {each.name} is not known: {error}", "see its log")
     for name, chain in chains.items():
         findings += _validity(name, chain[0], moment)
-    unread = [part.right for part in configurations.values() if isinstance(part, Unread)]
+    unread = [part.right for part in configurations.values() if isinstance(part, ReadForbidden)]
     if unread:
         findings += lacking(check, " and ".join(dict.fromkeys(unread)), role=keys.VIEWER)
     for part in configurations.values():
-        if isinstance(part, Read) and part.value is not None:
-            findings += _trust(chains, installation.callers(part.value))
+        if isinstance(part, ReadValue) and part.value is not None:
+            findings += _trust(chains, installation.webhook_endpoints(part.value))
     if not chains and not findings:
         return unknown(check, "not checked: no server reports its certificate", "see the check `server`")
     return findings or ok(check, f"{_until(chains)}, trusted by every webhook")
@@ -97,7 +97,7 @@ def _validity(name: str, leaf: x509.Certificate, moment: datetime) -> list[Findi
     return []
 
 
-def _trust(chains: Mapping[str, list[x509.Certificate]], callers: Iterable[Caller]) -> list[Finding]:
+def _trust(chains: Mapping[str, list[x509.Certificate]], callers: Iterable[WebhookEndpoint]) -> list[Finding]:
     """Hold every chain against every caller; the same problem of several webhooks is said once."""
     check = Check.CERTIFICATES
     told: dict[str, list[str]] = {}
@@ -116,7 +116,7 @@ def _trust(chains: Mapping[str, list[x509.Certificate]], callers: Iterable[Calle
     ]
 
 
-def _why_distrusted(name: str, chain: list[x509.Certificate], caller: Caller) -> str | None:
+def _why_distrusted(name: str, chain: list[x509.Certificate], caller: WebhookEndpoint) -> str | None:
     if caller.host and names_missing(chain[0], [caller.host]) and not _has_wildcard(chain[0], caller.host):
         return f"the certificate of {name} does not name {caller.host}, which the API server calls"
     if not caller.ca_bundle.strip():
@@ -140,26 +140,26 @@ def _until(chains: Mapping[str, list[x509.Certificate]]) -> str:
 
 
 def check_reachable(
-    found: Probe | Unread | None, policy: Policy | None, *, namespace: str, is_exempt: bool
+    found: Probe | ReadForbidden | None, policy: Policy | None, *, namespace: str, is_exempt: bool
 ) -> list[Finding]:
     """The API server reaches a server, as a dry run shows."""
     check = Check.REACHABLE
     if policy is None or found is None:
         return unknown(check, "not checked: the policy is not known", "see the check `policy`, or give --policy DIR")
-    if isinstance(found, Unread):
+    if isinstance(found, ReadForbidden):
         text = f"not checked: a dry run takes the right to {found.right}"
         return unknown(check, text, "choose a namespace in which you may create pods by --namespace")
     match found.reached:
-        case Reached.YES:
+        case ProbeOutcome.YES:
             return ok(check, f"the API server asked Fairgate about a pod in namespace {namespace} (a dry run)")
-        case Reached.FAILED:
+        case ProbeOutcome.FAILED:
             remedy = "see the checks `server` and `certificates`, and that a network policy lets the API server through"
             return wrong(check, [f"the API server does not reach Fairgate: {found.text}"], remedy)
-        case Reached.UNKNOWN:
+        case ProbeOutcome.UNKNOWN:
             return unknown(
                 check, f"not checked: the dry run ended before Fairgate: {found.text}", "try another --namespace"
             )
-        case Reached.NOT_CALLED:
+        case ProbeOutcome.NOT_CALLED:
             return _not_called(found, policy, namespace=namespace, is_exempt=is_exempt)
 
 

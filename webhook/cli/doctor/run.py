@@ -14,12 +14,20 @@ from rich.console import Console
 from webhook.cli.doctor import processes, registration
 from webhook.cli.doctor.findings import NOT_SEEN, Check, Finding, State, exit_status, lacking
 from webhook.cli.doctor.table import to_table
-from webhook.cli.options import Layout, columns, is_coloured
+from webhook.cli.options import Layout, columns, is_colored
 from webhook.cli.serialization import to_json, to_yaml
 from webhook.cluster.api.client import connect
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.namespace import own_namespace
-from webhook.cluster.reads.installation import Evidence, Part, Read, Unread, inspect, is_exempt, probe
+from webhook.cluster.reads.installation import (
+    InstallationState,
+    ReadForbidden,
+    ReadResult,
+    ReadValue,
+    is_exempt,
+    probe,
+    read_installation,
+)
 from webhook.core.model.policy import Enforcement, Policy
 from webhook.kube.ledger.reports import Report
 from webhook.kube.objects import keys
@@ -62,9 +70,9 @@ class DoctorReport(msgspec.Struct):
 class Seen:
     """What was read: of the dry run None where it was not made."""
 
-    evidence: Evidence
+    evidence: InstallationState
     policy: Policy | None
-    probe: Probe | Unread | None
+    probe: Probe | ReadForbidden | None
     namespace: str
     is_exempt: bool
 
@@ -87,7 +95,7 @@ async def _look(order: Order) -> Seen:
     given = load(order.policy) if order.policy is not None else None
     namespace = order.namespace or await own_namespace(order.kubeconfig)
     async with await connect(order.kubeconfig) as connection:
-        evidence = await inspect(connection)
+        evidence = await read_installation(connection)
         policy = given or _published(evidence.policy)
         if policy is None or Check.REACHABLE in order.skip:
             return Seen(evidence, policy, None, namespace, is_exempt=False)
@@ -95,9 +103,9 @@ async def _look(order: Order) -> Seen:
         return Seen(evidence, policy, found, namespace, is_exempt=await is_exempt(connection, namespace))
 
 
-def _published(part: Part[Report]) -> Policy | None:
+def _published(part: ReadResult[Report]) -> Policy | None:
     """Read the policy in force; None where it is not published, or this version cannot read it."""
-    report = part.value.policy if isinstance(part, Read) and part.value is not None else None
+    report = part.value.policy if isinstance(part, ReadValue) and part.value is not None else None
     if report is None or not report.documents:
         return None
     try:
@@ -114,7 +122,7 @@ def judge(seen: Seen) -> list[Finding]:
     findings: list[Finding] = []
     servers: tuple[processes.Process, ...] = ()
     everyone: tuple[processes.Process, ...] = ()
-    if isinstance(evidence.replicas, Unread):
+    if isinstance(evidence.replicas, ReadForbidden):
         for check in _OF_REPORTS:
             findings += lacking(check, evidence.replicas.right, role=keys.VIEWER)
     else:
@@ -141,7 +149,7 @@ def _written(findings: list[Finding], order: Order) -> str:
         case Layout.YAML:
             return to_yaml(report_of(findings))
         case Layout.TABLE | Layout.WIDE:
-            return to_table(findings, width=columns(), is_coloured=is_coloured())
+            return to_table(findings, width=columns(), is_colored=is_colored())
 
 
 def report_of(findings: list[Finding]) -> DoctorReport:

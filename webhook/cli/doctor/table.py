@@ -15,10 +15,10 @@ from webhook.cli.formatting import plural
 _STYLES: Final = {State.OK: "green", State.WRONG: "bold red", State.UNKNOWN: "magenta", State.SKIPPED: "dim"}
 
 
-def to_table(findings: Iterable[Finding], *, width: int, is_coloured: bool) -> str:
+def to_table(findings: Iterable[Finding], *, width: int, is_colored: bool) -> str:
     """Write the findings for a screen of this width."""
     out, found = StringIO(), list(findings)
-    console = Console(file=out, width=width, force_terminal=is_coloured, no_color=not is_coloured, highlight=False)
+    console = Console(file=out, width=width, force_terminal=is_colored, no_color=not is_colored, highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("check", "state", "found"):
         table.add_column(column, overflow="fold")

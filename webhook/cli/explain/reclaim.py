@@ -13,17 +13,17 @@ from webhook.core.model.names import Uid
 from webhook.core.model.policy import Policy
 from webhook.core.model.selector import HELD
 from webhook.core.model.tier import Tier
-from webhook.core.reclaim.reclaim_index import Roll
+from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, eviction_of, outlook
 from webhook.core.reclaim.reclaim_plan import Waiting
 from webhook.core.reclaim.reservation import Holding
 from webhook.core.world.world import World
 from webhook.kube.objects import objects
 from webhook.kube.reclaim.holds import read_holding
-from webhook.kube.reclaim.reclaim_pods import TenantPod, to_tenant
+from webhook.kube.reclaim.reclaim_pods import ReclaimPodObject, to_reclaim_pod
 
 _HYPOTHETICAL: Final = Uid("explained")
-_pod_decoder: Final = msgspec.json.Decoder(TenantPod)
+_pod_decoder: Final = msgspec.json.Decoder(ReclaimPodObject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Evictions:
     """The evictor's view of a cluster: its world, where held nodes are open, its roll, and what nodes keep."""
 
     world: World
-    roll: Roll
+    reclaim_index: ReclaimIndex
     holdings: tuple[Holding, ...]
 
     @classmethod
@@ -40,29 +40,29 @@ class Evictions:
     ) -> "Evictions":
         """Read the objects of a world as the evictor does; `world` is made of them and becomes the evictor's."""
         policy = world.policy
-        roll = Roll(policy.reclaim)
+        reclaim_index = ReclaimIndex(policy.reclaim)
         for budget in beside.budgets:
-            roll.set_disruption(budget)
+            reclaim_index.set_disruption(budget)
         for each in found:
             if each.get("kind") == "Pod":
-                _enroll(each, roll, world, policy)
+                _enroll(each, reclaim_index, world, policy)
         for node in list(world.fleet.nodes()):
             if any(taint.key == HELD for taint in node.taints):
                 world.set_node(replace(node, taints=tuple(taint for taint in node.taints if taint.key != HELD)))
-        return cls(world, roll, holdings)
+        return cls(world, reclaim_index, holdings)
 
     def outlook(self, told: Explanation, uid: str, *, now: int) -> Outlook | None:
         """Tell what reclaim can do for a pod; None where it needs nothing.
 
         `uid` is that of a pod that exists, "" where the explanation is of one that would be created now.
         """
-        tenant = self.roll.get(Uid(uid)) if uid else None
+        tenant = self.reclaim_index.get(Uid(uid)) if uid else None
         if tenant is not None:
             if tenant.pod.node is not None or tenant.pod.is_terminating:
                 return None
             if tenant.pod.tier is None:
                 return Impossible("Fairgate did not decide on it")
-            return outlook(tenant.waiting(), self.roll, self.world, holdings=self.holdings, now=now)
+            return outlook(tenant.waiting(), self.reclaim_index, self.world, holdings=self.holdings, now=now)
         is_guaranteed = isinstance(told.decision, Admit) and told.decision.charge.tier is Tier.GUARANTEED
         if uid or told.team is None or told.runs_now or not is_guaranteed:
             return None
@@ -80,7 +80,7 @@ class Evictions:
             labels=pod.labels,
             topology=pod.topology,
         )
-        return outlook(waiting, self.roll, self.world, holdings=self.holdings, now=now)
+        return outlook(waiting, self.reclaim_index, self.world, holdings=self.holdings, now=now)
 
 
 def holdings_of(found: Iterable[Mapping[str, Any]]) -> tuple[Holding, ...]:
@@ -99,10 +99,10 @@ def beneficiary(uid: str, holdings: Iterable[Holding]) -> str:
     return next((f"{each.namespace}/{each.name}" for each in holding.claims if each.uid == target.claim), "")
 
 
-def _enroll(found: Mapping[str, Any], roll: Roll, world: World, policy: Policy) -> None:
+def _enroll(found: Mapping[str, Any], reclaim_index: ReclaimIndex, world: World, policy: Policy) -> None:
     """Put a pod on the roll, counted as the world counts it: what claims come to is known there alone."""
     try:
-        tenant = to_tenant(_pod_decoder.decode(msgspec.json.encode(found)), policy.resources)
+        tenant = to_reclaim_pod(_pod_decoder.decode(msgspec.json.encode(found)), policy.resources)
     except ValueError:
         return
     if tenant is None:
@@ -112,4 +112,4 @@ def _enroll(found: Mapping[str, Any], roll: Roll, world: World, policy: Policy) 
     if counted.promised is not None:
         world.set_pod(at_rest)
     if counted.demand.gpus:
-        roll.set(replace(tenant, pod=at_rest))
+        reclaim_index.set(replace(tenant, pod=at_rest))

@@ -19,8 +19,8 @@ from webhook.cli.explain.steps import to_steps
 from webhook.cli.explain.subjects import Subject, find_pod, pods_of_manifests, subject_of_pod
 from webhook.cli.explain.target import Target, read_target
 from webhook.cli.explain.workload import subjects_of_workload
-from webhook.cli.options import Layout, columns, is_coloured
-from webhook.cli.review.ample_nodes import Imagination
+from webhook.cli.options import Layout, columns, is_colored
+from webhook.cli.review.ample_nodes import AmpleNodes
 from webhook.cli.review.sources import read_sources
 from webhook.cli.serialization import to_json, to_yaml
 from webhook.cli.terminal import complain
@@ -33,7 +33,7 @@ from webhook.core.model.original_request import as_asked
 from webhook.core.model.text import printable
 from webhook.core.world.world import World
 from webhook.kube.objects.keys import OWN_NAMESPACE
-from webhook.kube.pod.pods import stand_in_uid
+from webhook.kube.pod.pods import fallback_uid
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.workloads.model import Unknown
 from webhook.kube.workloads.table import kind_table
@@ -185,7 +185,7 @@ def _explain(found: _Found, order: Order) -> tuple[list[Told], list[str]]:
     problems: list[str] = []
     reading, world = found.reading, found.world
     is_room_known = reading.coverage.is_room_known
-    imagination = None if is_room_known else Imagination(world)
+    imagination = None if is_room_known else AmpleNodes(world)
     holdings, evictions = holdings_of(reading.objects), None
     now = int(time.time())
     for subject in found.subjects:
@@ -209,10 +209,10 @@ def _uid(subject: Subject) -> str:
     if subject.existing is None or isinstance(subject.template, Deny):
         return ""
     pod = subject.template.pod
-    return subject.existing.uid or stand_in_uid(pod.namespace, pod.name)
+    return subject.existing.uid or fallback_uid(pod.namespace, pod.name)
 
 
-def _explained(subject: Subject, uid: str, world: World, order: Order, imagination: Imagination | None) -> Explanation:
+def _explained(subject: Subject, uid: str, world: World, order: Order, imagination: AmpleNodes | None) -> Explanation:
     """Explain a pod as if it came now; one that exists is taken off first. Where room is not known, it is imagined."""
     if isinstance(subject.template, Deny):
         return unreadable(subject.namespace, subject.template, world)
@@ -240,7 +240,6 @@ def _written(told: list[Told], found: _Found, order: Order) -> str:
         case Layout.TABLE | Layout.WIDE:
             world = found.world
             parts = [
-                to_steps(each, policy_hash=world.policy.hash, width=columns(), is_coloured=is_coloured())
-                for each in told
+                to_steps(each, policy_hash=world.policy.hash, width=columns(), is_colored=is_colored()) for each in told
             ]
             return "\n".join([*parts, f"{seen(origin_of(order.source), world)}\n"])

@@ -30,11 +30,11 @@ _STYLES: Final = {
 _GIB: Final = 1 << 30
 
 
-def to_steps(whole: Told, *, policy_hash: str, width: int, is_coloured: bool) -> str:
+def to_steps(whole: Told, *, policy_hash: str, width: int, is_colored: bool) -> str:
     """Write an explanation for a screen of this width."""
     subject = whole.subject
     out = StringIO()
-    console = Console(file=out, width=width, force_terminal=is_coloured, no_color=not is_coloured, highlight=False)
+    console = Console(file=out, width=width, force_terminal=is_colored, no_color=not is_colored, highlight=False)
     count = "" if subject.count == 1 else f", one of {subject.count or 'an open number of'}"
     console.print(Text(f"{subject.title}{count}", style="bold"))
     if subject.pods:

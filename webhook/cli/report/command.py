@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from webhook.cli.formatting import plural
-from webhook.cli.options import columns, is_coloured
+from webhook.cli.options import columns, is_colored
 from webhook.cli.report.tally import Report, Row, tally
 from webhook.cli.serialization import to_json
 from webhook.cli.terminal import Line, complain
@@ -59,7 +59,7 @@ def report(logs: tuple[BinaryIO, ...], layout: str) -> None:
 def _as_text(found: Report) -> str:
     out = StringIO()
     console = Console(
-        file=out, width=columns(), force_terminal=is_coloured(), no_color=not is_coloured(), highlight=False
+        file=out, width=columns(), force_terminal=is_colored(), no_color=not is_colored(), highlight=False
     )
     refused = [row for row in found.rows if row.outcome not in ("preemptible", "guaranteed")]
     if refused:

@@ -18,7 +18,7 @@ _TIMES: Final = 1_000
 """How many pods an ample node could hold, whatever they ask for: memory is counted in bytes."""
 
 
-class Imagination:
+class AmpleNodes:
     """Gives each pod one ample node per pool that it may enter, and takes the last pod's away."""
 
     def __init__(self, world: World) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonpatch
 
-from webhook.cli.review.ample_nodes import Imagination
+from webhook.cli.review.ample_nodes import AmpleNodes
 from webhook.cli.review.results import Place
 from webhook.core.model.names import Namespace
 from webhook.core.world.world import World
@@ -35,7 +35,7 @@ def answer_reviews(
         MemoryLedger(world, lambda: 0.0),
         now_text=lambda: now_text,
     )
-    imagination = None if room_is_known else Imagination(world)
+    imagination = None if room_is_known else AmpleNodes(world)
     answers = []
     for place, review in reviews:
         if imagination is not None:
@@ -64,7 +64,7 @@ async def _answer(gate: Gate, review: Mapping[str, Any]) -> dict[str, Any]:
     return advice if verdict["response"]["allowed"] else verdict
 
 
-def _imagine(imagination: Imagination, review: Mapping[str, Any], world: World) -> None:
+def _imagine(imagination: AmpleNodes, review: Mapping[str, Any], world: World) -> None:
     request = mapping(review.get("request"))
     namespace = Namespace(text(request.get("namespace")))
     template = read_template(mapping(request.get("object")), namespace=namespace, world=world)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, assert_never
 
 from webhook.cli.formatting import plural
-from webhook.cli.review.ample_nodes import Imagination
+from webhook.cli.review.ample_nodes import AmpleNodes
 from webhook.cli.review.existing_pods import Running
 from webhook.cli.review.results import Judged, Outcome, Patch, Place, PodGroup
 from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Retry
@@ -49,7 +49,7 @@ class Session:
         self._world = world
         self._related = related
         self._requester = requester
-        self._imagination = None if room_is_known else Imagination(world)
+        self._imagination = None if room_is_known else AmpleNodes(world)
         self._foreteller = Foreteller(world, now_text=now_text)
         self._kinds = kind_table(world.policy.workloads.kinds)
         self._running = Running(world.pods())

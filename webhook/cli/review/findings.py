@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from webhook.cli.review.results import Judged, Outcome, PodGroup, Review
-from webhook.core.model.amount import tell_gpus
+from webhook.core.model.amount import gpus_text
 from webhook.core.model.text import plural_gpus
 from webhook.core.model.tier import Tier
 
@@ -91,5 +91,5 @@ def _sum(judged: Judged, group: PodGroup) -> str:
     fit = sum(other.count or 0 for other in alike if other.outcome is Outcome.ADMITTED)
     if not group.demand.gpus:
         return ""
-    each, whole = tell_gpus(group.demand.gpus), plural_gpus(count * group.demand.gpus)
-    return f" (asks {count} x {each} = {whole}, {tell_gpus(fit * group.demand.gpus)} fit)"
+    each, whole = gpus_text(group.demand.gpus), plural_gpus(count * group.demand.gpus)
+    return f" (asks {count} x {each} = {whole}, {gpus_text(fit * group.demand.gpus)} fit)"

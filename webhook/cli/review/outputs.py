@@ -31,9 +31,9 @@ class Output:
     file: Path | None = None
 
     @property
-    def is_coloured(self) -> bool:
+    def is_colored(self) -> bool:
         """Tell whether colour helps: on a terminal, unless the user said no."""
-        return self.file is None and options.is_coloured()
+        return self.file is None and options.is_colored()
 
     @property
     def width(self) -> int:

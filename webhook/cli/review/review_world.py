@@ -7,7 +7,7 @@ from webhook.cli.review.collect import Collected
 from webhook.cli.review.results import WorldFacts
 from webhook.cli.world_source import Source, origin_of, read_once, without_placement
 from webhook.core.model.policy import Policy
-from webhook.core.world.hidden_usage import is_unseen
+from webhook.core.world.hidden_usage import is_hidden_usage
 from webhook.core.world.world import World
 
 
@@ -37,7 +37,7 @@ def open_world(source: WorldSource, policy: Policy, collected: Collected, *, nam
         opened = Opened(world, WorldFacts("empty", "", None, 0, 0, policy.hash), COMPLETE, is_room_known=False)
     else:
         origin, view = origin_of(source), read_once(source, policy, namespaces=(namespace,))
-        pods = sum(1 for pod in view.world.pods() if not is_unseen(pod))
+        pods = sum(1 for pod in view.world.pods() if not is_hidden_usage(pod))
         facts = WorldFacts(origin.source, origin.name, origin.age_seconds, len(view.world.fleet), pods, policy.hash)
         opened = Opened(view.world, facts, view.coverage, is_room_known=view.coverage.is_room_known)
     _bring(collected, opened.world)

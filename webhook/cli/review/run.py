@@ -114,7 +114,7 @@ def _written(review: Review, output: Output, order: Order) -> str:
             review,
             order.fail_on,
             width=output.width,
-            is_coloured=output.is_coloured,
+            is_colored=output.is_colored,
             with_patch=order.with_patch,
         ),
         Format.JSON: lambda: to_json(review),

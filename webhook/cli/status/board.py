@@ -13,7 +13,7 @@ from webhook.core.model.node import Node
 from webhook.core.model.pod import Resident
 from webhook.core.model.policy import ReclaimRules, Team
 from webhook.core.model.tier import TIERS, Tier
-from webhook.core.quota.usage import Book
+from webhook.core.quota.usage import TeamUsage
 from webhook.core.world.world import World
 
 _MIG: Final = "nvidia.com/mig-"
@@ -153,12 +153,12 @@ def board_of(world: World, *, holders: int = 3) -> Board:
 
 def _teams(world: World, *, holders: int) -> Iterator[TeamRow]:
     known = {team.name: team for team in world.policy.teams}
-    others = sorted(name for name, book in world.books().items() if name not in known and len(book))
+    others = sorted(name for name, book in world.usage_by_team().items() if name not in known and len(book))
     for name in (*known, *others):
-        yield _team(known.get(name, Team(name)), world.book(name), holders=holders)
+        yield _team(known.get(name, Team(name)), world.usage(name), holders=holders)
 
 
-def _team(team: Team, book: Book, *, holders: int) -> TeamRow:
+def _team(team: Team, book: TeamUsage, *, holders: int) -> TeamRow:
     models = tuple(
         ModelRow(model, share.guaranteed, share.limit, book.model(model), book.guaranteed_model(model))
         for model, share in team.models.items()

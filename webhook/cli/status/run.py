@@ -11,7 +11,7 @@ from typing import Final
 import click
 from rich.console import Console
 
-from webhook.cli.options import Layout, columns, is_coloured
+from webhook.cli.options import Layout, columns, is_colored
 from webhook.cli.serialization import to_json, to_yaml
 from webhook.cli.status.board import board_of
 from webhook.cli.status.report import report_of
@@ -118,7 +118,7 @@ def _written(order: Order, view: View, *, why_stale: str | None = None) -> str:
                 board,
                 seen=told if why_stale is None else f"{told}\nSTALE: {why_stale}",
                 width=columns(),
-                is_coloured=is_coloured(),
+                is_colored=is_colored(),
                 is_wide=order.layout is Layout.WIDE,
                 is_plain=not _can_draw(),
                 has_nodes=not view.coverage.lacks("nodes"),

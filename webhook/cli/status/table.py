@@ -23,7 +23,7 @@ def to_table(
     *,
     seen: str,
     width: int,
-    is_coloured: bool,
+    is_colored: bool,
     is_wide: bool = False,
     is_plain: bool = False,
     has_nodes: bool = True,
@@ -33,19 +33,19 @@ def to_table(
     `is_wide` adds teams' GPU models, the pods of each node, whole nodes and what is free on closed ones.
     """
     out = StringIO()
-    console = Console(file=out, width=width, force_terminal=is_coloured, no_color=not is_coloured, highlight=False)
+    console = Console(file=out, width=width, force_terminal=is_colored, no_color=not is_colored, highlight=False)
     pen = Pen([team.name for team in board.teams], is_plain=is_plain)
     console.print(_teams(board, is_wide=is_wide, has_room=width >= _ROOM_FOR_HOLDERS), "")
     if board.nodes:
         console.print(_nodes(board, pen, is_wide=is_wide))
-        console.print(pen.legend(), soft_wrap=not is_coloured)
+        console.print(pen.legend(), soft_wrap=not is_colored)
         if is_wide and (pods := _pods(board)).row_count:
             console.print("", pods, sep="\n")
         if board.free:
             console.print("", _free(board, is_wide=is_wide), sep="\n")
     elif has_nodes:
         console.print("no node has GPUs that policy counts")
-    console.print("", *map(Line, seen.split("\n")), sep="\n", soft_wrap=not is_coloured)
+    console.print("", *map(Line, seen.split("\n")), sep="\n", soft_wrap=not is_colored)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 

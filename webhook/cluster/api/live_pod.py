@@ -3,17 +3,17 @@
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError
 from webhook.core.model.pod import Resident
-from webhook.kube.pod.pods import Fate, decode_fate
+from webhook.kube.pod.pods import PodState, decode_pod_state
 
 
-async def fate_of(connection: ApiConnection, pod: Resident) -> Fate | None:
+async def fate_of(connection: ApiConnection, pod: Resident) -> PodState | None:
     """Get the pod that has this one's name now, which may be another; None where there is none.
 
     Raises ClusterError where nothing is known.
     """
     path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
     try:
-        return decode_fate(await connection.send("GET", path, action="get pods"))
+        return decode_pod_state(await connection.send("GET", path, action="get pods"))
     except ApiError as error:
         if not error.is_missing:
             raise

@@ -12,13 +12,13 @@ from webhook.cluster.ledger.ledger_context import Means, Recorder
 from webhook.cluster.ledger.ledger_writer import Desk
 from webhook.cluster.ledger.team_ledger_client import PATH
 from webhook.cluster.watch.quotas import live_quotas
-from webhook.cluster.watch.watched_kind import Kind
+from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.core.model.decision import Decision, Deny, NotApplicable
 from webhook.core.model.names import UNASSIGNED, TeamName, Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.reason import Code, Reason
-from webhook.core.quota.in_flight import Flight, Judgement
-from webhook.core.quota.resource_quotas import QuotaBook, exceeded
+from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
+from webhook.core.quota.resource_quotas import QuotaIndex, exceeded
 from webhook.core.world.world import World
 from webhook.kube.admission.review import Review
 from webhook.kube.ledger.team_ledger import TeamLedger, object_name
@@ -60,15 +60,17 @@ class ApiLedger:
         reached: Callable[[], int],
         recorder: Recorder,
         known: Callable[[str], str | None],
-        quotas: QuotaBook | None = None,
+        quotas: QuotaIndex | None = None,
     ) -> None:
         self._world = world
-        self._quotas = quotas or QuotaBook()
+        self._quotas = quotas or QuotaIndex()
         self._known = known
         self._means = Means(connection, world, reached, recorder)
         self._desks: dict[TeamName, Desk] = {}
 
-    async def commit(self, judge: Callable[[], Judgement], *, deadline: float, is_gone: Callable[[], bool]) -> Decision:
+    async def commit(
+        self, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
+    ) -> Decision:
         """Refuse from memory what has no chance; everything else is judged and written with its team's next batch.
 
         Pods of exempt namespaces are never refused, so they do not wait for a write either: the watch will charge them.
@@ -114,19 +116,19 @@ class ApiLedger:
         """Take a charge or a promotion back, of which it is known that nothing will come."""
         self._desk(team).withdraw(uid)
 
-    def linger(self, flight: Flight) -> None:
+    def linger(self, flight: InFlightCharge) -> None:
         """Keep a charge that is assumed for a pod which its node may still run, for as long as that may be."""
         self._desk(flight.charge.team).linger(flight)
 
-    def promotions(self) -> Iterable[Flight]:
+    def promotions(self) -> Iterable[InFlightCharge]:
         """List the promotions that are charged and still to be carried out, whoever charged them."""
         return [flight for desk in self._desks.values() for flight in desk.promotions()]
 
     # -- what the watch brings
 
-    def kind(self) -> Kind[TeamLedger]:
+    def kind(self) -> WatchedKind[TeamLedger]:
         """Describe the objects to the watch."""
-        return Kind(
+        return WatchedKind(
             name=TEAM_LEDGERS,
             path=PATH,
             item=TeamLedger,
@@ -149,11 +151,11 @@ class ApiLedger:
 
     # -- duties of one replica; harmless in several, since each write is a compare-and-swap made on evidence
 
-    async def reap(
+    async def drop_orphans(
         self,
         *,
         is_leader: Callable[[], bool],
-        report: Callable[[Flight], None],
+        report: Callable[[InFlightCharge], None],
         unseen_seconds: float = UNSEEN_SECONDS,
     ) -> NoReturn:
         """Drop charges whose pods never came, on the evidence of a live read, and report each."""

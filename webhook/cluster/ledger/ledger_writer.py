@@ -19,8 +19,8 @@ from webhook.core.explain.team_summary import Summary, summary_of
 from webhook.core.model.decision import Decision, Retry
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.reason import Code, Reason
-from webhook.core.quota.in_flight import ENDED, Flight, Judgement
-from webhook.core.world.ledger_session import Clerk
+from webhook.core.quota.in_flight import ENDED, InFlightCharge, LedgerDecision
+from webhook.core.world.ledger_session import LedgerSession
 from webhook.kube.ledger import team_ledger
 from webhook.kube.ledger.team_ledger import TeamLedger
 
@@ -49,7 +49,7 @@ _LEFT: Final = Retry(Reason(Code.RACE_LOST, "the caller left before the charge w
 class _Ticket:
     """A request that waits for its decision. `charged` is what may be on the page for it before it heard a yes."""
 
-    judge: Callable[[], Judgement]
+    judge: Callable[[], LedgerDecision]
     deadline: float
     is_gone: Callable[[], bool]
     answer: "asyncio.Future[Decision]"
@@ -72,11 +72,11 @@ class Desk:
         self._write_seconds = 0.005  # of the last write
         self._rival_at = float("-inf")  # when another replica was last seen writing
         self._means = means
-        self._clerk = Clerk(means.world)
+        self._ledger_session = LedgerSession(means.world)
         self._object = TeamObject(means.connection, team)
         self._told: team_ledger.Status | None = None
         self._first_seen: dict[Uid, float] = {}
-        self.lingering: dict[Uid, Flight] = {}  # seen by this replica, and not on the page yet
+        self.lingering: dict[Uid, InFlightCharge] = {}  # seen by this replica, and not on the page yet
         self._most = MOST_CHARGES
         self._allowed: set[Uid] = set()  # those on the page for which somebody heard a yes
         self._queue: list[_Ticket] = []
@@ -87,7 +87,9 @@ class Desk:
 
     # -- what others tell and ask
 
-    async def charge(self, judge: Callable[[], Judgement], *, deadline: float, is_gone: Callable[[], bool]) -> Decision:
+    async def charge(
+        self, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
+    ) -> Decision:
         """Have a pod judged with the next batch; answers by the deadline in any case."""
         ticket = _Ticket(judge, deadline, is_gone, self._loop.create_future())
         self._queue.append(ticket)
@@ -102,53 +104,53 @@ class Desk:
 
     def see(self, found: TeamLedger, *, is_live: bool = False) -> None:
         """Take over the team's object as the watch, a write of our own or a live read brought it."""
-        if found.version > self._clerk.version:
+        if found.version > self._ledger_session.version:
             self._told = found.status
             if not self._is_writing:
                 self._rival_at = self._loop.time()
-        self._clerk.see(found.page, version=found.version, identity=found.metadata.uid, is_live=is_live)
+        self._ledger_session.see(found.page, version=found.version, identity=found.metadata.uid, is_live=is_live)
         now = self._loop.time()
-        for uid in self._clerk.page.flights:
+        for uid in self._ledger_session.page.flights:
             self.lingering.pop(uid, None)
-        listed = (*self._clerk.page.flights, *self.lingering)
+        listed = (*self._ledger_session.page.flights, *self.lingering)
         self._first_seen = {uid: self._first_seen.get(uid, now) for uid in listed}
         self._allowed.intersection_update(self._first_seen)
         self.settle()
 
     def lose(self, identity: str) -> None:
         """Take in that an object was deleted."""
-        if self._clerk.identity == identity:
-            self._clerk.lose()
+        if self._ledger_session.identity == identity:
+            self._ledger_session.lose()
             self._told = None
 
     def settle(self) -> None:
         """Let go of charges that left the page, as far as the view of the pods has come, and of what lingered."""
-        self._clerk.settle(self._means.reached())
+        self._ledger_session.settle(self._means.reached())
         for uid in [uid for uid, flight in self.lingering.items() if self._is_late(flight)]:
             del self.lingering[uid]
             self._means.world.settle(uid)
 
-    def linger(self, flight: Flight) -> None:
+    def linger(self, flight: InFlightCharge) -> None:
         """Keep a charge that is assumed for as long as its pod may linger."""
-        if flight.pod.uid not in self._clerk.page.flights:
+        if flight.pod.uid not in self._ledger_session.page.flights:
             self.lingering[flight.pod.uid] = flight
             self._first_seen[flight.pod.uid] = self._loop.time()
 
     def write_lingering(self) -> None:
         """Have what lingers on the page soon, where every replica finds it, also one that starts later."""
         for flight in self.lingering.values():
-            self._clerk.carry(flight)
+            self._ledger_session.carry(flight)
         if self.lingering:
             self._start()
 
     def withdraw(self, uid: Uid) -> None:
         """Take a charge off the page soon, unless its pod is there and proves it."""
-        self._clerk.withdraw(uid)
+        self._ledger_session.withdraw(uid)
         self._start()
 
-    def promotions(self) -> Iterable[Flight]:
+    def promotions(self) -> Iterable[InFlightCharge]:
         """List the promotions on the page that are still to be carried out."""
-        return self._clerk.promotions()
+        return self._ledger_session.promotions()
 
     def refresh(self) -> None:
         """Write the page soon, whether or not anybody asks for a charge."""
@@ -158,17 +160,17 @@ class Desk:
     @property
     def in_flight(self) -> int:
         """Count the charges that the page lists."""
-        return len(self._clerk.page.flights)
+        return len(self._ledger_session.page.flights)
 
     @property
     def lag(self) -> int:
         """Tell by how many resourceVersions the view of the pods is behind what the page was folded to."""
-        return max(0, self._clerk.page.folded - self._means.reached())
+        return max(0, self._ledger_session.page.folded - self._means.reached())
 
     @property
     def version(self) -> int:
         """Tell the version of the object that was read last, 0 for none."""
-        return self._clerk.version
+        return self._ledger_session.version
 
     @property
     def is_idle(self) -> bool:
@@ -178,24 +180,26 @@ class Desk:
     @property
     def is_outdated(self) -> bool:
         """Tell whether the object lists charges that are settled, or tells people what is no longer so."""
-        return self._clerk.can_fold or self._told != team_ledger.status_of(self._summary(), in_flight=self.in_flight)
+        return self._ledger_session.can_compact or self._told != team_ledger.status_of(
+            self._summary(), in_flight=self.in_flight
+        )
 
     @property
     def is_safe(self) -> bool:
         """Tell whether what this replica sees is at least as new as what the page was folded to."""
-        return self._clerk.is_safe(self._means.reached()) and self._means.world.is_sure
+        return self._ledger_session.is_safe(self._means.reached()) and self._means.world.knows_all_namespaces
 
-    async def look_after(self, unseen_seconds: float) -> AsyncIterator[Flight]:
+    async def look_after(self, unseen_seconds: float) -> AsyncIterator[InFlightCharge]:
         """Look live for the pods of charges that nobody has seen for so long; drop and give those that never came."""
-        for flight in self._clerk.unseen():
+        for flight in self._ledger_session.unseen():
             if self._is_late(flight, unseen_seconds):
                 evidence = ENDED if flight.lingers else await self._object.fate(flight)
-                self._clerk.note(flight.pod.uid, evidence)
+                self._ledger_session.note(flight.pod.uid, evidence)
                 self.refresh()
                 if evidence is ENDED and not flight.lingers:
                     yield flight
 
-    def _is_late(self, flight: Flight, unseen_seconds: float = 0.0) -> bool:
+    def _is_late(self, flight: InFlightCharge, unseen_seconds: float = 0.0) -> bool:
         """Tell whether a charge is older, by this process's clock, than its pod can still come, or linger."""
         now = self._loop.time()
         return now - self._first_seen.get(flight.pod.uid, now) > (flight.lingers or unseen_seconds)
@@ -203,7 +207,7 @@ class Desk:
     async def remove(self) -> None:
         """Delete the object, of a team that is no more, unless somebody just wrote it."""
         try:
-            await self._object.delete(version=self._clerk.version)
+            await self._object.delete(version=self._ledger_session.version)
         except ClusterError as error:
             self.problem = str(error)
 
@@ -227,7 +231,7 @@ class Desk:
             while True:
                 waiting = self._still_waiting([*waiting, *self._queue])
                 self._queue.clear()
-                if not (waiting or self._is_due or self._clerk.must_write):
+                if not (waiting or self._is_due or self._ledger_session.must_write):
                     return
                 match await self._attempt(waiting):
                     case Result.WRITTEN:
@@ -241,7 +245,7 @@ class Desk:
                         await asyncio.sleep(_rest(_FAILURE_SECONDS, failures))
         except Exception as bug:
             _log.exception("bug in the ledger of team %s", self.team)
-            self._clerk.give_up(is_in_doubt=True)
+            self._ledger_session.discard_draft(is_in_doubt=True)
             for ticket in (*waiting, *self._queue):
                 if not ticket.answer.done():
                     ticket.answer.set_exception(bug)
@@ -254,12 +258,12 @@ class Desk:
 
     async def _attempt(self, waiting: list[_Ticket]) -> Result:
         """Read what is not known, wait for the view to come along, judge, write, answer."""
-        if self._clerk.is_stale and (read := await self._read()) is not Result.WRITTEN:
+        if self._ledger_session.is_stale and (read := await self._read()) is not Result.WRITTEN:
             return read
         if waiting:
             await self._await_view(waiting)
         admitted = self._judge(waiting) if self.is_safe else []
-        if not (admitted or self._clerk.must_write or self._is_due):
+        if not (admitted or self._ledger_session.must_write or self._is_due):
             return Result.WRITTEN
         was_due, self._is_due = self._is_due, False  # what is asked for during the write is due after it
         result = await self._write(len(admitted))
@@ -282,7 +286,7 @@ class Desk:
         """Leave out those that were answered; what may be charged for one that never heard a yes is taken back."""
         for ticket in tickets:
             if self._is_over(ticket) and ticket.charged is not None and ticket.charged not in self._allowed:
-                self._clerk.withdraw(ticket.charged)
+                self._ledger_session.withdraw(ticket.charged)
                 if ticket.charged in self._first_seen:
                     self._means.recorder.withdrew()
         return [ticket for ticket in tickets if not self._is_over(ticket)]
@@ -310,8 +314,8 @@ class Desk:
             elif flight.charge.team != self.team:
                 self._answer(ticket, _MOVED)
             else:
-                self._clerk.charge(flight)
-                if self._clerk.holds(flight):
+                self._ledger_session.charge(flight)
+                if self._ledger_session.holds(flight):
                     self._allow(ticket, decision, flight.pod.uid)
                 else:
                     ticket.charged = flight.pod.uid
@@ -347,16 +351,18 @@ class Desk:
     # -- the object
 
     async def _write(self, charges: int) -> Result:
-        clerk, began = self._clerk, self._loop.time()
+        ledger_session, began = self._ledger_session, self._loop.time()
         self._is_writing = True
         try:
-            self.see(await self._object.write(clerk.next_page(), self._summary(), version=clerk.version))
+            self.see(
+                await self._object.write(ledger_session.next_record(), self._summary(), version=ledger_session.version)
+            )
             result, self.problem = Result.WRITTEN, None
             self.wrote_at = self._loop.time()
             self._write_seconds = min(self.wrote_at - began, WRITE_SECONDS / 30)
         except (ClusterError, ValueError) as error:
-            result = result_of(error, is_new=not clerk.version)
-            clerk.give_up(is_in_doubt=result is Result.UNKNOWN)
+            result = result_of(error, is_new=not ledger_session.version)
+            ledger_session.discard_draft(is_in_doubt=result is Result.UNKNOWN)
             self.problem = None if result is Result.CONFLICT else str(error)
             if result is Result.CONFLICT:
                 self._rival_at = self._loop.time()
@@ -369,7 +375,7 @@ class Desk:
         try:
             found = await self._object.read()
             if found is None:
-                self._clerk.lose()
+                self._ledger_session.lose()
             else:
                 self.see(found, is_live=True)
         except (ClusterError, ValueError) as error:

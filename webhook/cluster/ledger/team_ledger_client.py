@@ -11,8 +11,8 @@ from webhook.cluster.api.errors import ApiError
 from webhook.cluster.api.live_pod import fate_of
 from webhook.core.explain.team_summary import Summary
 from webhook.core.model.names import TeamName
-from webhook.core.quota.in_flight import ENDED, Alive, Evidence, Flight, Page
-from webhook.kube.ledger.team_ledger import LARGEST_BYTES, TeamLedger, decode, encode, object_name
+from webhook.core.quota.in_flight import ENDED, Alive, Evidence, InFlightCharge, LedgerRecord
+from webhook.kube.ledger.team_ledger import MAX_LEDGER_BYTES, TeamLedger, decode, encode, object_name
 from webhook.kube.objects.keys import TEAM_LEDGERS
 
 PATH: Final = "/apis/fairgate.dev/v1alpha1/teamledgers"
@@ -53,12 +53,12 @@ class TeamObject:
     connection: ApiConnection
     team: TeamName
 
-    async def write(self, page: Page, summary: Summary, *, version: int) -> TeamLedger:
+    async def write(self, page: LedgerRecord, summary: Summary, *, version: int) -> TeamLedger:
         """Put a page over the version that was read, or make the object where that is 0."""
         method, path, verb = ("PUT", self._path, "update") if version else ("POST", PATH, "create")
         body = encode(page, summary, version=version)
         action = f"{verb} {TEAM_LEDGERS}"
-        if len(body) > LARGEST_BYTES:
+        if len(body) > MAX_LEDGER_BYTES:
             raise ApiError(f"cannot {action}: {len(body):,} bytes are too many", status=_TOO_LARGE)
         return decode(await self.connection.send(method, path, body, action=action, seconds=WRITE_SECONDS))
 
@@ -81,7 +81,7 @@ class TeamObject:
             if not (error.is_conflict or error.is_missing):
                 raise
 
-    async def fate(self, flight: Flight) -> Evidence:
+    async def fate(self, flight: InFlightCharge) -> Evidence:
         """Ask what became of a pod: alive, or ended, which one that is not there is as well."""
         found = await fate_of(self.connection, flight.pod)
         is_there = found is not None and found.uid == flight.pod.uid and not found.has_ended

@@ -27,33 +27,33 @@ _OBJECT: Final = msgspec.json.Decoder(_Json)
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class ReadForbidden:
     """Why a part could not be read: the right that is missing."""
 
     right: str
 
 
 @dataclass(frozen=True, slots=True)
-class Read(Generic[T]):
+class ReadValue(Generic[T]):
     """A part that was read; None: there is no such object."""
 
     value: T | None
 
 
-Part = Read[T] | Unread
+ReadResult = ReadValue[T] | ReadForbidden
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class InstallationState:
     """What was read of an installation. `now` is the API server's time of day."""
 
     now: float | None
-    replicas: Part[Report]
-    policy: Part[Report]
-    configurations: dict[str, Part[_Json]]
-    guards: dict[tuple[str, str], Part[_Json]]
-    ledgers: Part[list[_Json]]
-    deployments: Part[list[_Json]]
+    replicas: ReadResult[Report]
+    policy: ReadResult[Report]
+    configurations: dict[str, ReadResult[_Json]]
+    guards: dict[tuple[str, str], ReadResult[_Json]]
+    ledgers: ReadResult[list[_Json]]
+    deployments: ReadResult[list[_Json]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class _Listed:
     selector: str = ""
 
 
-async def inspect(connection: ApiConnection) -> Evidence:
+async def read_installation(connection: ApiConnection) -> InstallationState:
     """Read all parts. Raises ClusterError where the API server cannot be asked at all."""
     replicas = await _part("get reports", read_report(connection, reports.REPLICAS))
     policy = await _part("get reports", read_report(connection, reports.POLICY))
@@ -76,10 +76,10 @@ async def inspect(connection: ApiConnection) -> Evidence:
         "list teamledgers", list_objects(connection, _Listed(LEDGERS, keys.OWN_API, keys.TEAM_LEDGER))
     )
     deployments = await _deployments(connection, configurations.values())
-    return Evidence(connection.server_time, replicas, policy, configurations, guards, ledgers, deployments)
+    return InstallationState(connection.server_time, replicas, policy, configurations, guards, ledgers, deployments)
 
 
-async def probe(connection: ApiConnection, policy: Policy, *, namespace: str) -> Probe | Unread:
+async def probe(connection: ApiConnection, policy: Policy, *, namespace: str) -> Probe | ReadForbidden:
     """Create a GPU pod as a dry run, which asks the webhooks and makes nothing. Raises ClusterError."""
     body = msgspec.json.encode(installation.probe_pod(policy))
     path, params = f"/api/v1/namespaces/{namespace}/pods", {"dryRun": "All"}
@@ -87,7 +87,7 @@ async def probe(connection: ApiConnection, policy: Policy, *, namespace: str) ->
         answer = await connection.send("POST", path, body, action="create pods", params=params, seconds=35)
     except ApiError as error:
         if error.is_forbidden and "cannot create resource" in str(error):
-            return Unread(f"create pods in namespace {namespace}")
+            return ReadForbidden(f"create pods in namespace {namespace}")
         return installation.refused_probe(error.status, str(error))
     return installation.created_probe(_OBJECT.decode(answer))
 
@@ -95,10 +95,10 @@ async def probe(connection: ApiConnection, policy: Policy, *, namespace: str) ->
 async def is_exempt(connection: ApiConnection, namespace: str) -> bool:
     """Tell whether a namespace's label keeps Fairgate off, as far as it may be read."""
     part = await _part("get namespaces", _get(connection, f"/api/v1/namespaces/{namespace}", "get namespaces"))
-    return isinstance(part, Read) and installation.is_exempt(part.value)
+    return isinstance(part, ReadValue) and installation.is_exempt(part.value)
 
 
-async def _object(connection: ApiConnection, kind: str, name: str) -> Part[_Json]:
+async def _object(connection: ApiConnection, kind: str, name: str) -> ReadResult[_Json]:
     action = f"get {PLURALS[kind]}"
     return await _part(action, _get(connection, installation.path_of(kind, name), action))
 
@@ -107,30 +107,32 @@ async def _get(connection: ApiConnection, path: str, action: str) -> _Json:
     return _OBJECT.decode(await connection.send("GET", path, action=action))
 
 
-async def _deployments(connection: ApiConnection, configurations: Iterable[Part[_Json]]) -> Part[list[_Json]]:
+async def _deployments(
+    connection: ApiConnection, configurations: Iterable[ReadResult[_Json]]
+) -> ReadResult[list[_Json]]:
     """Read Fairgate's Deployments in the namespace of the Service that is called; none where it is called by URL."""
-    found = [part.value for part in configurations if isinstance(part, Read) and part.value is not None]
-    namespaces = {caller.service_namespace for each in found for caller in installation.callers(each)} - {""}
+    found = [part.value for part in configurations if isinstance(part, ReadValue) and part.value is not None]
+    namespaces = {caller.service_namespace for each in found for caller in installation.webhook_endpoints(each)} - {""}
     if len(namespaces) != 1:
-        return Read([])
+        return ReadValue([])
     path = f"/apis/apps/v1/namespaces/{namespaces.pop()}/deployments"
     part = await _part("list deployments", list_objects(connection, _Listed(path, "apps/v1", "Deployment")))
-    if isinstance(part, Unread) or part.value is None:
+    if isinstance(part, ReadForbidden) or part.value is None:
         return part
-    return Read([each for each in part.value if dict(keys.OWN_LABELS).items() <= _labels(each).items()])
+    return ReadValue([each for each in part.value if dict(keys.OWN_LABELS).items() <= _labels(each).items()])
 
 
 def _labels(found: _Json) -> dict[str, str]:
     return found["metadata"].get("labels") or {}
 
 
-async def _part(action: str, reading: Awaitable[T]) -> Part[T]:
+async def _part(action: str, reading: Awaitable[T]) -> ReadResult[T]:
     """Read a part: what is not there is None, what is forbidden is said."""
     try:
-        return Read(await reading)
+        return ReadValue(await reading)
     except ApiError as error:
         if error.is_missing:
-            return Read(None)
+            return ReadValue(None)
         if error.is_forbidden:
-            return Unread(action)
+            return ReadForbidden(action)
         raise

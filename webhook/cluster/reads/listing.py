@@ -10,7 +10,7 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.wire import Page, any_object
 from webhook.cluster.watch.store import Mirror
-from webhook.cluster.watch.watched_kind import Kind
+from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.kube.objects.bounds import LARGE_BYTES
 
 _PAGE_SIZE: Final = "500"
@@ -54,7 +54,7 @@ async def list_objects(connection: ApiConnection, listed: Listed, *, path: str =
     return found
 
 
-async def load(connection: ApiConnection, kind: Kind[Any], *, path: str = "") -> None:
+async def load(connection: ApiConnection, kind: WatchedKind[Any], *, path: str = "") -> None:
     """Apply all objects of a kind as a watch would; a server without this API has none.
 
     `path` is as in `list_objects`. Raises ClusterError.

@@ -9,7 +9,7 @@ _NAMESPACED: Final = frozenset({"pods", "resourceclaims", "resourceclaimtemplate
 """Kinds of which a user may read a part: what is in a namespace, and the namespace itself."""
 
 
-class Extent(NamedTuple):
+class ReadScope(NamedTuple):
     """How much of a kind was read: all of it, or what is in these namespaces."""
 
     resource: str
@@ -17,7 +17,7 @@ class Extent(NamedTuple):
     namespaces: tuple[str, ...] = ()
 
 
-async def read_reachable(path: str, read: Callable[[str], Awaitable[None]], *, namespaces: Sequence[str]) -> Extent:
+async def read_permitted(path: str, read: Callable[[str], Awaitable[None]], *, namespaces: Sequence[str]) -> ReadScope:
     """Read a kind from its path; where RBAC forbids that, from the same path in each namespace.
 
     Raises ClusterError for everything but a refusal for lack of rights. Nothing is tried again.
@@ -29,7 +29,7 @@ async def read_reachable(path: str, read: Callable[[str], Awaitable[None]], *, n
         if not error.is_forbidden:
             raise
     else:
-        return Extent(resource, is_all=True)
+        return ReadScope(resource, is_all=True)
     found = []
     for namespace in namespaces if resource in _NAMESPACED else ():
         try:
@@ -39,7 +39,7 @@ async def read_reachable(path: str, read: Callable[[str], Awaitable[None]], *, n
                 raise
         else:
             found.append(namespace)
-    return Extent(resource, is_all=False, namespaces=tuple(found))
+    return ReadScope(resource, is_all=False, namespaces=tuple(found))
 
 
 def in_namespace(path: str, namespace: str) -> str:

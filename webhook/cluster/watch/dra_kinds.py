@@ -3,7 +3,7 @@
 from typing import Any
 
 from webhook.cluster.watch.kinds import optional_kind
-from webhook.cluster.watch.watched_kind import Kind
+from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.core.dra.dra_claims import ClaimKey
 from webhook.core.model.names import Namespace
 from webhook.core.world.world import World
@@ -11,12 +11,12 @@ from webhook.kube.objects import keys
 from webhook.kube.pod import dra
 
 
-def device_kinds(world: World) -> tuple[Kind[Any], ...]:
+def device_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
     """Feed classes, claims, templates, slices and groups into a world."""
     return (*_offers(world), *_claims(world))
 
 
-def _offers(world: World) -> tuple[Kind[Any], ...]:
+def _offers(world: World) -> tuple[WatchedKind[Any], ...]:
     return (
         optional_kind(
             "deviceclasses",
@@ -35,7 +35,7 @@ def _offers(world: World) -> tuple[Kind[Any], ...]:
     )
 
 
-def _claims(world: World) -> tuple[Kind[Any], ...]:
+def _claims(world: World) -> tuple[WatchedKind[Any], ...]:
     return (
         optional_kind(
             "resourceclaims",

@@ -66,7 +66,7 @@ class EventStream(Generic[T]):
     async def _version(self) -> str:
         params = {"limit": "1"}
         async with self._connection.get(
-            PATH, params, action="list events", read_seconds=self._pace.list_read
+            PATH, params, action="list events", read_seconds=self._pace.list_timeout
         ) as answer:
             body = await answer.read()
         try:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from webhook.cluster.watch.watched_kind import Kind
+from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.core.reclaim.failures import FailureBudget, WorkloadId
-from webhook.kube.objects.large_objects import trimmed
+from webhook.kube.objects.large_objects import without_large_parts
 from webhook.kube.reclaim.job_failures import (
     TRAINING_API,
     TRAINING_JOBS,
@@ -20,7 +20,7 @@ _Counting = TypeVar("_Counting", Job, TrainingJob)
 SetBudget = Callable[[WorkloadId, FailureBudget | None], None]
 
 
-def failure_kinds(set_budget: SetBudget) -> tuple[Kind[Job] | Kind[TrainingJob], ...]:
+def failure_kinds(set_budget: SetBudget) -> tuple[WatchedKind[Job] | WatchedKind[TrainingJob], ...]:
     """Feed what each workload may still fail; those that survive any number of failures are not kept."""
     training = (_kind(name, TRAINING_API, TrainingJob, training_budget, set_budget) for name in TRAINING_JOBS)
     return (_kind("jobs", "batch/v1", Job, job_budget, set_budget), *training)
@@ -28,7 +28,7 @@ def failure_kinds(set_budget: SetBudget) -> tuple[Kind[Job] | Kind[TrainingJob],
 
 def _kind(
     name: str, api: str, item: type[_Counting], budget_of: Callable[[_Counting], FailureBudget | None], set_: SetBudget
-) -> Kind[_Counting]:
+) -> WatchedKind[_Counting]:
     def apply(found: _Counting) -> bool:
         budget = budget_of(found)
         if budget is not None:
@@ -38,11 +38,11 @@ def _kind(
     def handle(found: _Counting) -> str:
         return workload_id(found.metadata.namespace, found.metadata.uid) or ""
 
-    return Kind(
+    return WatchedKind(
         name=name,
         path=f"/apis/{api}/{name}",
         item=item,
-        trim=trimmed,
+        trim=without_large_parts,
         key=lambda found: f"{found.metadata.namespace}/{found.metadata.name}",
         handle=handle,
         apply=apply,

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.watch.pace import DEFAULT_PACE, Pace
 from webhook.cluster.watch.watch import Watch
-from webhook.cluster.watch.watched_kind import Kind
+from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.node import Node
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Resident
@@ -54,7 +54,7 @@ class Feed:
     def __init__(
         self,
         connection: ApiConnection,
-        kinds: Sequence[Kind[Any]],
+        kinds: Sequence[WatchedKind[Any]],
         *,
         pace: Pace = DEFAULT_PACE,
         stale_seconds: float = STALE_SECONDS,
@@ -68,12 +68,12 @@ class Feed:
             for watch in self.watches:
                 group.create_task(watch.run(), name=f"watch {watch.kind.name}")
 
-    def why_cold(self) -> str | None:
+    def why_not_synced(self) -> str | None:
         """Tell which kinds were never listed whole: until then nothing can be decided at all."""
         names = [watch.kind.name for watch in self.watches if not watch.synced]
         return f"not listed yet: {', '.join(names)}" if names else None
 
-    async def wait_warm(self) -> None:
+    async def wait_synced(self) -> None:
         """Wait until every kind was listed whole once."""
         for watch in self.watches:
             await watch.listed.wait()

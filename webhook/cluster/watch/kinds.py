@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from webhook.cluster.watch.feed import PodSink, Sink
-from webhook.cluster.watch.watched_kind import Kind
+from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.node import Node
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Resident
-from webhook.kube.objects.large_objects import trimmed
+from webhook.kube.objects.large_objects import without_large_parts
 
 
 class Metadata(Protocol):
@@ -38,14 +38,14 @@ class Object(Protocol):
 ObjectT = TypeVar("ObjectT", bound=Object)
 
 
-def node_kind(sink: Sink, item: type[ObjectT], to_node: Callable[[ObjectT], Node]) -> Kind[ObjectT]:
+def node_kind(sink: Sink, item: type[ObjectT], to_node: Callable[[ObjectT], Node]) -> WatchedKind[ObjectT]:
     """Feed nodes, by name."""
 
     def apply(node: ObjectT) -> bool:
         sink.set_node(to_node(node))
         return True
 
-    return Kind(
+    return WatchedKind(
         name="nodes",
         path="/api/v1/nodes",
         item=item,
@@ -63,7 +63,7 @@ def pod_kind(
     *,
     lose: Callable[[Uid], None] | None = None,
     salvage: Callable[[ObjectT | bytes], ObjectT | None] | None = None,
-) -> Kind[ObjectT]:
+) -> WatchedKind[ObjectT]:
     """Feed pods, by UID. `to_resident` gives None for pods that hold nothing: their earlier state is removed.
 
     With `lose`, called for pods that are gone and were not seen to end, finished pods are watched, too: kubelet says
@@ -76,31 +76,33 @@ def pod_kind(
             sink.set_pod(resident)
         return resident is not None
 
-    return Kind(
+    return WatchedKind(
         name="pods",
         path="/api/v1/pods",
         # Finished pods stay for days and hold nothing; without them, the server reports the end of one as DELETED.
         params={} if lose is not None else {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
         item=item,
-        trim=trimmed,
+        trim=without_large_parts,
         key=lambda pod: f"{pod.metadata.namespace}/{pod.metadata.name}",
         handle=lambda pod: pod.metadata.uid,
         apply=apply,
         remove=lambda uid: sink.remove_pod(Uid(uid)),
         lose=None if lose is None else lambda uid: lose(Uid(uid)),
-        keeps_names=lose is not None,
+        tracks_names=lose is not None,
         salvage=salvage,
     )
 
 
-def namespace_kind(sink: Sink, item: type[ObjectT], to_facts: Callable[[ObjectT], NamespaceFacts]) -> Kind[ObjectT]:
+def namespace_kind(
+    sink: Sink, item: type[ObjectT], to_facts: Callable[[ObjectT], NamespaceFacts]
+) -> WatchedKind[ObjectT]:
     """Feed namespaces, by name."""
 
     def apply(namespace: ObjectT) -> bool:
         sink.set_namespace(to_facts(namespace))
         return True
 
-    return Kind(
+    return WatchedKind(
         name="namespaces",
         path="/api/v1/namespaces",
         item=item,
@@ -113,14 +115,14 @@ def namespace_kind(sink: Sink, item: type[ObjectT], to_facts: Callable[[ObjectT]
 
 def priority_class_kind(
     sink: Sink, item: type[ObjectT], to_triple: Callable[[ObjectT], PriorityTriple]
-) -> Kind[ObjectT]:
+) -> WatchedKind[ObjectT]:
     """Feed priority classes, by name."""
 
     def apply(priority_class: ObjectT) -> bool:
         sink.set_priority_class(to_triple(priority_class))
         return True
 
-    return Kind(
+    return WatchedKind(
         name="priorityclasses",
         path="/apis/scheduling.k8s.io/v1/priorityclasses",
         item=item,
@@ -133,13 +135,13 @@ def priority_class_kind(
 
 def optional_kind(
     name: str, api: str, item: type[ObjectT], *, apply: Callable[[ObjectT], bool], remove: Callable[[str], None]
-) -> Kind[ObjectT]:
+) -> WatchedKind[ObjectT]:
     """Feed a kind of an API that not all servers have, by namespace/name."""
-    return Kind(
+    return WatchedKind(
         name=name,
         path=f"/apis/{api}/{name}",
         item=item,
-        trim=trimmed,
+        trim=without_large_parts,
         key=_path,
         handle=_path,
         apply=apply,

@@ -18,9 +18,9 @@ class Pace:
     """Time for which objects are applied before other tasks get their turn. Requests need several turns of the loop
     each and pile up: slices of 2.6 ms once took the p99 of decisions from 2 ms to 68 ms. 0.5 ms is harmless; less than
     that, since two kinds may be listed in the same turn."""
-    list_read: float = 60.0
+    list_timeout: float = 60.0
     """Silence allowed while a page is made; the server gives up on it after 60 s by itself."""
-    watch_read: float = 90.0
+    watch_timeout: float = 90.0
     """Silence allowed in a watch before it is opened again. Bookmarks come about every 60 s, but the API server sends
     none of a version that the watch began with, and drops one where its buffer is full: one missing bookmark must not
     make a replica unready, so this lies between the 60 s and the staleness limit of readiness."""
@@ -28,13 +28,13 @@ class Pace:
     """Shortest life of a watch: the server is asked to end it after a random time, so that watches spread …"""
     watch_max: float = 600.0
     """… over the replicas of the API server again after one was restarted."""
-    first_rest: float = 0.5
+    initial_backoff: float = 0.5
     """Rest after the first failure; doubled for each further one …"""
-    longest_rest: float = 30.0
+    max_backoff: float = 30.0
     """… up to this. A server that comes back is noticed within half a minute."""
     settled: float = 10.0
     """A watch that lived this long was a healthy one: the next failure is a first one again."""
-    absent_rest: float = 60.0
+    missing_api_backoff: float = 60.0
     """Between two looks for an optional API that is not there. Below the staleness limit of readiness."""
     clock: Callable[[], float] = time.perf_counter
     """What slices are measured by."""
@@ -48,8 +48,8 @@ class Pace:
         """
         if failures == 0:
             return 0.0
-        full = min(self.longest_rest, self.first_rest * 2.0 ** min(failures - 1, 32))
-        return max(self.uniform(full / 2, full), min(asked, self.longest_rest))
+        full = min(self.max_backoff, self.initial_backoff * 2.0 ** min(failures - 1, 32))
+        return max(self.uniform(full / 2, full), min(asked, self.max_backoff))
 
     def lifetime(self) -> int:
         """Draw how long the server may keep the next watch open."""

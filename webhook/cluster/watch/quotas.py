@@ -2,13 +2,13 @@
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.watch.watched_kind import Kind
+from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.core.model.names import Namespace
-from webhook.core.quota.resource_quotas import Quota, QuotaBook
+from webhook.core.quota.resource_quotas import Quota, QuotaIndex
 from webhook.kube.nodes.resource_quotas import PATH, ResourceQuota, decode_quotas, to_quota
 
 
-def quota_kind(book: QuotaBook) -> Kind[ResourceQuota]:
+def quota_kind(book: QuotaIndex) -> WatchedKind[ResourceQuota]:
     """Feed a book of quotas, by namespace and name."""
 
     def apply(found: ResourceQuota) -> bool:
@@ -21,7 +21,7 @@ def quota_kind(book: QuotaBook) -> Kind[ResourceQuota]:
         namespace, _, name = handle.partition("/")
         book.remove(Namespace(namespace), name)
 
-    return Kind(
+    return WatchedKind(
         name="resourcequotas",
         path=PATH,
         item=ResourceQuota,

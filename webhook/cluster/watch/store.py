@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, Generic
 
-from webhook.cluster.watch.watched_kind import Kind, T
+from webhook.cluster.watch.watched_kind import T, WatchedKind
 
 _log: Final = logging.getLogger("webhook.cluster.watch.watch")
 
@@ -12,7 +12,7 @@ _log: Final = logging.getLogger("webhook.cluster.watch.watch")
 class Mirror(Generic[T]):
     """Applies objects to the keeper of a kind. `rejected` counts those that could not be read or made no sense."""
 
-    def __init__(self, kind: Kind[T]) -> None:
+    def __init__(self, kind: WatchedKind[T]) -> None:
         self.rejected = 0
         self._kind = kind
         self._held: dict[str, str] = {}  # key → handle; of what is known by its name alone, ""
@@ -37,7 +37,7 @@ class Mirror(Generic[T]):
                 before = None
             if not kind.apply(item):
                 self._take_off(key, kind.remove)
-                if kind.keeps_names:
+                if kind.tracks_names:
                     self._held[key] = ""
             elif not before:  # else the equal handle stays: a new one would double the memory of a relist
                 self._held[key] = handle

@@ -22,7 +22,7 @@ from webhook.cluster.watch.pace import Pace
 from webhook.cluster.watch.store import Mirror
 from webhook.cluster.watch.time_slice import Slice
 from webhook.cluster.watch.watch_position import Position
-from webhook.cluster.watch.watched_kind import Kind, T
+from webhook.cluster.watch.watched_kind import T, WatchedKind
 from webhook.kube.objects.bounds import LARGE_BYTES
 
 _FROM_ALL: Final = MappingProxyType({"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"})
@@ -42,7 +42,7 @@ class Watch(Generic[T]):
     `problem` is the failure that lasts, None while all is well; `is_forbidden` tells whether it is a lack of rights.
     """
 
-    def __init__(self, connection: ApiConnection, kind: Kind[T], *, pace: Pace) -> None:
+    def __init__(self, connection: ApiConnection, kind: WatchedKind[T], *, pace: Pace) -> None:
         self.kind = kind
         self.listed = asyncio.Event()
         self.last_contact: float | None = None
@@ -97,7 +97,7 @@ class Watch(Generic[T]):
             except ClusterError as error:
                 if isinstance(error, ApiError) and error.is_missing and self.kind.is_optional:
                     await self._withdraw()
-                    await asyncio.sleep(self._pace.absent_rest)
+                    await asyncio.sleep(self._pace.missing_api_backoff)
                     continue
                 asked = self._note(error)
             failures = self._failures(failures)
@@ -162,7 +162,7 @@ class Watch(Generic[T]):
             params["continue"] = token
         action = f"list {self.kind.name}"
         async with self._connection.get(
-            self.kind.path, params, action=action, read_seconds=self._pace.list_read
+            self.kind.path, params, action=action, read_seconds=self._pace.list_timeout
         ) as response:
             body = await response.read()
         try:
@@ -197,7 +197,7 @@ class Watch(Generic[T]):
             "timeoutSeconds": str(self._pace.lifetime()),
         }
         async with self._connection.get(
-            self.kind.path, params, action=f"watch {self.kind.name}", read_seconds=self._pace.watch_read
+            self.kind.path, params, action=f"watch {self.kind.name}", read_seconds=self._pace.watch_timeout
         ) as response:
             if self._unseen is None:
                 self._is_following()

@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind(Generic[T]):
+class WatchedKind(Generic[T]):
     """One kind of object and the translation into whatever keeps it.
 
     `name` is the plural that RBAC uses; `key` names an object as the API does: namespace/name, or name where there
@@ -33,7 +33,7 @@ class Kind(Generic[T]):
     """Called instead of `remove` where that makes a difference."""
     params: Mapping[str, str] = field(default_factory=dict)
     """Added to list and watch: selectors."""
-    keeps_names: bool = False
+    tracks_names: bool = False
     """The names of objects that are not kept are known all the same."""
     salvage: Callable[[T | bytes], T | None] | None = None
     """Makes what can be read of an object that makes no sense, or of JSON that is none of `item`: it counts by that."""

@@ -13,7 +13,7 @@ from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.wire import AnyObject
 from webhook.cluster.watch.pace import DEFAULT_PACE, Pace
 from webhook.cluster.watch.watch import Watch
-from webhook.cluster.watch.watched_kind import Kind
+from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.kube.objects.secret import files_of, new_secret, with_files
 from webhook.kube.registration.registration import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION, with_ca_bundles
 
@@ -138,12 +138,12 @@ async def ring_on_changes(
             group.create_task(Watch(connection, _bell(path, name, ring), pace=pace).run())
 
 
-def _bell(path: str, name: str, ring: Callable[[], None]) -> Kind[AnyObject]:
+def _bell(path: str, name: str, ring: Callable[[], None]) -> WatchedKind[AnyObject]:
     def apply(_: AnyObject) -> bool:
         ring()
         return True
 
-    return Kind(
+    return WatchedKind(
         name=path.rpartition("/")[2],
         path=path,
         params={"fieldSelector": f"metadata.name={name}"},

@@ -35,7 +35,7 @@ class _Definition(msgspec.Struct):
 
 
 @dataclass(slots=True)
-class Definition:
+class CrdInstaller:
     """A CustomResourceDefinition that must be there. `problem` tells why it is not, None once it is established."""
 
     connection: ApiConnection

@@ -46,7 +46,7 @@ DEFAULT_TIMING: Final = Timing()
 """The timing of production."""
 
 
-def timing_of(lease_seconds: int) -> Timing:
+def lease_timing(lease_seconds: int) -> Timing:
     """Scale the timing of production to a Lease of so many seconds."""
     share = lease_seconds / DEFAULT_TIMING.lease
     deadline, retry = DEFAULT_TIMING.renew_deadline * share, DEFAULT_TIMING.retry * share

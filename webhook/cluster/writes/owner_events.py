@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from webhook.cluster.writes.events import EventWriter
-from webhook.cluster.writes.owners import OwnerFinder
+from webhook.cluster.writes.owners import OwnerLookup
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 
 NAMESPACES: Final = 1024
@@ -30,7 +30,7 @@ REST_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class OwnerEvent:
     """What became of a pod: to be told to its owner. Those of one `series` are told as one."""
 
     owner: ObjectRef
@@ -42,7 +42,7 @@ class Notice:
 
 @dataclass(slots=True)
 class _Waiting:
-    notice: Notice
+    notice: OwnerEvent
     times: int
 
 
@@ -60,17 +60,17 @@ class _Bucket:
 _Key = tuple[ObjectRef, EventReason, str]
 
 
-class OwnerEvents:
+class OwnerEventQueue:
     """Takes notices in and has them written. Start `run` as a task."""
 
-    def __init__(self, owners: OwnerFinder, writer: EventWriter) -> None:
+    def __init__(self, owners: OwnerLookup, writer: EventWriter) -> None:
         self._owners = owners
         self._writer = writer
         self._waiting: OrderedDict[str, OrderedDict[_Key, _Waiting]] = OrderedDict()
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
         self._has_work = asyncio.Event()
 
-    def take(self, notice: Notice) -> None:
+    def take(self, notice: OwnerEvent) -> None:
         """Have an owner told soon; returns at once, whatever happens."""
         namespace = notice.owner.namespace
         waiting = self._waiting.get(namespace)

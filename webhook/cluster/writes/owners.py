@@ -25,7 +25,7 @@ _FINAL: Final = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 _log: Final = logging.getLogger("webhook.cluster.writes.owners")
 
 
-class OwnerFinder:
+class OwnerLookup:
     """Reads owners, each once. `reads` counts requests."""
 
     def __init__(self, connection: ApiConnection) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.kube.objects.keys import REGISTRATION_API
-from webhook.kube.registration.registration_sync import PLURALS, in_step, probe_path, still_open
+from webhook.kube.registration.registration_sync import PLURALS, aligned_with_policy, fail_open_webhooks, probe_path
 
 PROBE_SECONDS: Final = 10.0
 """How long the API server may take to reach a Service: longer than it waits for the answer to a review."""
@@ -41,8 +41,8 @@ async def keep_in_step(connection: ApiConnection, wanted: Iterable[_Json], *, is
         found = await _read(connection, each)
         if found is None:
             continue
-        adjusted = in_step(found, each, is_served=is_served)
-        still += still_open(adjusted, each)
+        adjusted = aligned_with_policy(found, each, is_served=is_served)
+        still += fail_open_webhooks(adjusted, each)
         if adjusted != found and await _write(connection, adjusted, each):
             changed.append(each["metadata"]["name"])
     probes = dict.fromkeys(filter(None, map(probe_path, still)))

@@ -8,7 +8,7 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.core.model.decision import Charge
 from webhook.core.model.pod import Resident
-from webhook.kube.pod.tier_patch import FIELD_MANAGER, Labelled, read_labelled, tier_patch
+from webhook.kube.pod.tier_patch import FIELD_MANAGER, LabeledPod, read_labeled_pod, tier_patch
 
 _TRIES: Final = 4
 """Kubelet and scheduler write a young pod several times a second: two changes in a row between our read and write are
@@ -60,12 +60,12 @@ async def relabel(
             return Relabelled.DONE
 
 
-def _is_over(pod: Labelled) -> bool:
+def _is_over(pod: LabeledPod) -> bool:
     """Tell whether a pod keeps the tier that it has; one without any gets one for as long as it takes to end."""
     return pod.has_ended or (pod.is_leaving and pod.team_label is not None)
 
 
-async def _read(connection: ApiConnection, path: str) -> Labelled | None:
+async def _read(connection: ApiConnection, path: str) -> LabeledPod | None:
     try:
         body = await connection.send("GET", path, action="get pods")
     except ApiError as error:
@@ -73,6 +73,6 @@ async def _read(connection: ApiConnection, path: str) -> Labelled | None:
             return None
         raise
     try:
-        return read_labelled(body)
+        return read_labeled_pod(body)
     except ValueError as cause:
         raise ClusterError(f"cannot get pods: the answer is no pod: {cause}") from cause

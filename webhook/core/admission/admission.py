@@ -29,7 +29,7 @@ _SETTLED = Reason(Code.ALREADY_DECIDED, "the pod carries an intact decision")
 
 def admit(pod: Pod, requester: Requester, world: World) -> Decision:
     """Decide on what terms and where a new pod may run."""
-    if pod.needs_count:
+    if pod.needs_resolution:
         counted = count(pod, requester, world)
         if not isinstance(counted, Pod):
             return counted
@@ -44,8 +44,8 @@ def admit(pod: Pod, requester: Requester, world: World) -> Decision:
     if not isinstance(found, Standing):
         return _apart(pod, world) or found if found is NO_GPU else found
     pools = allowed_pools(pod, found.team.name, world)
-    if pod.topology and world.siblings.are_costly(pod.namespace, pod.topology):
-        world.siblings.count_one(pod.namespace, pod.topology)
+    if pod.topology and world.pod_counts.are_costly(pod.namespace, pod.topology):
+        world.pod_counts.count_one(pod.namespace, pod.topology)
         pod = pod._replace(topology=(), has_open_constraints=True)
     choice = choose(pod, pools.allowed, found, world) if pools.allowed else ()
     if not isinstance(choice, Choice):
@@ -70,11 +70,11 @@ def _against(pod: Pod, found: Standing, choice: Choice, pools: Pools, world: Wor
 
 def _admitted(pod: Pod, found: Standing, choice: Choice, world: World) -> Admit | Retry:
     words = _words(found.team.name)
-    tier = tier_for(pod.demand.gpus, found.team, found.book, choice.model, asked=pod.asked_tier)
+    tier = tier_for(pod.demand.gpus, found.team, found.book, choice.model, asked=pod.requested_tier)
     if tier is _GUARANTEED:
         reason = words.within_share
     else:
-        reason = words.by_choice if pod.asked_tier is _PREEMPTIBLE else words.borrows
+        reason = words.by_choice if pod.requested_tier is _PREEMPTIBLE else words.borrows
     triple = None
     classes = world.policy.priority_classes
     if classes and not pod.priority_class and (class_name := classes.get(tier)):
@@ -90,7 +90,7 @@ def _admitted(pod: Pod, found: Standing, choice: Choice, world: World) -> Admit 
         world.policy.hash,
         triple,
         found.warnings + choice.notes,
-        pod.asked_tier,
+        pod.requested_tier,
     )
 
 
@@ -115,12 +115,12 @@ def _asked_in_vain(pod: Pod, found: Standing, model: GpuModel | None) -> tuple[R
     """Refuse a tier label that cannot be met: an unknown word, or "never borrow" with no share left."""
     if pod.tier_label is None:
         return ()
-    if pod.asked_tier is None:
+    if pod.requested_tier is None:
         text = (
             f"label fairgate.dev/tier is {pod.tier_label!r}; write guaranteed (never borrow), preemptible, or leave it"
         )
         return (Reason(Code.INVALID_REQUEST, text),)
-    if pod.asked_tier is _GUARANTEED and not has_guaranteed_room(pod.demand.gpus, found.team, found.book, model):
+    if pod.requested_tier is _GUARANTEED and not has_guaranteed_room(pod.demand.gpus, found.team, found.book, model):
         return (guaranteed_violation(found.request, found.team, found.book, model),)
     return ()
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from webhook.core.admission.preflight import NO_GPU, team_of_nobody, unknown_team
 from webhook.core.admission.resolve_demand import unknown_gpu
 from webhook.core.dra.dra_claims import ClaimKey, ClaimSpec
-from webhook.core.model.amount import Units, exceeds, tell_gpus
+from webhook.core.model.amount import Units, exceeds, gpus_text
 from webhook.core.model.decision import Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import Resident
@@ -86,7 +86,7 @@ def _judged(asked: Allocation, pods: list[Resident], gpus: Units, team: Team, wo
 
 def _broken(charge: Charge, team: Team, world: World) -> tuple[Reason, ...]:
     """Hold what is charged by now against the limits: nothing says what this pod was let in with."""
-    book = world.book(team.name)
+    book = world.usage(team.name)
     request = Request(0, now=world.now)
     over = model_violation(request, team, book, charge.model) if charge.model is not None else None
     per_pod = bars(team, book, user=None)[0]
@@ -95,7 +95,7 @@ def _broken(charge: Charge, team: Team, world: World) -> tuple[Reason, ...]:
 
 
 def _changed(asked: Allocation, pod: Resident, gpus: Units) -> Reason:
-    before = "" if pod.admitted is None else f", its pod {pod.name} was let in with {tell_gpus(pod.admitted.gpus)}"
+    before = "" if pod.admitted is None else f", its pod {pod.name} was let in with {gpus_text(pod.admitted.gpus)}"
     who = f"pod {pod.name} was let in without it" if pod.admitted is None else ""
     text = f"ResourceClaim {asked.key.name} takes {plural_gpus(gpus)}{before or f', and {who}'}"
     return Reason(

@@ -18,7 +18,7 @@ from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import Constraints, Operator, Requirement
 from webhook.core.quota.limit_text import Request
 from webhook.core.quota.limits import model_violation
-from webhook.core.quota.usage import Book
+from webhook.core.quota.usage import TeamUsage
 from webhook.core.world.world import World
 
 
@@ -29,7 +29,7 @@ class Elsewhere(NamedTuple):
     broken: tuple[Reason, ...]
 
 
-def judge_elsewhere(pod: Pod, request: Request, team: Team, book: Book, world: World) -> Elsewhere | Retry:
+def judge_elsewhere(pod: Pod, request: Request, team: Team, book: TeamUsage, world: World) -> Elsewhere | Retry:
     """Hold a pod that others place against its team's limits per model and against the pools' teams."""
     if not (team.models or world.policy.pools):
         return Elsewhere(None, ())

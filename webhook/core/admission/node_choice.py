@@ -15,7 +15,7 @@ from webhook.core.model.policy import Mode, Pool
 from webhook.core.model.reason import Reason
 from webhook.core.model.selector import NO_CONSTRAINTS, Operator, Requirement
 from webhook.core.model.tier import Tier
-from webhook.core.peers.topology_filter import Affinity, Asker, affinity_of, spread_of
+from webhook.core.peers.topology_filter import Affinity, TopologyRequest, evaluate_affinity, evaluate_topology
 from webhook.core.placement.placement import best_nodes
 from webhook.core.quota.limits import model_violation
 from webhook.core.world.world import World
@@ -44,7 +44,7 @@ def choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> 
     Where no node with room has the pods around it that it demands, it gets a wish, as with all that is not judged.
     """
     choice = _choose(pod, pools, found, world)
-    if pod.topology and pod.is_choosy and isinstance(choice, Choice) and not choice.steering.nodes:
+    if pod.topology and pod.has_required_topology and isinstance(choice, Choice) and not choice.steering.nodes:
         return _choose(pod._replace(topology=(), has_open_constraints=True), pools, found, world)
     return choice
 
@@ -63,9 +63,9 @@ def _choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) ->
         if not sites:
             return tuple(dict.fromkeys(why for _, why in refused))
     affinity = None
-    if pod.topology or world.siblings.against(pod.namespace, pod.labels):
-        affinity = affinity_of(
-            Asker(pod.namespace, pod.labels, pod.topology, NO_CONSTRAINTS), world.fleet, world.siblings
+    if pod.topology or world.pod_counts.against(pod.namespace, pod.labels):
+        affinity = evaluate_affinity(
+            TopologyRequest(pod.namespace, pod.labels, pod.topology, NO_CONSTRAINTS), world.fleet, world.pod_counts
         )
     placed = [(site, nodes) for site in sites if (nodes := _place(pod, site, affinity, world))]
     if placed:
@@ -116,8 +116,8 @@ def _place_apart(pod: Pod, site: Site, affinity: Affinity, count: int, world: Wo
     fleet, constraints = world.fleet, world.joined(pod.constraints, site.pool)
     if site.requirements:
         constraints = constraints.joined(requirements=site.requirements)
-    asker = Asker(pod.namespace, pod.labels, pod.topology, constraints)
-    spread = spread_of(asker, fleet, world.siblings, affinity)
+    asker = TopologyRequest(pod.namespace, pod.labels, pod.topology, constraints)
+    spread = evaluate_topology(asker, fleet, world.pod_counts, affinity)
     slots = spread.narrowed(site.slots & fleet.open_bits, lambda among: fleet.with_room(pod.demand, among))
     first = _best_of(slots, pod, site, 1, world)
     if not first or count == 1:

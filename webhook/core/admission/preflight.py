@@ -16,7 +16,7 @@ from webhook.core.quota.limit_text import Request
 from webhook.core.quota.limits import violations
 from webhook.core.quota.team import user_of
 from webhook.core.quota.tenancy import Tenancy
-from webhook.core.quota.usage import Book
+from webhook.core.quota.usage import TeamUsage
 from webhook.core.world.world import World
 
 _MANAGED, _MIRROR, _FOREIGN = Handling.MANAGED, Handling.MIRROR, Handling.FOREIGN_SCHEDULER  # a look costs 0.1 us
@@ -51,7 +51,7 @@ class Standing(NamedTuple):
     """A pod that is ours to judge: its team, that team's book, its user, its request and the limits it would break."""
 
     team: Team
-    book: Book
+    book: TeamUsage
     user: User | None
     request: Request
     broken: tuple[Reason, ...]
@@ -84,7 +84,7 @@ def standing(pod: Pod, requester: Requester, world: World) -> Standing | Deny | 
     team = tenancy.team or team_of_nobody(world.policy)
     if team is None:
         return Deny((unknown_team(pod.namespace, world.policy),))
-    book = world.book(team.name)
+    book = world.usage(team.name)
     request = Request.of(pod.demand, world.policy.resources, world.now)
     broken = violations(request, team, book, user=user) + _forgeries(pod) + overlong(pod, world.policy)
     if pod.handling is not _MANAGED:
@@ -148,7 +148,7 @@ def overlong(pod: Pod, policy: Policy) -> tuple[Reason, ...]:
 def _forgeries_apart(pod: Pod, world: World) -> tuple[Reason, ...]:
     """Find the same of a pod that others place, and whether it would take room that is kept for others."""
     found = []
-    if pod.team_label is not None or pod.mark is not None or pod.asked_tier is Tier.GUARANTEED:
+    if pod.team_label is not None or pod.mark is not None or pod.requested_tier is Tier.GUARANTEED:
         found.append(_FORGED)
     if pod.handling is _MIRROR:
         found.append(_NOT_STATIC)

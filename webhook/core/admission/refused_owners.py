@@ -42,7 +42,7 @@ JUDGED: Final = 32
 """… and owners that are judged in one."""
 
 
-class Owner(NamedTuple):
+class RefusedOwner(NamedTuple):
     """A controller whose pods were refused."""
 
     namespace: Namespace
@@ -50,7 +50,7 @@ class Owner(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingPods:
     """A pod that a controller would create, and how many of them are missing."""
 
     pod: Pod
@@ -61,7 +61,7 @@ class Missing:
 class _Refused:
     since: float
     last: float
-    pods: tuple[Missing, ...] | None = None
+    pods: tuple[MissingPods, ...] | None = None
     nudged_at: float | None = None
     rest: int = FIRST_REST_SECONDS
     team: TeamName | None = None
@@ -76,14 +76,14 @@ class _Refused:
 class Retries:
     """The owners whose pods were refused lately. Times are seconds of any clock that never goes back."""
 
-    _refused: OrderedDict[Owner, _Refused] = field(default_factory=OrderedDict)
+    _refused: OrderedDict[RefusedOwner, _Refused] = field(default_factory=OrderedDict)
     _of_namespace: Counter[Namespace] = field(default_factory=Counter)
     _promised: list[tuple[float, TeamName, Units]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self._refused)
 
-    def note(self, owner: Owner, *, now: float) -> None:
+    def note(self, owner: RefusedOwner, *, now: float) -> None:
         """Take in that a pod of an owner was refused."""
         found = self._refused.get(owner)
         if found is not None:
@@ -97,7 +97,7 @@ class Retries:
         self._refused[owner] = _Refused(now, now)
         self._of_namespace[owner.namespace] += 1
 
-    def forget(self, owner: Owner) -> None:
+    def forget(self, owner: RefusedOwner) -> None:
         """Keep an owner no longer: it is gone, or cannot be read."""
         if self._refused.pop(owner, None) is not None:
             self._of_namespace[owner.namespace] -= 1
@@ -110,14 +110,14 @@ class Retries:
         self._of_namespace.clear()
         self._promised.clear()
 
-    def unread(self, *, now: float, count: int) -> list[Owner]:
+    def unread(self, *, now: float, count: int) -> list[RefusedOwner]:
         """List owners whose pods are not known and who may have their turn, those that wait longest first."""
         for owner in [each for each, found in self._refused.items() if found.last + FORGET_SECONDS <= now]:
             self.forget(owner)
         found = (each for each, kept in self._refused.items() if kept.pods is None and kept.is_due(now))
         return [owner for owner, _ in zip(found, range(count), strict=False)]
 
-    def learn(self, owner: Owner, pods: Iterable[Missing]) -> None:
+    def learn(self, owner: RefusedOwner, pods: Iterable[MissingPods]) -> None:
         """Take in which pods an owner would create; one that misses none is forgotten."""
         found = self._refused.get(owner)
         if found is not None:
@@ -125,7 +125,7 @@ class Retries:
             if not found.pods:
                 self.forget(owner)
 
-    def due(self, world: World, *, now: float) -> list[Owner]:
+    def due(self, world: World, *, now: float) -> list[RefusedOwner]:
         """List the owners who should try again now, and count their turns."""
         self._promised = [each for each in self._promised if each[0] > now]
         chosen = []
@@ -142,7 +142,7 @@ class Retries:
                 break
         return chosen
 
-    def _ready(self, now: float) -> Iterator[tuple[Owner, _Refused]]:
+    def _ready(self, now: float) -> Iterator[tuple[RefusedOwner, _Refused]]:
         """Give owners to judge; those that are judged go to the end, so that all get their turn."""
         ready = [each for each in self._refused.items() if each[1].pods and each[1].is_due(now)][:JUDGED]
         for owner, _ in ready:
@@ -165,4 +165,4 @@ class Retries:
         if team is None or isinstance(team.gpus.limit, Unlimited):
             return True
         promised = sum(each for _, of, each in self._promised if of == name)
-        return world.book(name).total + promised + gpus <= team.gpus.limit
+        return world.usage(name).total + promised + gpus <= team.gpus.limit

@@ -2,7 +2,7 @@
 
 from webhook.core.model.decision import Deny, Retry
 from webhook.core.model.demand import in_shares
-from webhook.core.model.gpu_names import similar
+from webhook.core.model.gpu_names import closest_name
 from webhook.core.model.pod import Handling, Pod, Requester
 from webhook.core.model.policy import Policy, UnknownGpu
 from webhook.core.model.reason import Code, Reason
@@ -19,7 +19,7 @@ def count(pod: Pod, requester: Requester, world: World) -> Pod | Deny | Retry:
     Counting again changes nothing. What is not known yet is never guessed: the pod is asked again. Pods that are only
     counted, whatever they ask for, are not held up here either.
     """
-    is_sliced = pod.slices or (pod.node_name and world.fleet.sliced)
+    is_sliced = pod.slices or (pod.node_name and world.fleet.mig_slots)
     if not (pod.claims or pod.shares_by or is_sliced) and world.are_ordinary(pod.demand.strange):
         return pod
     found = world.with_claims(pod)
@@ -64,7 +64,7 @@ def _bypassing(pod: Pod) -> str:
 
 def unknown_gpu(name: str, policy: Policy) -> str:
     """Say what is to be done about a resource or class that looks like a GPU and is not named in policy."""
-    meant = similar(name, tuple(policy.resources))
+    meant = closest_name(name, tuple(policy.resources))
     question = "" if meant is None else f"did you mean {meant}? If not, "
     return (
         f"{printable(name)} looks like a GPU, and policy does not say how much of one it is; {question}ask your admin "

@@ -46,7 +46,7 @@ def sites_of(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -
         slots = world.fleet.matching(world.joined(pod.constraints, pool))
         if not slots:
             continue
-        sliced = slots & world.fleet.sliced if world.fleet.sliced and pod.demand.own is None else 0
+        sliced = slots & world.fleet.mig_slots if world.fleet.mig_slots and pod.demand.own is None else 0
         is_cut = is_cut or bool(sliced)
         if found.team.models:
             sites += _by_model(pod, pool, slots, found, world)
@@ -69,7 +69,7 @@ def mode_for(pod: Pod, pools: tuple[Pool, ...], world: World) -> Mode:
     """
     mode = world.policy.placement.mode
     is_firm = mode is _AUTO or mode is _REQUIRE
-    if is_firm and pod.topology and any(rule.outgrows_lists for rule in pod.topology):
+    if is_firm and pod.topology and any(rule.needs_all_nodes for rule in pod.topology):
         return _PREFER
     return _PREFER if is_firm and (pod.has_open_constraints or any(p.is_autoscaled for p in pools)) else mode
 
@@ -102,7 +102,7 @@ def _by_slice(pod: Pod, pool: Pool, slots: int, found: Standing, world: World) -
     Where the pod's nodes are only a wish, nothing else binds it to either: then it counts whole GPUs if it may get one,
     now or from an autoscaler.
     """
-    whole = slots & ~world.fleet.sliced
+    whole = slots & ~world.fleet.mig_slots
     is_firm = mode_for(pod, (pool,), world) in (_AUTO, _REQUIRE)
     if pool.is_autoscaled or (whole and not is_firm):
         yield Site(pool, slots, pod.demand, _tier(pod, pod.demand, found, None))
@@ -110,7 +110,7 @@ def _by_slice(pod: Pod, pool: Pool, slots: int, found: Standing, world: World) -
     if whole:
         yield Site(pool, whole, pod.demand, _tier(pod, pod.demand, found, None))
     members = {model: slots & bits for (model, _), bits in world.fleet.by_model().items()}
-    products = {model: bits for model, bits in members.items() if bits & world.fleet.sliced}
+    products = {model: bits for model, bits in members.items() if bits & world.fleet.mig_slots}
     if not is_firm:
         yield _sliced(pod, pool, slots, products=set(products), found=found, world=world)
         return
@@ -125,7 +125,7 @@ def _sliced(pod: Pod, pool: Pool, slots: int, *, products: set[str], found: Stan
 
 
 def _tier(pod: Pod, demand: Demand, found: Standing, model: GpuModel | None) -> Tier:
-    return tier_for(demand.gpus, found.team, found.book, model, asked=pod.asked_tier)
+    return tier_for(demand.gpus, found.team, found.book, model, asked=pod.requested_tier)
 
 
 def _breaks(site: Site, found: Standing) -> bool:

@@ -74,7 +74,7 @@ def never_refusal(pod: Pod, pools: tuple[Pool, ...], world: World) -> Reason | N
     is_ours = pod.handling is Handling.MANAGED and not pod.claims and not pod.shares_by
     if not is_ours or world.policy.placement.mode is Mode.OFF or any(pool.is_autoscaled for pool in pools):
         return None
-    if not all(world.fleet.offers(name) or world.away.offers(name) for name, _ in pod.demand.requests):
+    if not all(world.fleet.offers(name) or world.absent_nodes.offers(name) for name, _ in pod.demand.requests):
         return None
     reach = _reach(pod, pools, world)
     if not reach.members or reach.able or _away(pod, pools, world):
@@ -122,7 +122,9 @@ def _closed(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
 def _away(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
     return max(
         (
-            world.away.able(pod.demand, world.joined(pod.constraints, pool).joined(tolerations=EVERY_TAINT))
+            world.absent_nodes.capable_count(
+                pod.demand, world.joined(pod.constraints, pool).joined(tolerations=EVERY_TAINT)
+            )
             for pool in pools
         ),
         default=0,
@@ -156,7 +158,7 @@ def _too_much(demand: Demand, slots: int, of: str, world: World) -> Iterable[str
     fleet, number = world.fleet, slots.bit_count()
     asked = [(name, amount) for name, amount in demand.requests if not fleet.offering(name, amount, slots)]
     for name, amount in asked:
-        most = fleet.most(name, slots)
+        most = fleet.largest_allocatable(name, slots)
         largest = f"the largest of {number} nodes" if number > 1 else "the only node"
         has = f"{largest}{of} has {amount_text(name, most)}" if most else f"{_nodes(slots)}{of}: none has any"
         yield f"{name} {amount_text(name, amount)}, {has}"

@@ -14,14 +14,14 @@ from webhook.core.admission.resolve_demand import count
 from webhook.core.model import decision_annotation as marks
 from webhook.core.model.amount import format_gpus
 from webhook.core.model.decision import Admit, Charge, Decision, Deny, Retry, Steering
-from webhook.core.model.decision_annotation import Mark
+from webhook.core.model.decision_annotation import DecisionAnnotation
 from webhook.core.model.names import ANY_MODEL, GpuModel, NodeName
 from webhook.core.model.pod import Pod, Requester
 from webhook.core.model.policy import Mode, Pool
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import NODE_NAME_FIELD, NodeTerm, Operator, Requirement
 from webhook.core.model.tier import TIERS, Tier
-from webhook.core.peers.topology_filter import Asker, spread_of
+from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
 from webhook.core.quota.limits import has_guaranteed_room, model_violation
 from webhook.core.world.world import World
 
@@ -36,7 +36,7 @@ def verify(pod: Pod, requester: Requester, world: World) -> Decision:
     A pod that is charged already is admitted as it was: where our answer got lost the same question comes again, and a
     pod must not be refused for the room that it holds itself.
     """
-    if pod.needs_count:
+    if pod.needs_resolution:
         counted = count(pod, requester, world)
         return _judged(counted, requester, world) if isinstance(counted, Pod) else counted
     return _judged(pod, requester, world)
@@ -63,15 +63,15 @@ def _judged(pod: Pod, requester: Requester, world: World) -> Decision:
     return _commit(pod, mark, found, world)
 
 
-def _changed_meanwhile(pod: Pod, mark: Mark, world: World) -> str | None:
+def _changed_meanwhile(pod: Pod, mark: DecisionAnnotation, world: World) -> str | None:
     if mark.policy != world.policy.hash:
         return "the policy"
     is_as_counted = mark.gpus == format_gpus(pod.demand.gpus) and mark.claims == pod.demand.claims
     return "a claim of the pod" if pod.claims and not is_as_counted and mark.demand == pod.demand.devices else None
 
 
-def _commit(pod: Pod, mark: Mark, found: Standing, world: World) -> Admit | Deny | Retry:
-    fits, promises, nodes = world.fleet.fits, world.advice.promises, _even(pod, mark, world)
+def _commit(pod: Pod, mark: DecisionAnnotation, found: Standing, world: World) -> Admit | Deny | Retry:
+    fits, promises, nodes = world.fleet.fits, world.tentative.promises, _even(pod, mark, world)
     node = next((name for name in nodes if fits(name, pod.demand) or promises(name, pod.demand)), None)
     if node is None and _is_firm(mark):
         why = "filled up" if nodes else "got other pods than it wants around it"
@@ -93,34 +93,34 @@ def _commit(pod: Pod, mark: Mark, found: Standing, world: World) -> Admit | Deny
     )
 
 
-def _even(pod: Pod, mark: Mark, world: World) -> tuple[NodeName, ...]:
+def _even(pod: Pod, mark: DecisionAnnotation, world: World) -> tuple[NodeName, ...]:
     """Leave out the nodes where the pod would break its own hard rules, or those of others, about the pods around.
 
     Only what is committed counts: what was advised may never come. A wish is not judged, kube-scheduler is not bound
     to it.
     """
-    if not (_is_firm(mark) and (pod.is_choosy or world.siblings.against(pod.namespace, pod.labels))):
+    if not (_is_firm(mark) and (pod.has_required_topology or world.pod_counts.against(pod.namespace, pod.labels))):
         return mark.nodes
-    if world.siblings.are_costly(pod.namespace, pod.topology):
+    if world.pod_counts.are_costly(pod.namespace, pod.topology):
         return mark.nodes
-    constraints, advised = pod.constraints.without_choice(mark.nodes), tuple(world.advice.seated(pod.namespace))
-    asker = Asker(pod.namespace, pod.labels, pod.topology, constraints, advised)
-    allowed = spread_of(asker, world.fleet, world.siblings).allowed
+    constraints, advised = pod.constraints.without_choice(mark.nodes), tuple(world.tentative.seated(pod.namespace))
+    asker = TopologyRequest(pod.namespace, pod.labels, pod.topology, constraints, advised)
+    allowed = evaluate_topology(asker, world.fleet, world.pod_counts).allowed
     return tuple([name for name in mark.nodes if world.fleet.bit(name) & allowed])
 
 
-def _model(mark: Mark, node: NodeName | None, found: Standing, world: World) -> GpuModel | None:
+def _model(mark: DecisionAnnotation, node: NodeName | None, found: Standing, world: World) -> GpuModel | None:
     if not found.team.models:
         return None
     known = world.fleet.get(node) if node is not None else None
     return known.model if known is not None else mark.model
 
 
-def _is_firm(mark: Mark) -> bool:
+def _is_firm(mark: DecisionAnnotation) -> bool:
     return bool(mark.nodes) and mark.mode in {Mode.AUTO, Mode.REQUIRE}
 
 
-def _alterations(pod: Pod, mark: Mark, found: Standing, world: World) -> Iterator[Reason]:
+def _alterations(pod: Pod, mark: DecisionAnnotation, found: Standing, world: World) -> Iterator[Reason]:
     """Find what was changed after the mutating step, or never came from it."""
     if pod.team_label != found.team.name:
         yield _altered(f"label fairgate.dev/team is {pod.team_label!r}, the pod's team is {found.team.name}")
@@ -142,7 +142,7 @@ def _alterations(pod: Pod, mark: Mark, found: Standing, world: World) -> Iterato
         yield _altered("its node affinity no longer names the nodes that were decided on")
 
 
-def _is_softened(pod: Pod, mark: Mark, world: World) -> bool:
+def _is_softened(pod: Pod, mark: DecisionAnnotation, world: World) -> bool:
     """Tell whether a firm choice would have been softened for this pod (see steer.py)."""
     return (
         pod.has_open_constraints
@@ -151,7 +151,7 @@ def _is_softened(pod: Pod, mark: Mark, world: World) -> bool:
     )
 
 
-def _pool_alterations(pod: Pod, mark: Mark, found: Standing, world: World) -> Iterator[Reason]:
+def _pool_alterations(pod: Pod, mark: DecisionAnnotation, found: Standing, world: World) -> Iterator[Reason]:
     allowed = allowed_pools(pod, found.team.name, world)
     if allowed.refusal is not None:
         yield allowed.refusal
@@ -175,7 +175,7 @@ def _carries(pod: Pod, pool: Pool) -> bool:
     return not pool.affinity or all(set(pool.affinity) <= set(term.labels) for term in _alternatives(pod))
 
 
-def _is_on_model(pod: Pod, mark: Mark, world: World) -> bool:
+def _is_on_model(pod: Pod, mark: DecisionAnnotation, world: World) -> bool:
     """Tell whether the pod can end on no other model than the one that is charged: those have limits of their own."""
     if _is_firm(mark):
         nodes = [node for name in mark.nodes if (node := world.fleet.get(name)) is not None]
@@ -207,7 +207,7 @@ def _as_requirements(selector: tuple[tuple[str, str], ...]) -> Iterator[Requirem
     return (Requirement(key, Operator.IN, (value,)) for key, value in selector)
 
 
-def _is_bound_to(pod: Pod, mark: Mark) -> bool:
+def _is_bound_to(pod: Pod, mark: DecisionAnnotation) -> bool:
     """Tell whether every alternative of the node affinity names one of the decided nodes."""
     nodes = frozenset(mark.nodes)
     return bool(pod.constraints.terms) and all(

@@ -11,7 +11,7 @@ from webhook.core.admission.pools import allowed_pools
 from webhook.core.admission.preflight import overlong
 from webhook.core.admission.resolve_demand import count
 from webhook.core.admission.unplaced import never_text
-from webhook.core.model.amount import Units, exceeds, format_limit, tell_gpus
+from webhook.core.model.amount import Units, exceeds, format_limit, gpus_text
 from webhook.core.model.decision import Deny
 from webhook.core.model.demand import in_slices
 from webhook.core.model.mig_slices import slices_of
@@ -52,7 +52,7 @@ def misfits(parts: Sequence[Part], requester: Requester, world: World) -> tuple[
 def borrowed(parts: Sequence[Part], requester: Requester, world: World, *, why: str) -> tuple[Reason, ...]:
     """Tell that some of these pods would borrow, and `why` their evictions end the rest as well."""
     asking, _ = _counted(parts, requester, world)
-    lending = [part for part in asking if part.pod.asked_tier is not Tier.GUARANTEED]
+    lending = [part for part in asking if part.pod.requested_tier is not Tier.GUARANTEED]
     if not lending:
         return ()
     tenancy = world.tenancy(lending[0].pod.namespace)
@@ -60,12 +60,12 @@ def borrowed(parts: Sequence[Part], requester: Requester, world: World, *, why: 
     if tenancy.is_exempt or not is_open:
         return ()
     total = _total(asking)
-    by_choice = _total([part for part in lending if part.pod.asked_tier is Tier.PREEMPTIBLE])
+    by_choice = _total([part for part in lending if part.pod.requested_tier is Tier.PREEMPTIBLE])
     share = 0 if tenancy.team is None else tenancy.team.gpus.guaranteed
     lent = max(by_choice.gpus, total.gpus - share)
     if lent <= 0:
         return ()
-    text = f"borrows up to {tell_gpus(min(lent, _total(lending).gpus))} of {total.told}, and {why}"
+    text = f"borrows up to {gpus_text(min(lent, _total(lending).gpus))} of {total.told}, and {why}"
     return (Reason(Code.EVICTIONS_COUNT, text),)
 
 
@@ -84,7 +84,7 @@ def _counted(parts: Sequence[Part], requester: Requester, world: World) -> tuple
 
 def _at_least(pod: Pod, world: World) -> Pod:
     """Count a pod that names no product by the smallest slices that it may be bound to, where nodes offer slices."""
-    sliced = world.fleet.sliced
+    sliced = world.fleet.mig_slots
     if not sliced or pod.demand.own is not None or pod.handling is not Handling.MANAGED:
         return pod
     able = world.fleet.with_capacity(pod.demand, world.fleet.matching(pod.constraints) & sliced)
@@ -126,7 +126,7 @@ def _over_limits(parts: list[Part], team: Team, requester: Requester, world: Wor
     if _is_named(parts[0].pod, requester, world) and exceeds(total.gpus, team.per_user):
         text = f"needs {total.told}, team {team.name}'s limit per user is {format_limit(team.per_user)}"
         yield Reason(Code.USER_LIMIT_EXCEEDED, text)
-    firm = _total([part for part in parts if part.pod.asked_tier is Tier.GUARANTEED])
+    firm = _total([part for part in parts if part.pod.requested_tier is Tier.GUARANTEED])
     if firm.gpus > team.gpus.guaranteed:
         share = format_limit(team.gpus.guaranteed)
         text = f"asks for {firm.told} that are never borrowed, team {team.name}'s guaranteed share is {share}"

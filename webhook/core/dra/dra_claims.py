@@ -306,7 +306,7 @@ class Claims:
                 yield _Take(device_class, number, number * ONE_GPU, is_certain=False)
             elif weight is not None and device_class is not None:
                 yield _Take(device_class, number, number * weight, is_certain=True, asked=name)
-            elif looks_like_gpu(name) or (device_class is not None and device_class.speaks_of_gpus):
+            elif looks_like_gpu(name) or (device_class is not None and device_class.mentions_gpus):
                 unknown.append(name)
 
     def _takes(
@@ -331,7 +331,7 @@ class Claims:
             if weight is None:
                 if device_class is None:
                     missing.append(f"DeviceClass {name}")
-                elif device_class.speaks_of_gpus:
+                elif device_class.mentions_gpus:
                     unknown.append(known.implicit_resource)
                 continue
             # room is judged where it is certain which devices are meant, and how many

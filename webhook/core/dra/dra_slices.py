@@ -51,7 +51,7 @@ class _Selected(NamedTuple):
     conditions: tuple[Condition, ...]
 
 
-class Equipment:
+class DraSlices:
     """Nodes as told, with what their slices add."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName
 from webhook.core.model.selector import HELD, Constraints, Toleration
 from webhook.core.model.tier import Tier
-from webhook.core.peers.topology_filter import NO_SPREAD, Spread
+from webhook.core.peers.topology_filter import NO_SPREAD, TopologyFilter
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.placement import best_nodes
 from webhook.core.placement.score import Cost
@@ -60,7 +60,7 @@ def candidates(
     tier: Tier,
     count: int = 5,
     keep_whole: int = 0,
-    spread: Spread = NO_SPREAD,
+    spread: TopologyFilter = NO_SPREAD,
 ) -> Candidates:
     """Compare all nodes for a pod whose own conditions and those of its pool are in `constraints`."""
     matching = fleet.matching(constraints)
@@ -104,7 +104,7 @@ def _cost(fleet: Fleet, name: NodeName, demand: Demand, tier: Tier) -> Cost | No
 
 
 def _cause(
-    fleet: Fleet, name: NodeName, demand: Demand, *, matching: int, unheld: int, able: int, spread: Spread
+    fleet: Fleet, name: NodeName, demand: Demand, *, matching: int, unheld: int, able: int, spread: TopologyFilter
 ) -> str:
     node, bit = fleet.get(name), fleet.bit(name)
     if node is not None and not node.is_ready:
@@ -121,7 +121,7 @@ def _cause(
     return Cause.DEVICES if short is None else f"too little {short} free"
 
 
-def why_not_beside(spread: Spread, bit: int) -> str | None:
+def why_not_beside(spread: TopologyFilter, bit: int) -> str | None:
     """Say which rule about the pods around it keeps a pod off a node; None where none does."""
     for each in spread.hard:
         if not each.domains.bits & bit:

@@ -22,7 +22,7 @@ from webhook.core.model.policy import Policy, Pool, Team
 from webhook.core.model.reason import Code
 from webhook.core.model.selector import Constraints
 from webhook.core.model.tier import Tier
-from webhook.core.peers.topology_filter import Asker, Spread, spread_of
+from webhook.core.peers.topology_filter import TopologyFilter, TopologyRequest, evaluate_topology
 from webhook.core.placement.placement import best_nodes
 from webhook.core.quota.limits import Bar, bars, model_bars, tier_for
 from webhook.core.world.world import World
@@ -119,12 +119,14 @@ def unreadable(namespace: Namespace, decision: Deny, world: World) -> Explanatio
 def _pools(pod: Pod, found: Standing, world: World, asked: NodeName | None) -> Iterator[PoolStep]:
     team = found.team
     allowed = allowed_pools(pod, team.name, world).allowed
-    tier = tier_for(pod.demand.gpus, team, found.book, None, asked=pod.asked_tier)
+    tier = tier_for(pod.demand.gpus, team, found.book, None, asked=pod.requested_tier)
     for pool in world.policy.pools or (WHOLE_CLUSTER,):
         if pool in allowed:
             constraints = world.joined(pod.constraints, pool)
             keep_whole = world.policy.placement.keep_whole
-            spread = spread_of(Asker(pod.namespace, pod.labels, pod.topology, constraints), world.fleet, world.siblings)
+            spread = evaluate_topology(
+                TopologyRequest(pod.namespace, pod.labels, pod.topology, constraints), world.fleet, world.pod_counts
+            )
             nodes = candidates(world.fleet, pod.demand, constraints, tier=tier, keep_whole=keep_whole, spread=spread)
             yield PoolStep(pool, None, nodes, _node(asked, pod.demand, constraints, world, spread=spread, tier=tier))
         else:
@@ -132,7 +134,7 @@ def _pools(pod: Pod, found: Standing, world: World, asked: NodeName | None) -> I
 
 
 def _node(
-    name: NodeName | None, demand: Demand, constraints: Constraints, world: World, *, spread: Spread, tier: Tier
+    name: NodeName | None, demand: Demand, constraints: Constraints, world: World, *, spread: TopologyFilter, tier: Tier
 ) -> NodeStep | None:
     fleet = world.fleet
     node = None if name is None else fleet.get(name)

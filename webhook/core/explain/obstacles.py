@@ -10,13 +10,15 @@ from webhook.core.model.demand import Demand
 from webhook.core.model.names import CPU, MEMORY, ResourceName
 from webhook.core.model.node import Node
 from webhook.core.model.selector import HELD, Constraints, Effect, NodeTerm, Operator, Requirement, Taint
-from webhook.core.peers.topology_filter import Spread
+from webhook.core.peers.topology_filter import TopologyFilter
 from webhook.core.placement.fleet import Fleet
 
 _GIB = 1 << 30
 
 
-def obstacles(fleet: Fleet, node: Node, demand: Demand, constraints: Constraints, *, spread: Spread) -> tuple[str, ...]:
+def obstacles(
+    fleet: Fleet, node: Node, demand: Demand, constraints: Constraints, *, spread: TopologyFilter
+) -> tuple[str, ...]:
     """List what keeps a pod off a node; nothing where it could go there now.
 
     `constraints` are the pod's own and those of the pool.

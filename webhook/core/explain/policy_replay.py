@@ -91,8 +91,8 @@ def _fate(running: Running, world: World) -> Fate:
         model = node.model
         broken = model_violation(found.request, found.team, found.book, model or NO_MODEL)
         refusals += () if broken is None else (broken,)
-    tier = tier_for(pod.demand.gpus, found.team, found.book, model, asked=pod.asked_tier)
-    if pod.asked_tier is Tier.GUARANTEED and tier is not Tier.GUARANTEED:
+    tier = tier_for(pod.demand.gpus, found.team, found.book, model, asked=pod.requested_tier)
+    if pod.requested_tier is Tier.GUARANTEED and tier is not Tier.GUARANTEED:
         refusals += (guaranteed_violation(found.request, found.team, found.book, model),)
     bit = 0 if node is None else world.fleet.bit(node.name)
     there = [pool for pool in pools.allowed if bit & world.fleet.matching(world.joined(pod.constraints, pool))]

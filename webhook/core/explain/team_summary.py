@@ -30,12 +30,12 @@ def summary_of(name: TeamName, world: World) -> Summary:
 def summaries(world: World) -> Iterator[Summary]:
     """Sum up every team, also those that hold nothing, and whoever else is charged."""
     named = {team.name: team for team in world.policy.teams}
-    for name in dict.fromkeys([*named, *world.books()]):
+    for name in dict.fromkeys([*named, *world.usage_by_team()]):
         yield _summary(named.get(name) or Team(name), world)
 
 
 def _summary(team: Team, world: World) -> Summary:
-    book = world.book(team.name)
+    book = world.usage(team.name)
     return Summary(
         team=team.name,
         guaranteed=team.gpus.guaranteed,

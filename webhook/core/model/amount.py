@@ -48,7 +48,7 @@ def parse_gpus(text: str | float) -> int:
     return int(units)
 
 
-def read_back(text: str) -> Units:
+def parse_amount(text: str) -> Units:
     """Read what `format_gpus` wrote, whatever parts a GPU was divided into. Raises ValueError for all else."""
     if len(text) > _LONGEST_AMOUNT or not _AMOUNT.fullmatch(text):
         raise ValueError("no amount of GPUs")
@@ -78,7 +78,7 @@ def gpu_number(units: Units) -> int | float:
     return round(float(units / ONE_GPU), 6) if rest else int(whole)
 
 
-def tell_gpus(units: Units) -> str:
+def gpus_text(units: Units) -> str:
     """Write GPU units for people: exact up to thousandths and as a share up to 1/16, else rounded and said to be so."""
     text = format_gpus(units)
     if "/" not in text:

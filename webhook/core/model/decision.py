@@ -52,7 +52,7 @@ class Admit(NamedTuple):
     policy_hash: str
     priority: PriorityTriple | None = None
     warnings: tuple[Reason, ...] = ()
-    asked_tier: Tier | None = None  # what the user's own label asked for, before it was replaced by the outcome
+    requested_tier: Tier | None = None  # what the user's own label asked for, before it was replaced by the outcome
 
 
 class Deny(NamedTuple):

@@ -3,13 +3,13 @@
 import json
 from dataclasses import dataclass
 
-from webhook.core.model.amount import read_back
+from webhook.core.model.amount import parse_amount
 from webhook.core.model.names import GpuModel, NodeName, PoolName, ResourceName, Uid, User
 from webhook.core.model.pod import Admitted
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class DecisionAnnotation:
     """The decision as written on the pod: compact JSON, amounts as strings."""
 
     demand: tuple[tuple[ResourceName, int], ...]
@@ -29,18 +29,18 @@ class Mark:
     def admitted(self) -> Admitted | None:
         """Tell what a pod with claims was let in with; None where the amount is none."""
         try:
-            return Admitted(read_back(self.gpus), self.policy, self.claims)
+            return Admitted(parse_amount(self.gpus), self.policy, self.claims)
         except ValueError:
             return None
 
 
-def read(text: str) -> Mark | None:
+def read(text: str) -> DecisionAnnotation | None:
     """Read a mark; None where somebody else wrote something that is none."""
     try:
         told = json.loads(text)
         if "\\u" in text:
             json.dumps(told, ensure_ascii=False).encode()  # half a surrogate can be read, but never be sent on
-        return Mark(
+        return DecisionAnnotation(
             demand=tuple(sorted((ResourceName(str(name)), int(count)) for name, count in told["demand"].items())),
             gpus=str(told["gpus"]),
             mode=str(told["mode"]),

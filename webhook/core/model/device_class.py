@@ -7,7 +7,7 @@ from webhook.core.model.names import DEVICE_CLASS, ResourceName
 
 
 class DeviceClass(NamedTuple):
-    """A kind of device. `speaks_of_gpus`: its name, its resource's or its selectors look like GPUs.
+    """A kind of device. `mentions_gpus`: its name, its resource's or its selectors look like GPUs.
 
     `is_open`: its selectors do not say whose devices it selects, so a claim of its may pick GPUs.
     """
@@ -15,7 +15,7 @@ class DeviceClass(NamedTuple):
     name: str
     extended_resource: ResourceName | None = None
     made_at: str = ""
-    speaks_of_gpus: bool = False
+    mentions_gpus: bool = False
     is_open: bool = False
 
     def may_be_gpu(self, driver: str) -> bool:
@@ -23,7 +23,7 @@ class DeviceClass(NamedTuple):
 
         It does unless the class or the claim says whose it is: what may be a GPU is one until it is shown otherwise.
         """
-        return self.is_open and not self.speaks_of_gpus and (not driver or looks_like_gpu(driver))
+        return self.is_open and not self.mentions_gpus and (not driver or looks_like_gpu(driver))
 
     @property
     def implicit_resource(self) -> ResourceName:

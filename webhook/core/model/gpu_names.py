@@ -37,7 +37,7 @@ _LIKENESS: Final = 0.85
 
 
 @lru_cache(maxsize=1024)
-def similar(name: str, known: tuple[str, ...]) -> str | None:
+def closest_name(name: str, known: tuple[str, ...]) -> str | None:
     """Find the known name that a misspelled one is most like; None where none is close."""
     if len(name) > _LONGEST_TYPO:
         return None

@@ -7,7 +7,7 @@ user and pool both name is taken for the pool's.
 from dataclasses import replace
 
 from webhook.core.model import decision_annotation as marks
-from webhook.core.model.decision_annotation import Mark
+from webhook.core.model.decision_annotation import DecisionAnnotation
 from webhook.core.model.pod import Handling, Pod
 from webhook.core.model.policy import Policy
 from webhook.core.model.selector import HELD, Constraints, NodeTerm, Operator, Requirement
@@ -38,7 +38,7 @@ def _without_holds(constraints: Constraints) -> Constraints:
     return constraints if kept == constraints.tolerations else replace(constraints, tolerations=kept)
 
 
-def _unsteered(constraints: Constraints, mark: Mark, policy: Policy) -> Constraints:
+def _unsteered(constraints: Constraints, mark: DecisionAnnotation, policy: Policy) -> Constraints:
     pool = next((pool for pool in policy.pools if pool.name == mark.pool), None)
     selector = frozenset() if pool is None else frozenset(pool.node_selector)
     affinity = () if pool is None else pool.affinity
@@ -53,7 +53,7 @@ def _unsteered(constraints: Constraints, mark: Mark, policy: Policy) -> Constrai
     )
 
 
-def _without(term: NodeTerm, mark: Mark, affinity: tuple[Requirement, ...]) -> NodeTerm:
+def _without(term: NodeTerm, mark: DecisionAnnotation, affinity: tuple[Requirement, ...]) -> NodeTerm:
     chosen = {Requirement("metadata.name", Operator.IN, (node,)) for node in mark.nodes}
     model = mark.model
     return NodeTerm(

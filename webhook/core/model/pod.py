@@ -85,22 +85,22 @@ class Pod(NamedTuple):
     grace_seconds: int = DEFAULT_GRACE_SECONDS
 
     @property
-    def needs_count(self) -> bool:
+    def needs_resolution(self) -> bool:
         """Tell whether what it counts depends on more than its containers (see counting.py)."""
         return bool(self.claims or self.demand.strange or self.shares_by or self.slices or self.node_name)
 
     @property
-    def is_choosy(self) -> bool:
+    def has_required_topology(self) -> bool:
         """Tell whether it would rather wait than be beside pods that it does not want."""
         return any(rule.is_hard for rule in self.topology)
 
     @property
-    def keeps_off(self) -> tuple[AffinityRule, ...]:
+    def anti_affinity_rules(self) -> tuple[AffinityRule, ...]:
         """Say which other pods it does not bear near it."""
         return anti_affinity(self.topology)
 
     @property
-    def asked_tier(self) -> Tier | None:
+    def requested_tier(self) -> Tier | None:
         """Read the tier the user asked for; None where the label is absent or unknown."""
         return TIERS.get(self.tier_label or "")
 
@@ -154,10 +154,10 @@ class Resident:
     `node` is None while it waits for the scheduler; `team_label` and `tier_label` are what the gate wrote on it, None
     on pods that never passed the gate. `promised` is the node that its decision names first, or its own affinity: where
     it takes its room while it waits. `model` is the GPU model that it is bound to until then, None where it is to none.
-    `version` is the resourceVersion that it was read at. `asked_tier` is what its user's own label asked for. `created`
+    `version` is the resourceVersion that it was read at. `requested_tier` is what its user's own label asked for. `created`
     is in seconds of Unix time, by the API server's clock; 0 where nobody says. `devices` are the indices of the GPUs it
     holds, where the cluster says so. `handling` is who places it: every pod on a node looks like `nodeName`. `packed`
-    are its labels, kept small. `keeps_off` says which other pods it does not bear near it. `shares_by` is the scheduler
+    are its labels, kept small. `anti_affinity_rules` says which other pods it does not bear near it. `shares_by` is the scheduler
     that shares of devices are asked of, "" where none are. `slices` are as a Pod's. `admitted` is there for pods with
     claims that we decided on. `grace_seconds` is how long its node may run it after its deletion.
     """
@@ -174,13 +174,13 @@ class Resident:
     is_terminating: bool = False
     promised: NodeName | None = None
     version: int = field(default=0, compare=False)  # changes with everything that we do not read, too
-    asked_tier: Tier | None = None
+    requested_tier: Tier | None = None
     created: int = 0
     devices: tuple[int, ...] = ()
     claims: tuple[ClaimRef, ...] = ()
     handling: Handling = Handling.MANAGED
     packed: Labels = NO_LABELS
-    keeps_off: tuple[AffinityRule, ...] = ()
+    anti_affinity_rules: tuple[AffinityRule, ...] = ()
     shares_by: str = ""
     slices: tuple[ResourceName, ...] = ()
     model: GpuModel | None = None
@@ -193,7 +193,7 @@ class Resident:
         return self.handling in (Handling.MANAGED, Handling.NODE_NAME)
 
     @property
-    def may_be_labelled(self) -> bool:
+    def may_be_labeled(self) -> bool:
         """Tell whether a team and a tier may be written on it.
 
         Pods that another scheduler places, or a DaemonSet, only once they are on a node: no room is made for those

@@ -6,7 +6,7 @@ text with such a name in it is written through `printable`.
 
 from typing import Final
 
-from webhook.core.model.amount import Units, format_gpus, tell_gpus
+from webhook.core.model.amount import Units, format_gpus, gpus_text
 from webhook.core.model.names import CPU, MEMORY, ResourceName
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
@@ -22,7 +22,7 @@ def plural(count: int, noun: str) -> str:
 
 def plural_gpus(units: Units) -> str:
     """Write an amount of GPUs."""
-    return f"{tell_gpus(units)} GPU{'s' * (format_gpus(units) != '1')}"
+    return f"{gpus_text(units)} GPU{'s' * (format_gpus(units) != '1')}"
 
 
 def printable(text: str) -> str:

@@ -24,7 +24,7 @@ class SpreadRule(NamedTuple):
     honors_taints: bool = False
 
     @property
-    def outgrows_lists(self) -> bool:
+    def needs_all_nodes(self) -> bool:
         """Tell whether a list of nodes by name would break it: kube-scheduler looks for its domains in the list."""
         return self.is_hard and self.honors_affinity and self.min_domains > 1
 
@@ -52,7 +52,7 @@ class AffinityRule(NamedTuple):
         return not self.weight
 
     @property
-    def outgrows_lists(self) -> bool:
+    def needs_all_nodes(self) -> bool:
         """Tell whether a list of nodes by name would break it: kube-scheduler looks at all nodes."""
         return False
 

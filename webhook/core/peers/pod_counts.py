@@ -54,18 +54,18 @@ class Labelled(Protocol):
         """What selectors are about."""
 
     @property
-    def keeps_off(self) -> tuple[AffinityRule, ...]:
+    def anti_affinity_rules(self) -> tuple[AffinityRule, ...]:
         """Which other pods it does not bear near it."""
 
 
-class Seated(NamedTuple):
+class PlacedPod(NamedTuple):
     """A pod that counts, and where."""
 
     pod: Labelled
     node: NodeName
 
 
-Source = Callable[[Namespace], Iterable[Seated]]
+Source = Callable[[Namespace], Iterable[PlacedPod]]
 
 Keepers = tuple[Namespace, AffinityRule]
 """Pods of a namespace that all have this rule."""
@@ -75,7 +75,7 @@ _Asked = tuple[Namespace, LabelSelector]
 _NO_RULES: Final[Mapping[AffinityRule, _Counter]] = {}
 
 
-class Siblings:
+class PodCounts:
     """The counters. Whoever seats pods adds itself to `sources` and reports each change."""
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ class Siblings:
     def change(self, pod: Labelled, node: NodeName, step: int) -> None:
         """Take in a pod that sits there from now on (1), or no longer (-1)."""
         namespace = pod.namespace
-        for rule in pod.keeps_off:
+        for rule in pod.anti_affinity_rules:
             for about in rule.namespaces or (namespace,):
                 self._change_keeper(about, namespace, rule, node, step)
         seated = self._seated.get(namespace, 0) + step

@@ -22,13 +22,13 @@ from webhook.core.model.names import Namespace, NodeName
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.selector import HELD, Constraints, Toleration
 from webhook.core.model.topology import AffinityRule, Domains, SpreadRule, TopologyRule
-from webhook.core.peers.pod_counts import Keepers, Seated, Siblings
+from webhook.core.peers.pod_counts import Keepers, PlacedPod, PodCounts
 from webhook.core.placement.fleet import Fleet
 
 _ANY_TAINT = (Toleration(exists=True), Toleration(key=HELD, exists=True))
 
 
-class Asker(NamedTuple):
+class TopologyRequest(NamedTuple):
     """A pod that demands something of the pods around it.
 
     `constraints` are all that it demands of a node, its pool's among them; `left_out` are pods that shall not
@@ -39,8 +39,8 @@ class Asker(NamedTuple):
     labels: Mapping[str, str]
     rules: tuple[TopologyRule, ...]
     constraints: Constraints
-    left_out: tuple[Seated, ...] = ()
-    joined: tuple[Seated, ...] = ()
+    left_out: tuple[PlacedPod, ...] = ()
+    joined: tuple[PlacedPod, ...] = ()
 
 
 class Judged(NamedTuple):
@@ -113,7 +113,7 @@ class Wished(NamedTuple):
         return found
 
 
-class Spread(NamedTuple):
+class TopologyFilter(NamedTuple):
     """What a pod's rules say of all nodes; `wished` has what weighs most first."""
 
     hard: tuple[Judged, ...] = ()
@@ -149,7 +149,7 @@ class Spread(NamedTuple):
         return found
 
 
-NO_SPREAD = Spread()
+NO_SPREAD = TopologyFilter()
 
 
 class Affinity(NamedTuple):
@@ -159,42 +159,44 @@ class Affinity(NamedTuple):
     wished: tuple[Wished, ...]
 
 
-def affinity_of(asker: Asker, fleet: Fleet, siblings: Siblings) -> Affinity:
+def evaluate_affinity(asker: TopologyRequest, fleet: Fleet, pod_counts: PodCounts) -> Affinity:
     """Hold a pod's rules of inter-pod affinity, and those of the others, against the pods that there are."""
     affine = [rule for rule in asker.rules if isinstance(rule, AffinityRule)]
     wished = sorted([rule for rule in affine if not rule.is_hard], key=lambda rule: -rule.weight)
     return Affinity(
         (
-            *(_keep(asker, rule, fleet, siblings) for rule in affine if rule.is_hard),
-            *_keep_of_others(asker, fleet, siblings),
+            *(_keep(asker, rule, fleet, pod_counts) for rule in affine if rule.is_hard),
+            *_keep_of_others(asker, fleet, pod_counts),
         ),
-        tuple([_wish(asker, rule, fleet, siblings) for rule in wished]),
+        tuple([_wish(asker, rule, fleet, pod_counts) for rule in wished]),
     )
 
 
-def spread_of(asker: Asker, fleet: Fleet, siblings: Siblings, affinity: Affinity | None = None) -> Spread:
+def evaluate_topology(
+    asker: TopologyRequest, fleet: Fleet, pod_counts: PodCounts, affinity: Affinity | None = None
+) -> TopologyFilter:
     """Hold a pod's rules against the pods that there are; `affinity` is what is known of them."""
     spreading = [rule for rule in asker.rules if isinstance(rule, SpreadRule)]
-    affine, wished = affinity or affinity_of(asker, fleet, siblings)
-    return Spread(
-        _judged(asker, [rule for rule in spreading if rule.is_hard], fleet, siblings),
-        _judged(asker, [rule for rule in spreading if not rule.is_hard], fleet, siblings),
+    affine, wished = affinity or evaluate_affinity(asker, fleet, pod_counts)
+    return TopologyFilter(
+        _judged(asker, [rule for rule in spreading if rule.is_hard], fleet, pod_counts),
+        _judged(asker, [rule for rule in spreading if not rule.is_hard], fleet, pod_counts),
         affine,
         wished,
     )
 
 
-def _judged(asker: Asker, rules: list[SpreadRule], fleet: Fleet, siblings: Siblings) -> tuple[Judged, ...]:
+def _judged(asker: TopologyRequest, rules: list[SpreadRule], fleet: Fleet, pod_counts: PodCounts) -> tuple[Judged, ...]:
     keyed = -1
     for rule in rules:
         keyed &= fleet.domains(rule.key).bits
-    return tuple([_judge(asker, rule, keyed, fleet, siblings) for rule in rules])
+    return tuple([_judge(asker, rule, keyed, fleet, pod_counts) for rule in rules])
 
 
-def _judge(asker: Asker, rule: SpreadRule, keyed: int, fleet: Fleet, siblings: Siblings) -> Judged:
+def _judge(asker: TopologyRequest, rule: SpreadRule, keyed: int, fleet: Fleet, pod_counts: PodCounts) -> Judged:
     domains = fleet.domains(rule.key)
     among = keyed & fleet.matching(_inclusion(asker.constraints, rule.honors_affinity, rule.honors_taints))
-    counts = _counts(asker, rule, among, fleet, siblings)
+    counts = _counts(asker, rule, among, fleet, pod_counts)
     own = rule.selector is not None and rule.selector.matches(asker.labels)
     number = domains.number(among)
     least = min(counts.values()) if len(counts) == number >= max(1, rule.min_domains) else 0
@@ -206,11 +208,13 @@ def _judge(asker: Asker, rule: SpreadRule, keyed: int, fleet: Fleet, siblings: S
     return Judged(rule, domains, counts, domains.bits & ~full)
 
 
-def _counts(asker: Asker, rule: SpreadRule, among: int, fleet: Fleet, siblings: Siblings) -> dict[str, int]:
+def _counts(
+    asker: TopologyRequest, rule: SpreadRule, among: int, fleet: Fleet, pod_counts: PodCounts
+) -> dict[str, int]:
     selector = rule.selector
     if selector is None or not selector.requirements:
         return {}  # selects no pod, or all of them, which kube-scheduler does not count
-    found = _on_nodes(asker, selector, (asker.namespace,), siblings)
+    found = _on_nodes(asker, selector, (asker.namespace,), pod_counts)
     return _by_domain(found, fleet.domains(rule.key), among, fleet)
 
 
@@ -225,10 +229,10 @@ def _by_domain(found: Iterable[tuple[NodeName, int]], domains: Domains, among: i
     return counts
 
 
-def _keep(asker: Asker, rule: AffinityRule, fleet: Fleet, siblings: Siblings) -> Kept:
+def _keep(asker: TopologyRequest, rule: AffinityRule, fleet: Fleet, pod_counts: PodCounts) -> Kept:
     namespaces = rule.namespaces or (asker.namespace,)
     selector = rule.selector
-    found = () if selector is None else [name for name, _ in _on_nodes(asker, selector, namespaces, siblings)]
+    found = () if selector is None else [name for name, _ in _on_nodes(asker, selector, namespaces, pod_counts)]
     domains = [fleet.domains(key) for key in rule.keys]
     beside = [_domains_of(found, each, fleet) for each in domains]
     allowed = -1
@@ -242,9 +246,9 @@ def _keep(asker: Asker, rule: AffinityRule, fleet: Fleet, siblings: Siblings) ->
     return Kept(rule, allowed)
 
 
-def _wish(asker: Asker, rule: AffinityRule, fleet: Fleet, siblings: Siblings) -> Wished:
+def _wish(asker: TopologyRequest, rule: AffinityRule, fleet: Fleet, pod_counts: PodCounts) -> Wished:
     domains, selector, namespaces = fleet.domains(rule.keys[0]), rule.selector, rule.namespaces or (asker.namespace,)
-    found = () if selector is None else _on_nodes(asker, selector, namespaces, siblings)
+    found = () if selector is None else _on_nodes(asker, selector, namespaces, pod_counts)
     counts = _by_domain(found, domains, -1, fleet)
     levels: dict[int, int] = {}
     for value, count in counts.items():
@@ -252,12 +256,12 @@ def _wish(asker: Asker, rule: AffinityRule, fleet: Fleet, siblings: Siblings) ->
     return Wished(rule, domains, counts, levels)
 
 
-def _keep_of_others(asker: Asker, fleet: Fleet, siblings: Siblings) -> Iterator[Kept]:
+def _keep_of_others(asker: TopologyRequest, fleet: Fleet, pod_counts: PodCounts) -> Iterator[Kept]:
     """Hold the pod against the rules of those that it would be beside."""
-    found: dict[Keepers, Mapping[NodeName, int]] = siblings.against(asker.namespace, asker.labels)
+    found: dict[Keepers, Mapping[NodeName, int]] = pod_counts.against(asker.namespace, asker.labels)
     for seated, step in ((asker.left_out, -1), (asker.joined, 1)):
         for pod, node in seated:
-            for rule in pod.keeps_off:
+            for rule in pod.anti_affinity_rules:
                 if rule.is_about(asker.namespace, asker.labels, home=pod.namespace):
                     counts = found[pod.namespace, rule] = Counter(found.get((pod.namespace, rule), {}))
                     counts[node] += step
@@ -277,14 +281,14 @@ def _domains_of(nodes: Iterable[NodeName], domains: Domains, fleet: Fleet) -> in
 
 
 def _on_nodes(
-    asker: Asker, selector: LabelSelector, namespaces: tuple[Namespace, ...], siblings: Siblings
+    asker: TopologyRequest, selector: LabelSelector, namespaces: tuple[Namespace, ...], pod_counts: PodCounts
 ) -> Iterable[tuple[NodeName, int]]:
     """Count the pods that are selected, by node."""
     if len(namespaces) == 1 and not asker.left_out and not asker.joined:
-        return siblings.on_nodes(namespaces[0], selector, home=asker.namespace).items()
+        return pod_counts.on_nodes(namespaces[0], selector, home=asker.namespace).items()
     counts: Counter[NodeName] = Counter()
     for namespace in namespaces:
-        counts.update(siblings.on_nodes(namespace, selector, home=asker.namespace))
+        counts.update(pod_counts.on_nodes(namespace, selector, home=asker.namespace))
     for seated, step in ((asker.left_out, -1), (asker.joined, 1)):
         for pod, node in seated:
             if pod.namespace in namespaces and selector.matches(pod.labels):

@@ -13,14 +13,14 @@ from webhook.core.model.node import Node
 from webhook.core.model.selector import Constraints
 from webhook.core.placement.fleet import Fleet
 
-AWAY_SECONDS: Final = 3600
+ABSENT_SECONDS: Final = 3600
 """How long a node is expected back: a reboot takes minutes, an upgrade of drivers on it less than an hour."""
 
 _MOST: Final = 1000
 """Nodes that are remembered, the latest."""
 
 
-class Away:
+class AbsentNodes:
     """What nodes offered before they left or shrank."""
 
     def __init__(self) -> None:
@@ -43,10 +43,10 @@ class Away:
         for name, left_at in list(self._left_at.items()):
             if left_at is None:
                 self._left_at[name] = now
-            elif left_at + AWAY_SECONDS <= now:
+            elif left_at + ABSENT_SECONDS <= now:
                 self._forget(name)
 
-    def able(self, demand: Demand, constraints: Constraints) -> int:
+    def capable_count(self, demand: Demand, constraints: Constraints) -> int:
         """Count the nodes that would hold this if they were back, and empty."""
         return self._fleet.with_capacity(demand, self._fleet.matching(constraints)).bit_count()
 

@@ -71,7 +71,7 @@ def shape_of(
     return Shape(ask.number, ask.amount, ask.parts, cpu, memory)
 
 
-class Mix:
+class DemandMix:
     """Counts of shapes by resource. `version` moves when what is expected is no longer what comes."""
 
     __slots__ = ("_counts", "_expected", "_prior", "_until_look", "version")

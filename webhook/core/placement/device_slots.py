@@ -22,7 +22,7 @@ class _Hold:
     indices: tuple[int, ...]
 
 
-class Bays:
+class DeviceSlots:
     """One node's devices. Who holds what is remembered while the node is unknown, too."""
 
     __slots__ = ("_held", "devices", "free")
@@ -35,9 +35,9 @@ class Bays:
     def __len__(self) -> int:
         return len(self._held)
 
-    def copy(self) -> "Bays":
+    def copy(self) -> "DeviceSlots":
         """Copy it, to try out what would be free if some pods went."""
-        other = Bays()
+        other = DeviceSlots()
         other.devices = self.devices
         other.free = list(self.free)
         other._held = {uid: _Hold(hold.ask, hold.indices) for uid, hold in self._held.items()}
@@ -69,7 +69,7 @@ class Bays:
             for index in hold.indices:
                 self.free[index] += hold.ask.on(self.devices.capacities[index])
 
-    def held_by(self, holder: Uid) -> tuple[int, ...]:
+    def devices_held_by(self, holder: Uid) -> tuple[int, ...]:
         """Tell which devices a pod holds."""
         hold = self._held.get(holder)
         return () if hold is None else hold.indices
@@ -78,14 +78,14 @@ class Bays:
         ask, capacities = hold.ask, self.devices.capacities
         if ask.resource != self.devices.resource:
             return
-        hold.indices = tuple([index for index in hold.indices if index < len(capacities)]) or tightest(
+        hold.indices = tuple([index for index in hold.indices if index < len(capacities)]) or best_fit_devices(
             self.free, capacities, ask
         )
         for index in hold.indices:
             self.free[index] -= ask.on(capacities[index])
 
 
-def tightest(free: list[int], capacities: tuple[int, ...], ask: PerDevice) -> tuple[int, ...]:
+def best_fit_devices(free: list[int], capacities: tuple[int, ...], ask: PerDevice) -> tuple[int, ...]:
     """Choose devices as device plugins do, the fullest that fit; where too few fit, the emptiest of the others."""
     asked = [ask.on(capacity) for capacity in capacities] if ask.parts else [ask.amount] * len(capacities)
     left = [(amount - each, index) for index, (amount, each) in enumerate(zip(free, asked, strict=True))]

@@ -7,7 +7,7 @@ alone: nothing here is worked out twice. Numbers are shorter to look up than sta
 from typing import Final, NamedTuple
 
 from webhook.core.placement.demand_mix import Shape
-from webhook.core.placement.fragmentation import WHOLE, Forecast, State, after, useful
+from webhook.core.placement.fragmentation import WHOLE, Fragmentation, State, after, useful
 
 _KEPT_WORTHS: Final = 65_536
 """About 10 MB; a fleet of many kinds and 150 shapes needs a few thousand at a time."""
@@ -25,13 +25,13 @@ def free_of(state: State) -> int:
     return state.whole * WHOLE + sum(state.partly)
 
 
-class States:
+class DeviceStates:
     """All states by number."""
 
     __slots__ = ("_all", "_forecast", "_lefts", "_numbers", "_worths")
 
-    def __init__(self, forecast: Forecast) -> None:
-        self._forecast = forecast
+    def __init__(self, fragmentation: Fragmentation) -> None:
+        self._forecast = fragmentation
         self._all: list[State] = []
         self._numbers: dict[State, int] = {}
         self._worths: dict[tuple[int, int, int], int] = {}

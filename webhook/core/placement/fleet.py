@@ -12,18 +12,18 @@ from webhook.core.model.node import NO_DEVICES, Devices, Node
 from webhook.core.model.pod import NO_UID
 from webhook.core.model.selector import Constraints
 from webhook.core.model.topology import Domains
-from webhook.core.placement.demand_mix import Mix
-from webhook.core.placement.device_slots import Bays, DeviceIndex
+from webhook.core.placement.demand_mix import DemandMix
+from webhook.core.placement.device_slots import DeviceIndex, DeviceSlots
 from webhook.core.placement.gpu_index import Gpus
-from webhook.core.placement.node_labels import LabelledNodes
+from webhook.core.placement.node_labels import NodeLabelIndex
 from webhook.core.placement.slot_index import AmountIndex
-from webhook.core.placement.tier_mix import Company
+from webhook.core.placement.tier_mix import TierMix
 
 
 class Fleet:
     """Nodes by name and slot, their free resources and the indexes over them."""
 
-    def __init__(self, mix: Mix | None = None, company: Company | None = None) -> None:
+    def __init__(self, demand_mix: DemandMix | None = None, company: TierMix | None = None) -> None:
         self._slots: dict[NodeName, int] = {}
         self._nodes: list[Node | None] = []
         self._names: list[NodeName] = []
@@ -31,14 +31,14 @@ class Fleet:
         self._taken: dict[NodeName, dict[ResourceName, int]] = {}  # also of nodes that are not (yet, any more) known
         self._free: dict[ResourceName, AmountIndex] = {}
         self._capacity: dict[ResourceName, AmountIndex] = {}
-        self._bays: dict[NodeName, Bays] = {}  # single devices and who holds them; also of nodes not known
+        self._bays: dict[NodeName, DeviceSlots] = {}  # single devices and who holds them; also of nodes not known
         self._device_room = DeviceIndex()
-        self._company = company or Company()
-        self.gpus = Gpus(mix or Mix(), self._free, self._bays, self._company)
+        self._company = company or TierMix()
+        self.gpus = Gpus(demand_mix or DemandMix(), self._free, self._bays, self._company)
         self._by_model: dict[tuple[GpuModel, str], int] = {}
-        self._labelled = LabelledNodes(self._nodes, self._slots)
+        self._labelled = NodeLabelIndex(self._nodes, self._slots)
         self.open_bits = 0
-        self.sliced = 0  # slots whose `nvidia.com/gpu` are MIG devices
+        self.mig_slots = 0  # slots whose `nvidia.com/gpu` are MIG devices
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -72,7 +72,7 @@ class Fleet:
         model = (node.model, node.model_label)
         self._by_model[model] = self._by_model.get(model, 0) | bit
         self.open_bits = self.open_bits | bit if node.is_open else self.open_bits & ~bit
-        self.sliced = self.sliced & ~bit if node.slice is None else self.sliced | bit
+        self.mig_slots = self.mig_slots & ~bit if node.slice is None else self.mig_slots | bit
         if before is None or before.labels != node.labels or before.taints != node.taints:
             self._labelled.change(slot, before, node)
         for name in node.allocatable.keys() | (before.allocatable.keys() if before else frozenset()):
@@ -89,7 +89,7 @@ class Fleet:
         self._nodes[slot] = None
         self._vacant.append(slot)
         self.open_bits &= ~(1 << slot)
-        self.sliced &= ~(1 << slot)
+        self.mig_slots &= ~(1 << slot)
         self._leave_model(node, 1 << slot)
         self._labelled.change(slot, node, None)
         gone = Node(name=name, allocatable={})
@@ -138,9 +138,9 @@ class Fleet:
         if slot is not None:
             self.gpus.settle(slot)
 
-    def lend(self, holder: Uid, demand: Demand, *, is_lent: bool, on: NodeName | None = None) -> None:
+    def set_borrowed(self, holder: Uid, demand: Demand, *, is_borrowed: bool, on: NodeName | None = None) -> None:
         """Say whether a pod borrows from now on; `on` is the node whose room it holds already."""
-        if self._company.lend(holder, demand, is_lent=is_lent, on=on) and on is not None:
+        if self._company.set_borrowed(holder, demand, is_borrowed=is_borrowed, on=on) and on is not None:
             self.settle(on)
 
     def free(self, name: NodeName, resource: ResourceName) -> int:
@@ -162,13 +162,13 @@ class Fleet:
 
     def devices_of(self, name: NodeName, holder: Uid) -> tuple[int, ...]:
         """Tell which devices of a node a pod holds, as far as parts of devices are concerned."""
-        bays = self._bays.get(name)
-        return () if bays is None else bays.held_by(holder)
+        device_slots = self._bays.get(name)
+        return () if device_slots is None else device_slots.devices_held_by(holder)
 
-    def bays(self, name: NodeName) -> Bays:
+    def device_slots(self, name: NodeName) -> DeviceSlots:
         """Copy a node's devices and who holds them, to try things out."""
-        bays = self._bays.get(name)
-        return Bays() if bays is None else bays.copy()
+        device_slots = self._bays.get(name)
+        return DeviceSlots() if device_slots is None else device_slots.copy()
 
     def with_room(self, demand: Demand, among: int) -> int:
         """Narrow a set of slots to those that have room for all that is asked now."""
@@ -195,7 +195,7 @@ class Fleet:
         index = self._free.get(resource)
         return 0 if index is None else among & index.at_least(amount)
 
-    def most(self, resource: ResourceName, among: int) -> int:
+    def largest_allocatable(self, resource: ResourceName, among: int) -> int:
         """Tell the most of a resource that one of these slots offers, free or not."""
         index = self._capacity.get(resource)
         return 0 if index is None else index.most(among)
@@ -238,9 +238,9 @@ class Fleet:
         """Rank nodes by a GPU resource from now on."""
         self.gpus.track(resource)
 
-    def arranged(self) -> "Fleet":
+    def sorted_copy(self) -> "Fleet":
         """Copy the fleet with slots in the order of names, once many nodes have come at once (a list, a world file)."""
-        copy = Fleet(self.gpus.mix, self._company)
+        copy = Fleet(self.gpus.demand_mix, self._company)
         copy._taken = self._taken
         copy._bays.update(self._bays)
         for resource in self.gpus.tracked:
@@ -250,33 +250,33 @@ class Fleet:
         return copy
 
     def _lay_out(self, slot: int, name: NodeName, devices: Devices) -> None:
-        bays = self._bays.get(name)
-        if bays is None:
+        device_slots = self._bays.get(name)
+        if device_slots is None:
             if not devices.capacities:
                 self._device_room.change(slot, devices, [])
                 return
-            bays = self._bays[name] = Bays()
-        bays.lay_out(devices)
-        self._device_room.change(slot, devices, bays.free)
-        self._drop_idle(name, bays)
+            device_slots = self._bays[name] = DeviceSlots()
+        device_slots.lay_out(devices)
+        self._device_room.change(slot, devices, device_slots.free)
+        self._drop_idle(name, device_slots)
 
     def _take_devices(
         self, name: NodeName, ask: PerDevice, *, sign: int, holder: Uid, devices: tuple[int, ...]
     ) -> None:
-        bays = self._bays.get(name)
-        if bays is None:
-            bays = self._bays[name] = Bays()
+        device_slots = self._bays.get(name)
+        if device_slots is None:
+            device_slots = self._bays[name] = DeviceSlots()
         if sign > 0:
-            bays.take(holder, ask, devices)
+            device_slots.take(holder, ask, devices)
         else:
-            bays.release(holder)
+            device_slots.release(holder)
         slot = self._slots.get(name)
         if slot is not None:
-            self._device_room.change(slot, bays.devices, bays.free)
-        self._drop_idle(name, bays)
+            self._device_room.change(slot, device_slots.devices, device_slots.free)
+        self._drop_idle(name, device_slots)
 
-    def _drop_idle(self, name: NodeName, bays: Bays) -> None:
-        if not bays and not bays.devices.capacities:
+    def _drop_idle(self, name: NodeName, device_slots: DeviceSlots) -> None:
+        if not device_slots and not device_slots.devices.capacities:
             del self._bays[name]
 
     def _leave_model(self, node: Node, bit: int) -> None:

@@ -66,7 +66,7 @@ class Steps:
         return bisect_right(self.marks, free, 1) - 1  # from the second: the first is nothing, and less counts as that
 
 
-class Forecast:
+class Fragmentation:
     """The measure for one GPU resource under one demand mix."""
 
     __slots__ = ("_profiles", "_shapes", "cpu", "memory", "sizes", "total")

@@ -11,15 +11,15 @@ from webhook.core.model.demand import Demand, PerDevice
 from webhook.core.model.names import CPU, MEMORY, GpuModel, NodeName, ResourceName
 from webhook.core.model.node import Devices, Node
 from webhook.core.model.tier import Tier
-from webhook.core.placement.demand_mix import Mix, Shape, resource_of, shape_of
-from webhook.core.placement.device_slots import Bays
-from webhook.core.placement.device_states import States
-from webhook.core.placement.fragmentation import WHOLE, Forecast, State
-from webhook.core.placement.node_classes import Classes, Kind
+from webhook.core.placement.demand_mix import DemandMix, Shape, resource_of, shape_of
+from webhook.core.placement.device_slots import DeviceSlots
+from webhook.core.placement.device_states import DeviceStates
+from webhook.core.placement.fragmentation import WHOLE, Fragmentation, State
+from webhook.core.placement.node_classes import Kind, NodeClasses
 from webhook.core.placement.scarcity import Able, Scarcity
 from webhook.core.placement.score import Ranking, Scale
 from webhook.core.placement.slot_index import AmountIndex
-from webhook.core.placement.tier_mix import Company
+from webhook.core.placement.tier_mix import TierMix
 
 _KEPT_ASKED: Final = 1024
 """Requests with a ranking: a fleet's templates have a few dozen, and those of a size share one."""
@@ -37,11 +37,11 @@ _GUARANTEED: Final = Tier.GUARANTEED
 class GpuView:
     """One GPU resource: its classes, and their rankings."""
 
-    __slots__ = ("_by_asked", "_rankings", "changed", "classes", "forecast", "scale", "scarcity", "version")
+    __slots__ = ("_by_asked", "_rankings", "changed", "classes", "fragmentation", "scale", "scarcity", "version")
 
-    def __init__(self, forecast: Forecast, scale: Scale, scarcity: Scarcity, version: int) -> None:
-        self.forecast, self.version = forecast, version
-        self.classes = Classes(forecast, States(forecast), scarcity)
+    def __init__(self, fragmentation: Fragmentation, scale: Scale, scarcity: Scarcity, version: int) -> None:
+        self.fragmentation, self.version = fragmentation, version
+        self.classes = NodeClasses(fragmentation, DeviceStates(fragmentation), scarcity)
         self.scale = scale
         self.changed = 0  # nodes that came, went or changed in size since this was made
         self.scarcity = scarcity
@@ -56,10 +56,10 @@ class GpuView:
             if len(self._by_asked) >= _KEPT_ASKED:
                 self._by_asked.clear()
                 self._rankings.clear()
-            shape = self.forecast.rounded(shape_of(demand.requests, resource, demand.per_device))
+            shape = self.fragmentation.rounded(shape_of(demand.requests, resource, demand.per_device))
             if (shape, tier) not in self._rankings:
                 self._rankings[shape, tier] = Ranking(
-                    shape, tier, self.forecast, self.classes, self.scale, entitled=self.scarcity.entitled(shape)
+                    shape, tier, self.fragmentation, self.classes, self.scale, entitled=self.scarcity.entitled(shape)
                 )
             ranking = self._by_asked[asked] = self._rankings[shape, tier]
             ranking.widen(dict(demand.requests).get(CPU, 0))
@@ -95,13 +95,17 @@ class Gpus:
     """All GPU resources of a fleet. It reads the fleet's own indexes of free amounts and of single devices."""
 
     def __init__(
-        self, mix: Mix, free: dict[ResourceName, AmountIndex], bays: dict[NodeName, Bays], company: Company
+        self,
+        demand_mix: DemandMix,
+        free: dict[ResourceName, AmountIndex],
+        device_slots: dict[NodeName, DeviceSlots],
+        company: TierMix,
     ) -> None:
-        self.mix = mix
+        self.demand_mix = demand_mix
         self.tracked: dict[ResourceName, None] = {}
         self.bits = 0  # slots of nodes with any of these resources
         self.numbers: dict[Sort, Number] = {}
-        self._free, self._bays, self._company = free, bays, company
+        self._free, self._bays, self._company = free, device_slots, company
         self._nodes: dict[int, Node] = {}
         self._of_slot: dict[int, tuple[ResourceName, ...]] = {}
         self._views: dict[ResourceName, GpuView] = {}
@@ -151,7 +155,7 @@ class Gpus:
         for resource in self._of_slot[slot]:
             view = self._views.get(resource)
             if view is not None:
-                view.classes.change(slot, 1 << slot, self._kind(slot, resource, view.forecast))
+                view.classes.change(slot, 1 << slot, self._kind(slot, resource, view.fragmentation))
 
     def resource_for(self, demand: Demand) -> ResourceName | None:
         """Name the resource by whose classes a pod is placed: its own, or the first there is if it asks for none."""
@@ -162,12 +166,12 @@ class Gpus:
         view = self._views.get(resource)
         if view is None or self._is_old(view):
             members = [slot for slot, offered in self._of_slot.items() if resource in offered]
-            forecast = Forecast(self.mix.expected(resource))
-            scarcity = Scarcity(forecast, Counter(self._able(slot, resource, forecast) for slot in members))
+            fragmentation = Fragmentation(self.demand_mix.expected(resource))
+            scarcity = Scarcity(fragmentation, Counter(self._able(slot, resource, fragmentation) for slot in members))
             scale = self._scale(resource, members)
-            view = self._views[resource] = GpuView(forecast, scale, scarcity, self.mix.version)
+            view = self._views[resource] = GpuView(fragmentation, scale, scarcity, self.demand_mix.version)
             for slot in members:
-                view.classes.change(slot, 1 << slot, self._kind(slot, resource, forecast))
+                view.classes.change(slot, 1 << slot, self._kind(slot, resource, fragmentation))
         return view
 
     def kept(self, ranking: Ranking, resource: ResourceName, among: int) -> int:
@@ -176,16 +180,16 @@ class Gpus:
 
     def _is_old(self, view: GpuView) -> bool:
         return (
-            view.version != self.mix.version
+            view.version != self.demand_mix.version
             or view.classes.came_up > _KEPT_CLASSES + 8 * len(self._nodes)
             or view.changed * _TURNOVER > len(self._nodes)
         )
 
-    def _able(self, slot: int, resource: ResourceName, forecast: Forecast) -> Able:
+    def _able(self, slot: int, resource: ResourceName, fragmentation: Fragmentation) -> Able:
         """Tell what a node has when it is empty."""
         node = self._nodes[slot]
-        cpu = forecast.cpu.fitting(node.allocatable.get(CPU, 0))
-        memory = forecast.memory.fitting(node.allocatable.get(MEMORY, 0))
+        cpu = fragmentation.cpu.fitting(node.allocatable.get(CPU, 0))
+        memory = fragmentation.memory.fitting(node.allocatable.get(MEMORY, 0))
         size = _layout(node.devices).size if resource == node.devices.resource else 1
         return Able(State(_devices(node, resource), size=size), cpu, memory)
 
@@ -212,7 +216,7 @@ class Gpus:
             max([1, *(node.allocatable.get(CPU, 0) for node in nodes)]),
         )
 
-    def _kind(self, slot: int, resource: ResourceName, forecast: Forecast) -> Kind:
+    def _kind(self, slot: int, resource: ResourceName, fragmentation: Fragmentation) -> Kind:
         node, free = self._nodes[slot], self._free
         if resource == node.devices.resource:
             state = _packed(self._bays[node.name])
@@ -222,8 +226,8 @@ class Gpus:
         cpu, memory = free.get(CPU), free.get(MEMORY)
         return Kind(
             state,
-            0 if cpu is None else forecast.cpu.mark(cpu.held(slot)),
-            0 if memory is None else forecast.memory.mark(memory.held(slot)),
+            0 if cpu is None else fragmentation.cpu.mark(cpu.held(slot)),
+            0 if memory is None else fragmentation.memory.mark(memory.held(slot)),
             capacity if state.whole == capacity else 0,  # 0 as well where all devices are gone
             self._company.on(node.name, resource),
         )
@@ -250,12 +254,12 @@ def _layout(devices: Devices) -> _Layout:
     return _Layout(sum(capacity > 0 for capacity in devices.capacities), max(1, *devices.capacities))
 
 
-def _packed(bays: Bays) -> State:
+def _packed(device_slots: DeviceSlots) -> State:
     whole, partly = 0, []
-    for left, capacity in zip(bays.free, bays.devices.capacities, strict=True):
+    for left, capacity in zip(device_slots.free, device_slots.devices.capacities, strict=True):
         if left == capacity:
             whole += capacity > 0
         elif left > 0:
             partly.append(left * WHOLE // capacity)
     partly.sort()
-    return State(whole, tuple(partly), _layout(bays.devices).size)
+    return State(whole, tuple(partly), _layout(device_slots.devices).size)

@@ -15,7 +15,7 @@ from webhook.core.placement.fragmentation import WHOLE
 from webhook.core.placement.gpu_index import GpuView
 
 
-class Stock(NamedTuple):
+class GpuInventory(NamedTuple):
     """The GPUs of one model under one resource name, in GPU units.
 
     `closed` are on nodes that are cordoned or not ready; what follows is about open nodes. Of what is free,
@@ -41,7 +41,7 @@ class _Free(NamedTuple):
     largest: int = 0
 
 
-def stocks(fleet: Fleet, policy: Policy) -> Iterator[Stock]:
+def gpu_inventory(fleet: Fleet, policy: Policy) -> Iterator[GpuInventory]:
     """List the GPUs that there are; what counts nothing by policy is left out."""
     members = _members(fleet)
     free: dict[ResourceName, dict[GpuModel, _Free]] = {}
@@ -53,13 +53,13 @@ def stocks(fleet: Fleet, policy: Policy) -> Iterator[Stock]:
         if resource not in free:
             free[resource] = _free(view, members, fleet.open_bits)
         devices, useful, largest = free[resource].get(model, _Free())
-        yield Stock(
+        yield GpuInventory(
             model,
             resource,
             capacity=int(capacity * weight),
             closed=int(closed * weight),
             free=int(devices * weight) // WHOLE,
-            fragmented=int((devices - useful // view.forecast.total) * weight) // WHOLE,
+            fragmented=int((devices - useful // view.fragmentation.total) * weight) // WHOLE,
             largest=int(largest * weight) // WHOLE,
             whole_nodes=(view.classes.whole & members[model] & fleet.open_bits).bit_count(),
         )

@@ -5,8 +5,8 @@ All nodes of a class cost a pod the same, so classes are scored, not nodes. Memb
 
 from typing import NamedTuple
 
-from webhook.core.placement.device_states import States, free_of
-from webhook.core.placement.fragmentation import Forecast, State
+from webhook.core.placement.device_states import DeviceStates, free_of
+from webhook.core.placement.fragmentation import Fragmentation, State
 from webhook.core.placement.scarcity import Able, Scarcity
 from webhook.core.placement.slot_index import AmountIndex
 from webhook.core.placement.tier_mix import Tiers
@@ -30,9 +30,9 @@ class NodeClass:
 
     __slots__ = ("free", "kind", "members", "scarce", "state", "useful")
 
-    def __init__(self, kind: Kind, forecast: Forecast, states: States, scarcity: Scarcity) -> None:
-        cpu = forecast.cpu.fitting(forecast.cpu.marks[kind.cpu])
-        memory = forecast.memory.fitting(forecast.memory.marks[kind.memory])
+    def __init__(self, kind: Kind, fragmentation: Fragmentation, states: DeviceStates, scarcity: Scarcity) -> None:
+        cpu = fragmentation.cpu.fitting(fragmentation.cpu.marks[kind.cpu])
+        memory = fragmentation.memory.fitting(fragmentation.memory.marks[kind.memory])
         self.kind = kind
         self.free = free_of(kind.devices)
         self.state = states.number(kind.devices)
@@ -41,7 +41,7 @@ class NodeClass:
         self.members = 0
 
 
-class Classes:
+class NodeClasses:
     """The classes of one GPU resource under one forecast, numbered as they come up, and who is in which."""
 
     __slots__ = (
@@ -59,7 +59,7 @@ class Classes:
         "whole",
     )
 
-    def __init__(self, forecast: Forecast, states: States, scarcity: Scarcity) -> None:
+    def __init__(self, fragmentation: Fragmentation, states: DeviceStates, scarcity: Scarcity) -> None:
         self.all: list[NodeClass] = []
         self.live = 0  # numbers of the classes that have members, as a bitmap
         self.cpu = AmountIndex()  # classes by the mark that the cpu of their nodes reaches
@@ -68,7 +68,7 @@ class Classes:
         self.whole = 0  # slots with all of their devices free
         self.able = [0] * len(scarcity.groups)  # slots where the scarce sizes of each group fit
         self.states = states
-        self._forecast, self._scarcity = forecast, scarcity
+        self._forecast, self._scarcity = fragmentation, scarcity
         self._numbers: dict[Kind, int] = {}
         self._of_slot: dict[int, int] = {}
 

@@ -33,7 +33,7 @@ class _Mask:
     position: int
 
 
-class LabelledNodes:
+class NodeLabelIndex:
     """The nodes by label and taint. The fleet shares its nodes and slots, and reports each change."""
 
     def __init__(self, nodes: list[Node | None], slots: Mapping[NodeName, int]) -> None:

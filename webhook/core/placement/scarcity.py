@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from webhook.core.placement.demand_mix import Shape
-from webhook.core.placement.fragmentation import WEIGHT, Forecast, State, after
+from webhook.core.placement.fragmentation import WEIGHT, Fragmentation, State, after
 
 _SCARCE: Final = 4
 """A size is scarce if at most one node in so many could hold it when empty."""
@@ -60,10 +60,10 @@ class Scarcity:
 
     __slots__ = ("_forecast", "_nodes", "groups")
 
-    def __init__(self, forecast: Forecast, nodes: Counter[Able]) -> None:
-        self._forecast, self._nodes = forecast, nodes
+    def __init__(self, fragmentation: Fragmentation, nodes: Counter[Able]) -> None:
+        self._forecast, self._nodes = fragmentation, nodes
         found: dict[frozenset[Able], list[tuple[Shape, int]]] = {}
-        for shape, weight in forecast.sizes.items():
+        for shape, weight in fragmentation.sizes.items():
             if shape.number:
                 found.setdefault(self._capable(shape), []).append((shape, weight))
         groups = [self._group(capable, sizes) for capable, sizes in found.items() if self._is_scarce(capable)]

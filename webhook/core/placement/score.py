@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 from webhook.core.model.tier import Tier
 from webhook.core.placement.demand_mix import Shape
 from webhook.core.placement.device_states import Left
-from webhook.core.placement.fragmentation import WEIGHT, WHOLE, Forecast
-from webhook.core.placement.node_classes import Classes, NodeClass
-from webhook.core.placement.tier_mix import STRANGENESS
+from webhook.core.placement.fragmentation import WEIGHT, WHOLE, Fragmentation
+from webhook.core.placement.node_classes import NodeClass, NodeClasses
+from webhook.core.placement.tier_mix import TIER_MIX_COST
 
 NUMBER_BITS: Final = 20
 """An entry is `rank << NUMBER_BITS | number of the class`; the rank is twice the cost, and one more for whole nodes."""
@@ -80,12 +80,21 @@ class Ranking:
     )
 
     def __init__(
-        self, shape: Shape, tier: Tier, forecast: Forecast, classes: Classes, scale: Scale, *, entitled: int
+        self,
+        shape: Shape,
+        tier: Tier,
+        fragmentation: Fragmentation,
+        classes: NodeClasses,
+        scale: Scale,
+        *,
+        entitled: int,
     ) -> None:
         self.shape = shape
         self.entitled = entitled  # groups of scarce sizes whose nodes are not kept from this shape
-        self._forecast, self._classes = forecast, classes
-        self._floor = len(forecast.cpu.marks)  # the lowest mark of cpu that a pod of this size has asked for so far
+        self._forecast, self._classes = fragmentation, classes
+        self._floor = len(
+            fragmentation.cpu.marks
+        )  # the lowest mark of cpu that a pod of this size has asked for so far
         self._order: list[int] = []  # entries, as above
         self._waiting: list[int] = []  # a heap of entries, each with the least that its rank can be
         self._met = 0  # numbers of the classes in either, or where the devices do not fit, as a bitmap
@@ -95,15 +104,17 @@ class Ranking:
         self._waited = 0  # how many were left waiting when they were last rid of empty ones
         self._waits = 0  # numbers of the classes that wait, as a bitmap
         self._lefts = classes.states.lefts(shape)
-        left = [max(0, mark - shape.cpu) for mark in forecast.cpu.marks]
-        self._cpu_fits = [forecast.cpu.fitting(cpu) for cpu in left]
+        left = [max(0, mark - shape.cpu) for mark in fragmentation.cpu.marks]
+        self._cpu_fits = [fragmentation.cpu.fitting(cpu) for cpu in left]
         self._cpu_left = [_CPU_LEFT * cpu // scale.cpu for cpu in left]
-        self._memory_fits = [forecast.memory.fitting(max(0, mark - shape.memory)) for mark in forecast.memory.marks]
+        self._memory_fits = [
+            fragmentation.memory.fitting(max(0, mark - shape.memory)) for mark in fragmentation.memory.marks
+        ]
         self._gpu_left = _GPUS_LEFT // (scale.devices * WHOLE)
         # More than all else together, so that tiers never share a node while there is a choice; nobody without GPUs is
         # in the way of anybody.
         step = (scale.devices + 1) * WHOLE * WEIGHT if shape.number else 0
-        self.mixing = [strange * step for strange in STRANGENESS[tier]]  # by the tiers on a node
+        self.mixing = [strange * step for strange in TIER_MIX_COST[tier]]  # by the tiers on a node
 
     def __len__(self) -> int:
         return len(self._order) + len(self._waiting)

@@ -14,7 +14,7 @@ from webhook.core.model.tier import Tier
 Tiers = NewType("Tiers", int)
 """The tiers of the pods that hold GPUs of a resource on a node: 0 nobody, 1 borrowing, 2 guaranteed, 3 both."""
 
-STRANGENESS: Final[Mapping[Tier, tuple[int, int, int, int]]] = {
+TIER_MIX_COST: Final[Mapping[Tier, tuple[int, int, int, int]]] = {
     Tier.GUARANTEED: (0, 2, 0, 1),
     Tier.PREEMPTIBLE: (0, 0, 2, 1),
 }
@@ -23,7 +23,7 @@ STRANGENESS: Final[Mapping[Tier, tuple[int, int, int, int]]] = {
 _NOBODY: Final = (0, 0)
 
 
-class Company:
+class TierMix:
     """The pods that hold GPUs, counted by node, resource and tier."""
 
     __slots__ = ("_borrowing", "_counts", "pods")
@@ -38,13 +38,13 @@ class Company:
         guaranteed, preemptible = self._counts.get((node, resource), _NOBODY)
         return Tiers(2 * (guaranteed > 0) + (preemptible > 0))
 
-    def lend(self, holder: Uid, demand: Demand, *, is_lent: bool, on: NodeName | None) -> bool:
+    def set_borrowed(self, holder: Uid, demand: Demand, *, is_borrowed: bool, on: NodeName | None) -> bool:
         """Say whether a pod borrows; `on` is where it is counted already. Tells whether that is new."""
-        if is_lent == (holder in self._borrowing):
+        if is_borrowed == (holder in self._borrowing):
             return False
         if on is not None:
             self.change(on, demand, holder, -1)
-        (self._borrowing.add if is_lent else self._borrowing.remove)(holder)
+        (self._borrowing.add if is_borrowed else self._borrowing.remove)(holder)
         if on is not None:
             self.change(on, demand, holder, 1)
         return True

@@ -15,7 +15,7 @@ from webhook.core.model.pod import Resident
 from webhook.core.model.tier import Tier
 
 
-class Flight(NamedTuple):
+class InFlightCharge(NamedTuple):
     """A pod that was allowed: what it is charged, and the node whose room it takes where one was chosen.
 
     Or one that runs and is promoted: charged as guaranteed, while its label still says preemptible. Or one that was
@@ -33,11 +33,11 @@ class Flight(NamedTuple):
         return self.charge.tier is Tier.GUARANTEED and self.pod.tier_label == Tier.PREEMPTIBLE
 
 
-class Judgement(NamedTuple):
+class LedgerDecision(NamedTuple):
     """A decision on the world as it is at this moment; `flight` is what it charges, None where that is nothing."""
 
     decision: Decision
-    flight: Flight | None
+    flight: InFlightCharge | None
 
 
 class Unseen(NamedTuple):
@@ -60,20 +60,20 @@ ENDED: Final = Ended()
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class LedgerRecord:
     """What one object holds. `turn` counts writes: one that changes nothing else must still change the version."""
 
-    flights: Mapping[Uid, Flight] = field(default_factory=dict)
+    flights: Mapping[Uid, InFlightCharge] = field(default_factory=dict)
     folded: int = 0
     turn: int = 0
 
-    def is_safe_from(self, reached: int) -> bool:
+    def is_current_at(self, reached: int) -> bool:
         """Tell whether a view of the pods that came this far misses none that was folded away."""
         return reached >= self.folded
 
     def turned(
-        self, evidence: Callable[[Uid], Evidence], *, added: Mapping[Uid, Flight], withdrawn: Collection[Uid]
-    ) -> "Page":
+        self, evidence: Callable[[Uid], Evidence], *, added: Mapping[Uid, InFlightCharge], withdrawn: Collection[Uid]
+    ) -> "LedgerRecord":
         """Make the next page: flights that the evidence settles and those taken back leave, new ones come.
 
         A pod that is alive raises `folded`, since from now on only views count it. One that ended need not: a view
@@ -90,8 +90,8 @@ class Page:
                 case Unseen() if uid in withdrawn:
                     del flights[uid]
         flights.update(added)
-        return Page(flights, folded, self.turn + 1)
+        return LedgerRecord(flights, folded, self.turn + 1)
 
 
-EMPTY_PAGE: Final = Page()
+EMPTY_LEDGER_RECORD: Final = LedgerRecord()
 """What a team that never charged anything has."""

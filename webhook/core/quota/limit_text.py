@@ -7,7 +7,7 @@ from second to second, once what is reserved is in use; ages are coarse.
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from webhook.core.model.amount import ONE_GPU, Limit, Units, Unlimited, exceeds, format_limit, tell_gpus
+from webhook.core.model.amount import ONE_GPU, Limit, Units, Unlimited, exceeds, format_limit, gpus_text
 from webhook.core.model.demand import Demand, Weights
 from webhook.core.model.names import ResourceName
 from webhook.core.model.text import coarse_age, printable, shortened
@@ -68,13 +68,13 @@ def violation_text(
         return f"{asked}; split the work over more pods, or ask for {_most(request, limit)} per pod"
     named = ", ".join(_holder(holder, request.now) for holder in holders)
     held = f"; largest holders: {named}" if named else ""
-    used = f"used {tell_gpus(taken - (reserved or 0))}"
-    besides = "" if reserved is None else f", reserved {tell_gpus(reserved)}"
+    used = f"used {gpus_text(taken - (reserved or 0))}"
+    besides = "" if reserved is None else f", reserved {gpus_text(reserved)}"
     return f"{asked}, {used}{besides}{held}; {_advice(request, limit, room)}"
 
 
 def _asked(request: Request) -> str:
-    gpus, piece = tell_gpus(request.gpus), request.piece
+    gpus, piece = gpus_text(request.gpus), request.piece
     if piece is None or piece[1] == ONE_GPU:
         return gpus
     return f"{gpus} ({piece[0]} {request.devices[0][1]})"
@@ -82,7 +82,7 @@ def _asked(request: Request) -> str:
 
 def _advice(request: Request, limit: Limit, room: Units) -> str:
     if room <= 0 or _pieces(request, room) == 0:
-        what = f"{_noun(request)} would pass now ({tell_gpus(room)} is left)" if room > 0 else "request would pass now"
+        what = f"{_noun(request)} would pass now ({gpus_text(room)} is left)" if room > 0 else "request would pass now"
         never = f"; one of more than {format_limit(limit)} never will" if exceeds(request.gpus, limit) else ""
         return f"no {what}: wait until a holder ends, or delete one{never}"
     return f"a request of {_most(request, room)} would pass now"
@@ -99,7 +99,7 @@ def _most(request: Request, room: Units | Unlimited) -> str:
         return "less"
     piece, pieces = request.piece, _pieces(request, room)
     if piece is None or pieces is None:
-        left = tell_gpus(room)
+        left = gpus_text(room)
         return left if left.startswith("less than ") else f"at most {left}"
     if not pieces:
         return "less"
@@ -123,4 +123,4 @@ def _holder(holder: Holder, now: int) -> str:
     if holder.is_waiting and (age is None or age >= _SETTLED_SECONDS):
         told.append("waiting")
     besides = f" ({', '.join(told)})" if told else ""
-    return f"{printable(holder.name)} {tell_gpus(holder.gpus)}{besides}"
+    return f"{printable(holder.name)} {gpus_text(holder.gpus)}{besides}"

@@ -9,7 +9,7 @@ from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
 from webhook.core.quota.holders import Holder
 from webhook.core.quota.limit_text import HOLDERS, Request, violation_text
-from webhook.core.quota.usage import Book
+from webhook.core.quota.usage import TeamUsage
 
 _GUARANTEED, _PREEMPTIBLE = Tier.GUARANTEED, Tier.PREEMPTIBLE  # a look at an enum's member costs 0.1 us
 
@@ -32,7 +32,7 @@ class Bar:
         """Tell whether so many GPU units more would be too many."""
         return exceeds(self.taken + gpus, self.limit)
 
-    def violation(self, request: Request, book: Book, *, room: Units | None = None) -> Reason:
+    def violation(self, request: Request, book: TeamUsage, *, room: Units | None = None) -> Reason:
         """Say that it is broken, with its sum; `room` is what all limits together leave, this one alone by default."""
         if room is None:
             room = 0 if isinstance(self.limit, Unlimited) else self.limit - self.taken
@@ -49,14 +49,14 @@ class Bar:
         )
         return Reason(self.code, text)
 
-    def _holders(self, book: Book) -> list[Holder]:
+    def _holders(self, book: TeamUsage) -> list[Holder]:
         """List who has the most of what this limit counts; whose they are goes without saying under a user's own."""
         is_guaranteed = self.code is Code.GUARANTEED_SHARE_USED
         found = book.largest(HOLDERS, user=self.user, model=self.model, is_guaranteed=is_guaranteed)
         return found if self.user is None else [holder._replace(user=None) for holder in found]
 
 
-def violations(request: Request, team: Team, book: Book, *, user: User | None) -> tuple[Reason, ...]:
+def violations(request: Request, team: Team, book: TeamUsage, *, user: User | None) -> tuple[Reason, ...]:
     """Hold a request against the limits per pod, user and team; report every one it breaks."""
     gpus = request.gpus
     if not (
@@ -70,7 +70,7 @@ def violations(request: Request, team: Team, book: Book, *, user: User | None) -
     return tuple(bar.violation(request, book, room=room) for bar in held if bar.breaks(gpus))
 
 
-def bars(team: Team, book: Book, *, user: User | None) -> tuple[Bar, ...]:
+def bars(team: Team, book: TeamUsage, *, user: User | None) -> tuple[Bar, ...]:
     """List the limits per pod, team and user; the last only where somebody says who the user is."""
     held = (
         Bar(Code.POD_LIMIT_EXCEEDED, f"one pod of team {team.name}", team.per_pod, 0),
@@ -84,12 +84,12 @@ def bars(team: Team, book: Book, *, user: User | None) -> tuple[Bar, ...]:
     )
 
 
-def model_bars(team: Team, book: Book) -> tuple[Bar, ...]:
+def model_bars(team: Team, book: TeamUsage) -> tuple[Bar, ...]:
     """List the team's limits per GPU model."""
     return tuple(_model_bar(team, book, model, share.limit) for model, share in team.models.items())
 
 
-def model_violation(request: Request, team: Team, book: Book, model: GpuModel) -> Reason | None:
+def model_violation(request: Request, team: Team, book: TeamUsage, model: GpuModel) -> Reason | None:
     """Hold a request against the team's limit for one GPU model; one that may end on any, against each of them."""
     share = team.models.get(model)
     if share is None and model != ANY_MODEL:
@@ -102,7 +102,7 @@ def model_violation(request: Request, team: Team, book: Book, model: GpuModel) -
     return bar.violation(request, book, room=room)
 
 
-def guaranteed_violation(request: Request, team: Team, book: Book, model: GpuModel | None) -> Reason:
+def guaranteed_violation(request: Request, team: Team, book: TeamUsage, model: GpuModel | None) -> Reason:
     """Say why a pod that asked never to borrow cannot have its GPUs from the guaranteed share."""
     subject, share, taken, of = f"team {team.name}, guaranteed share", team.gpus.guaranteed, book.guaranteed, None
     if model in team.models and model is not None and taken + request.gpus <= share:
@@ -111,7 +111,7 @@ def guaranteed_violation(request: Request, team: Team, book: Book, model: GpuMod
     return Bar(Code.GUARANTEED_SHARE_USED, subject, share, taken, model=of).violation(request, book)
 
 
-def has_guaranteed_room(gpus: Units, team: Team, book: Book, model: GpuModel | None) -> bool:
+def has_guaranteed_room(gpus: Units, team: Team, book: TeamUsage, model: GpuModel | None) -> bool:
     """Tell whether the request stays inside the guaranteed share, of the team and of the model if it has one."""
     if book.guaranteed + gpus > team.gpus.guaranteed:
         return False
@@ -119,11 +119,11 @@ def has_guaranteed_room(gpus: Units, team: Team, book: Book, model: GpuModel | N
     return share is None or model is None or book.guaranteed_model(model) + gpus <= share.guaranteed
 
 
-def tier_for(gpus: Units, team: Team, book: Book, model: GpuModel | None, *, asked: Tier | None) -> Tier:
+def tier_for(gpus: Units, team: Team, book: TeamUsage, model: GpuModel | None, *, asked: Tier | None) -> Tier:
     """Tell on what terms a pod would run: guaranteed while the share has room, unless it would rather borrow."""
     is_guaranteed = asked is not _PREEMPTIBLE and has_guaranteed_room(gpus, team, book, model)
     return _GUARANTEED if is_guaranteed else _PREEMPTIBLE
 
 
-def _model_bar(team: Team, book: Book, model: GpuModel, limit: Limit) -> Bar:
+def _model_bar(team: Team, book: TeamUsage, model: GpuModel, limit: Limit) -> Bar:
     return Bar(Code.MODEL_LIMIT_EXCEEDED, f"team {team.name} on {model}", limit, book.model(model), model=model)

@@ -23,7 +23,7 @@ class Quota(NamedTuple):
     used: Mapping[str, Fraction]
 
 
-class QuotaBook:
+class QuotaIndex:
     """The quotas of all namespaces, as they were seen."""
 
     def __init__(self) -> None:

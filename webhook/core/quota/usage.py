@@ -21,19 +21,19 @@ _K = TypeVar("_K", bound=str)
 class Entry:
     """One pod's charge. `holder` names who a person would look for: the controller, or the bare pod.
 
-    `is_unlabelled`: the pod never passed the gate, so nothing says its tier; it counts against the guaranteed share.
+    `is_unlabeled`: the pod never passed the gate, so nothing says its tier; it counts against the guaranteed share.
     `is_waiting`: it is on no node yet. `created` is in seconds of Unix time, 0 where that is not known.
     """
 
     charge: Charge
     holder: str
     is_reserved: bool = False
-    is_unlabelled: bool = False
+    is_unlabeled: bool = False
     is_waiting: bool = False
     created: int = 0
 
 
-class Book:
+class TeamUsage:
     """One team's charges: entries by pod UID and their sums, in GPU units."""
 
     __slots__ = (
@@ -145,7 +145,7 @@ class Book:
             self.reserved += gpus
         if entry.is_waiting:
             self.waiting += gpus
-        counts_as_guaranteed = charge.tier is Tier.GUARANTEED or entry.is_unlabelled
+        counts_as_guaranteed = charge.tier is Tier.GUARANTEED or entry.is_unlabeled
         if counts_as_guaranteed:
             self.guaranteed += gpus
         self._describe(entry, sign)
@@ -177,7 +177,7 @@ class Book:
                 holding.since = entry.created
 
 
-EMPTY_BOOK = Book()
+EMPTY_USAGE = TeamUsage()
 """What a team without any pod looks like; never written to."""
 
 

@@ -55,7 +55,7 @@ class Departure(NamedTuple):
     counted: int
 
 
-class Floors:
+class FailureLimits:
     """The budgets for failures during one search: which evictions they still allow.
 
     With `may_break` a workload may fail. Then each one that does is told, since it costs what a broken gang costs.

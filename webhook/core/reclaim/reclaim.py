@@ -17,11 +17,11 @@ from webhook.core.model.demand import Demand, PerDevice
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.policy import ReclaimCost
 from webhook.core.model.selector import Constraints
-from webhook.core.peers.pod_counts import Seated
-from webhook.core.peers.topology_filter import Asker, spread_of
-from webhook.core.placement.device_slots import Bays
+from webhook.core.peers.pod_counts import PlacedPod
+from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
+from webhook.core.placement.device_slots import DeviceSlots
 from webhook.core.placement.fleet import Fleet
-from webhook.core.reclaim.failures import Floors, Remaining, WorkloadId
+from webhook.core.reclaim.failures import FailureLimits, Remaining, WorkloadId
 from webhook.core.reclaim.reclaim_plan import Cause, Hold, Move, Refused, Round, Scene, Waiting
 from webhook.core.reclaim.victim import GangId, Victim
 from webhook.core.reclaim.victim_search import Clearing, Cost, Need, Scale, clear, departures
@@ -68,7 +68,7 @@ class _Step(NamedTuple):
     devices: tuple[int, ...]
     coming: int
     victim: Victim | None = None
-    seated: Seated | None = None
+    seated: PlacedPod | None = None
 
 
 class _Insistence(NamedTuple):
@@ -176,14 +176,14 @@ class _Trial:
 
     def _allowed(self, waiting: Waiting) -> int:
         """List the slots with the pods around them that a pod demands, those planned so far in their seats."""
-        siblings = self._scene.siblings
-        if not (waiting.topology or self._have_rules or siblings.against(waiting.namespace, waiting.labels)):
+        pod_counts = self._scene.pod_counts
+        if not (waiting.topology or self._have_rules or pod_counts.against(waiting.namespace, waiting.labels)):
             return -1
-        if siblings.are_costly(waiting.namespace, waiting.topology):
+        if pod_counts.are_costly(waiting.namespace, waiting.topology):
             return 0
         joined = tuple([step.seated for step in self._steps if step.seated is not None])
-        asker = Asker(waiting.namespace, waiting.labels, waiting.topology, waiting.constraints, joined=joined)
-        return spread_of(asker, self._fleet, siblings).allowed
+        asker = TopologyRequest(waiting.namespace, waiting.labels, waiting.topology, waiting.constraints, joined=joined)
+        return evaluate_topology(asker, self._fleet, pod_counts).allowed
 
     def _where(self, waiting: Waiting, among: int) -> NodeName:
         """Find the node that it will go to: on another it would take, in the plan, the room of somebody else."""
@@ -199,7 +199,7 @@ class _Trial:
 
     def bounds(self, among: int, demand: Demand) -> Iterator[tuple[tuple[Units, ...], NodeName]]:
         """Tell what clearing room costs at least on each node that has anybody to send away."""
-        now, on, ahead, behind = self._scene.now, self._scene.yards.on, self._ahead, self._behind
+        now, on, ahead, behind = self._scene.now, self._scene.victim_index.on, self._ahead, self._behind
         for node, missing in self._missing_on(among, demand):
             yard = on(node)
             if yard is not None:
@@ -207,7 +207,7 @@ class _Trial:
 
     def bound(self, node: NodeName, demand: Demand) -> tuple[Units, ...] | None:
         """Tell the same of one node; None where there is nobody to send away."""
-        yard = self._scene.yards.on(node)
+        yard = self._scene.victim_index.on(node)
         return None if yard is None else self.rank(yard.least_loss(self._missing_gpus(node, demand), self._scene.now))
 
     def rank_of(self, cost: Cost) -> tuple[Units, ...]:
@@ -233,15 +233,15 @@ class _Trial:
             scene.spared if how.is_past_budgets else self._reluctant,
             self._exhausted,
             how.unripe_after,
-            Floors(self._failures, may_break=how.may_break),
+            FailureLimits(self._failures, may_break=how.may_break),
         )
-        return clear(need, node, scene.yards, room=_Room(fleet.bays(node), node), scale=scale)
+        return clear(need, node, scene.victim_index, room=_Room(fleet.device_slots(node), node), scale=scale)
 
     def allows(self, clearing: Clearing, how: _Insistence) -> bool:
         """Tell whether the victims of an earlier offer are still there and their budgets still let them go."""
         if any(victim.uid in self._gone or victim.team in self._exhausted for victim in clearing.victims):
             return False
-        floors = Floors(self._failures, may_break=how.may_break)
+        floors = FailureLimits(self._failures, may_break=how.may_break)
         if floors.draw({}, departures(clearing.victims)) is None:
             return False
         drawn = Counter(guard for victim in clearing.victims for guard in victim.guards)
@@ -252,7 +252,7 @@ class _Trial:
 
         On slices each piece is less than the pod counts, if that may be handed whole GPUs.
         """
-        if len(demand.devices) != 1 or self._fleet.bit(node) & self._fleet.sliced:
+        if len(demand.devices) != 1 or self._fleet.bit(node) & self._fleet.mig_slots:
             return 0
         ((resource, amount),) = demand.devices
         return max(0, amount - self._fleet.free(node, resource)) * (demand.gpus // amount)
@@ -261,7 +261,7 @@ class _Trial:
         if len(demand.devices) != 1:
             return [(node, 0) for node in self._fleet.names_of(among)]
         ((resource, amount),) = demand.devices
-        each, sliced = demand.gpus // amount, among & self._fleet.sliced
+        each, sliced = demand.gpus // amount, among & self._fleet.mig_slots
         missing = [
             (node, (amount - free) * each if free < amount else 0)
             for node, free in self._fleet.free_on(among ^ sliced, resource)
@@ -277,8 +277,8 @@ class _Trial:
         self._change(step)
 
     def _take(self, node: NodeName, uid: Uid, pod: Waiting | Hold) -> None:
-        self._have_rules |= bool(pod.keeps_off)
-        self._change(_Step(node, uid, pod.demand, 1, (), self._coming, seated=Seated(pod, node)))
+        self._have_rules |= bool(pod.anti_affinity_rules)
+        self._change(_Step(node, uid, pod.demand, 1, (), self._coming, seated=PlacedPod(pod, node)))
 
     def _draw(self, victim: Victim, sign: int) -> None:
         """Take a victim from the budgets that guard it or that its failure counts in, and from what its team may lose.
@@ -308,18 +308,18 @@ class _Trial:
 class _Room:
     """The single devices of one node as they will be; implements webhook.core.reclaim.victim_search.Room."""
 
-    bays: Bays
+    device_slots: DeviceSlots
     node: NodeName
 
     def has_devices(self, ask: PerDevice, gone: Sequence[Victim]) -> bool:
-        bays = self.bays.copy()
+        device_slots = self.device_slots.copy()
         for victim in gone:
             if victim.node == self.node:
-                bays.release(victim.uid)
-        return bays.has_room(ask)
+                device_slots.release(victim.uid)
+        return device_slots.has_room(ask)
 
     def devices_of(self, victim: Victim) -> tuple[int, ...]:
-        return self.bays.held_by(victim.uid)
+        return self.device_slots.devices_held_by(victim.uid)
 
 
 _Entry = tuple[tuple[Units, ...], NodeName, int, Clearing | None]

@@ -15,7 +15,7 @@ from webhook.core.reclaim.failure_count import FailureCount
 from webhook.core.reclaim.failures import FailureBudget, Remaining, WorkloadId
 from webhook.core.reclaim.reclaim_plan import Leaving
 from webhook.core.reclaim.reclaim_pod import Disruption, Tenant, victim_of
-from webhook.core.reclaim.victim import GangId, GuardId, Yards
+from webhook.core.reclaim.victim import GangId, GuardId, VictimIndex
 
 _Key = TypeVar("_Key", Namespace, GangId)
 
@@ -27,11 +27,11 @@ STUCK_SECONDS: Final = 30
 """A pod still there so long after its grace period is stuck, as on a node that died: nobody may count on its room."""
 
 
-class Roll:
+class ReclaimIndex:
     """Every GPU pod, sorted by what reclaim may do with it."""
 
     def __init__(self, rules: ReclaimRules) -> None:
-        self.yards = Yards()
+        self.victim_index = VictimIndex()
         self._rules = rules
         self._tenants: dict[Uid, Tenant] = {}
         self._waiting: dict[Uid, Tenant] = {}
@@ -103,7 +103,7 @@ class Roll:
     def failures(self, chosen: Iterable[Uid] = ()) -> dict[WorkloadId, Remaining]:
         """Tell what the victims' workloads have left of their budgets for failures once `chosen` are gone."""
         expected = [tenant for uid in chosen if (tenant := self.staying(uid)) is not None]
-        return self._failures.remaining(self.yards.workloads(), expected)
+        return self._failures.remaining(self.victim_index.workloads(), expected)
 
     # -- events
 
@@ -199,14 +199,14 @@ class Roll:
         self._pinned.pop(uid, None)
         self._terminating.pop(uid, None)
         self._going.pop(uid, None)
-        self.yards.remove(uid)
+        self.victim_index.remove(uid)
 
     def _sort(self, tenant: Tenant) -> None:
         if tenant.pod.uid not in self._going:
             has_budget = self._failures.has_budget(tenant)
             victim = victim_of(tenant, rules=self._rules, guards=self._guards(tenant), has_budget=has_budget)
             if victim is not None:
-                self.yards.add(victim)
+                self.victim_index.add(victim)
 
     def _sort_again(self, tenants: Iterable[Tenant]) -> None:
         for tenant in list(tenants):

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from webhook.core.model.names import Uid
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_index import Roll
+from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Cause, Move, Waiting
 from webhook.core.reclaim.reclaim_snapshot import asking, entitled, scene
 from webhook.core.reclaim.reservation import Holding, Target, holds
@@ -49,16 +49,20 @@ class Impossible(NamedTuple):
 Outlook = Kept | Possible | Impossible
 
 
-def outlook(waiting: Waiting, roll: Roll, world: World, *, holdings: Sequence[Holding], now: int) -> Outlook:
+def outlook(
+    waiting: Waiting, reclaim_index: ReclaimIndex, world: World, *, holdings: Sequence[Holding], now: int
+) -> Outlook:
     """Tell what reclaim can do for a guaranteed pod that waits, or for one that would wait if it were created now."""
     for holding in holdings:
         if any(claim.uid == waiting.uid for claim in holding.claims):
             return Kept(holding, tuple([each for each in holding.targets if each.claim == waiting.uid]))
     if not world.policy.is_enforced:
         return Impossible("policy is not enforced, so nothing is evicted")
-    tenants = entitled(roll, world)
-    asked = asking(tenants, roll, now=now, has_holds=bool(holdings))
-    if (tenant := roll.get(waiting.uid)) is not None and waiting.uid not in {each.uid for each in asked.waiting}:
+    tenants = entitled(reclaim_index, world)
+    asked = asking(tenants, reclaim_index, now=now, has_holds=bool(holdings))
+    if (tenant := reclaim_index.get(waiting.uid)) is not None and waiting.uid not in {
+        each.uid for each in asked.waiting
+    }:
         if tenant.pod.tier is not Tier.GUARANTEED:
             return Impossible("it borrows, and GPUs are taken back for guaranteed pods alone")
         if tenant not in tenants:
@@ -69,16 +73,22 @@ def outlook(waiting: Waiting, roll: Roll, world: World, *, holdings: Sequence[Ho
         if tenant.report is None:
             return Impossible("kube-scheduler has not reported yet that no node has room for it")
         return Impossible("its gang still grows, and is planned for once it is complete")
-    return _planned(waiting, asked.waiting, roll, world, holdings=holdings, now=now)
+    return _planned(waiting, asked.waiting, reclaim_index, world, holdings=holdings, now=now)
 
 
 def _planned(
-    waiting: Waiting, others: Iterable[Waiting], roll: Roll, world: World, *, holdings: Sequence[Holding], now: int
+    waiting: Waiting,
+    others: Iterable[Waiting],
+    reclaim_index: ReclaimIndex,
+    world: World,
+    *,
+    holdings: Sequence[Holding],
+    now: int,
 ) -> Outlook:
     """Plan for all that wait, as the evictor does: those that wait longer come first."""
     chosen = {target.uid for holding in holdings for target in holding.targets}
     together = [*(each for each in others if each.uid != waiting.uid), waiting]
-    found = plan(together, scene(roll, world, now=now, holds=holds(holdings, roll), chosen=chosen))
+    found = plan(together, scene(reclaim_index, world, now=now, holds=holds(holdings, reclaim_index), chosen=chosen))
     if (move := next((each for each in found.moves if each.waiting.uid == waiting.uid), None)) is not None:
         return Possible(move)
     cause = next((each.cause for each in found.refused if each.waiting.uid == waiting.uid), Cause.NO_NODE)

@@ -12,10 +12,10 @@ from webhook.core.model.pod import NO_KEYS
 from webhook.core.model.policy import ReclaimCost
 from webhook.core.model.selector import Constraints
 from webhook.core.model.topology import AffinityRule, TopologyRule, anti_affinity
-from webhook.core.peers.pod_counts import Siblings
+from webhook.core.peers.pod_counts import PodCounts
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.failures import Remaining, WorkloadId
-from webhook.core.reclaim.victim import GangId, GuardId, Victim, Yards
+from webhook.core.reclaim.victim import GangId, GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_search import Cost
 
 
@@ -40,7 +40,7 @@ class Waiting(NamedTuple):
     reported_at: int = 0
 
     @property
-    def keeps_off(self) -> tuple[AffinityRule, ...]:
+    def anti_affinity_rules(self) -> tuple[AffinityRule, ...]:
         """Say which other pods it does not bear near it."""
         return anti_affinity(self.topology)
 
@@ -93,7 +93,7 @@ class Hold(NamedTuple):
     demand: Demand
     namespace: Namespace = Namespace("")
     labels: Mapping[str, str] = NO_KEYS
-    keeps_off: tuple[AffinityRule, ...] = ()
+    anti_affinity_rules: tuple[AffinityRule, ...] = ()
 
 
 class Leaving(NamedTuple):
@@ -117,7 +117,7 @@ class Scene:
     """
 
     fleet: Fleet
-    yards: Yards
+    victim_index: VictimIndex
     now: int
     over_share: Mapping[TeamName, Units] = field(default_factory=dict)
     left: Mapping[GuardId, int] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class Scene:
     order: tuple[ReclaimCost, ...] = tuple(ReclaimCost)
     spared: Set[Uid] = frozenset()
     refused: Set[Uid] = frozenset()
-    siblings: Siblings = field(default_factory=Siblings)
+    pod_counts: PodCounts = field(default_factory=PodCounts)
     budget_seconds: Limit = UNLIMITED
     minimum_runtime: int = 0
     failures: Mapping[WorkloadId, Remaining] = field(default_factory=dict)

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 from webhook.core.model.amount import Units, Unlimited
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.tier import Tier
-from webhook.core.reclaim.reclaim_index import Roll
+from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Cause, Hold, Leaving, Refused, Scene, Waiting
 from webhook.core.reclaim.reclaim_pod import Tenant
-from webhook.core.tiers.tier_changes import retier
+from webhook.core.tiers.tier_changes import tier_changes
 from webhook.core.world.world import World
 
 GROWING_SECONDS: Final = 3
@@ -18,19 +18,19 @@ GROWING_SECONDS: Final = 3
 some tenths of a second apart, and a plan for half of a gang evicts for nothing."""
 
 
-def entitled(roll: Roll, world: World) -> list[Tenant]:
+def entitled(reclaim_index: ReclaimIndex, world: World) -> list[Tenant]:
     """List the waiting pods whose teams' guaranteed shares have room for them, those that wait longest first.
 
     The gate lets no more in than that, but an admin may have lowered the share since. A team's pods that run count
     first.
     """
     by_team: dict[TeamName, list[Tenant]] = {}
-    for tenant in roll.waiting():
+    for tenant in reclaim_index.waiting():
         by_team.setdefault(tenant.team, []).append(tenant)
     found = []
     for team in world.policy.teams:
         waiting = by_team.get(team.name, ())
-        used = world.book(team.name).guaranteed - sum(tenant.pod.demand.gpus for tenant in waiting)
+        used = world.usage(team.name).guaranteed - sum(tenant.pod.demand.gpus for tenant in waiting)
         for tenant in sorted(waiting, key=_age):
             if used + tenant.pod.demand.gpus <= team.gpus.guaranteed:
                 used += tenant.pod.demand.gpus
@@ -47,7 +47,12 @@ class Asking(NamedTuple):
 
 
 def asking(
-    tenants: Iterable[Tenant], roll: Roll, *, now: int, resting: Set[Uid] = frozenset(), has_holds: bool = False
+    tenants: Iterable[Tenant],
+    reclaim_index: ReclaimIndex,
+    *,
+    now: int,
+    resting: Set[Uid] = frozenset(),
+    has_holds: bool = False,
 ) -> Asking:
     """Sort those that are entitled to room.
 
@@ -60,8 +65,8 @@ def asking(
     refused = [Refused(each.waiting(), Cause.NOT_FOR_ROOM) for each in reported if each.pod.uid not in ready]
     able = ready.keys() - resting
     gangs = {tenant.gang for tenant in ready.values() if tenant.gang is not None}
-    growing = {gang for gang in gangs if is_growing(roll.members(gang), now=now)}
-    complete = {gang for gang in gangs - growing if _is_complete(roll.members(gang), able)}
+    growing = {gang for gang in gangs if is_growing(reclaim_index.members(gang), now=now)}
+    complete = {gang for gang in gangs - growing if _is_complete(reclaim_index.members(gang), able)}
     found = []
     for uid, tenant in ready.items():
         if uid in able and (tenant.gang is None or tenant.gang in complete):
@@ -89,7 +94,7 @@ def _lacks_room(tenant: Tenant, has_holds: bool) -> bool:
 
 
 def scene(
-    roll: Roll,
+    reclaim_index: ReclaimIndex,
     world: World,
     *,
     now: int,
@@ -108,30 +113,35 @@ def scene(
     rules = world.policy.reclaim
     return Scene(
         fleet=world.fleet,
-        yards=roll.yards,
+        victim_index=reclaim_index.victim_index,
         now=now,
         over_share=over_share(world),
-        left=roll.allowances(chosen),
+        left=reclaim_index.allowances(chosen),
         quotas=_quotas(world, evicted or {}),
         holds=tuple(holds),
-        leaving=(*chain.from_iterable(roll.leaving(now=now).values()), *_about_to_leave(roll, chosen)),
+        leaving=(
+            *chain.from_iterable(reclaim_index.leaving(now=now).values()),
+            *_about_to_leave(reclaim_index, chosen),
+        ),
         order=rules.order,
         spared=immovable | rising(world),
         refused=refused,
-        siblings=world.siblings,
+        pod_counts=world.pod_counts,
         budget_seconds=rules.budget_seconds,
         minimum_runtime=rules.minimum_runtime_seconds,
-        failures=roll.failures(chosen),
+        failures=reclaim_index.failures(chosen),
     )
 
 
 def over_share(world: World) -> dict[TeamName, Units]:
     """Tell how many GPU units each team's pods hold on nodes beyond its guaranteed share."""
     shares = {team.name: team.gpus.guaranteed for team in world.policy.teams}
-    return {team: max(0, book.total - book.waiting - shares.get(team, 0)) for team, book in world.books().items()}
+    return {
+        team: max(0, book.total - book.waiting - shares.get(team, 0)) for team, book in world.usage_by_team().items()
+    }
 
 
-def largest_seat(roll: Roll, world: World) -> int:
+def largest_room(reclaim_index: ReclaimIndex, world: World) -> int:
     """Tell how many GPU units one pod could have on one node if everybody there left who may be sent away.
 
     Minimum runtimes and budgets pass; protection and guaranteed pods stay. Closed nodes seat nobody.
@@ -139,7 +149,7 @@ def largest_seat(roll: Roll, world: World) -> int:
     most: Units = 0
     for node in world.fleet.nodes():
         if node.is_open:
-            yard = roll.yards.on(node.name)
+            yard = reclaim_index.victim_index.on(node.name)
             lent = 0 if yard is None else sum(gpus for _, gpus in yard.saves)
             offers = node.offers(world.policy.resources)
             free = sum(max(0, world.fleet.free(node.name, offer.resource)) * offer.weight for offer in offers)
@@ -152,22 +162,24 @@ def rising(world: World) -> set[Uid]:
     return {
         change.pod.uid
         for team in world.policy.teams
-        if world.book(team.name).guaranteed < team.gpus.guaranteed
-        for change in retier(team, world)
+        if world.usage(team.name).guaranteed < team.gpus.guaranteed
+        for change in tier_changes(team, world)
         if change.charge.tier is Tier.GUARANTEED
     }
 
 
-def _about_to_leave(roll: Roll, chosen: Iterable[Uid]) -> Iterator[Leaving]:
+def _about_to_leave(reclaim_index: ReclaimIndex, chosen: Iterable[Uid]) -> Iterator[Leaving]:
     for uid in chosen:
-        tenant = roll.staying(uid)
+        tenant = reclaim_index.staying(uid)
         if tenant is not None and tenant.pod.node is not None:
             yield Leaving(uid, tenant.pod.node, tenant.pod.demand)
 
 
 def _quotas(world: World, evicted: Mapping[TeamName, int]) -> dict[TeamName, int]:
     bound = world.policy.reclaim.evictions_per_minute
-    return {} if isinstance(bound, Unlimited) else {team: bound - evicted.get(team, 0) for team in world.books()}
+    return (
+        {} if isinstance(bound, Unlimited) else {team: bound - evicted.get(team, 0) for team in world.usage_by_team()}
+    )
 
 
 def _age(tenant: Tenant) -> tuple[int, str, str, str]:

@@ -12,7 +12,7 @@ from webhook.core.model.names import Namespace, NodeName, ResourceName, Uid
 from webhook.core.model.tier import Tier
 from webhook.core.model.topology import anti_affinity
 from webhook.core.placement.fleet import Fleet
-from webhook.core.reclaim.reclaim_index import Roll
+from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Hold, Leaving, Move
 from webhook.core.reclaim.victim import GangId
 
@@ -76,15 +76,15 @@ class Holding:
         """Keep no room any more; only the rest of broken gangs goes. None where there is none."""
         return self._cut((), self.targets, self.broken)
 
-    def trimmed(self, roll: Roll) -> "Holding | None":
+    def trimmed(self, reclaim_index: ReclaimIndex) -> "Holding | None":
         """Drop the claims that wait no more, and the targets that are going, gone, or guaranteed by now.
 
         Targets whose claim is dropped stay, but for those of broken gangs. None where nothing is left.
         """
-        claims = tuple([c for c in self.claims if (pod := roll.get(c.uid)) is not None and pod.is_waiting])
-        went = {target.uid: target for target in self.targets if roll.is_going(target.uid)}
+        claims = tuple([c for c in self.claims if (pod := reclaim_index.get(c.uid)) is not None and pod.is_waiting])
+        went = {target.uid: target for target in self.targets if reclaim_index.is_going(target.uid)}
         broken = self.broken.union(target.gang for target in went.values() if target.gang is not None)
-        return self._cut(claims, tuple([target for target in self.targets if _may_go(target, roll)]), broken)
+        return self._cut(claims, tuple([target for target in self.targets if _may_go(target, reclaim_index)]), broken)
 
     def _cut(
         self, claims: tuple[Claim, ...], targets: tuple[Target, ...], broken: frozenset[GangId]
@@ -112,7 +112,7 @@ def targets_of(moves: Iterable[Move], *, at: int) -> tuple[Target, ...]:
     )
 
 
-def holds(holdings: Iterable[Holding], roll: Roll) -> list[Hold]:
+def holds(holdings: Iterable[Holding], reclaim_index: ReclaimIndex) -> list[Hold]:
     """List all room that is kept, as plans take it."""
     return [
         Hold(
@@ -125,18 +125,20 @@ def holds(holdings: Iterable[Holding], roll: Roll) -> list[Hold]:
         )
         for holding in holdings
         for claim in holding.claims
-        if (tenant := roll.get(claim.uid)) is not None
+        if (tenant := reclaim_index.get(claim.uid)) is not None
     ]
 
 
-def inherited(before: Holding, kept: Holding, roll: Roll, fleet: Fleet, *, leaving: Sequence[Leaving]) -> Holding:
+def inherited(
+    before: Holding, kept: Holding, reclaim_index: ReclaimIndex, fleet: Fleet, *, leaving: Sequence[Leaving]
+) -> Holding:
     """Have victims of claims that were seated go for those that still wait, as many as the room is short of.
 
     The room of a node is for any of its claims: who is seated may sit where the victims of another were.
     """
     units: dict[GangId | Uid, tuple[Target, ...]] = {}
     for target in before.targets:
-        if target not in kept.targets and _may_go(target, roll):
+        if target not in kept.targets and _may_go(target, reclaim_index):
             units[target.gang or target.uid] = (*units.get(target.gang or target.uid, ()), target)
     served = {target.claim for target in kept.targets}
     heir = next((claim.uid for claim in kept.claims if claim.uid not in served), kept.claims[0].uid)
@@ -147,17 +149,17 @@ def inherited(before: Holding, kept: Holding, roll: Roll, fleet: Fleet, *, leavi
         return replace(kept, targets=(*kept.targets, *more))
 
     for unit in units.values():
-        if not is_short(with_added(added), roll, fleet, leaving=leaving):
+        if not is_short(with_added(added), reclaim_index, fleet, leaving=leaving):
             break
         added.append(unit)
     for unit in list(added):
         rest = [each for each in added if each is not unit]
-        if not is_short(with_added(rest), roll, fleet, leaving=leaving):
+        if not is_short(with_added(rest), reclaim_index, fleet, leaving=leaving):
             added = rest
     return with_added(added)
 
 
-def is_short(holding: Holding, roll: Roll, fleet: Fleet, *, leaving: Sequence[Leaving]) -> bool:
+def is_short(holding: Holding, reclaim_index: ReclaimIndex, fleet: Fleet, *, leaving: Sequence[Leaving]) -> bool:
     """Tell whether the room it keeps will not be there: the node went or was closed, or somebody took it.
 
     `leaving` are the pods that leave its node.
@@ -166,21 +168,23 @@ def is_short(holding: Holding, roll: Roll, fleet: Fleet, *, leaving: Sequence[Le
         return True
     wanted: dict[ResourceName, int] = {}
     for claim in holding.claims:
-        if (tenant := roll.get(claim.uid)) is not None:
+        if (tenant := reclaim_index.get(claim.uid)) is not None:
             _add(wanted, tenant.pod.demand, 1)
     for each in leaving:
         _add(wanted, each.demand, -1)
     for target in holding.targets:
-        victim = roll.staying(target.uid)
+        victim = reclaim_index.staying(target.uid)
         if victim is not None and victim.pod.node == holding.node:
             _add(wanted, victim.pod.demand, -1)
-    asked = {name for claim in holding.claims if (pod := roll.get(claim.uid)) for name, _ in pod.pod.demand.requests}
+    asked = {
+        name for claim in holding.claims if (pod := reclaim_index.get(claim.uid)) for name, _ in pod.pod.demand.requests
+    }
     return any(wanted[name] > fleet.free(holding.node, name) for name in asked)
 
 
-def _may_go(target: Target, roll: Roll) -> bool:
+def _may_go(target: Target, reclaim_index: ReclaimIndex) -> bool:
     """Tell whether a target is there, is not going yet, and borrows."""
-    victim = roll.staying(target.uid)
+    victim = reclaim_index.staying(target.uid)
     return victim is not None and victim.pod.tier is Tier.PREEMPTIBLE
 
 

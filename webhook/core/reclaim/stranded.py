@@ -7,7 +7,7 @@ it before it was scheduled, it waits for ever beside free GPUs: only a new pod g
 from typing import Final
 
 from webhook.core.model.selector import Constraints
-from webhook.core.peers.topology_filter import Asker, spread_of
+from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
 from webhook.core.reclaim.reclaim_pod import Tenant
 from webhook.core.world.world import World
 
@@ -34,9 +34,9 @@ def _taking(tenant: Tenant, constraints: Constraints, world: World) -> int:
     """List the slots that would take a pod now, if it demanded this of a node."""
     fleet, pod = world.fleet, tenant.pod
     slots = fleet.with_room(pod.demand, fleet.matching(constraints) & fleet.open_bits)
-    if slots and (tenant.topology or world.siblings.against(pod.namespace, tenant.labels)):
-        asker = Asker(pod.namespace, tenant.labels, tenant.topology, constraints)
-        if world.siblings.are_costly(pod.namespace, tenant.topology):
+    if slots and (tenant.topology or world.pod_counts.against(pod.namespace, tenant.labels)):
+        asker = TopologyRequest(pod.namespace, tenant.labels, tenant.topology, constraints)
+        if world.pod_counts.are_costly(pod.namespace, tenant.topology):
             return 0
-        slots &= spread_of(asker, fleet, world.siblings).allowed
+        slots &= evaluate_topology(asker, fleet, world.pod_counts).allowed
     return slots

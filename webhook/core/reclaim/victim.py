@@ -42,7 +42,7 @@ class Victim(NamedTuple):
     is_counted: bool = False
 
 
-class Alike(NamedTuple):
+class VictimGroup(NamedTuple):
     """What makes single victims on a node interchangeable but for their age."""
 
     demand: Demand
@@ -53,13 +53,13 @@ class Alike(NamedTuple):
 
 
 @dataclass(slots=True)
-class Yard:
+class NodeVictims:
     """The victims on one node: singles in rows of alike ones, the cheapest of a row first, and gangs with members here.
 
     The order of a row depends on neither the time nor what others hold: the one saved last loses least.
     """
 
-    rows: dict[Alike, list[tuple[tuple[int, int, Uid], Victim]]] = field(default_factory=dict)
+    rows: dict[VictimGroup, list[tuple[tuple[int, int, Uid], Victim]]] = field(default_factory=dict)
     gangs: dict[GangId, int] = field(default_factory=dict)
     saves: list[tuple[int, Units]] = field(
         default_factory=list
@@ -109,12 +109,12 @@ class Yard:
         return loss
 
 
-class Yards:
+class VictimIndex:
     """All victims, by node and by gang, kept by events."""
 
     def __init__(self, victims: Iterable[Victim] = ()) -> None:
         self._by_uid: dict[Uid, Victim] = {}
-        self._by_node: dict[NodeName, Yard] = {}
+        self._by_node: dict[NodeName, NodeVictims] = {}
         self._gangs: dict[GangId, dict[Uid, Victim]] = {}
         self._workloads: dict[WorkloadId, dict[Uid, Victim]] = {}
         for victim in victims:
@@ -130,7 +130,7 @@ class Yards:
         """Find a victim."""
         return self._by_uid.get(uid)
 
-    def on(self, node: NodeName) -> Yard | None:
+    def on(self, node: NodeName) -> NodeVictims | None:
         """Give the victims on a node; None where there are none."""
         return self._by_node.get(node)
 
@@ -157,7 +157,7 @@ class Yards:
         self._by_uid[victim.uid] = victim
         yard = self._by_node.get(victim.node)
         if yard is None:
-            yard = self._by_node[victim.node] = Yard()
+            yard = self._by_node[victim.node] = NodeVictims()
         yard.save(victim.saved_at, victim.demand.gpus)
         if victim.workload is not None:
             self._workloads.setdefault(victim.workload, {})[victim.uid] = victim
@@ -194,8 +194,8 @@ class Yards:
             del self._by_node[victim.node]
 
 
-def _alike(victim: Victim) -> Alike:
-    return Alike(victim.demand, victim.team, victim.guards, victim.workload, victim.is_counted)
+def _alike(victim: Victim) -> VictimGroup:
+    return VictimGroup(victim.demand, victim.team, victim.guards, victim.workload, victim.is_counted)
 
 
 def _order(victim: Victim) -> tuple[int, int, Uid]:

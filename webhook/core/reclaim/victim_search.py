@@ -13,13 +13,13 @@ from webhook.core.model.amount import Units
 from webhook.core.model.demand import PerDevice
 from webhook.core.model.names import NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.policy import ReclaimCost
-from webhook.core.reclaim.failures import Departure, Floors, WorkloadId, share_used
-from webhook.core.reclaim.victim import GuardId, Victim, Yard, Yards
+from webhook.core.reclaim.failures import Departure, FailureLimits, WorkloadId, share_used
+from webhook.core.reclaim.victim import GuardId, NodeVictims, Victim, VictimIndex
 
 _STEPS: Final = 20_000
 """Branches looked at on one node before the best so far is taken: rows that all differ could be many."""
 
-_NO_FLOORS: Final = Floors({}, may_break=True)
+_NO_FLOORS: Final = FailureLimits({}, may_break=True)
 
 _POSITION: Final = {part: position for position, part in enumerate(ReclaimCost)}
 
@@ -89,7 +89,7 @@ class Scale:
     spared: Set[Uid] = frozenset()
     exhausted: Set[TeamName] = frozenset()
     unripe_after: int | None = None
-    floors: Floors = field(default_factory=lambda: _NO_FLOORS)
+    floors: FailureLimits = field(default_factory=lambda: _NO_FLOORS)
 
     def may_go(self, victim: Victim) -> bool:
         """Tell whether a victim is still there and may go, its minimum runtime aside."""
@@ -126,16 +126,20 @@ class _Unit(NamedTuple):
     departures: tuple[Departure, ...]
 
 
-def clear(need: Need, node: NodeName, yards: Yards, *, room: Room, scale: Scale) -> Clearing | None:
+def clear(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, scale: Scale) -> Clearing | None:
     """Find the victims to send away at the least cost; None where no choice frees enough."""
-    yard = yards.on(node)
+    yard = victim_index.on(node)
     if yard is None:
         return None
 
     def order(unit: _Unit) -> tuple[tuple[Units, ...], Uid]:
         return unit.cost.ranked(scale.order), unit.victims[0].uid
 
-    made = (*_singles(need, yard, room, scale), *_gangs(need, node, yards, scale), *_wholes(need, node, yards, scale))
+    made = (
+        *_singles(need, yard, room, scale),
+        *_gangs(need, node, victim_index, scale),
+        *_wholes(need, node, victim_index, scale),
+    )
     rows = [sorted(row, key=order)[: scale.floors.singles(_limiting(row))] for row in made]
     rows = [row for row in rows if row]
     rows.sort(key=lambda row: order(row[0]))
@@ -148,7 +152,7 @@ def clear(need: Need, node: NodeName, yards: Yards, *, room: Room, scale: Scale)
     return search.best
 
 
-def _singles(need: Need, yard: Yard, room: Room, scale: Scale) -> list[list[_Unit]]:
+def _singles(need: Need, yard: NodeVictims, room: Room, scale: Scale) -> list[list[_Unit]]:
     """Make rows of single victims; those on different devices are not alike where devices matter."""
     rows: dict[object, list[_Unit]] = {}
     for alike, row in yard.rows.items():
@@ -180,30 +184,32 @@ def _limiting(row: Sequence[_Unit]) -> WorkloadId | None:
     return victims[0].workload if len(victims) == 1 and victims[0].is_counted and victims[0].gang is None else None
 
 
-def _gangs(need: Need, node: NodeName, yards: Yards, scale: Scale) -> list[list[_Unit]]:
+def _gangs(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) -> list[list[_Unit]]:
     """Make a row of each gang: all of its members that borrow go.
 
     Those that may not, such as guaranteed ones, shield nobody, and its minimum runtime is that of its oldest member:
     whoever may label pods says what a gang is.
     """
     rows = []
-    for gang in yards.gangs_on(node):
-        there = yards.members(gang)
+    for gang in victim_index.gangs_on(node):
+        there = victim_index.members(gang)
         members = tuple([member for member in there if scale.may_go(member)])
         if any(member.node == node for member in members) and any(scale.is_ripe(member) for member in there):
             rows.append([_together(members, need, node, scale)])
     return rows
 
 
-def _wholes(need: Need, node: NodeName, yards: Yards, scale: Scale) -> list[list[_Unit]]:
+def _wholes(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) -> list[list[_Unit]]:
     """Make a row of each workload that would fail of its evictions, and all of whose pods may go."""
-    yard, rows = yards.on(node), []
+    yard, rows = victim_index.on(node), []
     if yard is None or scale.floors.may_break:
         return []
     for workload in dict.fromkeys(alike.workload for alike in yard.rows if alike.is_counted):
         if workload is None or scale.floors.pods(workload) <= 1:
             continue
-        members = tuple([each for each in yards.of_workload(workload) if scale.may_go(each) and scale.is_ripe(each)])
+        members = tuple(
+            [each for each in victim_index.of_workload(workload) if scale.may_go(each) and scale.is_ripe(each)]
+        )
         is_whole = len(members) >= scale.floors.pods(workload)
         if is_whole and all(each.gang is None for each in members) and any(each.node == node for each in members):
             rows.append([_together(members, need, node, scale)])

@@ -26,11 +26,11 @@ class Adoption(NamedTuple):
 def adoptions(team: Team, world: World) -> tuple[Adoption, ...]:
     """List the pods of a team that run without a decision and are ours to label, and what they are charged then."""
     room, found = Room(team), []
-    for uid, entry in world.book(team.name).entries():
+    for uid, entry in world.usage(team.name).entries():
         pod = world.pod(uid)
         if pod is not None and pod.team_label is None and _may_be_labelled(pod, entry, world):
             found.append((pod, entry))
-        elif entry.charge.tier is Tier.GUARANTEED or entry.is_unlabelled:
+        elif entry.charge.tier is Tier.GUARANTEED or entry.is_unlabeled:
             room.take(entry.charge)
     made = []
     for pod, entry in in_order(found):
@@ -47,5 +47,5 @@ def _may_be_labelled(pod: Resident, entry: Entry, world: World) -> bool:
 
     One that terminates is: whoever may delete pods may say that it takes a year.
     """
-    is_ours = pod.may_be_labelled and not entry.is_reserved
+    is_ours = pod.may_be_labeled and not entry.is_reserved
     return is_ours and not world.is_assumed(pod.uid) and not world.tenancy(pod.namespace).is_exempt

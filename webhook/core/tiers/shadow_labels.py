@@ -10,11 +10,11 @@ from dataclasses import replace
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.tier import TIERS, Tier
-from webhook.core.tiers.tier_changes import retier
+from webhook.core.tiers.tier_changes import tier_changes
 from webhook.core.world.world import World
 
 
-class Onlooker:
+class ShadowLabels:
     """Keeps pods in a world, those without a decision with the one that they would have."""
 
     def __init__(self, world: World) -> None:
@@ -37,7 +37,7 @@ class Onlooker:
         self._asked.pop(uid, None)
         self._world.remove_pod(uid)
 
-    def look_anew(self) -> None:
+    def relabel_all(self) -> None:
         """See every pod as the policy that came into force wants it: as it is, or as it would be."""
         asked, self._asked = self._asked, {}
         for pod in list(self._world.pods()):
@@ -53,7 +53,7 @@ class Onlooker:
         changed = []
         for name in teams if self._asked else ():
             team = self._world.policy.team(name)
-            for change in retier(team, self._world) if team is not None else ():
+            for change in tier_changes(team, self._world) if team is not None else ():
                 if change.pod.uid in self._asked:
                     self._world.set_pod(replace(change.pod, tier_label=change.charge.tier.value))
                     changed.append(change.pod.uid)
@@ -61,7 +61,7 @@ class Onlooker:
 
     def supposed(self, pod: Resident, *, team: TeamName, tier: Tier) -> Resident:
         """Describe a pod that is being created as it would be labelled."""
-        return replace(pod, team_label=team, tier_label=tier.value, asked_tier=TIERS.get(pod.tier_label or ""))
+        return replace(pod, team_label=team, tier_label=tier.value, requested_tier=TIERS.get(pod.tier_label or ""))
 
     def _labelled(self, pod: Resident, tier: Tier) -> Resident:
         return self.supposed(pod, team=self._world.tenancy(pod.namespace).team_name, tier=tier)
@@ -70,7 +70,7 @@ class Onlooker:
         return (
             not self._world.policy.is_enforced
             and pod.team_label is None
-            and pod.may_be_labelled
+            and pod.may_be_labeled
             and bool(pod.demand.gpus or pod.claims)
             and not self._world.tenancy(pod.namespace).is_exempt
         )

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from webhook.core.model.amount import Units, tell_gpus
+from webhook.core.model.amount import Units, gpus_text
 from webhook.core.model.decision import Charge, NotApplicable
 from webhook.core.model.names import GpuModel, Uid
 from webhook.core.model.pod import NO_LABELS, Resident
@@ -17,14 +17,14 @@ from webhook.core.model.policy import Team
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.text import plural_gpus
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import Flight, Judgement
+from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.quota.limits import has_guaranteed_room
-from webhook.core.quota.usage import Book, Entry
+from webhook.core.quota.usage import Entry, TeamUsage
 from webhook.core.world.world import World
 
 _GUARANTEED: Final = Tier.GUARANTEED  # a look at an enum's member costs 0.1 us, and there may be thousands of pods
 _PREEMPTIBLE: Final = Tier.PREEMPTIBLE
-_NO_LONGER: Final = Judgement(NotApplicable(Reason(Code.BORROWS, "the pod is not to be promoted any more")), None)
+_NO_LONGER: Final = LedgerDecision(NotApplicable(Reason(Code.BORROWS, "the pod is not to be promoted any more")), None)
 
 
 class Sums(NamedTuple):
@@ -37,7 +37,7 @@ class Sums(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Retier:
+class TierChange:
     """A pod whose tier changes: `charge` is what it is charged from then on, `sums` what it was held against."""
 
     pod: Resident
@@ -55,10 +55,10 @@ class Retier:
     @property
     def _share(self) -> str:
         share, taken, model_share, model_taken = self.sums
-        told = f"team {self.charge.team}'s guaranteed share of {tell_gpus(share)}, {tell_gpus(taken)} taken"
+        told = f"team {self.charge.team}'s guaranteed share of {gpus_text(share)}, {gpus_text(taken)} taken"
         if model_share is None:
             return told
-        return f"{told} (of {self.charge.model}: {tell_gpus(model_share)}, {tell_gpus(model_taken)} taken)"
+        return f"{told} (of {self.charge.model}: {gpus_text(model_share)}, {gpus_text(model_taken)} taken)"
 
 
 @dataclass(slots=True)
@@ -93,14 +93,14 @@ class Room:
         return self.by_model.get(model, 0) if model is not None else 0
 
 
-def retier(team: Team, world: World) -> tuple[Retier, ...]:
+def tier_changes(team: Team, world: World) -> tuple[TierChange, ...]:
     """List what to change so that a team's tiers are true; demotions first, since they make room.
 
     Only pods that the gate labelled and the cluster has shown are changed. Terminating pods are left alone: they still
     count where room is given away, and no longer where it is taken. Pods that bypassed the gate count against the share
     too, but push nobody out of it.
     """
-    book = world.book(team.name)
+    book = world.usage(team.name)
     demotions = _demotions(team, book, world) if _may_be_over(team, book) else []
     room = Room(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
     for change in demotions:
@@ -109,42 +109,42 @@ def retier(team: Team, world: World) -> tuple[Retier, ...]:
     return (*demotions, *(_promotions(room, book, world) if has_room else ()))
 
 
-def promotion(change: Retier, world: World) -> Judgement:
+def promotion(change: TierChange, world: World) -> LedgerDecision:
     """Judge a promotion again at the moment when it is charged: others may have been admitted into the room."""
     pod, charge = world.pod(change.pod.uid), world.charge_of(change.pod.uid)
     team = world.policy.team(change.charge.team)
     if pod is None or charge is None or team is None or not _may_rise(pod):
         return _NO_LONGER
     is_same = charge.tier is _PREEMPTIBLE and charge._replace(tier=_GUARANTEED) == change.charge
-    if not is_same or not has_guaranteed_room(charge.gpus, team, world.book(team.name), charge.model):
+    if not is_same or not has_guaranteed_room(charge.gpus, team, world.usage(team.name), charge.model):
         return _NO_LONGER
     why = Reason(Code.WITHIN_SHARE, f"promoted in team {team.name}")
     told = replace(pod, packed=NO_LABELS)  # it is seen, and counts among its like by that
-    return Judgement(NotApplicable(why, change.charge), Flight(told, change.charge, None))
+    return LedgerDecision(NotApplicable(why, change.charge), InFlightCharge(told, change.charge, None))
 
 
-def under_way(uid: Uid, world: World) -> Retier | None:
+def under_way(uid: Uid, world: World) -> TierChange | None:
     """Find a promotion again that is charged already, such as an earlier leader left it; None where it is over."""
     pod, charge = world.pod(uid), world.charge_of(uid)
     team = None if charge is None else world.policy.team(charge.team)
     if pod is None or charge is None or team is None or charge.tier is not _GUARANTEED:
         return None
-    book = world.book(team.name)
+    book = world.usage(team.name)
     room = Room(team, book.guaranteed, {model: book.guaranteed_model(model) for model in team.models})
     room.take(charge, sign=-1)
-    return Retier(pod, charge, room.sums(charge))
+    return TierChange(pod, charge, room.sums(charge))
 
 
-def _may_be_over(team: Team, book: Book) -> bool:
+def _may_be_over(team: Team, book: TeamUsage) -> bool:
     return book.guaranteed > team.gpus.guaranteed or any(
         book.guaranteed_model(model) > share.guaranteed for model, share in team.models.items()
     )
 
 
-def _demotions(team: Team, book: Book, world: World) -> list[Retier]:
+def _demotions(team: Team, book: TeamUsage, world: World) -> list[TierChange]:
     kept, movable = Room(team), []
     for uid, entry in book.entries():
-        if entry.charge.tier is not _GUARANTEED or entry.is_unlabelled:
+        if entry.charge.tier is not _GUARANTEED or entry.is_unlabeled:
             continue
         pod = world.pod(uid)
         if entry.is_reserved or pod is None or pod.tier is not _GUARANTEED:
@@ -156,11 +156,11 @@ def _demotions(team: Team, book: Book, world: World) -> list[Retier]:
         if kept.fits(entry.charge):
             kept.take(entry.charge)
         else:
-            found.append(Retier(pod, entry.charge._replace(tier=Tier.PREEMPTIBLE), kept.sums(entry.charge)))
+            found.append(TierChange(pod, entry.charge._replace(tier=Tier.PREEMPTIBLE), kept.sums(entry.charge)))
     return found
 
 
-def _promotions(room: Room, book: Book, world: World) -> list[Retier]:
+def _promotions(room: Room, book: TeamUsage, world: World) -> list[TierChange]:
     movable = []
     for uid, entry in book.entries():
         if entry.charge.tier is not _PREEMPTIBLE or entry.is_reserved or not room.fits(entry.charge):
@@ -171,13 +171,13 @@ def _promotions(room: Room, book: Book, world: World) -> list[Retier]:
     found = []
     for pod, entry in in_order(movable):
         if room.fits(entry.charge):
-            found.append(Retier(pod, entry.charge._replace(tier=Tier.GUARANTEED), room.sums(entry.charge)))
+            found.append(TierChange(pod, entry.charge._replace(tier=Tier.GUARANTEED), room.sums(entry.charge)))
             room.take(entry.charge)
     return found
 
 
 def _may_rise(pod: Resident) -> bool:
-    return pod.tier is _PREEMPTIBLE and pod.asked_tier is not _PREEMPTIBLE and not pod.is_terminating
+    return pod.tier is _PREEMPTIBLE and pod.requested_tier is not _PREEMPTIBLE and not pod.is_terminating
 
 
 def in_order(pods: Iterable[tuple[Resident, Entry]]) -> list[tuple[Resident, Entry]]:
@@ -186,4 +186,4 @@ def in_order(pods: Iterable[tuple[Resident, Entry]]) -> list[tuple[Resident, Ent
 
 
 def _rank(pod: Resident) -> tuple[bool, int, str, str, str]:
-    return (pod.asked_tier is not _GUARANTEED, pod.created, pod.namespace, pod.name, pod.uid)
+    return (pod.requested_tier is not _GUARANTEED, pod.created, pod.namespace, pod.name, pod.uid)

@@ -10,7 +10,7 @@ from typing import Final
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import NO_LABELS
 from webhook.core.model.tier import TIERS
-from webhook.core.quota.in_flight import Alive, Flight
+from webhook.core.quota.in_flight import Alive, InFlightCharge
 from webhook.core.world.world import World
 
 LONGEST_SECONDS: Final = 86_400
@@ -20,7 +20,7 @@ MARGIN_SECONDS: Final = 5
 """Added to the grace period: kubelet must hear of the deletion, and gives a container two seconds after its hook."""
 
 
-def lingering(uid: Uid, world: World) -> Flight | None:
+def lingering(uid: Uid, world: World) -> InFlightCharge | None:
     """Tell what stays charged of a pod that is deleted and was not seen to end; None where its node runs nothing of it.
 
     It is a charge of its own, with a UID of its own: what is known of the pod itself is over.
@@ -40,6 +40,6 @@ def lingering(uid: Uid, world: World) -> Flight | None:
         shares_by="",
         admitted=None,
         packed=NO_LABELS,
-        keeps_off=(),
+        anti_affinity_rules=(),
     )
-    return Flight(left, charge, pod.node, min(max(pod.grace_seconds, 0), LONGEST_SECONDS) + MARGIN_SECONDS)
+    return InFlightCharge(left, charge, pod.node, min(max(pod.grace_seconds, 0), LONGEST_SECONDS) + MARGIN_SECONDS)

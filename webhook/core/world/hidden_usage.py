@@ -9,7 +9,7 @@ from webhook.core.model.demand import Demand
 from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.pod import Resident
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import Flight
+from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.world.world import World
 
 ANY: Final = "*"
@@ -27,20 +27,20 @@ class Totals(NamedTuple):
     waiting: Units
 
 
-def add_unseen(world: World, totals: Iterable[Totals]) -> None:
+def add_hidden_usage(world: World, totals: Iterable[Totals]) -> None:
     """Charge each team with what its sums say beyond the pods of the world. GPU models and users are not known."""
     for each in totals:
         for flight in _missing(each, world):
             world.add_pod(flight)
 
 
-def is_unseen(pod: Resident) -> bool:
+def is_hidden_usage(pod: Resident) -> bool:
     """Tell whether it stands for pods that are not shown."""
     return pod.uid.startswith(_PREFIX)
 
 
-def _missing(totals: Totals, world: World) -> Iterator[Flight]:
-    book = world.book(totals.team)
+def _missing(totals: Totals, world: World) -> Iterator[InFlightCharge]:
+    book = world.usage(totals.team)
     left = {
         Tier.PREEMPTIBLE: totals.preemptible - book.preemptible,
         Tier.GUARANTEED: totals.total - totals.preemptible - book.guaranteed,
@@ -55,7 +55,7 @@ def _missing(totals: Totals, world: World) -> Iterator[Flight]:
             yield _flight(totals.team, tier, gpus - on_none, NodeName(ANY))
 
 
-def _flight(team: TeamName, tier: Tier, gpus: Units, node: NodeName | None) -> Flight:
+def _flight(team: TeamName, tier: Tier, gpus: Units, node: NodeName | None) -> InFlightCharge:
     uid = Uid(f"{_PREFIX}{team}/{tier.value}/{node or ''}")
     pod = Resident(
         uid=uid,
@@ -67,4 +67,4 @@ def _flight(team: TeamName, tier: Tier, gpus: Units, node: NodeName | None) -> F
         team_label=team,
         tier_label=tier.value,
     )
-    return Flight(pod, Charge(team, tier, gpus), node)
+    return InFlightCharge(pod, Charge(team, tier, gpus), node)

@@ -8,34 +8,42 @@ view of the pods has come as far as the page was folded.
 from collections.abc import Iterable
 
 from webhook.core.model.names import Namespace, Uid
-from webhook.core.quota.in_flight import EMPTY_PAGE, UNSEEN, Alive, Evidence, Flight, Page, Unseen
+from webhook.core.quota.in_flight import (
+    EMPTY_LEDGER_RECORD,
+    UNSEEN,
+    Alive,
+    Evidence,
+    InFlightCharge,
+    LedgerRecord,
+    Unseen,
+)
 from webhook.core.world.world import World
 
 _Name = tuple[Namespace, str]
 
 
-class Clerk:
+class LedgerSession:
     """Keeps a page and the world together. `version` is that of the object as it was read last, 0 for none."""
 
     def __init__(self, world: World) -> None:
-        self.page = EMPTY_PAGE
+        self.page = EMPTY_LEDGER_RECORD
         self.version = 0
         self.identity = ""
         self.is_stale = False
         self._world = world
-        self._draft: dict[Uid, Flight] = {}
+        self._draft: dict[Uid, InFlightCharge] = {}
         self._withdrawn: set[Uid] = set()
-        self._carried: dict[Uid, Flight] = {}
+        self._carried: dict[Uid, InFlightCharge] = {}
         self._departed: dict[Uid, int] = {}
         self._found: dict[Uid, Evidence] = {}
-        self._counted: dict[_Name, Flight] = {}  # which charge counts for all equal ones of its name …
-        self._spare: dict[Uid, Flight] = {}  # … and those for which another counts
+        self._counted: dict[_Name, InFlightCharge] = {}  # which charge counts for all equal ones of its name …
+        self._spare: dict[Uid, InFlightCharge] = {}  # … and those for which another counts
         self._is_in_doubt = False
         self._base = 0
 
     # -- what was read
 
-    def see(self, page: Page, *, version: int, identity: str, is_live: bool = False) -> None:
+    def see(self, page: LedgerRecord, *, version: int, identity: str, is_live: bool = False) -> None:
         """Take over the object as somebody wrote it; one that is older than what we know changes nothing.
 
         Unless it `is_live`, read after we lost a race: then etcd was restored from a backup. `identity` is the
@@ -72,14 +80,14 @@ class Clerk:
     def lose(self) -> None:
         """Take in that the object is gone, deleted by hand: the next write makes it anew with all it held."""
         self._carried.update((uid, f) for uid, f in self.page.flights.items() if uid not in self._withdrawn)
-        self.page = Page({}, self.page.folded, self.page.turn)
+        self.page = LedgerRecord({}, self.page.folded, self.page.turn)
         self.version, self.identity, self.is_stale = 0, "", False
 
     # -- what may be judged
 
     def is_safe(self, reached: int) -> bool:
         """Tell whether charges may be judged now, with the view of the pods at this resourceVersion."""
-        return not self.is_stale and self.page.is_safe_from(reached)
+        return not self.is_stale and self.page.is_current_at(reached)
 
     def settle(self, reached: int) -> None:
         """Let go of charges that left the page, as far as the view has come."""
@@ -89,7 +97,7 @@ class Clerk:
         for flight in [*self._spare.values()]:
             self._change_places(flight)
 
-    def charge(self, flight: Flight) -> None:
+    def charge(self, flight: InFlightCharge) -> None:
         """Assume a charge that is to be in the next write; one that is on the page already, or again, stays there."""
         uid = flight.pod.uid
         self._withdrawn.discard(uid)
@@ -99,7 +107,7 @@ class Clerk:
             self._draft[uid] = flight
             self._assume(flight)
 
-    def carry(self, flight: Flight) -> None:
+    def carry(self, flight: InFlightCharge) -> None:
         """Have a charge that nobody asked for in the next write, however often that fails."""
         if flight.pod.uid not in self.page.flights:
             self._carried[flight.pod.uid] = flight
@@ -120,32 +128,32 @@ class Clerk:
         """Tell whether a write is due whatever the requests are."""
         return self._is_in_doubt or bool(self._carried) or not self._withdrawn.isdisjoint(self.page.flights)
 
-    def holds(self, flight: Flight) -> bool:
+    def holds(self, flight: InFlightCharge) -> bool:
         """Tell whether a charge, or a promotion, is on the page, where every replica finds it."""
         found = self.page.flights.get(flight.pod.uid)
         return found is not None and found.is_promotion == flight.is_promotion
 
-    def promotions(self) -> Iterable[Flight]:
+    def promotions(self) -> Iterable[InFlightCharge]:
         """List the promotions on the page that are still to be carried out."""
         return [f for f in self.unseen() if f.is_promotion and f.pod.uid not in self._withdrawn]
 
     @property
-    def can_fold(self) -> bool:
+    def can_compact(self) -> bool:
         """Tell whether the page lists charges that are settled."""
         return any(not isinstance(self._evidence(uid), Unseen) for uid in self.page.flights)
 
-    def unseen(self) -> Iterable[Flight]:
+    def unseen(self) -> Iterable[InFlightCharge]:
         """List the charges on the page that nothing is known of yet."""
         return [flight for uid, flight in self.page.flights.items() if isinstance(self._evidence(uid), Unseen)]
 
-    def next_page(self) -> Page:
+    def next_record(self) -> LedgerRecord:
         """Make the page to write over the version that was read last."""
         self._base = self.version
         return self.page.turned(
             self._evidence, added={**self._carried, **self._draft}, withdrawn=self._withdrawn - self._draft.keys()
         )
 
-    def give_up(self, *, is_in_doubt: bool = False) -> None:
+    def discard_draft(self, *, is_in_doubt: bool = False) -> None:
         """Drop the draft: somebody else wrote first, or the write's fate is unknown (`is_in_doubt`).
 
         Unless the watch has brought a newer version meanwhile, nothing may be judged before the object was read again.
@@ -156,12 +164,12 @@ class Clerk:
             self._is_in_doubt = self._is_in_doubt or is_in_doubt
         for uid, flight in self._draft.items():
             if flight.is_promotion:
-                self._world.take_back_promotion(uid)
+                self._world.cancel_promotion(uid)
             else:
                 self._let_go(uid)
         self._draft.clear()
 
-    def _assume(self, flight: Flight) -> None:
+    def _assume(self, flight: InFlightCharge) -> None:
         """Count a charge, unless an equal one for a pod of the same name is counted: only one of them can be there."""
         uid, name = flight.pod.uid, _name(flight)
         if not (flight.is_promotion or flight.lingers):
@@ -173,7 +181,7 @@ class Clerk:
                 self._spare[uid] = flight
         self._world.assume(flight, is_counted=uid not in self._spare)
 
-    def _change_places(self, spare: Flight) -> None:
+    def _change_places(self, spare: InFlightCharge) -> None:
         """Count a charge from now on if the one that counted for it is gone; or if its pod is there, and no other."""
         uid, counted = spare.pod.uid, self._counted[_name(spare)]
         is_there = isinstance(self._world.evidence(uid), Alive)
@@ -196,5 +204,5 @@ class Clerk:
         return self._found.get(uid, UNSEEN) if isinstance(shown, Unseen) else shown
 
 
-def _name(flight: Flight) -> _Name:
+def _name(flight: InFlightCharge) -> _Name:
     return flight.pod.namespace, flight.pod.name

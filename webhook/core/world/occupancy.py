@@ -14,7 +14,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.world.world import World
 
 
-class Holder(NamedTuple):
+class UsageKey(NamedTuple):
     """A team's pods of one tier on nodes of one GPU model."""
 
     team: TeamName
@@ -26,7 +26,7 @@ class Holder(NamedTuple):
 class Occupancy:
     """GPU units on nodes: by who holds them, and by node."""
 
-    by_holder: dict[Holder, Units] = field(default_factory=dict)
+    by_holder: dict[UsageKey, Units] = field(default_factory=dict)
     by_node: dict[NodeName, Units] = field(default_factory=dict)
 
     def add(self, uid: Uid, world: World) -> None:
@@ -37,8 +37,8 @@ class Occupancy:
         gpus = entry.charge.gpus
         node = world.fleet.get(pod.node)
         # As the ledger counts it: what never passed the webhook counts against the guaranteed share.
-        tier = Tier.GUARANTEED if entry.is_unlabelled else entry.charge.tier
-        holder = Holder(entry.charge.team, NO_MODEL if node is None else node.model, tier)
+        tier = Tier.GUARANTEED if entry.is_unlabeled else entry.charge.tier
+        holder = UsageKey(entry.charge.team, NO_MODEL if node is None else node.model, tier)
         self.by_holder[holder] = self.by_holder.get(holder, 0) + gpus
         self.by_node[pod.node] = self.by_node.get(pod.node, 0) + gpus
 

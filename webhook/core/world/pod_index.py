@@ -8,7 +8,7 @@ from webhook.core.model.decision import Charge
 from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.pod import Owner, Resident
 from webhook.core.model.tier import TIERS
-from webhook.core.peers.pod_counts import Seated, Siblings
+from webhook.core.peers.pod_counts import PlacedPod, PodCounts
 from webhook.core.quota.usage import Entry
 
 _Place = TypeVar("_Place", Namespace, NodeName)
@@ -30,7 +30,7 @@ class Held:
             charge,
             holder=holder_of(self.pod.namespace, self.pod.name, self.pod.owner),
             is_reserved=self.is_reserved,
-            is_unlabelled=self.pod.tier_label not in TIERS,
+            is_unlabeled=self.pod.tier_label not in TIERS,
             is_waiting=self.pod.node is None,
             created=self.pod.created,
         )
@@ -41,11 +41,11 @@ def holder_of(namespace: Namespace, name: str, owner: Owner | None) -> str:
     return f"{namespace}/{owner.kind}/{owner.name}" if owner is not None else f"{namespace}/Pod/{name}"
 
 
-class Residents:
+class PodIndex:
     """The pods that hold something, assumed ones included."""
 
-    def __init__(self, siblings: Siblings | None = None) -> None:
-        self._siblings = siblings or Siblings()
+    def __init__(self, pod_counts: PodCounts | None = None) -> None:
+        self._siblings = pod_counts or PodCounts()
         self._siblings.sources.append(self._seated)
         self._held: dict[Uid, Held] = {}
         self._undecided: dict[Uid, None] = {}
@@ -66,7 +66,7 @@ class Residents:
         """List what every pod holds."""
         return self._held.values()
 
-    def undecided(self) -> Iterator[Uid]:
+    def without_decision(self) -> Iterator[Uid]:
         """List the GPU pods that carry no decision of the gate."""
         return (uid for uid in self._undecided if self._held[uid].pod.demand.gpus)
 
@@ -78,7 +78,7 @@ class Residents:
         """List the pods that take room on a node."""
         return self._by_node.get(node, ())
 
-    def are_seen_in(self, namespace: Namespace) -> bool:
+    def has_seen_pods(self, namespace: Namespace) -> bool:
         """Tell whether any pod was seen in a namespace; what is reserved says itself who pays."""
         return not all(self._held[uid].is_reserved for uid in self.in_namespace(namespace))
 
@@ -106,11 +106,11 @@ class Residents:
                     self._siblings.change(held.pod, held.node, -1)
         return held
 
-    def _seated(self, namespace: Namespace) -> Iterator[Seated]:
+    def _seated(self, namespace: Namespace) -> Iterator[PlacedPod]:
         for uid in self.in_namespace(namespace):
             held = self._held[uid]
             if held.node is not None and not held.pod.is_terminating:
-                yield Seated(held.pod, held.node)
+                yield PlacedPod(held.pod, held.node)
 
 
 def _unlist(places: dict[_Place, dict[Uid, None]], place: _Place, uid: Uid) -> None:

@@ -15,10 +15,10 @@ from webhook.core.model.demand import Demand
 from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.pod import Owner, Pod, Resident
 from webhook.core.model.topology import AffinityRule
-from webhook.core.peers.pod_counts import Seated, Siblings
+from webhook.core.peers.pod_counts import PlacedPod, PodCounts
 from webhook.core.placement.fleet import Fleet
 
-ADVICE_SECONDS: Final = 10.0
+TENTATIVE_SECONDS: Final = 10.0
 """How long advice holds its room: the commit follows in milliseconds, but in a burst requests queue up before it."""
 
 
@@ -33,18 +33,18 @@ class _Piece(NamedTuple):
     namespace: Namespace
     owner: Owner | None
     labels: Mapping[str, str]
-    keeps_off: tuple[AffinityRule, ...]
+    anti_affinity_rules: tuple[AffinityRule, ...]
 
     def is_like(self, pod: Pod | Resident) -> bool:
         """Tell whether a pod comes from where the advised one did."""
         return self.owner == pod.owner and self.namespace == pod.namespace
 
 
-class Advice:
+class TentativeReservations:
     """What is advised and not taken yet; its room is off the fleet that it is given."""
 
-    def __init__(self, siblings: Siblings | None = None) -> None:
-        self._siblings = siblings or Siblings()
+    def __init__(self, pod_counts: PodCounts | None = None) -> None:
+        self._siblings = pod_counts or PodCounts()
         self._siblings.sources.append(self.seated)
         self._pieces: dict[_What, deque[_Piece]] = {}
         self._order: deque[tuple[float, _What]] = deque()  # all that was given, redeemed or not, the oldest first
@@ -59,14 +59,14 @@ class Advice:
         demand = pod.demand
         self._given += 1
         holder = Uid(f"advised-{self._given}")
-        lapses = now + ADVICE_SECONDS
-        piece = _Piece(lapses, holder, pod.namespace, pod.owner, pod.labels, pod.keeps_off)
+        lapses = now + TENTATIVE_SECONDS
+        piece = _Piece(lapses, holder, pod.namespace, pod.owner, pod.labels, pod.anti_affinity_rules)
         self._pieces.setdefault((node, demand), deque()).append(piece)
         self._order.append((lapses, (node, demand)))
         self._siblings.change(piece, node, 1)
         fleet.promise(node, demand, holder=holder)
 
-    def redeem(self, fleet: Fleet, node: NodeName | None, pod: Pod | Resident) -> None:
+    def consume(self, fleet: Fleet, node: NodeName | None, pod: Pod | Resident) -> None:
         """Let go of a piece that is just this: its pod takes the room now."""
         if node is None or not self._pieces:
             return
@@ -74,7 +74,7 @@ class Advice:
         if pieces is not None:
             self._let_go(fleet, node, pod.demand, next((piece for piece in pieces if piece.is_like(pod)), pieces[0]))
 
-    def lapse(self, fleet: Fleet, *, now: float) -> None:
+    def expire(self, fleet: Fleet, *, now: float) -> None:
         """Let go of what nobody came for."""
         while self._order and self._order[0][0] <= now:
             _, what = self._order.popleft()
@@ -84,15 +84,15 @@ class Advice:
     def withdraw(self, fleet: Fleet) -> bool:
         """Let go of all of it; tells whether there was any."""
         had_any = bool(self._pieces)
-        self.lapse(fleet, now=math.inf)
+        self.expire(fleet, now=math.inf)
         return had_any
 
-    def seated(self, namespace: Namespace) -> Iterator[Seated]:
+    def seated(self, namespace: Namespace) -> Iterator[PlacedPod]:
         """List the advised pods of a namespace."""
         for (node, _), pieces in self._pieces.items():
             for piece in pieces:
                 if piece.namespace == namespace:
-                    yield Seated(piece, node)
+                    yield PlacedPod(piece, node)
 
     def _let_go(self, fleet: Fleet, node: NodeName, demand: Demand, piece: _Piece) -> None:
         pieces = self._pieces[node, demand]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from webhook.core.dra.dra_claims import ClaimKey, Claims, ClaimSpec, Found, GroupEntry
-from webhook.core.dra.dra_slices import Condition, Equipment, Slice
+from webhook.core.dra.dra_slices import Condition, DraSlices, Slice
 from webhook.core.model.decision import Charge
 from webhook.core.model.demand import reweighed
 from webhook.core.model.device_class import DeviceClass
@@ -20,22 +20,22 @@ from webhook.core.model.pod import NamespaceFacts, Pod, PriorityTriple, Resident
 from webhook.core.model.policy import Policy, Pool, Team
 from webhook.core.model.selector import Constraints
 from webhook.core.model.tier import TIERS, Tier
-from webhook.core.peers.pod_counts import Siblings
-from webhook.core.placement.absent_nodes import Away
+from webhook.core.peers.pod_counts import PodCounts
+from webhook.core.placement.absent_nodes import AbsentNodes
 from webhook.core.placement.fleet import Fleet
-from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, Flight, Unseen
+from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, InFlightCharge, Unseen
 from webhook.core.quota.tenancy import Tenancies, Tenancy
-from webhook.core.quota.usage import EMPTY_BOOK, Book, Entry
+from webhook.core.quota.usage import EMPTY_USAGE, Entry, TeamUsage
 from webhook.core.world.entrances import Entrances
-from webhook.core.world.pod_index import Held, Residents
-from webhook.core.world.tentative_reservations import Advice
+from webhook.core.world.pod_index import Held, PodIndex
+from webhook.core.world.tentative_reservations import TentativeReservations
 
 
 class World:
     """Nodes, pods, namespaces and the books of all teams, under one policy.
 
     `is_live`: a cluster feeds it, so a namespace that is not known is one whose event is still to come.
-    `on_books_changed` is called at each change of a book or of the shares that it is held against. `now`, in seconds of
+    `on_usage_changed` is called at each change of a book or of the shares that it is held against. `now`, in seconds of
     Unix time, is what the server last said the time is, 0 where nothing says it.
     """
 
@@ -43,20 +43,20 @@ class World:
         self.policy = policy
         self.is_live = is_live
         self.now = 0
-        self.on_books_changed: Callable[[], None] = _nobody_listens
+        self.on_usage_changed: Callable[[], None] = _nobody_listens
         self.fleet = Fleet()
-        self.away = Away()
-        self.siblings = Siblings()
-        self.advice = Advice(self.siblings)
+        self.absent_nodes = AbsentNodes()
+        self.pod_counts = PodCounts()
+        self.tentative = TentativeReservations(self.pod_counts)
         self.claims = Claims()
-        self._equipment = Equipment()
+        self._equipment = DraSlices()
         self.priority_classes: dict[str, PriorityTriple] = {}
         self._tenancies = Tenancies(policy)
         self._entrances = Entrances(policy)
-        self._residents = Residents(self.siblings)
+        self._residents = PodIndex(self.pod_counts)
         self._flights: dict[Uid, Evidence] = {}
         self._rising: dict[Uid, Evidence] = {}
-        self._books: dict[TeamName, Book] = {}
+        self._books: dict[TeamName, TeamUsage] = {}
         self._track()
 
     # -- what decisions read
@@ -70,7 +70,7 @@ class World:
         return not self.is_live or namespace in self._tenancies
 
     @property
-    def is_sure(self) -> bool:
+    def knows_all_namespaces(self) -> bool:
         """Tell whether it is known whose every pod is: no pod sits in a namespace that is still to be seen."""
         return not (self.is_live and self._tenancies.has_strange)
 
@@ -89,11 +89,11 @@ class World:
         """Tell what was seen of the label of a pod that is promoted."""
         return self._rising.get(uid, UNSEEN)
 
-    def book(self, team: TeamName) -> Book:
+    def usage(self, team: TeamName) -> TeamUsage:
         """Give a team's book, to read."""
-        return self._books.get(team, EMPTY_BOOK)
+        return self._books.get(team, EMPTY_USAGE)
 
-    def books(self) -> Mapping[TeamName, Book]:
+    def usage_by_team(self) -> Mapping[TeamName, TeamUsage]:
         """Give all books that have been written to."""
         return self._books
 
@@ -105,7 +105,7 @@ class World:
     def entry_of(self, uid: Uid) -> Entry | None:
         """Give a pod's entry in its team's book; None where it holds no GPU."""
         held = self._residents.get(uid)
-        return None if held is None else self.book(held.team).get(uid)
+        return None if held is None else self.usage(held.team).get(uid)
 
     def pod(self, uid: Uid) -> Resident | None:
         """Find a pod that holds something."""
@@ -116,9 +116,9 @@ class World:
         """List the pods that hold something, assumed ones included."""
         return (held.pod for held in self._residents.all())
 
-    def undecided(self) -> Iterable[Uid]:
+    def without_decision(self) -> Iterable[Uid]:
         """List the GPU pods that carry no decision of the gate."""
-        return self._residents.undecided()
+        return self._residents.without_decision()
 
     def namespaces(self) -> Iterable[NamespaceFacts]:
         """List the namespaces that are known."""
@@ -155,7 +155,7 @@ class World:
         """Take in what time it is, in seconds of Unix time."""
         if now != self.now:
             self.now = now
-            self.away.tick(now)
+            self.absent_nodes.tick(now)
 
     def set_policy(self, policy: Policy) -> None:
         """Judge from now on by another policy; every pod is weighed and charged anew."""
@@ -164,7 +164,7 @@ class World:
         self._entrances = Entrances(policy)
         self._books = {}
         self._track()
-        self.on_books_changed()
+        self.on_usage_changed()
         for held in self._residents.all():
             self._refit(held, self._counted(replace(held.pod, demand=reweighed(held.pod.demand, policy.resources))))
             self._charge(held)
@@ -182,7 +182,7 @@ class World:
         """Drop a node; its pods stay charged until they are seen to end."""
         self._equipment.remove_node(name)
         if self.is_live and (before := self.fleet.get(name)) is not None:
-            self.away.note(before)
+            self.absent_nodes.note(before)
         self.fleet.remove(name)
 
     def set_pod(self, pod: Resident) -> None:
@@ -190,8 +190,8 @@ class World:
         before = self._residents.get(pod.uid)
         node, since, devices = pod.node or pod.promised, pod.version, pod.devices
         if before is None:
-            self.fleet.gpus.mix.note(pod.demand)
-            self.advice.redeem(self.fleet, node, pod)
+            self.fleet.gpus.demand_mix.note(pod.demand)
+            self.tentative.consume(self.fleet, node, pod)
         else:
             if pod.user is None and before.pod.user is not None:
                 pod = replace(pod, user=before.pod.user)
@@ -224,7 +224,7 @@ class World:
     def remove_namespace(self, name: Namespace) -> None:
         """Forget a namespace."""
         if self._tenancies.remove(name):
-            self._tenancies.note_pods(name, are_there=self._residents.are_seen_in(name))
+            self._tenancies.note_pods(name, are_there=self._residents.has_seen_pods(name))
             self._revise(name)
 
     def set_priority_class(self, triple: PriorityTriple) -> None:
@@ -254,13 +254,13 @@ class World:
         for node in self._equipment.set_slice(name, found):
             self._equip(node)
 
-    def arrange(self) -> None:
+    def sort_nodes(self) -> None:
         """Order nodes by name, after a first list or a world file brought many at once."""
-        self.fleet = self.fleet.arranged()
+        self.fleet = self.fleet.sorted_copy()
 
     # -- the life of a reservation
 
-    def assume(self, flight: Flight, *, is_counted: bool = True) -> None:
+    def assume(self, flight: InFlightCharge, *, is_counted: bool = True) -> None:
         """Charge a pod that was just admitted and take its room, until it is seen or settled; or promote one.
 
         The same UID again changes nothing, and neither does one that was seen already: alive it is charged, and ended
@@ -271,26 +271,26 @@ class World:
             self._promote(uid)
         elif isinstance(self._flights.setdefault(uid, UNSEEN), Unseen) and is_counted and uid not in self._residents:
             if not flight.lingers:
-                self.fleet.gpus.mix.note(flight.pod.demand)
-                self.advice.redeem(self.fleet, flight.node, flight.pod)
+                self.fleet.gpus.demand_mix.note(flight.pod.demand)
+                self.tentative.consume(self.fleet, flight.node, flight.pod)
             self._hold(Held(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
 
     def settle(self, uid: Uid) -> None:
         """Stop holding what was assumed; a pod that was seen stays charged as any other."""
-        self.take_back_promotion(uid)
+        self.cancel_promotion(uid)
         self._flights.pop(uid, None)
         held = self._residents.get(uid)
         if held is not None and held.is_reserved:
             self._drop(uid)
 
-    def add_pod(self, flight: Flight) -> None:
+    def add_pod(self, flight: InFlightCharge) -> None:
         """Take in an admitted pod that exists from now on, since no watch will ever show it."""
         if flight.pod.uid not in self._residents:
-            self.fleet.gpus.mix.note(flight.pod.demand)
-            self.advice.redeem(self.fleet, flight.node, flight.pod)
+            self.fleet.gpus.demand_mix.note(flight.pod.demand)
+            self.tentative.consume(self.fleet, flight.node, flight.pod)
             self._hold(Held(replace(flight.pod, node=flight.node), flight.charge.team, flight.node), flight.charge)
 
-    def take_back_promotion(self, uid: Uid) -> None:
+    def cancel_promotion(self, uid: Uid) -> None:
         """Charge a pod as its label says, whatever it was promised."""
         if self._rising.pop(uid, None) is not None and uid in self._residents:
             self._recharge((uid,))
@@ -299,13 +299,13 @@ class World:
 
     def _equip(self, node: Node) -> None:
         if self.is_live and (before := self.fleet.get(node.name)) is not None:
-            self.away.note(before, node)
+            self.absent_nodes.note(before, node)
         self.fleet.set(node)
 
     def _track(self) -> None:
         for resource in self.policy.resources:
             self.fleet.track(resource)
-        self.fleet.gpus.mix.set_prior(self.policy.placement.demand_mix)
+        self.fleet.gpus.demand_mix.set_prior(self.policy.placement.demand_mix)
 
     def _hold(self, held: Held, charge: Charge | None = None, *, devices: tuple[int, ...] = ()) -> None:
         uid = held.pod.uid
@@ -314,7 +314,7 @@ class World:
             heirs = self.claims.join(uid, held.pod.namespace, held.pod.claims)
             held.pod = self._counted(held.pod)
             self._recount(heirs)
-        elif held.pod.slices or self.fleet.sliced:
+        elif held.pod.slices or self.fleet.mig_slots:
             held.pod = self._counted(held.pod)
         if not held.is_reserved:
             self._tenancies.note_pods(held.pod.namespace, are_there=True)
@@ -333,13 +333,13 @@ class World:
             return
         namespace = held.pod.namespace
         if self._tenancies.is_strange(namespace):
-            self._tenancies.note_pods(namespace, are_there=self._residents.are_seen_in(namespace))
+            self._tenancies.note_pods(namespace, are_there=self._residents.has_seen_pods(namespace))
         if held.node is not None:
             self.fleet.take(held.node, held.pod.demand, sign=-1, holder=uid)
-        self.fleet.lend(uid, held.pod.demand, is_lent=False)
+        self.fleet.set_borrowed(uid, held.pod.demand, is_borrowed=False)
         if (book := self._books.get(held.team)) is not None:
             book.release(uid)
-            self.on_books_changed()
+            self.on_usage_changed()
 
     def _counted(self, pod: Resident) -> Resident:
         own = pod.demand.own  # there if it counted something else until now
@@ -363,7 +363,7 @@ class World:
             if pod.demand == held.pod.demand:
                 continue
             self._refit(held, pod)
-            entry = self.book(held.team).get(uid)
+            entry = self.usage(held.team).get(uid)
             if entry is not None:
                 self._books[held.team].release(uid)
             self._charge(held, None if entry is None else entry.charge._replace(gpus=pod.demand.gpus))
@@ -382,10 +382,12 @@ class World:
         if charge is None:
             charge = self._charge_of(held)
         held.team = charge.team
-        is_lent = charge.tier is Tier.PREEMPTIBLE and held.pod.tier_label in TIERS
-        self.fleet.lend(held.pod.uid, held.pod.demand, is_lent=is_lent, on=held.node if is_seated else None)
-        self._books.setdefault(charge.team, Book()).charge(held.pod.uid, held.entry(charge))
-        self.on_books_changed()
+        is_borrowed = charge.tier is Tier.PREEMPTIBLE and held.pod.tier_label in TIERS
+        self.fleet.set_borrowed(
+            held.pod.uid, held.pod.demand, is_borrowed=is_borrowed, on=held.node if is_seated else None
+        )
+        self._books.setdefault(charge.team, TeamUsage()).charge(held.pod.uid, held.entry(charge))
+        self.on_usage_changed()
 
     def _charge_of(self, held: Held) -> Charge:
         pod = held.pod

@@ -81,7 +81,7 @@ class JobReview(NamedTuple):
     old: ReviewedJob | None
 
 
-class Rewriting(NamedTuple):
+class FailurePolicyChange(NamedTuple):
     """How a Job's podFailurePolicy is changed; no `patch`: it stays. `told` is what its owner must know of it."""
 
     patch: tuple[Change, ...] = ()
@@ -123,33 +123,35 @@ def is_rewritten(job: ReviewedJob, *, restart_policy: str) -> bool:
     return restarts == "Never" and not job.is_left_alone and bool(_on_create(job).patch)
 
 
-def rewriting(review: JobReview) -> Rewriting:
+def failure_policy_change(review: JobReview) -> FailurePolicyChange:
     """Decide what becomes of a Job's podFailurePolicy."""
     job = review.job
     if job is None or not job.can_have_rules or job.is_left_alone:
-        return Rewriting()
+        return FailurePolicyChange()
     match review.operation:
         case Operation.CREATE:
             return _on_create(job)
         case Operation.UPDATE if review.old is not None:
-            return Rewriting(_restoring(job, review.old))
+            return FailurePolicyChange(_restoring(job, review.old))
         case _:
-            return Rewriting()
+            return FailurePolicyChange()
 
 
-def _on_create(job: ReviewedJob) -> Rewriting:
+def _on_create(job: ReviewedJob) -> FailurePolicyChange:
     rules = job.rules
     if rules is None:
         policy = {"rules": [RULE]}
-        return Rewriting(({"op": "add", "path": "/spec/podFailurePolicy", "value": policy}, *_replacement(job)))
+        return FailurePolicyChange(
+            ({"op": "add", "path": "/spec/podFailurePolicy", "value": policy}, *_replacement(job))
+        )
     if len(rules) >= MOST_RULES:
         full = f"its podFailurePolicy has {len(rules)} rules, so none is added: evictions may count as failures"
-        return Rewriting((), "" if _is_about_evictions(rules) else full)
+        return FailurePolicyChange((), "" if _is_about_evictions(rules) else full)
     if _is_about_evictions(rules):
-        return Rewriting()
+        return FailurePolicyChange()
     added: Change = {"op": "add", "path": "/spec/podFailurePolicy/rules/0", "value": RULE}
     told = "a first rule is added to its podFailurePolicy: evictions do not count as failures"
-    return Rewriting((added, *_replacement(job)), told)
+    return FailurePolicyChange((added, *_replacement(job)), told)
 
 
 def _restoring(job: ReviewedJob, old: ReviewedJob) -> tuple[Change, ...]:

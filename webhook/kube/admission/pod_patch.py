@@ -61,7 +61,7 @@ def operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list[Operati
     return found
 
 
-def steer(pod: objects.Pod, steering: Steering) -> list[Operation]:
+def node_choice_operations(pod: objects.Pod, steering: Steering) -> list[Operation]:
     """Write down where a pod is sent, and nothing else. Raises as `operations` does."""
     found: list[Operation] = []
     _write_steering(found, pod.spec, steering)
@@ -127,7 +127,7 @@ def _mark(admit: Admit) -> str:
         pool=steering.pool,
         model=charge.model,
         user=charge.user,
-        asked=admit.asked_tier,
+        asked=admit.requested_tier,
         claims=admit.demand.claims,
     )
     return _encoder.encode(mark)[:-1].decode()

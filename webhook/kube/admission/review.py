@@ -13,8 +13,8 @@ from webhook.core.model.text import printable
 from webhook.kube.objects import bounds, keys, objects
 
 MOST_WARNINGS: Final = 3
-LONGEST_WARNING: Final = 120
-LONGEST_REFUSAL: Final = 250
+MAX_WARNING_CHARACTERS: Final = 120
+MAX_REFUSAL_CHARACTERS: Final = 250
 """The API server drops warnings after 4,096 characters and cuts each at 256: few and short ones arrive whole. One that
 stands for a refusal is longer: it is all that its reader gets."""
 
@@ -372,7 +372,7 @@ def encode_response(
     patch: Sequence[Mapping[str, object]] = (),
     warnings: Sequence[str] = (),
     audit_annotations: Mapping[str, str] | None = None,
-    longest: int = LONGEST_WARNING,
+    longest: int = MAX_WARNING_CHARACTERS,
 ) -> bytes:
     """Write the answer to the review with this uid: a refusal, or leave to enter with these patch operations.
 

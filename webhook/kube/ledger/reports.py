@@ -16,13 +16,13 @@ PATH: Final = f"/apis/{keys.OWN_API}/{keys.REPORTS}"
 POLICY: Final = "policy"
 REPLICAS: Final = "replicas"
 
-LARGEST_POLICY_BYTES: Final = 1_000_000
+MAX_POLICY_BYTES: Final = 1_000_000
 """The largest policy that is published: etcd takes 1.5 MiB for an object."""
-MOST_TEXT: Final = 500
+MAX_TEXT_CHARACTERS: Final = 500
 """Characters of a reason in a report; the log has it whole."""
-MOST_TEAMS: Final = 20
+MAX_TEAMS: Final = 20
 """Teams that a replica names."""
-MOST_CERTIFICATE: Final = 16_384
+MAX_CERTIFICATE_CHARACTERS: Final = 16_384
 """Characters of a certificate with its intermediates."""
 
 _UNSTORED: Final[tuple[dict[str, str], ...]] = ({},)
@@ -106,7 +106,7 @@ def new_report(name: str, patch: Mapping[str, Any]) -> bytes:
 
 def shortened(text: str) -> str:
     """Cut a text to what a report may hold."""
-    return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 1]}…"
+    return text if len(text) <= MAX_TEXT_CHARACTERS else f"{text[: MAX_TEXT_CHARACTERS - 1]}…"
 
 
 def written_at(seconds: float) -> str:

@@ -20,7 +20,7 @@ from webhook.core.model.labels import pack
 from webhook.core.model.names import GpuModel, Namespace, NodeName, ResourceName, TeamName, Uid, User
 from webhook.core.model.pod import NO_LABELS, Owner, Resident
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import Flight, Page
+from webhook.core.quota.in_flight import InFlightCharge, LedgerRecord
 from webhook.kube.objects import keys, objects
 
 _K = TypeVar("_K", bound=str)
@@ -31,7 +31,7 @@ _REST: Final = re.compile("[1-9][0-9]{0,99}/[1-9][0-9]{0,99}")
 _UNSTORED: Final[tuple[dict[str, str], ...]] = ({},)
 """managedFields of one empty entry: the API server then drops them, half a kilobyte a write."""
 
-LARGEST_BYTES: Final = 1_000_000
+MAX_LEDGER_BYTES: Final = 1_000_000
 """The largest object that is written: etcd takes 1.5 MiB. Some thousand charges in flight; folded within a second."""
 
 _MOST_CHARACTERS: Final = 1_000
@@ -104,10 +104,10 @@ class TeamLedger(msgspec.Struct, frozen=True, gc=False, rename="camel"):
         return int(self.metadata.resource_version)
 
     @property
-    def page(self) -> Page:
+    def page(self) -> LedgerRecord:
         """Translate the exact part; raises ValueError where it makes no sense."""
         flights = {entry.uid: _flight(entry, self.team) for entry in self.ledger.in_flight}
-        return Page(flights, int(self.ledger.folded), self.ledger.turn)
+        return LedgerRecord(flights, int(self.ledger.folded), self.ledger.turn)
 
 
 class _Metadata(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -133,7 +133,7 @@ def decode(body: bytes) -> TeamLedger:
     return _decoder.decode(body)
 
 
-def encode(page: Page, summary: Summary, *, version: int) -> bytes:
+def encode(page: LedgerRecord, summary: Summary, *, version: int) -> bytes:
     """Write a page over the object's version, or as a new object where that is 0."""
     return _encoder.encode(
         _Written(
@@ -167,7 +167,7 @@ def object_name(team: TeamName) -> str:
     return f"{slug}-x{sha256(team.encode()).hexdigest()[:10]}"
 
 
-def _entry(flight: Flight) -> Entry:
+def _entry(flight: InFlightCharge) -> Entry:
     pod, charge = flight.pod, flight.charge
     gpus, rest = divmod(charge.gpus, 1)
     return Entry(
@@ -207,7 +207,7 @@ def _rest(text: str) -> Fraction:
     return Fraction(text)
 
 
-def _flight(entry: Entry, team: TeamName) -> Flight:
+def _flight(entry: Entry, team: TeamName) -> InFlightCharge:
     kind, _, owner = (entry.owner or "").partition("/")
     gpus = entry.gpus + _rest(entry.rest) if entry.rest else entry.gpus
     pod = Resident(
@@ -222,4 +222,4 @@ def _flight(entry: Entry, team: TeamName) -> Flight:
         user=entry.user,
         packed=pack(entry.labels) if entry.labels else NO_LABELS,
     )
-    return Flight(pod, Charge(team, entry.tier, gpus, entry.model, entry.user), entry.node, entry.lingers)
+    return InFlightCharge(pod, Charge(team, entry.tier, gpus, entry.model, entry.user), entry.node, entry.lingers)

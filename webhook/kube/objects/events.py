@@ -15,7 +15,7 @@ import msgspec
 from webhook.core.model.text import printable_lines
 from webhook.kube.objects import keys
 
-LONGEST_MESSAGE: Final = 1024
+MAX_MESSAGE_BYTES: Final = 1024
 """In bytes: kube-apiserver refuses longer ones."""
 
 _LONGEST_NAME: Final = 253
@@ -196,7 +196,7 @@ def _reference(ref: ObjectRef) -> _Reference:
 
 def _cut(message: str) -> str:
     raw = message.encode()
-    return message if len(raw) <= LONGEST_MESSAGE else raw[: LONGEST_MESSAGE - 3].decode(errors="ignore") + "…"
+    return message if len(raw) <= MAX_MESSAGE_BYTES else raw[: MAX_MESSAGE_BYTES - 3].decode(errors="ignore") + "…"
 
 
 def _time(moment: datetime) -> str:

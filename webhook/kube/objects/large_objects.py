@@ -48,7 +48,7 @@ _encoder: Final = msgspec.json.Encoder()
 _BOUND_VOLUME: Final = msgspec.Raw(b'[{"ephemeral":{}}]')
 
 
-def trimmed(raw: bytes) -> bytes:
+def without_large_parts(raw: bytes) -> bytes:
     """Leave out of an object what makes it large.
 
     Raises msgspec.DecodeError where it is none, or where what must be counted is longer than at the door.

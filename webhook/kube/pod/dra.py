@@ -229,7 +229,7 @@ def to_class(found: DeviceClassObject) -> DeviceClass:
         name,
         ResourceName(resource) if resource else None,
         found.metadata.creation_timestamp or "",
-        speaks_of_gpus=any(map(looks_like_gpu, (name, resource or "", *expressions))),
+        mentions_gpus=any(map(looks_like_gpu, (name, resource or "", *expressions))),
         is_open=not any(map(_names_drivers, expressions)),
     )
 

@@ -14,7 +14,7 @@ _TEXTS: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimesta
 _Json = dict[str, Any]
 
 
-def salvaged(found: objects.Pod | bytes) -> objects.Pod | None:
+def recovered_pod(found: objects.Pod | bytes) -> objects.Pod | None:
     """Read who a pod is, where it is and what its containers ask for; None where not even that is there.
 
     Everything else is left out, and an amount that cannot be read is taken for a large one.

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from webhook.core.dra.dra_claims import ClaimRef
-from webhook.core.model.amount import read_back
+from webhook.core.model.amount import parse_amount
 from webhook.core.model.demand import Weights
 from webhook.core.model.labels import pack
 from webhook.core.model.names import GpuModel, Labels, Namespace, NodeName, Uid, User
@@ -46,7 +46,7 @@ class InvalidPod:
         return tuple([reason._replace(text=bounds.shortened(reason.text)) for reason in told[: bounds.PROBLEMS]])
 
 
-class Fate(msgspec.Struct, frozen=True, gc=False):
+class PodState(msgspec.Struct, frozen=True, gc=False):
     """What became of a pod: as much of one as tells whether it is there."""
 
     metadata: objects.ObjectMeta
@@ -80,7 +80,7 @@ class _Mark(msgspec.Struct, frozen=True, gc=False):
 
 _NO_MARK: Final = _Mark()
 _mark_decoder: Final = msgspec.json.Decoder(_Mark)
-_fate_decoder: Final = msgspec.json.Decoder(Fate)
+_fate_decoder: Final = msgspec.json.Decoder(PodState)
 
 # on Python 3.11 each `Handling.X` costs 0.1 us
 _MANAGED: Final = Handling.MANAGED
@@ -177,7 +177,7 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
     is_ours = keys.TEAM in labels
     waits_at = _NOWHERE if spec.node_name else _bound_by(mark) if is_ours else _bound_by_itself(spec)
     return Resident(
-        uid=Uid(metadata.uid) if metadata.uid else stand_in_uid(namespace, metadata.name),
+        uid=Uid(metadata.uid) if metadata.uid else fallback_uid(namespace, metadata.name),
         namespace=Namespace(namespace),
         name=metadata.name,
         demand=reading.demand,
@@ -189,13 +189,13 @@ def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
         is_terminating=metadata.deletion_timestamp is not None,
         promised=waits_at.node,
         version=int(metadata.resource_version) if metadata.resource_version.isdecimal() else 0,
-        asked_tier=TIERS.get(mark.asked),
+        requested_tier=TIERS.get(mark.asked),
         created=unix_seconds(metadata.creation_timestamp or ""),
         devices=_held_devices(metadata.annotations or _NO_KEYS),
         claims=_claims(spec, pod.status) if spec.resource_claims else (),
         handling=_handling(spec, metadata.annotations or _NO_KEYS, controller),
         packed=_packed(labels),
-        keeps_off=read_keeps_off(spec),
+        anti_affinity_rules=read_keeps_off(spec),
         shares_by="" if reading.demand.counted is None else intern(_scheduler(spec)),
         slices=read_slices(spec),
         model=waits_at.model,
@@ -215,7 +215,7 @@ def _packed(labels: Mapping[str, str]) -> Labels:
 
 def _admitted(mark: _Mark) -> Admitted | None:
     try:
-        return Admitted(read_back(mark.gpus), mark.policy, mark.claims)
+        return Admitted(parse_amount(mark.gpus), mark.policy, mark.claims)
     except ValueError:
         return None  # it was labelled without a decision
 
@@ -255,7 +255,7 @@ def chosen_nodes(annotations: Mapping[str, str]) -> tuple[NodeName, ...]:
     return _read_mark(annotations.get(keys.DECISION)).nodes
 
 
-def decode_fate(body: bytes) -> Fate:
+def decode_pod_state(body: bytes) -> PodState:
     """Read what became of a pod from the API server's answer."""
     return _fate_decoder.decode(body)
 
@@ -279,7 +279,7 @@ def has_ended(pod: objects.Pod) -> bool:
     return pod.status is not None and pod.status.phase in _ENDED
 
 
-def stand_in_uid(namespace: str, name: str) -> Uid:
+def fallback_uid(namespace: str, name: str) -> Uid:
     """Name a pod that has no UID: world files and reviews written by hand have none."""
     return Uid(f"{namespace}/{name}")
 

@@ -20,7 +20,7 @@ _decoder: Final = msgspec.json.Decoder(objects.Pod)
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabeledPod:
     """A pod as it is now, as far as its tier goes. `is_leaving`: it is being deleted."""
 
     uid: Uid
@@ -32,11 +32,11 @@ class Labelled:
     has_ended: bool
 
 
-def read_labelled(body: bytes) -> Labelled:
+def read_labeled_pod(body: bytes) -> LabeledPod:
     """Read a pod. Raises ValueError where it is none."""
     pod = _decoder.decode(body)
     metadata = pod.metadata
-    return Labelled(
+    return LabeledPod(
         uid=metadata.uid,
         version=metadata.resource_version,
         team_label=(metadata.labels or {}).get(keys.TEAM),
@@ -47,7 +47,7 @@ def read_labelled(body: bytes) -> Labelled:
     )
 
 
-def tier_patch(pod: Labelled, tier: Tier, *, team: TeamName) -> bytes:
+def tier_patch(pod: LabeledPod, tier: Tier, *, team: TeamName) -> bytes:
     """Write a merge patch that takes only if this very pod is still as it was read.
 
     The team is written where none is: on a pod that never passed the gate.

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from webhook.core.admission.refused_owners import Owner
+from webhook.core.admission.refused_owners import RefusedOwner
 from webhook.core.model.names import Namespace
 from webhook.core.reclaim.reclaim_pod import Controller
 from webhook.kube.objects import keys
@@ -42,7 +42,7 @@ class RefusalEvent(msgspec.Struct, frozen=True, rename="camel"):
     related: _Reference | None = None
 
 
-def refused_owner(event: RefusalEvent) -> Owner | None:
+def refused_owner(event: RefusalEvent) -> RefusedOwner | None:
     """Read whose pod was refused; None where its controller is of a kind that is left alone.
 
     Whoever may create Events may name anything in them: the namespace is always that of the Event.
@@ -54,7 +54,7 @@ def refused_owner(event: RefusalEvent) -> Owner | None:
     if not (event.metadata.namespace and found.name and found.uid):
         return None
     controller = Controller(found.api_version, found.kind, found.name, found.uid)
-    return Owner(Namespace(event.metadata.namespace), controller)
+    return RefusedOwner(Namespace(event.metadata.namespace), controller)
 
 
 def retry_patch(uid: str, *, at: str) -> bytes:

@@ -34,13 +34,13 @@ _NO_ROOM: Final = ("Insufficient ", "Too many pods", "cannot allocate all claims
 _TAINTED: Final = "untolerated taint"
 
 
-class TenantSpec(objects.PodSpec, frozen=True, gc=False, rename="camel"):
+class ReclaimPodSpec(objects.PodSpec, frozen=True, gc=False, rename="camel"):
     """A pod's spec, with what only reclaim reads."""
 
     scheduling_gates: list[objects.Present] | None = None
 
 
-class TenantMeta(objects.ObjectMeta, frozen=True, gc=False, rename="camel"):
+class ReclaimPodMetadata(objects.ObjectMeta, frozen=True, gc=False, rename="camel"):
     """A pod's metadata, with how long it may take to end."""
 
     deletion_grace_period_seconds: int | None = None
@@ -56,22 +56,22 @@ class Condition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     last_transition_time: str | None = None
 
 
-class TenantStatus(objects.PodStatus, frozen=True, gc=False, rename="camel"):
+class ReclaimPodStatus(objects.PodStatus, frozen=True, gc=False, rename="camel"):
     """A pod's status, with when it started and why it is on no node."""
 
     start_time: str | None = None
     conditions: list[Condition] | None = None
 
 
-class TenantPod(objects.Pod, frozen=True, gc=False, rename="camel"):
+class ReclaimPodObject(objects.Pod, frozen=True, gc=False, rename="camel"):
     """A pod, with what only reclaim reads."""
 
-    metadata: TenantMeta
-    spec: TenantSpec
-    status: TenantStatus | None = None
+    metadata: ReclaimPodMetadata
+    spec: ReclaimPodSpec
+    status: ReclaimPodStatus | None = None
 
 
-def to_tenant(pod: TenantPod, weights: Weights) -> Tenant | None:
+def to_reclaim_pod(pod: ReclaimPodObject, weights: Weights) -> Tenant | None:
     """Translate a pod that exists; None where it takes nothing that counts. Raises ValueError as to_resident does.
 
     The node that the gate promised is left out: only pods that are on a node take room there, to reclaim.
@@ -118,7 +118,7 @@ def _known_controller(api_version: str, kind: str, name: str, uid: str) -> Contr
     return Controller(api_version, kind, name, uid)
 
 
-def _report(status: TenantStatus | None) -> Report | None:
+def _report(status: ReclaimPodStatus | None) -> Report | None:
     """Read why kube-scheduler cannot place a pod. Only kube-scheduler and admins may write a pod's status."""
     for condition in (status.conditions if status is not None else None) or ():
         if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
@@ -138,7 +138,7 @@ def _gang_size(metadata: objects.ObjectMeta) -> int:
     return int(said) if said.isdecimal() and len(said) <= _LONGEST_SIZE else 0
 
 
-def _gang(metadata: objects.ObjectMeta, spec: TenantSpec) -> GangId | None:
+def _gang(metadata: objects.ObjectMeta, spec: ReclaimPodSpec) -> GangId | None:
     """Read which pods it belongs together with, by the first marker that is there."""
     if spec.scheduling_group is not None and spec.scheduling_group.pod_group_name:
         return _gang_id(metadata.namespace, "schedulingGroup", spec.scheduling_group.pod_group_name)

@@ -34,7 +34,7 @@ def admission_policy(
     }
 
 
-def binding(guard: _Json, actions: tuple[str, ...], *, param_ref: Mapping[str, str] | None = None) -> _Json:
+def policy_binding(guard: _Json, actions: tuple[str, ...], *, param_ref: Mapping[str, str] | None = None) -> _Json:
     """Bind a policy, with what happens to a request that it refuses, and the object that it takes its values from."""
     name = guard["metadata"]["name"]
     spec = {"policyName": name, "validationActions": list(actions)}
@@ -57,7 +57,7 @@ def core_rule(resources: list[str], *operations: str, scope: str = "Namespaced")
     }
 
 
-def trusted(users: Iterable[str], others: str) -> str:
+def trusted_expression(users: Iterable[str], others: str) -> str:
     """Write in CEL: the user is one of these, or `others` holds."""
     named = sorted(set(users))
     return f"request.userInfo.username in {json.dumps(named)} || {others}" if named else others

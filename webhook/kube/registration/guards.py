@@ -15,14 +15,14 @@ from webhook.kube.pod.tier_patch import FIELD_MANAGER
 from webhook.kube.registration.admission_policy import (
     EXEMPT_LABEL,
     admission_policy,
-    binding,
     core_rule,
     is_not_exempt,
-    trusted,
+    policy_binding,
+    trusted_expression,
 )
 from webhook.kube.registration.device_guards import device_guards
 from webhook.kube.registration.held_guards import PARAM_REF, held_guards
-from webhook.kube.registration.registration import concerns_expression, namespace_selector, quoted, value_of
+from webhook.kube.registration.registration import gpu_pod_expression, namespace_selector, quoted, value_of
 
 LABELS: Final = "fairgate-labels"
 HELD_ROOM: Final = "fairgate-held-room"
@@ -55,9 +55,9 @@ def guards(policy: Policy, *, trusted_users: Iterable[str] = ()) -> list[_Json]:
         _forged(policy, trusted_users),
         _grace(policy, trusted_users),
     ]
-    bound = [part for guard in made for part in (guard, binding(guard, actions))]
+    bound = [part for guard in made for part in (guard, policy_binding(guard, actions))]
     for guard in held_guards(trusted_users):
-        bound += (guard, binding(guard, actions, param_ref=PARAM_REF))
+        bound += (guard, policy_binding(guard, actions, param_ref=PARAM_REF))
     match policy.defaults.device_access:
         case DeviceAccess.REJECT:
             device_actions = actions
@@ -66,7 +66,7 @@ def guards(policy: Policy, *, trusted_users: Iterable[str] = ()) -> list[_Json]:
         case DeviceAccess.IGNORE:
             return bound
     devices = device_guards(policy)
-    return [*bound, *(part for guard in devices for part in (guard, binding(guard, device_actions)))]
+    return [*bound, *(part for guard in devices for part in (guard, policy_binding(guard, device_actions)))]
 
 
 def _labels(trusted_users: Iterable[str]) -> _Json:
@@ -82,7 +82,7 @@ def _labels(trusted_users: Iterable[str]) -> _Json:
         LABELS,
         rules=[core_rule(["pods", "pods/status"], "UPDATE"), core_rule(["bindings", "pods/binding"], "CREATE")],
         conditions={"changes-fairgate-keys": changed_keys_expression(_GUARDED)},
-        allowed=trusted(trusted_users, f"({manager} && authorizer.group({by_us})"),
+        allowed=trusted_expression(trusted_users, f"({manager} && authorizer.group({by_us})"),
         message=f'"only Fairgate may change " + [{told}].filter(t, t != "").join(", ") + '
         f'": leave it as it is ({Code.PROTECTED_KEY_CHANGED})"',
     )
@@ -99,7 +99,7 @@ def _held_room(trusted_users: Iterable[str]) -> _Json:
             "tolerates-held-room": f"has(object.spec.tolerations) && "
             f"object.spec.tolerations.exists(t, {held} && !({old}))"
         },
-        allowed=trusted(trusted_users, 'authorizer.group("").resource("nodes").check("patch").allowed()'),
+        allowed=trusted_expression(trusted_users, 'authorizer.group("").resource("nodes").check("patch").allowed()'),
         message=f'"only Fairgate lets pods tolerate {keys.HELD}, for whom it keeps that room: '
         f'take the toleration out ({Code.HELD_ROOM})"',
     )
@@ -114,7 +114,7 @@ def _tenancy(policy: Policy, trusted_users: Iterable[str]) -> _Json:
         TENANCY,
         rules=[core_rule(namespaces, "CREATE", "UPDATE", scope="Cluster")],
         conditions={"changes-tenancy": changed_keys_expression(own)},
-        allowed=trusted(trusted_users, f"{may_assign}.allowed()"),
+        allowed=trusted_expression(trusted_users, f"{may_assign}.allowed()"),
         message=f'"labels {", ".join(own[0][1])} say which team a namespace belongs to, or that what its pods hold '
         f"does not count: changing them takes the right to {ASSIGN_VERB} namespaces of {keys.OWN_GROUP} "
         f'({Code.TENANCY_CHANGED})"',
@@ -129,9 +129,9 @@ def _forged(policy: Policy, trusted_users: Iterable[str]) -> _Json:
         conditions={
             "is-not-exempt": is_not_exempt(policy),
             "carries-fairgate-keys": changed_keys_expression(_GUARDED),
-            "asks-for-no-gpu": f"!({concerns_expression(policy)})",
+            "asks-for-no-gpu": f"!({gpu_pod_expression(policy)})",
         },
-        allowed=trusted(trusted_users, EXEMPT_LABEL),
+        allowed=trusted_expression(trusted_users, EXEMPT_LABEL),
         message=f'"only pods with GPUs carry {", ".join(keys.GUARDED_LABELS + keys.GUARDED_ANNOTATIONS)}: '
         f'take them out ({Code.PROTECTED_KEY_CHANGED})"',
     )
@@ -150,7 +150,7 @@ def _grace(policy: Policy, trusted_users: Iterable[str]) -> _Json:
         "(has(request.options.gracePeriodSeconds) ? request.options.gracePeriodSeconds : 0) : "
         f"(has({evicted}) && has({evicted}.gracePeriodSeconds) ? {evicted}.gracePeriodSeconds : 0)"
     )
-    of_gpus = concerns_expression(policy, spec="dyn(oldObject).spec")
+    of_gpus = gpu_pod_expression(policy, spec="dyn(oldObject).spec")
     made = _policy(
         GRACE,
         rules=[core_rule(["pods"], "DELETE"), core_rule(["pods/eviction"], "CREATE")],
@@ -159,7 +159,7 @@ def _grace(policy: Policy, trusted_users: Iterable[str]) -> _Json:
             "asks-for-long": f"({asked}) > {longest}",
             "may-hold-gpus": f'request.operation == "CREATE" || {of_gpus}',
         },
-        allowed=trusted(
+        allowed=trusted_expression(
             trusted_users, f'{EXEMPT_LABEL} || authorizer.group("").resource("nodes").check("patch").allowed()'
         ),
         message=f'"the grace period of a pod with GPUs is at most {longest} seconds: '

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from webhook.core.model.reason import Code
 from webhook.kube.objects import keys
-from webhook.kube.registration.admission_policy import EXEMPT_LABEL, admission_policy, core_rule, trusted
+from webhook.kube.registration.admission_policy import EXEMPT_LABEL, admission_policy, core_rule, trusted_expression
 from webhook.kube.registration.registration import quoted
 
 HELD_BINDINGS: Final = "fairgate-held-bindings"
@@ -62,7 +62,7 @@ def _node_names(trusted_users: Iterable[str]) -> _Json:
         HELD_NODE_NAMES,
         rules=[core_rule(["pods"], "CREATE")],
         held="has(object.spec.nodeName) && object.spec.nodeName in params.spec.nodes",
-        allowed=trusted(trusted_users, f'"system:nodes" in request.userInfo.groups || {is_admin}'),
+        allowed=trusted_expression(trusted_users, f'"system:nodes" in request.userInfo.groups || {is_admin}'),
         message=f'"node " + object.spec.nodeName + " {_KEPT}: create the pod without nodeName, or later '
         f'({Code.HELD_ROOM})"',
     )

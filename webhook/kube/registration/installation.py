@@ -21,7 +21,7 @@ from webhook.kube.registration.registration import (
     VALIDATING_CONFIGURATION,
     webhook_configurations,
 )
-from webhook.kube.registration.registration_sync import GUARD, PLURALS, in_step
+from webhook.kube.registration.registration_sync import GUARD, PLURALS, aligned_with_policy
 
 _Json = Mapping[str, Any]
 
@@ -39,7 +39,7 @@ def path_of(kind: str, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class WebhookEndpoint:
     """How the API server reaches one webhook: the host that its certificate must name, and the CAs that it trusts."""
 
     webhook: str
@@ -48,17 +48,17 @@ class Caller:
     service_namespace: str = ""
 
 
-def callers(configuration: _Json) -> list[Caller]:
+def webhook_endpoints(configuration: _Json) -> list[WebhookEndpoint]:
     """Read how the webhooks of a configuration are reached."""
     return [_caller(webhook["name"], webhook["clientConfig"]) for webhook in configuration.get("webhooks") or ()]
 
 
-def _caller(name: str, client: _Json) -> Caller:
+def _caller(name: str, client: _Json) -> WebhookEndpoint:
     bundle = b64decode(client.get("caBundle") or "")
     service = client.get("service")
     if service is not None:
-        return Caller(name, f"{service['name']}.{service['namespace']}.svc", bundle, service["namespace"])
-    return Caller(name, urlsplit(client.get("url") or "").hostname or "", bundle)
+        return WebhookEndpoint(name, f"{service['name']}.{service['namespace']}.svc", bundle, service["namespace"])
+    return WebhookEndpoint(name, urlsplit(client.get("url") or "").hostname or "", bundle)
 
 
 def registration_problems(policy: Policy, found: Mapping[str, _Json | None]) -> list[str]:
@@ -85,7 +85,7 @@ def _differences(name: str, wanted: _Json, found: _Json) -> list[str]:
                 f"webhook {webhook['name']} has failurePolicy {there.get('failurePolicy')}, and "
                 f"{webhook['failurePolicy']} is right for this policy"
             )
-    adjusted = in_step(dict(found), dict(wanted), is_served=False)
+    adjusted = aligned_with_policy(dict(found), dict(wanted), is_served=False)
     if [_selection(each) for each in adjusted["webhooks"]] != [
         _selection(each) for each in found.get("webhooks") or ()
     ]:
@@ -114,7 +114,7 @@ def guard_problems(policy: Policy, found: Mapping[tuple[str, str], _Json | None]
         if there is None:
             problems.append(f"{kind} {name} is missing")
         elif kind == GUARD:
-            if in_step(dict(there), dict(wanted), is_served=False) != there:
+            if aligned_with_policy(dict(there), dict(wanted), is_served=False) != there:
                 problems.append(f"{kind} {name} is not what this version makes of the policy")
         elif sorted(there["spec"].get("validationActions") or ()) != sorted(wanted["spec"]["validationActions"]):
             actions = ", ".join(wanted["spec"]["validationActions"])
@@ -125,7 +125,7 @@ def guard_problems(policy: Policy, found: Mapping[tuple[str, str], _Json | None]
 # -- a pod that is never made
 
 
-class Reached(StrEnum):
+class ProbeOutcome(StrEnum):
     """What a dry-run creation shows of the way from the API server to Fairgate."""
 
     YES = "yes"
@@ -138,7 +138,7 @@ class Reached(StrEnum):
 class Probe:
     """What came of a dry run, in the API server's words."""
 
-    reached: Reached
+    reached: ProbeOutcome
     text: str = ""
 
 
@@ -158,19 +158,19 @@ def probe_pod(policy: Policy) -> dict[str, Any]:
 def created_probe(pod: _Json) -> Probe:
     """Read a dry run that made a pod: Fairgate was asked if its label is on it."""
     if keys.TIER in (pod["metadata"].get("labels") or {}):
-        return Probe(Reached.YES)
-    return Probe(Reached.NOT_CALLED, "the API server took a GPU pod without asking Fairgate")
+        return Probe(ProbeOutcome.YES)
+    return Probe(ProbeOutcome.NOT_CALLED, "the API server took a GPU pod without asking Fairgate")
 
 
 def refused_probe(status: int, text: str) -> Probe:
     """Read a dry run that was refused."""
     if "failed calling webhook" in text and keys.OWN_GROUP in text:
-        return Probe(Reached.FAILED, text)
+        return Probe(ProbeOutcome.FAILED, text)
     if Code.MUTATION_MISSING in text or "did not pass Fairgate's mutating webhook" in text:
-        return Probe(Reached.FAILED, f"{MUTATE_NAME} was not called, or did not answer in time: {text}")
+        return Probe(ProbeOutcome.FAILED, f"{MUTATE_NAME} was not called, or did not answer in time: {text}")
     if "denied the request" in text and f".{keys.OWN_GROUP}" in text:
-        return Probe(Reached.YES)
-    return Probe(Reached.UNKNOWN, f"{status} {text}")
+        return Probe(ProbeOutcome.YES)
+    return Probe(ProbeOutcome.UNKNOWN, f"{status} {text}")
 
 
 def is_exempt(namespace: _Json | None) -> bool:

@@ -65,7 +65,7 @@ def webhook_configurations(
         return {"url": f"{(url or '').rstrip('/')}{path}", **where}
 
     selector = namespace_selector(policy)
-    concerns_us = [{"name": "concerns-fairgate", "expression": concerns_expression(policy)}]
+    concerns_us = [{"name": "concerns-fairgate", "expression": gpu_pod_expression(policy)}]
     # only advice for pods without GPUs: they must not wait for us while we are away
     steers = [{"name": "concerns-fairgate", "expression": steers_expression(policy)}]
     mutate = {
@@ -166,7 +166,7 @@ def _of_workloads(policy: Policy) -> list[_Json]:
     owners = "object.metadata.ownerReferences"
     made = f"has({owners}) && {owners}.exists(o, has(o.controller) && o.controller)"
     groups = ", ".join(quoted(group) for group in ("", "apps", "batch"))
-    asks = concerns_expression(policy, spec=f"{template}.spec")
+    asks = gpu_pod_expression(policy, spec=f"{template}.spec")
     return [
         {"name": "is-made-by-no-controller", "expression": f"!({made})"},
         {"name": "may-ask-for-gpus", "expression": f"!(request.kind.group in [{groups}]) || {asks}"},
@@ -181,14 +181,14 @@ def _of_jobs(policy: Policy) -> list[_Json]:
     changes = f"has({old}.podFailurePolicy) && (!({kept}) || ({replaced}))"
     asked = value_of("object", "annotations", keys.JOB_EVICTIONS)
     return [
-        {"name": "may-ask-for-gpus", "expression": concerns_expression(policy, spec="object.spec.template.spec")},
+        {"name": "may-ask-for-gpus", "expression": gpu_pod_expression(policy, spec="object.spec.template.spec")},
         {"name": "can-have-failure-policy", "expression": f'{new}.template.spec.restartPolicy == "Never"'},
         {"name": "changes-failure-policy", "expression": f'request.operation == "CREATE" || ({changes})'},
         {"name": "is-not-left-alone", "expression": f"{asked} != {quoted(keys.COUNT_EVICTIONS)}"},
     ]
 
 
-def concerns_expression(policy: Policy, *, spec: str = "object.spec") -> str:
+def gpu_pod_expression(policy: Policy, *, spec: str = "object.spec") -> str:
     """Write in CEL: a pod claims devices, or asks for a resource that policy counts or may have to refuse.
 
     `spec` is where its spec is found.
@@ -206,7 +206,7 @@ def concerns_expression(policy: Policy, *, spec: str = "object.spec") -> str:
 def steers_expression(policy: Policy) -> str:
     """Write in CEL: the pod concerns us, or a pool is for its kind even if it asks for no GPU."""
     kinds = [f" || ({_matching(pool.match)})" for pool in policy.pools if pool.match is not None]
-    return concerns_expression(policy) + "".join(kinds)
+    return gpu_pod_expression(policy) + "".join(kinds)
 
 
 def _concerning(policy: Policy) -> str:

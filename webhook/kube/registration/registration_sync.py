@@ -29,13 +29,13 @@ _ELSEWHERE: Final = "https://where.invalid"
 """How Fairgate is reached is not looked at."""
 
 
-def wanted_by(policy: Policy) -> list[_Json]:
+def objects_from_policy(policy: Policy) -> list[_Json]:
     """Make the objects in which the policy has a say, as far as it has."""
     depending = [each for each in guards(policy) if each["kind"] == GUARD and each["metadata"]["name"] in _GUARDS]
     return [*webhook_configurations(policy, ca_bundle_pem=None, url=_ELSEWHERE), *depending]
 
 
-def in_step(found: _Json, wanted: _Json, *, is_served: bool) -> _Json:
+def aligned_with_policy(found: _Json, wanted: _Json, *, is_served: bool) -> _Json:
     """Give the object found with what the wanted one has from the policy; webhooks are matched by name.
 
     A webhook that fails open starts to fail closed only when `is_served` and the API server has a CA to trust: before
@@ -55,7 +55,7 @@ def in_step(found: _Json, wanted: _Json, *, is_served: bool) -> _Json:
     return {**found, "webhooks": [adjusted(webhook) for webhook in found.get("webhooks") or ()]}
 
 
-def still_open(adjusted: _Json, wanted: _Json) -> list[_Json]:
+def fail_open_webhooks(adjusted: _Json, wanted: _Json) -> list[_Json]:
     """List the webhooks that fail open although policy wants them to fail closed."""
     closed = {webhook["name"] for webhook in wanted.get("webhooks", ()) if webhook[_FAILURE] == _FAIL}
     return [each for each in adjusted.get("webhooks") or () if each["name"] in closed and _is_open(each)]

@@ -50,7 +50,7 @@ class Kept:
     user_keys: frozenset[str]
 
 
-def kept_by(policy: Policy) -> Kept:
+def names_in_policy(policy: Policy) -> Kept:
     """List what a policy names."""
     entries = [entry for team in policy.teams for entry in team.namespaces]
     entries += [*policy.exempt_namespaces, *policy.reclaim.protected_namespaces]

@@ -64,7 +64,7 @@ class WorldFile:
             world.set_node(node)
         for pod in self.pods:
             world.set_pod(pod)
-        world.arrange()
+        world.sort_nodes()
 
 
 class _Head(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -121,7 +121,7 @@ _READ_ANNOTATIONS: Final = frozenset(
 )
 
 
-def bare(found: Json, *, annotations: frozenset[str]) -> Json | None:
+def kept_fields(found: Json, *, annotations: frozenset[str]) -> Json | None:
     """Keep of an object what a world needs; None where it is no part of a world.
 
     Annotations are Fairgate's own and those that are named: where policy reads a user.

@@ -117,15 +117,15 @@ def build_app(
     metrics: Metrics,
     logs: Logs,
     *,
-    why_cold: Callable[[], str | None],
+    why_not_synced: Callable[[], str | None],
     check_caller: Callable[[web.BaseRequest], None] | None = None,
 ) -> App:
     """Put the endpoints together around a reviewer; needs a running event loop.
 
-    `why_cold` tells why nothing can be decided yet, None from when it can: reviews are put off until then.
+    `why_not_synced` tells why nothing can be decided yet, None from when it can: reviews are put off until then.
     `check_caller` raises RefusedError for a review that its sender may not send; None: everybody may.
     """
-    handlers = Handlers(reviewer, readiness=readiness, metrics=metrics, logs=logs, why_cold=why_cold)
+    handlers = Handlers(reviewer, readiness=readiness, metrics=metrics, logs=logs, why_not_synced=why_not_synced)
     return App(handlers, readiness=readiness, logs=logs, check_caller=check_caller)
 
 

@@ -43,13 +43,13 @@ class Handlers:
         readiness: Readiness,
         metrics: Metrics,
         logs: Logs,
-        why_cold: Callable[[], str | None],
+        why_not_synced: Callable[[], str | None],
     ) -> None:
         self._reviewer = reviewer
         self._readiness = readiness
         self._metrics = metrics
         self._logs = logs
-        self._why_cold = why_cold
+        self._why_cold = why_not_synced
         self._bodies = Bodies()
         self._clock = asyncio.get_running_loop().time
 

@@ -12,14 +12,20 @@ from webhook.core.tiers.adoption import Adoption, adoptions
 from webhook.core.world.world import World
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 from webhook.observe.logs import Logs
-from webhook.server.leader.tiers import AT_ONCE, REST_SECONDS, Teller
+from webhook.server.leader.tiers import AT_ONCE, REST_SECONDS, EventRecorder
 
 
 class Adopter:
     """Adopts pods. What was written is left alone until the watch shows it, or for a while where that failed."""
 
     def __init__(
-        self, world: World, connection: ApiConnection, *, teller: Teller, logs: Logs, is_leading: Callable[[], bool]
+        self,
+        world: World,
+        connection: ApiConnection,
+        *,
+        teller: EventRecorder,
+        logs: Logs,
+        is_leading: Callable[[], bool],
     ) -> None:
         self._world = world
         self._connection = connection
@@ -41,8 +47,8 @@ class Adopter:
                 await self._adopt(adoption)
 
     def _finds_any(self) -> bool:
-        pods = map(self._world.pod, self._world.undecided())
-        return any(pod is not None and pod.may_be_labelled for pod in pods)
+        pods = map(self._world.pod, self._world.without_decision())
+        return any(pod is not None and pod.may_be_labeled for pod in pods)
 
     async def _adopt(self, adoption: Adoption) -> None:
         pod, charge = adoption

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import Resident
-from webhook.core.quota.in_flight import Flight, Unseen
-from webhook.core.tiers.shadow_labels import Onlooker
+from webhook.core.quota.in_flight import InFlightCharge, Unseen
+from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.force_deleted import lingering
 from webhook.core.world.world import World
 
@@ -21,13 +21,13 @@ class Witness:
     def __init__(
         self,
         world: World,
-        onlooker: Onlooker,
+        shadow_labels: ShadowLabels,
         *,
         report: Callable[[Resident], None],
-        linger: Callable[[Flight], None],
+        linger: Callable[[InFlightCharge], None],
     ) -> None:
         self._world = world
-        self._onlooker = onlooker
+        self._onlooker = shadow_labels
         self._report = report
         self._linger = linger
         self._is_open = False

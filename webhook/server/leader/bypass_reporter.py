@@ -5,7 +5,7 @@ from webhook.core.model.pod import Resident
 from webhook.core.model.text import plural_gpus
 from webhook.core.world.world import World
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
-from webhook.server.leader.tiers import Teller
+from webhook.server.leader.tiers import EventRecorder
 
 
 class Bypasses:
@@ -14,14 +14,14 @@ class Bypasses:
     Pods that the ledger lists when they are first seen were let in to be counted only, and carry no labels either.
     """
 
-    def __init__(self, world: World, teller: Teller) -> None:
+    def __init__(self, world: World, teller: EventRecorder) -> None:
         self._world = world
         self._teller = teller
         self._told: set[Uid] = set()
 
     def look(self) -> None:
         """Find the pods that have come since the last look."""
-        found = set(self._world.undecided())
+        found = set(self._world.without_decision())
         for uid in found - self._told:
             pod = self._world.pod(uid)
             if pod is not None and not self._world.tenancy(pod.namespace).is_exempt and not self._world.is_assumed(uid):

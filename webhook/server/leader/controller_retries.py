@@ -10,7 +10,7 @@ import msgspec
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.watch.event_stream import EventStream
-from webhook.core.admission.refused_owners import Missing, Owner, Retries
+from webhook.core.admission.refused_owners import MissingPods, RefusedOwner, Retries
 from webhook.core.model.decision import Deny
 from webhook.core.world.world import World
 from webhook.kube.objects.events import EventReason, ObjectRef
@@ -94,7 +94,7 @@ class Retrier:
             self._retries.note(owner, now=self._clock())
             self._wake()
 
-    async def _read(self, owner: Owner) -> None:
+    async def _read(self, owner: RefusedOwner) -> None:
         path = _path(owner)
         if path is None:
             self._retries.forget(owner)
@@ -109,7 +109,7 @@ class Retrier:
         else:
             self._retries.learn(owner, found)
 
-    def _missing(self, owner: Owner, document: Json) -> Iterator[Missing]:
+    def _missing(self, owner: RefusedOwner, document: Json) -> Iterator[MissingPods]:
         """Read which pods an object would create, and how many of them are missing."""
         if mapping(document.get("metadata")).get("uid") != owner.controller.uid:
             return
@@ -122,9 +122,9 @@ class Retrier:
                 continue
             template = read_template(pods.template, namespace=owner.namespace, world=self._world)
             if not isinstance(template, Deny):
-                yield Missing(template.pod, _missing_of(document, pods.count))
+                yield MissingPods(template.pod, _missing_of(document, pods.count))
 
-    async def _nudge(self, owner: Owner) -> None:
+    async def _nudge(self, owner: RefusedOwner) -> None:
         path = _path(owner)
         if path is None:
             return
@@ -143,7 +143,7 @@ class Retrier:
             self._logs.event.info("retry requested", **named)
 
 
-def _path(owner: Owner) -> str | None:
+def _path(owner: RefusedOwner) -> str | None:
     api_version, kind, name, uid = owner.controller
     return path_of(ObjectRef(kind, owner.namespace, name, uid, api_version))
 

@@ -8,15 +8,15 @@ from typing import Any, Final
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.writes.events import EventWriter
 from webhook.cluster.writes.lease import DEFAULT_TIMING, Lease, Timing, own_identity
-from webhook.cluster.writes.owner_events import OwnerEvents
-from webhook.cluster.writes.owners import OwnerFinder
-from webhook.core.tiers.shadow_labels import Onlooker
+from webhook.cluster.writes.owner_events import OwnerEventQueue
+from webhook.cluster.writes.owners import OwnerLookup
+from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
 from webhook.kube.objects import keys
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 from webhook.observe.gpu_time import Accounting
 from webhook.observe.logs import Logs
-from webhook.observe.process import Candidacy
+from webhook.observe.process import LeaderStatus
 from webhook.server.leader.adopter import Adopter
 from webhook.server.leader.bypass_reporter import Bypasses
 from webhook.server.leader.controller_retries import Retrier
@@ -48,8 +48,8 @@ class Leader:
         *,
         namespace: str,
         shares: Shares,
-        onlooker: Onlooker,
-        why_untrusted: Callable[[], str | None],
+        shadow_labels: ShadowLabels,
+        why_stale: Callable[[], str | None],
         why_not_serving: Callable[[], str | None],
         accounting: Accounting,
         timing: Timing = DEFAULT_TIMING,
@@ -59,7 +59,7 @@ class Leader:
         self._has_changed = asyncio.Event()
         self.lease = Lease(connection, namespace=namespace, name=LEASE_NAME, identity=identity, timing=timing)
         self.events = EventWriter(connection, component=COMPONENT, instance=identity)
-        self.owner_events = OwnerEvents(OwnerFinder(connection), self.events)
+        self.owner_events = OwnerEventQueue(OwnerLookup(connection), self.events)
         self.tiers = Tiers(
             world,
             connection,
@@ -75,15 +75,15 @@ class Leader:
         self.adopter = Adopter(
             world, connection, teller=self.events, logs=logs, is_leading=lambda: self.lease.is_leading
         )
-        self._onlooker = onlooker
+        self._onlooker = shadow_labels
         self._bypasses = Bypasses(world, self.events)
         self._accountant = Accountant(world, accounting)
         self._registrar = Registrar(connection, world, logs, why_not_serving=why_not_serving)
         self._world = world
-        self._why_untrusted = why_untrusted
+        self._why_stale = why_stale
         self._logs = logs
         self._duties = tuple(duties)
-        world.on_books_changed = self._has_changed.set
+        world.on_usage_changed = self._has_changed.set
 
     async def run(self) -> None:
         """Stand for election, and work while elected, until cancelled."""
@@ -100,10 +100,10 @@ class Leader:
         """Tell of a broken policy edit where `kubectl get events` shows it; every replica does, with the same event."""
         self.events.tell(Event(self._about_us, EventType.WARNING, EventReason.POLICY_REFUSED, "Keep", text))
 
-    def candidacy(self) -> Candidacy:
+    def leader_status(self) -> LeaderStatus:
         """Tell how it stands, for the metrics."""
         lease = self.lease
-        return Candidacy(LEASE_NAME, is_leading=lease.is_leading, terms=lease.terms, events=self.events.counts())
+        return LeaderStatus(LEASE_NAME, is_leading=lease.is_leading, terms=lease.terms, events=self.events.counts())
 
     def is_registration_in_step(self) -> bool:
         """Tell whether the webhook configurations follow the policy, as far as this replica has to see to it."""
@@ -129,7 +129,7 @@ class Leader:
     async def _settle(self) -> None:
         while True:
             self._has_changed.clear()
-            if self._why_untrusted() is None and self._world.is_sure:
+            if self._why_stale() is None and self._world.knows_all_namespaces:
                 await self._look()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_AGAIN_SECONDS):

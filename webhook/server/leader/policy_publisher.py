@@ -65,7 +65,7 @@ class PolicyPublisher:
 def report_of(policy: Policy, files: Files) -> PolicyReport:
     """Write a policy for viewers; one that is too large is left out, and the report says so."""
     documents, omitted = published(files), ""
-    if (size := len(documents.encode())) > reports.LARGEST_POLICY_BYTES:
+    if (size := len(documents.encode())) > reports.MAX_POLICY_BYTES:
         documents = ""
-        omitted = f"the policy has {size:,} bytes, and at most {reports.LARGEST_POLICY_BYTES:,} are published"
+        omitted = f"the policy has {size:,} bytes, and at most {reports.MAX_POLICY_BYTES:,} are published"
     return PolicyReport(policy.hash, policy.enforce.value, documents, omitted)

@@ -8,7 +8,7 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.writes.registration_sync import InStep, keep_in_step, why_unreachable
 from webhook.core.world.world import World
-from webhook.kube.registration.registration_sync import wanted_by
+from webhook.kube.registration.registration_sync import objects_from_policy
 from webhook.observe.logs import Logs
 
 LOOK_SECONDS: Final = 5.0
@@ -61,7 +61,7 @@ class Registrar:
 
     async def _keep(self) -> tuple[InStep, str]:
         """Do what can be done now; give the cause why a webhook still fails open, where one does."""
-        wanted = wanted_by(self._world.policy)
+        wanted = objects_from_policy(self._world.policy)
         why_not = self._why_not_serving()
         if why_not is not None:
             return await keep_in_step(self._connection, wanted, is_served=False), f"this server is not ready: {why_not}"

@@ -8,7 +8,7 @@ from webhook import __version__
 from webhook.cluster.ledger.ledger import TeamState
 from webhook.cluster.writes.lease import Lease
 from webhook.core.model.names import TeamName
-from webhook.kube.ledger.reports import MOST_CERTIFICATE, MOST_TEAMS, ReplicaReport, shortened
+from webhook.kube.ledger.reports import MAX_CERTIFICATE_CHARACTERS, MAX_TEAMS, ReplicaReport, shortened
 from webhook.observe.process import Component
 from webhook.policy.watch import PolicyHolder
 from webhook.server.http.probes import Readiness
@@ -31,7 +31,7 @@ class Lag:
         lagging = {state.team: state.lag for state in self.states() if state.lag > 0}
         self._since = {team: self._since.get(team, now) for team in lagging}
         late = sorted(team for team, since in self._since.items() if now - since >= BEHIND_SECONDS)
-        return [f"team {team}: {lagging[team]} resourceVersions behind" for team in late[:MOST_TEAMS]]
+        return [f"team {team}: {lagging[team]} resourceVersions behind" for team in late[:MAX_TEAMS]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class ServerState:
             leading=self.lease.is_leading,
             election=shortened(self.lease.problem or ""),
             not_ready=[shortened(f"{name}: {each.why}") for name, each in failing if not each.ok],
-            certificate=certificate if len(certificate) <= MOST_CERTIFICATE else "",
+            certificate=certificate if len(certificate) <= MAX_CERTIFICATE_CHARACTERS else "",
             registration=shortened(self.registration() or ""),
             behind=self.lag.behind(),
         )

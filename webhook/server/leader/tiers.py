@@ -11,8 +11,8 @@ from webhook.cluster.writes.relabel import Relabelled, relabel
 from webhook.core.model.decision import Decision, NotApplicable
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.tier import Tier
-from webhook.core.quota.in_flight import Flight, Judgement
-from webhook.core.tiers.tier_changes import Retier, promotion, retier, under_way
+from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
+from webhook.core.tiers.tier_changes import TierChange, promotion, tier_changes, under_way
 from webhook.core.world.world import World
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 from webhook.observe.logs import Logs
@@ -30,7 +30,9 @@ AT_ONCE: Final = 50
 class Shares(Protocol):
     """Keeps the guaranteed shares, for all replicas together."""
 
-    async def commit(self, judge: Callable[[], Judgement], *, deadline: float, is_gone: Callable[[], bool]) -> Decision:
+    async def commit(
+        self, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
+    ) -> Decision:
         """Judge a promotion on the world as it is then, and charge what is right."""
         ...
 
@@ -38,12 +40,12 @@ class Shares(Protocol):
         """Give room back: the pod's label will not follow."""
         ...
 
-    def promotions(self) -> Iterable[Flight]:
+    def promotions(self) -> Iterable[InFlightCharge]:
         """List the promotions that are charged and whose labels are not written for sure, whoever charged them."""
         ...
 
 
-class Teller(Protocol):
+class EventRecorder(Protocol):
     """Tells people what happened."""
 
     def tell(self, event: Event) -> None:
@@ -60,7 +62,7 @@ class Tiers:
         connection: ApiConnection,
         *,
         shares: Shares,
-        teller: Teller,
+        teller: EventRecorder,
         logs: Logs,
         is_leading: Callable[[], bool],
     ) -> None:
@@ -71,7 +73,7 @@ class Tiers:
         self._teller = teller
         self._logs = logs
         self._is_leading = is_leading
-        self._promoting: dict[Uid, Retier] = {}  # room is taken by us, and the label is not written for sure
+        self._promoting: dict[Uid, TierChange] = {}  # room is taken by us, and the label is not written for sure
         self._written: dict[Uid, Tier] = {}  # the label is written, and not seen yet
         self._resting: dict[Uid, float] = {}  # failed; until when it is left alone
 
@@ -82,28 +84,28 @@ class Tiers:
             await self._write(change)
         policy = self._world.policy
         for team in policy.teams:
-            due = [change for change in retier(team, self._world) if not self._is_in_hand(change.pod.uid)]
+            due = [change for change in tier_changes(team, self._world) if not self._is_in_hand(change.pod.uid)]
             for change in due[:AT_ONCE]:
                 if self._world.policy is not policy:
                     return  # found by a policy that is no longer in force
                 await self._carry_out(change)
             await asyncio.sleep(0)  # a large team takes milliseconds, and decisions wait for them
 
-    async def _carry_out(self, change: Retier) -> None:
+    async def _carry_out(self, change: TierChange) -> None:
         if change.charge.tier is Tier.GUARANTEED:
             if not await self._is_charged(change):
                 return
             self._promoting[change.pod.uid] = change
         await self._write(change)
 
-    async def _is_charged(self, change: Retier) -> bool:
+    async def _is_charged(self, change: TierChange) -> bool:
         deadline = asyncio.get_running_loop().time() + CHARGE_SECONDS
         decision = await self._shares.commit(
             lambda: promotion(change, self._world), deadline=deadline, is_gone=lambda: not self._is_leading()
         )
         return isinstance(decision, NotApplicable) and decision.charge is not None
 
-    def _left_over(self) -> list[Retier]:
+    def _left_over(self) -> list[TierChange]:
         """List what is charged and not written: our own tries that failed, and what an earlier leader left."""
         found = []
         for flight in self._shares.promotions():
@@ -114,7 +116,7 @@ class Tiers:
                 found.append(change)
         return found
 
-    async def _write(self, change: Retier) -> None:
+    async def _write(self, change: TierChange) -> None:
         uid, tier = change.pod.uid, change.charge.tier
         if uid in self._resting:
             return
@@ -133,11 +135,11 @@ class Tiers:
         self._written[uid] = tier
         self._tell(change)
 
-    def _give_up(self, change: Retier) -> None:
+    def _give_up(self, change: TierChange) -> None:
         if self._promoting.pop(change.pod.uid, None) is not None:
             self._shares.withdraw(change.charge.team, change.pod.uid)
 
-    def _tell(self, change: Retier) -> None:
+    def _tell(self, change: TierChange) -> None:
         pod, tier = change.pod, change.charge.tier
         key = (change.charge.team, tier)
         self.changes[key] = self.changes.get(key, 0) + 1
@@ -167,7 +169,7 @@ def _is_clear_no(error: ClusterError) -> bool:
     return isinstance(error, ApiError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-def _subject(change: Retier) -> dict[str, str]:
+def _subject(change: TierChange) -> dict[str, str]:
     pod = change.pod
     return {
         "namespace": pod.namespace,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from webhook.core.model.amount import Units
-from webhook.core.world.occupancy import Holder, Occupancy, capacity_of
+from webhook.core.world.occupancy import Occupancy, UsageKey, capacity_of
 from webhook.core.world.world import World
 from webhook.observe.gpu_time import Accounting, NodeGpus
 
@@ -28,7 +28,7 @@ class Accountant:
 
     async def run(self) -> None:
         """Count until cancelled: then what is still uncounted is added, and no node is shown any more."""
-        held: Mapping[Holder, Units] = {}
+        held: Mapping[UsageKey, Units] = {}
         since = self._monotonic()
         try:
             while True:
@@ -42,7 +42,7 @@ class Accountant:
             self._accounting.add(held, seconds=self._monotonic() - since)
             self._accounting.set_nodes(())
 
-    async def _look(self) -> Mapping[Holder, Units]:
+    async def _look(self) -> Mapping[UsageKey, Units]:
         """Add up who holds what; what changes during the look is seen before or after its change."""
         seen = Occupancy()
         for number, uid in enumerate([pod.uid for pod in self._world.pods()]):

@@ -3,7 +3,7 @@
 from webhook.core.model.policy import Enforcement, JobEvictions
 from webhook.core.model.reason import Code, Reason
 from webhook.core.world.world import World
-from webhook.kube.admission.job_review import JobReview, Rewriting, decode_job, rewriting
+from webhook.kube.admission.job_review import FailurePolicyChange, JobReview, decode_job, failure_policy_change
 from webhook.kube.admission.review import Review, TooLargeError, encode_response
 from webhook.server.http.answer import Answer, object_record
 from webhook.server.review.shadow import NOT_ENFORCED
@@ -21,7 +21,7 @@ def answer_job(body: bytes, world: World) -> Answer:
         review = asked = decode_job(body)
         reason, change = _judge(asked, world)
     except TooLargeError as error:
-        review, reason, change = error.review, _TOO_LARGE, Rewriting()
+        review, reason, change = error.review, _TOO_LARGE, FailurePolicyChange()
     warnings = (f"Job {review.name}: {change.told}",) if change.told else ()
     record = object_record(
         review,
@@ -35,15 +35,15 @@ def answer_job(body: bytes, world: World) -> Answer:
     return Answer(encode_response(review.uid, patch=change.patch, warnings=warnings, audit_annotations=audit), record)
 
 
-def _judge(review: JobReview, world: World) -> tuple[Reason, Rewriting]:
+def _judge(review: JobReview, world: World) -> tuple[Reason, FailurePolicyChange]:
     policy = world.policy
     if policy.enforce is not Enforcement.ENFORCE:
-        return NOT_ENFORCED.reason, Rewriting()
+        return NOT_ENFORCED.reason, FailurePolicyChange()
     if world.tenancy(review.namespace).is_exempt:
-        return _EXEMPT, Rewriting()
+        return _EXEMPT, FailurePolicyChange()
     if policy.workloads.job_evictions is JobEvictions.COUNT:
-        return _KEPT, Rewriting()
-    change = rewriting(review)
+        return _KEPT, FailurePolicyChange()
+    change = failure_policy_change(review)
     if change.patch:
         return _IGNORED, change
     return (Reason(Code.EVICTIONS_COUNT, change.told) if change.told else _KEPT), change

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from webhook.core.model.decision import Decision, Retry
 from webhook.core.model.names import Uid
 from webhook.core.model.reason import Code, Reason
-from webhook.core.quota.in_flight import Judgement
+from webhook.core.quota.in_flight import LedgerDecision
 from webhook.core.world.world import World
 from webhook.kube.admission.review import Review
-from webhook.kube.pod.pods import stand_in_uid
+from webhook.kube.pod.pods import fallback_uid
 
 _TOO_LATE = Retry(Reason(Code.RACE_LOST, "the caller's time was up before the charge: try again"))
 
@@ -21,7 +21,9 @@ class MemoryLedger:
     world: World
     clock: Callable[[], float]
 
-    async def commit(self, judge: Callable[[], Judgement], *, deadline: float, is_gone: Callable[[], bool]) -> Decision:
+    async def commit(
+        self, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
+    ) -> Decision:
         """Judge and charge at once; there is nobody to lose a race to, but a caller may have gone."""
         judged = judge()
         if judged.flight is not None:
@@ -34,5 +36,5 @@ class MemoryLedger:
         """Free what a deleted pod held."""
         if review.old_pod is not None:
             metadata = review.old_pod.metadata
-            uid = Uid(metadata.uid) if metadata.uid else stand_in_uid(review.namespace, metadata.name)
+            uid = Uid(metadata.uid) if metadata.uid else fallback_uid(review.namespace, metadata.name)
             self.world.remove_pod(uid)

@@ -2,18 +2,18 @@
 
 from typing import Final, NamedTuple
 
-from webhook.cluster.writes.owner_events import Notice
+from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.core.model.decision import Admit, Decision, Deny
 from webhook.core.model.reason import Code, refusal_text
 from webhook.kube.admission.review import Operation, Review
-from webhook.kube.objects.events import LONGEST_MESSAGE, EventReason
+from webhook.kube.objects.events import MAX_MESSAGE_BYTES, EventReason
 from webhook.kube.objects.owners import controller_of
 
 _CREATE: Final = Operation.CREATE
 _WAITS: Final = {Code.NO_ROOM_NOW: EventReason.NO_ROOM_NOW, Code.NEVER_FITS: EventReason.NEVER_FITS}
 
 
-def notice_of(review: Review, decision: Decision) -> Notice | None:
+def notice_of(review: Review, decision: Decision) -> OwnerEvent | None:
     """Write what the controller of a pod is told: a refusal, or that the pod finds no room.
 
     None where there is nothing to tell, nobody to tell it to, or nothing happened: a dry run, a name that is taken.
@@ -24,7 +24,7 @@ def notice_of(review: Review, decision: Decision) -> Notice | None:
     owner = controller_of(review.pod.metadata, namespace=review.namespace)
     if owner is None or found is None:
         return None
-    return Notice(owner, found.reason, found.action, found.text[:LONGEST_MESSAGE], found.code)
+    return OwnerEvent(owner, found.reason, found.action, found.text[:MAX_MESSAGE_BYTES], found.code)
 
 
 class _Told(NamedTuple):

@@ -7,7 +7,7 @@ request in: on one event loop that is the lock, so concurrent requests never pas
 from collections.abc import Callable, Sequence
 from typing import Protocol, assert_never
 
-from webhook.cluster.writes.owner_events import Notice
+from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.core.admission.admission import admit
 from webhook.core.admission.resolve_demand import count
 from webhook.core.admission.update_guard import ProtectedKeys, guard
@@ -19,13 +19,13 @@ from webhook.core.model.names import Uid
 from webhook.core.model.pod import NO_UID, Pod, Requester
 from webhook.core.model.policy import Enforcement
 from webhook.core.model.reason import Code, Reason, refusal_text
-from webhook.core.quota.in_flight import Judgement
-from webhook.core.tiers.shadow_labels import Onlooker
+from webhook.core.quota.in_flight import LedgerDecision
+from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
-from webhook.kube.admission.pod_patch import operations, steer
+from webhook.kube.admission.pod_patch import node_choice_operations, operations
 from webhook.kube.admission.review import (
-    LONGEST_REFUSAL,
-    LONGEST_WARNING,
+    MAX_REFUSAL_CHARACTERS,
+    MAX_WARNING_CHARACTERS,
     Operation,
     Refusal,
     Review,
@@ -36,7 +36,7 @@ from webhook.kube.admission.review import (
 )
 from webhook.kube.objects import keys, objects
 from webhook.kube.objects.json_patch import Operation as Change
-from webhook.kube.pod.pods import InvalidPod, stand_in_uid, to_pod
+from webhook.kube.pod.pods import InvalidPod, fallback_uid, to_pod
 from webhook.server.http.answer import Answer, Record
 from webhook.server.review.claim_reviews import answer_claim
 from webhook.server.review.job_reviews import answer_job
@@ -52,7 +52,9 @@ def _never() -> bool:
 class Ledger(Protocol):
     """Keeps what is charged."""
 
-    async def commit(self, judge: Callable[[], Judgement], *, deadline: float, is_gone: Callable[[], bool]) -> Decision:
+    async def commit(
+        self, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
+    ) -> Decision:
         """Have a pod judged and charge what is admitted by its UID, once however often it is asked.
 
         `judge` decides on the world as it is when it is called; what it admits is in the world before anything else
@@ -82,17 +84,17 @@ class Gate:
         ledger: Ledger,
         *,
         now_text: Callable[[], str],
-        onlooker: Onlooker | None = None,
+        shadow_labels: ShadowLabels | None = None,
         clock: Callable[[], float] | None = None,
         unix_time: Callable[[], float] | None = None,
-        tell_owner: Callable[[Notice], None] | None = None,
+        tell_owner: Callable[[OwnerEvent], None] | None = None,
     ) -> None:
         self.world = world
         self._unix_time = unix_time
         self._tell_owner = tell_owner
         self._clock = clock
         self._ledger = ledger
-        self._shadow = Shadow(world, ledger, onlooker or Onlooker(world))
+        self._shadow = Shadow(world, ledger, shadow_labels or ShadowLabels(world))
         self._now_text = now_text
 
     async def mutate(self, body: bytes, *, deadline: float) -> Answer:
@@ -114,14 +116,14 @@ class Gate:
             patch = operations(review.pod, decision, now_text=self._now_text())
             return self._answer(review, pod, decision, patch=patch)
         if isinstance(decision, NotApplicable) and decision.steering is not None:
-            return self._answer(review, pod, decision, patch=steer(review.pod, decision.steering))
+            return self._answer(review, pod, decision, patch=node_choice_operations(review.pod, decision.steering))
         return self._answer(review, pod, decision)
 
     def _advise(self, pod: Pod, requester: Requester, *, is_dry_run: bool) -> Decision:
         if self._clock is None:
             return admit(pod, requester, self.world)
-        fleet, advice, now = self.world.fleet, self.world.advice, self._clock()
-        advice.lapse(fleet, now=now)
+        fleet, advice, now = self.world.fleet, self.world.tentative, self._clock()
+        advice.expire(fleet, now=now)
         decision = admit(pod, requester, self.world)
         if _lacks_room(decision) and advice.withdraw(fleet):
             decision = admit(pod, requester, self.world)
@@ -181,7 +183,7 @@ class Gate:
         if self.world.policy.enforce is _OFF:
             return self._answer(review, None, NOT_ENFORCED)
         # kube-apiserver fills in name and UID before it validates; reviews written by hand may lack them
-        uid = stand_in_uid(review.namespace, review.name) if review.name else Uid(review.uid)
+        uid = fallback_uid(review.namespace, review.name) if review.name else Uid(review.uid)
         pod = self._read(review, found, name=review.name, uid=uid)
         if not isinstance(pod, Pod):
             return self._answer(review, None, pod)
@@ -202,7 +204,7 @@ class Gate:
         mark = marks.read(pod.mark or "")
         taken = decision.steering.nodes[:1] if isinstance(decision, Admit) else ()
         if mark is not None and mark.nodes and mark.nodes[:1] != taken:
-            self.world.advice.redeem(self.world.fleet, mark.nodes[0], pod)
+            self.world.tentative.consume(self.world.fleet, mark.nodes[0], pod)
 
     def _read(self, review: Review, found: objects.Pod, *, name: str = "", uid: Uid = NO_UID) -> Pod | Decision:
         if self._unix_time is not None:
@@ -213,7 +215,7 @@ class Gate:
             if pod.is_foreign and not pod.problems:
                 return NotApplicable(Reason(Code.NO_GPU, f"asks for no GPU, and is left as it is: {pod.excess[0]}"))
             return Deny(pod.reasons)
-        if pod.needs_count:
+        if pod.needs_resolution:
             return count(pod, Requester(review.username), self.world)
         return pod
 
@@ -267,9 +269,9 @@ class Gate:
         if nodes:
             audit["nodes"] = ",".join(nodes)
         told: Sequence[str] = [warning.text for warning in warnings] if warnings else ()
-        would, longest = "", LONGEST_WARNING
+        would, longest = "", MAX_WARNING_CHARACTERS
         if mode is not _ENFORCE:
-            longest, refusal, would = LONGEST_REFUSAL, None, "" if decision is NOT_ENFORCED else outcome
+            longest, refusal, would = MAX_REFUSAL_CHARACTERS, None, "" if decision is NOT_ENFORCED else outcome
             told = warnings_of(decision) if mode is _WARN else ()
             outcome = "warn" if told else "skip"
         body = encode_response(
@@ -317,11 +319,11 @@ def _lacks_room(decision: Decision) -> bool:
     return any(reason.code in (Code.NO_ROOM_NOW, Code.POOL_FULL) for reason in (*reasons, *warnings))
 
 
-def _judgement(pod: Pod, decision: Decision) -> Judgement:
+def _judgement(pod: Pod, decision: Decision) -> LedgerDecision:
     if not isinstance(decision, Admit | NotApplicable) or (charge := decision.charge) is None:
-        return Judgement(decision, None)
+        return LedgerDecision(decision, None)
     nodes = decision.steering.nodes if isinstance(decision, Admit) else ()
-    return Judgement(decision, flight_of(pod, charge, nodes=nodes))
+    return LedgerDecision(decision, flight_of(pod, charge, nodes=nodes))
 
 
 def _keys(metadata: objects.ObjectMeta) -> ProtectedKeys:

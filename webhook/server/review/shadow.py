@@ -12,8 +12,8 @@ from webhook.core.model.pod import NO_LABELS, Pod, Requester, Resident
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
 from webhook.core.model.topology import asked_labels
-from webhook.core.quota.in_flight import Flight, Judgement
-from webhook.core.tiers.shadow_labels import Onlooker
+from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
+from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ class Caller(NamedTuple):
 class Shadow:
     """Judges pods that come in whatever the judgement is; `onlooker` keeps those that came before."""
 
-    def __init__(self, world: World, ledger: "Ledger", onlooker: Onlooker) -> None:
+    def __init__(self, world: World, ledger: "Ledger", shadow_labels: ShadowLabels) -> None:
         self._world = world
         self._ledger = ledger
-        self._onlooker = onlooker
+        self._onlooker = shadow_labels
 
     async def judge(self, pod: Pod, caller: Caller) -> Decision:
         """Tell what would become of a pod, and charge what it takes all the same; a ledger that fails holds up nobody.
@@ -47,13 +47,13 @@ class Shadow:
         """
         told: Decision = NOT_ENFORCED
 
-        def judgement() -> Judgement:
+        def judgement() -> LedgerDecision:
             nonlocal told
             self._onlooker.settle((self._world.tenancy(pod.namespace).team_name,))
             told = admit(pod, caller.requester, self._world)
             charge = self._charge(pod, told)
             passed = told if isinstance(told, NotApplicable) else NotApplicable(_ONLY_COUNTED, charge)
-            return Judgement(passed, None if charge is None else self._flight(pod, charge))
+            return LedgerDecision(passed, None if charge is None else self._flight(pod, charge))
 
         if caller.dry_run:
             judgement()
@@ -66,13 +66,13 @@ class Shadow:
             return told.charge
         return Charge(self._world.tenancy(pod.namespace).team_name, Tier.PREEMPTIBLE, pod.demand.gpus)
 
-    def _flight(self, pod: Pod, charge: Charge) -> Flight:
+    def _flight(self, pod: Pod, charge: Charge) -> InFlightCharge:
         flight = flight_of(pod, charge)
         supposed = self._onlooker.supposed(flight.pod, team=charge.team, tier=charge.tier)
         return flight._replace(pod=supposed)
 
 
-def flight_of(pod: Pod, charge: Charge, *, nodes: tuple[NodeName, ...] = ()) -> Flight:
+def flight_of(pod: Pod, charge: Charge, *, nodes: tuple[NodeName, ...] = ()) -> InFlightCharge:
     """Describe a pod that is allowed, with what it is charged; it takes its room on the first of the nodes.
 
     Of its labels those are told by which its like are to be spread: they come in bursts, and count before they are
@@ -93,9 +93,9 @@ def flight_of(pod: Pod, charge: Charge, *, nodes: tuple[NodeName, ...] = ()) -> 
         slices=pod.slices,
         admitted=mark.admitted if pod.claims and (mark := marks.read(pod.mark or "")) is not None else None,
         packed=pack(asked_labels(pod.topology, pod.labels)) if pod.topology else NO_LABELS,
-        keeps_off=pod.keeps_off if pod.topology else (),
+        anti_affinity_rules=pod.anti_affinity_rules if pod.topology else (),
     )
-    return Flight(resident, charge, pod.node_name or (nodes[0] if nodes else None))
+    return InFlightCharge(resident, charge, pod.node_name or (nodes[0] if nodes else None))
 
 
 def warnings_of(decision: Decision) -> tuple[str, ...]:

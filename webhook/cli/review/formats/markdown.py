@@ -3,7 +3,7 @@
 from webhook.cli.review.findings import FailOn, findings
 from webhook.cli.review.formats import shared_text
 from webhook.cli.review.results import Judged, Outcome, PodGroup, Review
-from webhook.core.model.amount import tell_gpus
+from webhook.core.model.amount import gpus_text
 from webhook.core.model.text import printable
 
 _MARKS = {Outcome.ADMITTED: "✅", Outcome.QUEUED: "⏳", Outcome.REFUSED: "❌", Outcome.UNKNOWN: "❔"}
@@ -48,7 +48,7 @@ def _row(judged: Judged, group: PodGroup) -> str:
         judged.title,
         group.role,
         "?" if group.count is None else str(group.count),
-        tell_gpus(group.demand.gpus) if group.demand is not None and group.demand.gpus else "?",
+        gpus_text(group.demand.gpus) if group.demand is not None and group.demand.gpus else "?",
         group.team or "",
         group.tier or "",
         shared_text.nodes(group),

@@ -11,7 +11,7 @@ from webhook.cli.review.findings import FailOn, Finding, Level, findings
 from webhook.cli.review.formats import shared_text
 from webhook.cli.review.results import Judged, Outcome, PodGroup, Review
 from webhook.cli.terminal import Line
-from webhook.core.model.amount import tell_gpus
+from webhook.core.model.amount import gpus_text
 from webhook.core.model.tier import Tier
 
 _STYLES = {Outcome.ADMITTED: "green", Outcome.QUEUED: "yellow", Outcome.REFUSED: "bold red", Outcome.UNKNOWN: "magenta"}
@@ -20,26 +20,26 @@ _ROOM_FOR_NODES = 110
 
 
 def to_table(
-    review: Review, fail_on: frozenset[FailOn], *, width: int, is_coloured: bool, with_patch: bool = False
+    review: Review, fail_on: frozenset[FailOn], *, width: int, is_colored: bool, with_patch: bool = False
 ) -> str:
     """Write the review for a screen of this width."""
     out = StringIO()
-    console = Console(file=out, width=width, force_terminal=is_coloured, no_color=not is_coloured, highlight=False)
+    console = Console(file=out, width=width, force_terminal=is_colored, no_color=not is_colored, highlight=False)
     names_nodes = any(group.nodes for judged in review.workloads for group in judged.pods)
     table = _table(review, with_nodes=names_nodes and width >= _ROOM_FOR_NODES)
     if table.row_count:
         console.print(table, "")
     causes = findings(review, fail_on)
     for finding in causes:
-        console.print(_cause(finding), soft_wrap=not is_coloured)
+        console.print(_cause(finding), soft_wrap=not is_colored)
     if causes:
         console.print()
     if with_patch:
         for judged in review.workloads:
             for group in judged.pods:
                 _print_diff(console, shared_text.diff(judged, group))
-    console.print(Line(shared_text.summary(review)), soft_wrap=not is_coloured)
-    console.print(Line(shared_text.world(review.world)), soft_wrap=not is_coloured)
+    console.print(Line(shared_text.summary(review)), soft_wrap=not is_colored)
+    console.print(Line(shared_text.world(review.world)), soft_wrap=not is_colored)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
@@ -75,8 +75,8 @@ def _outcome(group: PodGroup) -> Text:
 def _numbers(group: PodGroup) -> list[Text]:
     count = "?" if group.count is None else str(group.count)
     is_known = group.demand is not None and group.demand.gpus > 0
-    each = tell_gpus(group.demand.gpus) if group.demand is not None and is_known else "?"
-    gpus = tell_gpus(group.gpus) if group.count is not None and is_known else "?"
+    each = gpus_text(group.demand.gpus) if group.demand is not None and is_known else "?"
+    gpus = gpus_text(group.gpus) if group.count is not None and is_known else "?"
     return [Line(count), Line(each), Line(gpus)]
 
 
