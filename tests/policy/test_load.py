@@ -7,8 +7,8 @@ import pytest
 from webhook.core.model.amount import ONE_GPU, UNLIMITED
 from webhook.core.model.policy import LabelSelector, Mode, Policy, UnknownTeam, UserKey, UserSource
 from webhook.core.model.selector import Effect, Operator, Requirement, Toleration
+from webhook.core.model.shape import Shape
 from webhook.core.model.tier import Tier
-from webhook.core.placement.demand_mix import Shape
 from webhook.policy.load import load
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 

@@ -29,8 +29,8 @@ from webhook.core.model.policy import (
     WorkloadRules,
 )
 from webhook.core.model.selector import Operator, Requirement, Toleration
+from webhook.core.model.shape import Shape
 from webhook.core.model.tier import Tier
-from webhook.core.placement.demand_mix import Shape
 from webhook.policy import schema
 from webhook.policy.builtin import built_in
 from webhook.policy.validate import Draft

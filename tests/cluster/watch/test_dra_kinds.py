@@ -7,8 +7,8 @@ from tests.cluster.watch.test_feed import feeding
 from tests.core.support import make
 from webhook.cluster.watch.dra_kinds import device_kinds
 from webhook.cluster.watch.feed import Feed
-from webhook.core.dra.dra_claims import ClaimRef
 from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.claim_ref import ClaimRef
 from webhook.policy.builtin import BUILT_IN
 
 API = "/apis/resource.k8s.io/v1"

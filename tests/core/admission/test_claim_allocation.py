@@ -6,8 +6,9 @@ import pytest
 
 from tests.core.support.make import demand, policy, resident, team, world
 from webhook.core.admission.claim_allocation import Allocation, judge_allocation
-from webhook.core.dra.dra_claims import ClaimKey, ClaimRef, ClassCount, DeviceRequest
+from webhook.core.dra.dra_claims import ClaimKey, ClassCount, DeviceRequest
 from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Deny, NotApplicable, Retry
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.names import DEVICE_CLASS, Uid

@@ -4,7 +4,7 @@ import pytest
 
 from tests.core.support.make import ALICE, GIB, GPU, demand, gpus, node, pod, policy, pool, resident, team, world
 from webhook.core.admission.admission import admit
-from webhook.core.dra.dra_claims import ClaimRef
+from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Admit, Deny, NotApplicable
 from webhook.core.model.names import GpuModel, Namespace, ResourceName
 from webhook.core.model.pod import Handling, NamespaceFacts

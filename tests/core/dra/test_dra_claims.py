@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from tests.core.support import make
 from webhook.core.admission.resolve_demand import count
-from webhook.core.dra.dra_claims import ADMIN_ACCESS, ClaimKey, ClaimRef, ClassCount, DeviceRequest, GroupEntry
+from webhook.core.dra.dra_claims import ADMIN_ACCESS, ClaimKey, ClassCount, DeviceRequest, GroupEntry
 from webhook.core.dra.dra_slices import Condition, Device, Slice
 from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Deny, Retry
 from webhook.core.model.demand import demand_of
 from webhook.core.model.device_class import DeviceClass

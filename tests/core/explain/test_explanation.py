@@ -22,8 +22,9 @@ from tests.core.support.make import (
     world,
 )
 from webhook.core.admission.admission import admit
-from webhook.core.dra.dra_claims import ClaimKey, ClaimRef, ClassCount, DeviceRequest
+from webhook.core.dra.dra_claims import ClaimKey, ClassCount, DeviceRequest
 from webhook.core.explain.explanation import explain
+from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Admit, Deny
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.names import ResourceName

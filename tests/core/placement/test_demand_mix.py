@@ -7,7 +7,8 @@ from tests.core.support.make import GPU, demand, policy, resident, world
 from webhook.core.model.demand import PerDevice, demand_of
 from webhook.core.model.names import CPU, ResourceName
 from webhook.core.model.policy import PlacementRules
-from webhook.core.placement.demand_mix import DEFAULT_PRIOR, DemandMix, Shape, shape_of
+from webhook.core.model.shape import DEFAULT_PRIOR, Shape
+from webhook.core.placement.demand_mix import DemandMix, shape_of
 
 MEM = ResourceName("aliyun.com/gpu-mem")
 

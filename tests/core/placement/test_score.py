@@ -12,8 +12,9 @@ from webhook.core.model.demand import Demand, PerDevice, demand_of
 from webhook.core.model.names import CPU, MEMORY, PODS, ResourceName, Uid
 from webhook.core.model.node import Devices
 from webhook.core.model.selector import NO_CONSTRAINTS
+from webhook.core.model.shape import Shape
 from webhook.core.model.tier import Tier
-from webhook.core.placement.demand_mix import DemandMix, Shape, resource_of
+from webhook.core.placement.demand_mix import DemandMix, resource_of
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.fragmentation import WEIGHT
 from webhook.core.placement.gpu_index import GpuView

@@ -9,8 +9,8 @@ import pytest
 from tests.blackbox.in_process import at_once
 from tests.builders import encode
 from tests.core.support.make import demand, policy, resident, team, world
-from webhook.core.dra.dra_claims import ClaimRef
 from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.names import DEVICE_CLASS
 from webhook.core.model.pod import Admitted

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from webhook.core.model.amount import ONE_GPU, Units, exact_units
+from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.demand import Demand, Weights, in_shares, in_slices
 from webhook.core.model.device_class import DeviceClass, age_order
 from webhook.core.model.gpu_names import looks_like_gpu
@@ -25,18 +26,6 @@ ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"
 
 
 _BY_CLAIM: Final = ResourceName("")
-
-
-class ClaimRef(NamedTuple):
-    """A pod's entry in spec.resourceClaims: the claim, as far as it exists, and the template it is made from.
-
-    `group` is the pod's PodGroup, which may have one claim for all of its pods that have the same entry.
-    """
-
-    claim: str = ""
-    template: str = ""
-    group: str = ""
-    entry: str = ""
 
 
 class ClassCount(NamedTuple):

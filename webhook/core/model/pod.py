@@ -6,8 +6,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from webhook.core.dra.dra_claims import ClaimRef
 from webhook.core.model.amount import Units
+from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.demand import Demand
 from webhook.core.model.labels import unpack
 from webhook.core.model.names import GpuModel, Labels, Namespace, NodeName, ResourceName, Uid, User

@@ -12,8 +12,8 @@ from webhook.core.model.amount import ONE_GPU, UNLIMITED, Limit
 from webhook.core.model.demand import Weights
 from webhook.core.model.names import UNASSIGNED, GpuModel, PoolName, ResourceName, TeamName
 from webhook.core.model.selector import Requirement, Toleration
+from webhook.core.model.shape import DEFAULT_PRIOR, Shape
 from webhook.core.model.tier import Tier
-from webhook.core.placement.demand_mix import DEFAULT_PRIOR, Shape
 
 
 class Enforcement(StrEnum):

@@ -5,10 +5,11 @@ give the same mix. It is not stored: a process that starts anew learns from the 
 """
 
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from webhook.core.model.demand import Demand, PerDevice
 from webhook.core.model.names import CPU, MEMORY, ResourceName
+from webhook.core.model.shape import DEFAULT_PRIOR, Prior, Shape
 
 _MEMORY: Final = 8192
 """Arrivals after which all counts are halved: enough for the rare sizes to be known, few enough to follow a change."""
@@ -29,24 +30,7 @@ _DRIFT: Final = 16
 """What is expected is made anew when a sixteenth of it would be others: each time costs a pass over the nodes."""
 
 
-class Shape(NamedTuple):
-    """A size of pod: `number` devices with `amount` of each (as in PerDevice), and cpu and memory beside them.
-
-    What is only counted has an amount of 1 in 1 part: whole pieces.
-    """
-
-    number: int
-    amount: int = 1
-    parts: int = 1
-    cpu: int = 0
-    memory: int = 0
-
-
 Weights = dict[Shape, int]
-Prior = tuple[tuple[Shape, int], ...]
-
-DEFAULT_PRIOR: Final[Prior] = ((Shape(1), 50), (Shape(2), 20), (Shape(4), 15), (Shape(8), 15))
-"""Powers of two, small ones more often: what training and serving jobs ask for, before this cluster has said more."""
 
 
 def resource_of(demand: Demand) -> ResourceName | None:

@@ -6,7 +6,7 @@ alone: nothing here is worked out twice. Numbers are shorter to look up than sta
 
 from typing import Final, NamedTuple
 
-from webhook.core.placement.demand_mix import Shape
+from webhook.core.model.shape import Shape
 from webhook.core.placement.fragmentation import WHOLE, Fragmentation, State, after, useful
 
 _KEPT_WORTHS: Final = 65_536

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from webhook.core.placement.demand_mix import Shape, Weights
+from webhook.core.model.shape import Shape
+from webhook.core.placement.demand_mix import Weights
 
 WHOLE: Final = 1000
 """GPUs count in thousandths here, rounded down: the measure compares, it does not charge."""

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 from webhook.core.model.demand import Demand, PerDevice
 from webhook.core.model.names import CPU, MEMORY, GpuModel, NodeName, ResourceName
 from webhook.core.model.node import Devices, Node
+from webhook.core.model.shape import Shape
 from webhook.core.model.tier import Tier
-from webhook.core.placement.demand_mix import DemandMix, Shape, resource_of, shape_of
+from webhook.core.placement.demand_mix import DemandMix, resource_of, shape_of
 from webhook.core.placement.device_slots import DeviceSlots
 from webhook.core.placement.device_states import DeviceStates
 from webhook.core.placement.fragmentation import WHOLE, Fragmentation, State

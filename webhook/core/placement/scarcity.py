@@ -7,7 +7,7 @@ that fit anywhere. So while few of the nodes that can hold a scarce size are lef
 from collections import Counter
 from typing import Final, NamedTuple
 
-from webhook.core.placement.demand_mix import Shape
+from webhook.core.model.shape import Shape
 from webhook.core.placement.fragmentation import WEIGHT, Fragmentation, State, after
 
 _SCARCE: Final = 4

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
+from webhook.core.model.shape import Shape
 from webhook.core.model.tier import Tier
-from webhook.core.placement.demand_mix import Shape
 from webhook.core.placement.device_states import Left
 from webhook.core.placement.fragmentation import WEIGHT, WHOLE, Fragmentation
 from webhook.core.placement.node_classes import NodeClass, NodeClasses

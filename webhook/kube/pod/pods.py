@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from webhook.core.dra.dra_claims import ClaimRef
 from webhook.core.model.amount import parse_amount
+from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.demand import Weights
 from webhook.core.model.labels import pack
 from webhook.core.model.names import GpuModel, Labels, Namespace, NodeName, Uid, User
