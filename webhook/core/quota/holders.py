@@ -79,10 +79,11 @@ class Holders:
 class Holding:
     """What is known of one holder besides its sums."""
 
-    __slots__ = ("pods", "since", "user", "waiting")
+    __slots__ = ("gpus", "pods", "since", "user", "waiting")
 
     def __init__(self) -> None:
         self.pods = 0
+        self.gpus: Units = 0
         self.waiting: Units = 0
         self.since = 0
         self.user: User | None = None

@@ -4,9 +4,9 @@ A Book is one team's page. An entry is `reserved` from the moment its creation w
 seen, then `used`. Whoever holds the book decides when an entry may leave: only on evidence.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from webhook.core.model.amount import Units
 from webhook.core.model.decision import Charge
@@ -15,6 +15,9 @@ from webhook.core.model.tier import Tier
 from webhook.core.quota.holders import Holder, Holders, Holding
 
 _K = TypeVar("_K", bound=str)
+
+_RANKED_CHANGES: Final = 1024
+"""Changes after which the order of holders is dropped if no refusal asked for it: it costs each charge 10 us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,11 @@ class Entry:
     is_waiting: bool = False
     created: int = 0
 
+    @property
+    def counts_as_guaranteed(self) -> bool:
+        """Whether it counts against the guaranteed share."""
+        return self.charge.tier is Tier.GUARANTEED or self.is_unlabeled
+
 
 class TeamUsage:
     """One team's charges: entries by pod UID and their sums, in GPU units."""
@@ -39,11 +47,11 @@ class TeamUsage:
     __slots__ = (
         "_by_model",
         "_by_user",
+        "_changes_unasked",
         "_entries",
-        "_guaranteed",
         "_guaranteed_by_model",
-        "_holders",
         "_holdings",
+        "_rankings",
         "guaranteed",
         "reserved",
         "total",
@@ -53,11 +61,11 @@ class TeamUsage:
     def __init__(self) -> None:
         self._entries: dict[Uid, Entry] = {}
         self._holdings: dict[str, Holding] = {}
-        self._holders = Holders()
-        self._guaranteed = Holders()
-        self._by_user: dict[User, Holders] = {}
-        self._by_model: dict[GpuModel, Holders] = {}
-        self._guaranteed_by_model: dict[GpuModel, Holders] = {}
+        self._by_user: dict[User, Units] = {}
+        self._by_model: dict[GpuModel, Units] = {}
+        self._guaranteed_by_model: dict[GpuModel, Units] = {}
+        self._rankings: _Rankings | None = None
+        self._changes_unasked = 0
         self.total: Units = 0
         self.reserved: Units = 0
         self.guaranteed: Units = 0
@@ -82,45 +90,44 @@ class TeamUsage:
 
     def user(self, user: User) -> Units:
         """What one user's pods hold in this team."""
-        return _total(self._by_user, user)
+        return self._by_user.get(user, 0)
 
     def model(self, model: GpuModel) -> Units:
         """What is charged to one GPU model, and what may still end on it."""
-        return _total(self._by_model, model) + _total(self._by_model, ANY_MODEL)
+        return self._by_model.get(model, 0) + self._by_model.get(ANY_MODEL, 0)
 
     def guaranteed_model(self, model: GpuModel) -> Units:
         """What is charged as guaranteed to one GPU model."""
-        return _total(self._guaranteed_by_model, model)
+        return self._guaranteed_by_model.get(model, 0)
 
     def largest_holders(self, count: int = 3) -> list[tuple[str, Units]]:
         """Name the holders of the most GPUs, the largest first, ties by name."""
-        return self._holders.largest(count)
+        return self._ranked().team.largest(count)
 
     def largest(
         self, count: int, *, user: User | None = None, model: GpuModel | None = None, is_guaranteed: bool = False
     ) -> list[Holder]:
         """Describe the holders of the most GPUs of the team, of one user, of one model or of the guaranteed share."""
+        ranked = self._ranked()
         if is_guaranteed:
-            found = self._guaranteed.largest(count) if model is None else _of(self._guaranteed_by_model, model, count)
+            found = ranked.guaranteed.largest(count) if model is None else _of(ranked.guaranteed_model, model, count)
         elif user is not None:
-            found = _of(self._by_user, user, count)
+            found = _of(ranked.user, user, count)
         elif model is not None:
-            found = self._on_model(model, count)
+            found = ranked.on_model(model, count)
         else:
-            found = self._holders.largest(count)
+            found = ranked.team.largest(count)
         return [self._described(name, gpus) for name, gpus in found]
 
-    def _on_model(self, model: GpuModel, count: int) -> list[tuple[str, Units]]:
-        """Name the holders on a model, with what of theirs may still end on it."""
-        kinds = [held for key in (model, ANY_MODEL) if (held := self._by_model.get(key)) is not None]
-        names = {name for held in kinds for name, _ in held.largest(count)}
-        sums = [(name, sum(held.of(name) for held in kinds)) for name in names]
-        return sorted(sums, key=lambda item: (-item[1], item[0]))[:count]
+    def _ranked(self) -> "_Rankings":
+        self._changes_unasked = 0
+        if self._rankings is None:
+            self._rankings = _Rankings(self._entries.values())
+        return self._rankings
 
     def _described(self, name: str, gpus: Units) -> Holder:
         holding = self._holdings[name]
-        is_waiting = holding.waiting == self._holders.of(name)
-        return Holder(name, gpus, holding.user, holding.since, is_waiting)
+        return Holder(name, gpus, holding.user, holding.since, holding.waiting == holding.gpus)
 
     def entries(self) -> Iterator[tuple[Uid, Entry]]:
         """Go through all entries."""
@@ -145,22 +152,24 @@ class TeamUsage:
             self.reserved += gpus
         if entry.is_waiting:
             self.waiting += gpus
-        counts_as_guaranteed = charge.tier is Tier.GUARANTEED or entry.is_unlabeled
+        counts_as_guaranteed = entry.counts_as_guaranteed
         if counts_as_guaranteed:
             self.guaranteed += gpus
-        self._describe(entry, sign)
-        name = entry.holder
-        self._holders.change(name, gpus)
-        if counts_as_guaranteed:
-            self._guaranteed.change(name, gpus)
         if charge.user is not None:
-            _change(self._by_user, charge.user, name, gpus)
+            _change(self._by_user, charge.user, gpus)
         if charge.model is not None:
-            _change(self._by_model, charge.model, name, gpus)
+            _change(self._by_model, charge.model, gpus)
             if counts_as_guaranteed:
-                _change(self._guaranteed_by_model, charge.model, name, gpus)
+                _change(self._guaranteed_by_model, charge.model, gpus)
+        self._describe(entry, sign, gpus)
+        if self._rankings is not None:
+            self._changes_unasked += 1
+            if self._changes_unasked > _RANKED_CHANGES:
+                self._rankings = None
+            else:
+                self._rankings.add(entry, gpus)
 
-    def _describe(self, entry: Entry, sign: int) -> None:
+    def _describe(self, entry: Entry, sign: int, gpus: Units) -> None:
         holding = self._holdings.get(entry.holder)
         if holding is None:
             holding = self._holdings[entry.holder] = Holding()
@@ -168,8 +177,9 @@ class TeamUsage:
         if not holding.pods:
             del self._holdings[entry.holder]
             return
+        holding.gpus += gpus
         if entry.is_waiting and not entry.is_reserved:
-            holding.waiting += sign * entry.charge.gpus
+            holding.waiting += gpus
         if sign > 0:
             if entry.charge.user is not None:
                 holding.user = entry.charge.user
@@ -181,18 +191,56 @@ EMPTY_USAGE = TeamUsage()
 """What a team without any pod looks like; never written to."""
 
 
-def _change(kinds: dict[_K, Holders], key: _K, name: str, gpus: Units) -> None:
+class _Rankings:
+    """Holders by what each limit counts, in GPU units."""
+
+    __slots__ = ("guaranteed", "guaranteed_model", "model", "team", "user")
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.team = Holders()
+        self.guaranteed = Holders()
+        self.user: dict[User, Holders] = {}
+        self.model: dict[GpuModel, Holders] = {}
+        self.guaranteed_model: dict[GpuModel, Holders] = {}
+        for entry in entries:
+            self.add(entry, entry.charge.gpus)
+
+    def add(self, entry: Entry, gpus: Units) -> None:
+        """Add an entry's GPUs to the sums of its holder; negative ones where the entry leaves."""
+        name, charge = entry.holder, entry.charge
+        self.team.change(name, gpus)
+        if charge.user is not None:
+            _rank(self.user, charge.user, name, gpus)
+        if charge.model is not None:
+            _rank(self.model, charge.model, name, gpus)
+        if entry.counts_as_guaranteed:
+            self.guaranteed.change(name, gpus)
+            if charge.model is not None:
+                _rank(self.guaranteed_model, charge.model, name, gpus)
+
+    def on_model(self, model: GpuModel, count: int) -> list[tuple[str, Units]]:
+        """Name the holders on a model, with what of theirs may still end on it."""
+        kinds = [held for key in (model, ANY_MODEL) if (held := self.model.get(key)) is not None]
+        names = {name for held in kinds for name, _ in held.largest(count)}
+        sums = [(name, sum(held.of(name) for held in kinds)) for name in names]
+        return sorted(sums, key=lambda item: (-item[1], item[0]))[:count]
+
+
+def _change(sums: dict[_K, Units], key: _K, gpus: Units) -> None:
+    left = sums.get(key, 0) + gpus
+    if left:
+        sums[key] = left
+    else:
+        sums.pop(key, None)
+
+
+def _rank(kinds: dict[_K, Holders], key: _K, name: str, gpus: Units) -> None:
     held = kinds.get(key)
     if held is None:
         held = kinds[key] = Holders()
     held.change(name, gpus)
     if not len(held):
         del kinds[key]
-
-
-def _total(kinds: dict[_K, Holders], key: _K) -> Units:
-    held = kinds.get(key)
-    return 0 if held is None else held.total
 
 
 def _of(kinds: dict[_K, Holders], key: _K, count: int) -> list[tuple[str, Units]]:
