@@ -1,7 +1,7 @@
-"""The ledger's rules: what a team has taken, entry by entry, in sums that are always exact.
+"""A team's usage: the charge of each pod, with sums that are always exact.
 
-A Book is one team's page. An entry is `reserved` from the moment its creation was allowed until the pod itself is
-seen, then `used`. Whoever holds the book decides when an entry may leave: only on evidence.
+An entry is `reserved` from the moment the pod's creation is allowed until the pod itself is seen, then `used`. The
+caller decides when an entry may leave: only on evidence.
 """
 
 from collections.abc import Iterator
@@ -12,16 +12,16 @@ from webhook.core.model.amount import Units
 from webhook.core.model.decision import Charge
 from webhook.core.model.names import ANY_MODEL, GpuModel, Uid, User
 from webhook.core.model.tier import Tier
-from webhook.core.quota.holders import Holder, Holders, Holding
+from webhook.core.quota.holders import Holder, HolderDetails, Holders
 
 _K = TypeVar("_K", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One pod's charge. `holder` names who a person would look for: the controller, or the bare pod.
+    """One pod's charge. `holder` is the object a person would look for: the controller, or the bare pod.
 
-    `is_unlabeled`: the pod never passed the gate, so nothing says its tier; it counts against the guaranteed share.
+    `is_unlabeled`: the pod bypassed the webhook, so its tier is unknown; it counts against the guaranteed share.
     `is_waiting`: it is on no node yet. `created` is in seconds of Unix time, 0 where that is not known.
     """
 
@@ -39,11 +39,11 @@ class TeamUsage:
     __slots__ = (
         "_by_model",
         "_by_user",
+        "_details",
         "_entries",
         "_guaranteed",
         "_guaranteed_by_model",
         "_holders",
-        "_holdings",
         "guaranteed",
         "reserved",
         "total",
@@ -52,7 +52,7 @@ class TeamUsage:
 
     def __init__(self) -> None:
         self._entries: dict[Uid, Entry] = {}
-        self._holdings: dict[str, Holding] = {}
+        self._details: dict[str, HolderDetails] = {}
         self._holders = Holders()
         self._guaranteed = Holders()
         self._by_user: dict[User, Holders] = {}
@@ -67,73 +67,73 @@ class TeamUsage:
         return len(self._entries)
 
     def get(self, uid: Uid) -> Entry | None:
-        """Find a pod's entry."""
+        """Return a pod's entry; None where it has none."""
         return self._entries.get(uid)
 
     @property
     def used(self) -> Units:
-        """What pods that were seen hold."""
+        """Return the units of pods that were seen."""
         return self.total - self.reserved
 
     @property
     def preemptible(self) -> Units:
-        """What is borrowed."""
+        """Return the borrowed units."""
         return self.total - self.guaranteed
 
     def user(self, user: User) -> Units:
-        """What one user's pods hold in this team."""
+        """Return the units of one user's pods in this team."""
         return _total(self._by_user, user)
 
     def model(self, model: GpuModel) -> Units:
-        """What is charged to one GPU model, and what may still end on it."""
+        """Return the units charged to one GPU model, and those that may still end on it."""
         return _total(self._by_model, model) + _total(self._by_model, ANY_MODEL)
 
     def guaranteed_model(self, model: GpuModel) -> Units:
-        """What is charged as guaranteed to one GPU model."""
+        """Return the guaranteed units charged to one GPU model."""
         return _total(self._guaranteed_by_model, model)
 
     def largest_holders(self, count: int = 3) -> list[tuple[str, Units]]:
-        """Name the holders of the most GPUs, the largest first, ties by name."""
+        """Return the largest holders of GPUs, the largest first, ties by name."""
         return self._holders.largest(count)
 
     def largest(
         self, count: int, *, user: User | None = None, model: GpuModel | None = None, is_guaranteed: bool = False
     ) -> list[Holder]:
-        """Describe the holders of the most GPUs of the team, of one user, of one model or of the guaranteed share."""
+        """Return details of the largest holders in the team, of one user, of one model or of the guaranteed share."""
         if is_guaranteed:
-            found = self._guaranteed.largest(count) if model is None else _of(self._guaranteed_by_model, model, count)
+            found = self._guaranteed.largest(count) if model is None else _top(self._guaranteed_by_model, model, count)
         elif user is not None:
-            found = _of(self._by_user, user, count)
+            found = _top(self._by_user, user, count)
         elif model is not None:
             found = self._on_model(model, count)
         else:
             found = self._holders.largest(count)
-        return [self._described(name, gpus) for name, gpus in found]
+        return [self._with_details(name, gpus) for name, gpus in found]
 
     def _on_model(self, model: GpuModel, count: int) -> list[tuple[str, Units]]:
-        """Name the holders on a model, with what of theirs may still end on it."""
-        kinds = [held for key in (model, ANY_MODEL) if (held := self._by_model.get(key)) is not None]
-        names = {name for held in kinds for name, _ in held.largest(count)}
-        sums = [(name, sum(held.of(name) for held in kinds)) for name in names]
+        """Return the largest holders on a model, including their units that may still end on it."""
+        sums_by_key = [holders for key in (model, ANY_MODEL) if (holders := self._by_model.get(key)) is not None]
+        names = {name for holders in sums_by_key for name, _ in holders.largest(count)}
+        sums = [(name, sum(holders.of(name) for holders in sums_by_key)) for name in names]
         return sorted(sums, key=lambda item: (-item[1], item[0]))[:count]
 
-    def _described(self, name: str, gpus: Units) -> Holder:
-        holding = self._holdings[name]
-        is_waiting = holding.waiting == self._holders.of(name)
-        return Holder(name, gpus, holding.user, holding.since, is_waiting)
+    def _with_details(self, name: str, gpus: Units) -> Holder:
+        details = self._details[name]
+        is_waiting = details.waiting == self._holders.of(name)
+        return Holder(name, gpus, details.user, details.since, is_waiting)
 
     def entries(self) -> Iterator[tuple[Uid, Entry]]:
-        """Go through all entries."""
+        """Return all entries by pod UID."""
         yield from self._entries.items()
 
     def charge(self, uid: Uid, entry: Entry) -> None:
-        """Put a pod on the book; the same UID again replaces its entry, so a repeated call charges once."""
+        """Add a pod's entry; the same UID again replaces its entry, so a repeated call charges once."""
         self.release(uid)
         self._entries[uid] = entry
         self._add(entry, 1)
 
     def release(self, uid: Uid) -> None:
-        """Take a pod off the book; one that is not there changes nothing."""
+        """Remove a pod's entry; an unknown pod changes nothing."""
         if (entry := self._entries.pop(uid, None)) is not None:
             self._add(entry, -1)
 
@@ -148,7 +148,7 @@ class TeamUsage:
         counts_as_guaranteed = charge.tier is Tier.GUARANTEED or entry.is_unlabeled
         if counts_as_guaranteed:
             self.guaranteed += gpus
-        self._describe(entry, sign)
+        self._update_details(entry, sign)
         name = entry.holder
         self._holders.change(name, gpus)
         if counts_as_guaranteed:
@@ -160,41 +160,41 @@ class TeamUsage:
             if counts_as_guaranteed:
                 _change(self._guaranteed_by_model, charge.model, name, gpus)
 
-    def _describe(self, entry: Entry, sign: int) -> None:
-        holding = self._holdings.get(entry.holder)
-        if holding is None:
-            holding = self._holdings[entry.holder] = Holding()
-        holding.pods += sign
-        if not holding.pods:
-            del self._holdings[entry.holder]
+    def _update_details(self, entry: Entry, sign: int) -> None:
+        details = self._details.get(entry.holder)
+        if details is None:
+            details = self._details[entry.holder] = HolderDetails()
+        details.pods += sign
+        if not details.pods:
+            del self._details[entry.holder]
             return
         if entry.is_waiting and not entry.is_reserved:
-            holding.waiting += sign * entry.charge.gpus
+            details.waiting += sign * entry.charge.gpus
         if sign > 0:
             if entry.charge.user is not None:
-                holding.user = entry.charge.user
-            if entry.created and (not holding.since or entry.created < holding.since):
-                holding.since = entry.created
+                details.user = entry.charge.user
+            if entry.created and (not details.since or entry.created < details.since):
+                details.since = entry.created
 
 
 EMPTY_USAGE = TeamUsage()
-"""What a team without any pod looks like; never written to."""
+"""The usage of a team without pods; never written to."""
 
 
-def _change(kinds: dict[_K, Holders], key: _K, name: str, gpus: Units) -> None:
-    held = kinds.get(key)
-    if held is None:
-        held = kinds[key] = Holders()
-    held.change(name, gpus)
-    if not len(held):
-        del kinds[key]
+def _change(sums_by_key: dict[_K, Holders], key: _K, name: str, gpus: Units) -> None:
+    holders = sums_by_key.get(key)
+    if holders is None:
+        holders = sums_by_key[key] = Holders()
+    holders.change(name, gpus)
+    if not len(holders):
+        del sums_by_key[key]
 
 
-def _total(kinds: dict[_K, Holders], key: _K) -> Units:
-    held = kinds.get(key)
-    return 0 if held is None else held.total
+def _total(sums_by_key: dict[_K, Holders], key: _K) -> Units:
+    holders = sums_by_key.get(key)
+    return 0 if holders is None else holders.total
 
 
-def _of(kinds: dict[_K, Holders], key: _K, count: int) -> list[tuple[str, Units]]:
-    held = kinds.get(key)
-    return [] if held is None else held.largest(count)
+def _top(sums_by_key: dict[_K, Holders], key: _K, count: int) -> list[tuple[str, Units]]:
+    holders = sums_by_key.get(key)
+    return [] if holders is None else holders.largest(count)
