@@ -1,11 +1,11 @@
-"""How often kube-scheduler binds a pod where Fairgate chose, by placement.mode, and what that costs the scheduler.
+"""How often kube-scheduler binds a pod to Fairgate's choice, by placement.mode, and the scheduler's CPU per pod.
 
-A real kube-apiserver and kube-scheduler with its default scores, KWOK, `fairgate serve`; nodes and pods that differ as
-affinity_load.py says. `--works`:
+A real kube-apiserver and kube-scheduler with its default scores, KWOK, `fairgate serve`; nodes and pods differ as
+described in affinity_load.py. `--works`:
 `modes`    per size and mode: pods bound to the first node of their decision, to any of its nodes, to none at the end,
-           and the scheduler's CPU per pod; per shape of pod, too;
-`lengths`  per length of the list: pods are created while the scheduler stands still, then nodes are lost (half of all
-           at random; every first choice; a row of sixteen neighbours), then it goes on: who waits.
+           and the scheduler's CPU per pod; also per pod shape;
+`lengths`  per length of the list: pods are created while the scheduler is paused, then nodes are removed (half of all
+           at random; every first choice; a row of sixteen neighbors), then it continues: which pods wait.
 Run it from the repository's root: `python benchmarks/affinity.py --nodes 100 500 2000`.
 """
 
@@ -41,12 +41,12 @@ LISTING = (
 ROW = 16
 
 STILL_SECONDS = 8.0
-"""After so long without a new binding nothing more is to come: kube-scheduler's back-off ends before."""
+"""Without a new binding for this long no more follow: kube-scheduler's backoff is shorter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """Where a pod was sent and where it went."""
+    """The nodes chosen for a pod, and the node it was bound to."""
 
     shape: str
     mode: str
@@ -63,17 +63,17 @@ class Fate:
 
 
 def fates(cluster: ControlPlane, namespace: str) -> list[Fate]:
-    """Read off every pod of the namespace what was decided and what became of it."""
+    """Return the decision and the binding of every pod of the namespace."""
     found = []
     for each in list_pods(cluster, namespace, resourceVersion="0"):
-        told = json.loads(each["metadata"]["annotations"][DECISION])
+        decision = json.loads(each["metadata"]["annotations"][DECISION])
         shape = each["metadata"]["labels"][SHAPE]
-        found.append(Fate(shape, told["mode"], tuple(told["nodes"]), each["spec"].get("nodeName")))
+        found.append(Fate(shape, decision["mode"], tuple(decision["nodes"]), each["spec"].get("nodeName")))
     return found
 
 
 def settled(cluster: ControlPlane, namespace: str, pods: int) -> tuple[list[Fate], float]:
-    """Wait until all pods are bound or nothing happens any more; what became of them, and the seconds of the last."""
+    """Wait until all pods are bound or bindings stop; return the results, and the seconds of the last binding."""
     began = last = time.perf_counter()
     bound = -1
     while True:
@@ -87,7 +87,7 @@ def settled(cluster: ControlPlane, namespace: str, pods: int) -> tuple[list[Fate
 
 
 def set_mode(running: Gate, mode: str) -> None:
-    """Edit the policy and wait until it is in force."""
+    """Change the policy and wait until it is in force."""
     (running.policy / "mode.yaml").write_text(
         f"apiVersion: fairgate.dev/v1alpha1\nkind: Policy\nplacement: {{mode: {mode}}}\n"
     )
@@ -105,7 +105,7 @@ def set_mode(running: Gate, mode: str) -> None:
 
 
 def share(found: list[Fate], attribute: str) -> float | None:
-    """Percent of the pods with a choice of which this is true; None where nothing was chosen for any."""
+    """The percentage of pods with chosen nodes for which this is true; None without such pods."""
     with_choice = [fate for fate in found if fate.chosen]
     return (
         round(100 * sum(getattr(fate, attribute) for fate in with_choice) / len(with_choice), 1)
@@ -150,7 +150,7 @@ def modes(running: Gate, options: argparse.Namespace, nodes: int) -> Iterator[di
 
 
 def lost(losses: str, found: list[Fate], names: list[str], seed: int) -> list[str]:
-    """Choose the nodes to lose."""
+    """Choose the nodes to remove."""
     if losses == "half":
         return random.Random(seed).sample(names, len(names) // 2)
     if losses == "firsts":
@@ -160,7 +160,7 @@ def lost(losses: str, found: list[Fate], names: list[str], seed: int) -> list[st
 
 
 def lengths(running: Gate, options: argparse.Namespace, names: list[str]) -> Iterator[dict[str, Any]]:
-    """Have pods wait for nodes that are lost meanwhile, with lists of each length."""
+    """Create pods with lists of each length, and remove nodes before they are bound."""
     cluster, namespace = running.cluster, running.team_a
     for length in options.lengths:
         listing = with_lists_of(running, length)
@@ -193,7 +193,7 @@ def lengths(running: Gate, options: argparse.Namespace, names: list[str]) -> Ite
 
 
 def with_lists_of(running: Gate, length: int) -> Gate:
-    """Serve anew with lists of this length for all pods."""
+    """Restart the server with lists of this length for all pods."""
     running.stop()
     replica = running.replicas[0]
     command = (sys.executable, "-c", LISTING, str(length), *replica.command[len(FAIRGATE) :])
@@ -203,8 +203,8 @@ def with_lists_of(running: Gate, length: int) -> Gate:
 
 
 def as_text(found: dict[str, Any]) -> str:
-    """Write a reading on one line, and one for each shape."""
-    lines = [found, *({"  shape": shape, **told} for shape, told in found.pop("shapes", {}).items())]
+    """Format a result in one line, plus one line per shape."""
+    lines = [found, *({"  shape": shape, **values} for shape, values in found.pop("shapes", {}).items())]
     return "\n".join("  ".join(f"{name} {value}" for name, value in line.items()) for line in lines)
 
 

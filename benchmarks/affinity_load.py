@@ -1,7 +1,7 @@
-"""Nodes that differ and pods of several shapes: what the benchmark of the affinity modes fills a cluster with.
+"""Different nodes and pods of several shapes: the load of the benchmark of the affinity modes.
 
-Nodes come in two sizes and three zones, are busy with other work to different degrees, and half of them hold the image
-of the pods already: every score of kube-scheduler has something to say. All of it follows from a seed.
+Nodes have two sizes and three zones, run different amounts of other work, and half of them already have the image of
+the pods: every score of kube-scheduler applies. The load is determined by a seed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SHAPES = ("Job", "Deployment", "bare", "StatefulSet", "soft-spread", "hard-sprea
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An object to create, and how many pods it makes."""
+    """An object to create, and the number of its pods."""
 
     path: str
     body: dict[str, Any]
@@ -49,7 +49,7 @@ class Order:
 
 
 def make_cluster(cluster: ControlPlane, count: int, *, seed: int) -> list[str]:
-    """Make the nodes, with images on half of them and other work on most."""
+    """Create the nodes, with images on half of them and other work on most."""
     dice = random.Random(seed)
     kinds = [(size, zone) for zone in ZONES for size in SIZES]
     names: list[str] = []
@@ -78,15 +78,15 @@ def make_cluster(cluster: ControlPlane, count: int, *, seed: int) -> list[str]:
 def _other_work(node: str, dice: random.Random) -> dict[str, Any]:
     """A pod without GPUs that leaves its node enough cpu and memory for eight one-GPU pods."""
     cpu, memory = SIZES[node.split("-")[1]]
-    asked = {
+    requests = {
         "cpu": f"{dice.uniform(0, 1) * (cpu - GPUS_PER_NODE * CPU_PER_GPU):.1f}",
         "memory": f"{dice.uniform(0, 1) * (memory - GPUS_PER_NODE * MEMORY_GIB_PER_GPU):.0f}Gi",
     }
-    return pod(f"busy-{node}", nodeName=node, **asked)
+    return pod(f"busy-{node}", nodeName=node, **requests)
 
 
 def orders(namespace: str, pods: int, *, prefix: str, shapes: Sequence[str] = SHAPES) -> list[Order]:
-    """Ask for about so many pods, of every shape in turn; the label `shape` says which."""
+    """Return objects with about this many pods, of every shape in turn; the label `shape` names it."""
     found: list[Order] = []
     made = 0
     for number in itertools.count():
@@ -143,7 +143,7 @@ def _replicated(kind: str, name: str, count: int, labels: dict[str, str], spec: 
 
 
 async def create_all(cluster: ControlPlane, wanted: Sequence[Order], *, connections: int = 8) -> None:
-    """Create everything, some at a time; SystemExit where one is refused."""
+    """Create all objects, some at a time; SystemExit where one is refused."""
     async with session(cluster, connections=connections) as api:
         answers = await asyncio.gather(*(ask(api, "POST", order.path, order.body) for order in wanted))
     if failures := [answer for status, answer in answers if status != HTTPStatus.CREATED]:
@@ -161,7 +161,7 @@ async def _patch(api: aiohttp.ClientSession, path: str, body: dict[str, Any]) ->
 
 
 def set_cordoned(cluster: ControlPlane, names: Sequence[str], *, is_cordoned: bool) -> None:
-    """Close nodes to new pods, or open them again."""
+    """Cordon nodes, or uncordon them."""
     body = {"spec": {"unschedulable": is_cordoned}}
     asyncio.run(_patch_all(cluster, [(f"/api/v1/nodes/{name}", body) for name in names]))
 

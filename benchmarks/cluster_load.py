@@ -1,4 +1,4 @@
-"""What benchmarks on a control plane share: pods made at a rate or as fast as it goes, and CPU time of processes."""
+"""Shared code of benchmarks on a control plane: pods created at a rate or at full speed, and CPU time of processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.control_plane.workbench import wait_for
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """One creation as the client saw it: how long it took, retries included, and the server's last word."""
+    """One creation as seen by the client: its time, retries included, and the server's last answer."""
 
     milliseconds: float
     status: int
@@ -32,13 +32,13 @@ class Creation:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A row of creations and how long all of them took."""
+    """A series of creations and its total time."""
 
     creations: list[Creation]
     seconds: float
 
     def failures(self) -> list[str]:
-        """The words of every answer that was no yes."""
+        """The messages of all failed creations."""
         return [f"{made.status} {made.words}" for made in self.creations if made.status != HTTPStatus.CREATED]
 
     @property
@@ -46,12 +46,12 @@ class Made:
         return len(self.creations) / self.seconds
 
     def quantile(self, share: float) -> float:
-        """Milliseconds within which this share of the creations was answered."""
+        """The milliseconds within which this share of the creations was answered."""
         return quantile([made.milliseconds for made in self.creations], share)
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value that this share of values does not pass."""
+    """The quantile of the values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
@@ -70,7 +70,7 @@ async def create(
     connections: int = 50,
     per_second: float | None = None,
 ) -> Made:
-    """Create one-GPU pods, the namespaces in turn: at a rate, late answers notwithstanding, or as fast as it goes."""
+    """Create one-GPU pods, the namespaces in turn: at a rate independent of answers, or at full speed."""
     numbers = iter(range(count))
     creations: list[Creation] = []
     started = time.perf_counter()
@@ -101,12 +101,12 @@ async def _create(api: aiohttp.ClientSession, namespace: str, name: str) -> Crea
 
 
 def wait_bound(cluster: ControlPlane, namespaces: Sequence[str], count: int, *, timeout: float = 600) -> float:
-    """Wait until there are so many pods, and each has a node; give the time when that was seen."""
+    """Wait until this many pods exist, all with a node; return the time when that was seen."""
     return asyncio.run(_wait_all(cluster, namespaces, count, lambda pod: bool(pod.spec.nodeName), timeout))
 
 
 def wait_running(cluster: ControlPlane, namespaces: Sequence[str], count: int, *, timeout: float = 600) -> float:
-    """Wait until there are so many pods, and each of them runs; give the time when that was seen."""
+    """Wait until this many pods exist, all running; return the time when that was seen."""
     return asyncio.run(_wait_all(cluster, namespaces, count, lambda pod: pod.status.phase == "Running", timeout))
 
 
@@ -136,14 +136,14 @@ class _Change(msgspec.Struct):
 async def _wait_all(
     cluster: ControlPlane, namespaces: Sequence[str], count: int, is_so: Callable[[_Pod], bool], seconds: float
 ) -> float:
-    """Wait by watches: a list of thousands of pods, again and again, would be much of the API server's work."""
+    """Wait by watches: repeated lists of thousands of pods would be much of the API server's work."""
     pods: dict[str, dict[str, bool]] = {}
     done = asyncio.Event()
 
     async def watch(api: aiohttp.ClientSession, name: str) -> None:
         query = {"watch": "true", "timeoutSeconds": str(int(seconds) + 1)}
         path = f"/api/v1/namespaces/{name}/pods"
-        while True:  # the API server ends a watch that does not keep up; a new one begins with all there is
+        while True:  # the API server ends a slow watch; a new one starts with all objects
             mine = pods[name] = {}
             async with api.get(path, params=query, timeout=aiohttp.ClientTimeout()) as answer:
                 answer.raise_for_status()
@@ -175,7 +175,7 @@ def clear(cluster: ControlPlane, namespaces: Sequence[str]) -> None:
 
 
 def delete_all(cluster: ControlPlane, path: str, how: dict[str, Any]) -> None:
-    """Delete all of a collection, however many requests that takes: the API server gives each of them a minute."""
+    """Delete a whole collection, by several requests if needed: the API server limits each to a minute."""
 
     def is_empty() -> bool:
         cluster.api.delete(path, how, limit="250")
@@ -186,7 +186,7 @@ def delete_all(cluster: ControlPlane, path: str, how: dict[str, Any]) -> None:
 
 @contextmanager
 def cpu_of(cluster: ControlPlane, names: Callable[[str], bool]) -> Iterator[Callable[[], float]]:
-    """Tell how many seconds of CPU the processes with such names have used since the block began."""
+    """Return the CPU seconds that processes of these names have used since the block began."""
     pids = [pid for name, pid in cluster.processes.pids().items() if names(name)]
     before = sum(map(_cpu_seconds, pids))
     yield lambda: sum(map(_cpu_seconds, pids)) - before

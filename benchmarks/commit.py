@@ -1,10 +1,10 @@
-"""What a commit costs: bytes that the ledger writes to etcd per pod, and how much longer a creation takes.
+"""The cost of a commit: bytes that the ledger writes to etcd per pod, and the added time of a creation.
 
-Part one creates pods in a team that runs few and in one that runs many, and adds up the ledger objects as every one of
-their writes is watched, next to what the pod itself takes in etcd (protobuf, as first written).
-Part two creates pods at a rate with no webhook, with one ResourceQuota per namespace, and with Fairgate in one and in
-several replicas, in one hot team and in many; it prints what clients saw and what the API server says that admission
-took. Run it from the repository's root: `python benchmarks/commit.py --pods 1000 --per-second 200`.
+Part one creates pods in a team with few running pods and in one with many, and sums the ledger objects of every watched
+write, compared with the pod's own bytes in etcd (protobuf, as first written). Part two creates pods at a rate with no
+webhook, with one ResourceQuota per namespace, and with Fairgate in one and in several replicas, in one busy team and in
+many; it prints the times seen by clients and the API server's time for admission. Run it from the repository's root:
+`python benchmarks/commit.py --pods 1000 --per-second 200`.
 """
 
 import argparse
@@ -31,14 +31,14 @@ LEDGERS = "/apis/fairgate.dev/v1alpha1/teamledgers"
 
 @dataclass(slots=True)
 class Written:
-    """What was written to ledger objects while somebody watched."""
+    """The watched writes to ledger objects."""
 
     bytes: int = 0
     writes: int = 0
 
 
 async def written(cluster: ControlPlane, namespaces: list[str], count: int, *, prefix: str, rate: float) -> Written:
-    """Create pods and add up every version of every ledger object, as JSON: that is how etcd keeps custom resources."""
+    """Create pods and sum every version of every ledger object, as JSON: the format of custom resources in etcd."""
     total = Written()
     async with session(cluster) as api:
         watching = asyncio.create_task(_add_up(api, total))
@@ -62,7 +62,7 @@ async def _add_up(api: aiohttp.ClientSession, total: Written) -> None:
 
 
 async def first_write(cluster: ControlPlane, namespace: str) -> int:
-    """How many bytes a pod takes in etcd when it is first written: protobuf, before scheduler and kubelet add to it."""
+    """Return the bytes of a pod in etcd when first written: protobuf, before scheduler and kubelet add to it."""
     request = {
         "json": pod("probe", gpus=1, cpu="100m", memory="1Gi"),
         "params": {"dryRun": "All"},
@@ -94,13 +94,13 @@ def report_bytes(cluster: ControlPlane, options: argparse.Namespace) -> None:
 
 @contextmanager
 def nothing(cluster: ControlPlane, teams: int) -> Iterator[list[str]]:
-    """No webhook at all."""
+    """Without webhooks."""
     yield [make_namespace(cluster) for _ in range(teams)]
 
 
 @contextmanager
 def quotas(cluster: ControlPlane, teams: int) -> Iterator[list[str]]:
-    """A ResourceQuota in each namespace, as the API server itself keeps it."""
+    """With a ResourceQuota in each namespace, enforced by the API server."""
     names = [make_namespace(cluster) for _ in range(teams)]
     spec = {"hard": {"requests.nvidia.com/gpu": "100000"}}
     for name in names:
@@ -114,13 +114,13 @@ def quotas(cluster: ControlPlane, teams: int) -> Iterator[list[str]]:
 
 @contextmanager
 def fairgate(cluster: ControlPlane, teams: int, *, count: int) -> Iterator[list[str]]:
-    """Fairgate in so many replicas."""
+    """With Fairgate in this many replicas."""
     with replicas(cluster, count, teams=teams, limit=100_000) as running:
         yield [team.namespace for team in running.teams]
 
 
 def admission_seconds(cluster: ControlPlane) -> tuple[float, float]:
-    """Seconds that the API server spent validating creations, and how many they were."""
+    """Return the seconds that the API server spent validating creations, and their number."""
     wanted = 'apiserver_admission_step_admission_duration_seconds_{}{{operation="CREATE",rejected="false",type="{}"}}'
     lines = cluster.api.get("/metrics").splitlines()
     values = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}

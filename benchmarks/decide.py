@@ -1,9 +1,9 @@
 """Time of one decision, bytes in to bytes out, by number of nodes.
 
-The decision is a whole call of /mutate without network and event loop: decode, translate, judge, place, patch, encode.
-It stands next to `json.loads` of the same 9.5 KB body, taken in turn with it in the same run, because machines differ
-and drift. Ten pods run on each node; before each decision one pod ends and another comes, so that no answer is
-remembered from the last.
+A decision is one full call of /mutate without network and event loop: decode, translate, judge, place, patch, encode.
+It is compared with `json.loads` of the same 9.5 KB body, alternating in the same run, because machines differ and
+drift. Ten pods run on each node; before each decision one pod ends and another is created, so that no cached answer
+applies.
 """
 
 import argparse
@@ -36,12 +36,12 @@ from webhook.server.review.reviewer import Gate
 GPU = ResourceName("nvidia.com/gpu")
 GIB = 1 << 30
 SHAPES = [(1, 6000, 48), (1, 4000, 16), (2, 12_000, 96), (4, 24_000, 192), (8, 48_000, 384)]
-POD_ON_NODE = (0, 1000, 4)  # most of a node's ten pods are small services; the GPUs are what is fought for
+POD_ON_NODE = (0, 1000, 4)  # most of a node's ten pods are small services; GPUs are scarce
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Nanoseconds of many single calls."""
+    """The nanoseconds of many single calls."""
 
     samples: list[int]
 
@@ -95,7 +95,7 @@ def crowded_world(nodes: int, rng: random.Random) -> World:
 
 
 def one_call(gate: Gate, body: bytes) -> bytes:
-    """Run a coroutine that never waits, without an event loop."""
+    """Run a coroutine that never awaits, without an event loop."""
     call = gate.mutate(body, deadline=1e9)
     try:
         call.send(None)
@@ -111,7 +111,7 @@ def timed(call: Callable[[], object]) -> int:
 
 
 def churn(world: World, rng: random.Random, uids: list[Uid], count: int) -> None:
-    """Let one assumed pod end and another come, outside the measured time."""
+    """End one assumed pod and add another, outside the measured time."""
     if len(uids) > 200:
         world.remove_pod(uids.pop(rng.randrange(len(uids))))
     wanted = shape(*rng.choice(SHAPES))
@@ -139,7 +139,7 @@ def decisions(nodes: int, *, calls: int, seed: int) -> tuple[Spread, Spread]:
         body = bodies[i % len(bodies)]
         calls_in_turn = [lambda: one_call(gate, body), lambda: json.loads(body)]  # noqa: B023 - called at once
         times = [0, 0]
-        for which in (i % 2, 1 - i % 2):  # who goes second finds the body in the cache: take turns
+        for which in (i % 2, 1 - i % 2):  # the second call finds the body in the CPU cache: alternate
             times[which] = timed(calls_in_turn[which])
         if i >= 500:
             decided.append(times[0])

@@ -1,9 +1,9 @@
-"""How long others wait for a server while a tenant sends it the largest and oddest pods that there are.
+"""How long other clients wait for a server while a tenant sends it the largest and oddest pods.
 
-`fairgate serve` runs as a process of its own on a world of many nodes; one client posts every shape at every size in
-turn, a neighbor posts ordinary reviews all the while. Shown are, for each shape, the neighbor's longest wait and the
-processor time of the server for one request; then what 1,000 different hostile requests leave in its memory. Waits hold
-whatever else the machine does: compare them with those of no attack, in the first line.
+`fairgate serve` runs as a separate process on a world of many nodes; one client posts every shape at every size in
+turn, a neighbor posts ordinary reviews at the same time. The table has, for each shape, the neighbor's longest wait and
+the server's processor time for one request; then the memory growth after 1,000 different hostile requests. Waits
+include other load of the machine: compare them with those without an attack, in the first line.
 
     python -m benchmarks.hostile --nodes 1000
 """
@@ -35,7 +35,7 @@ _HEADERS: Final = {"Content-Type": "application/json"}
 
 @contextmanager
 def serving(nodes: int) -> Iterator[tuple[str, int, int]]:
-    """Start a server; give its host, port and process."""
+    """Start a server; return its host, port and process."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "policy").mkdir()
@@ -63,7 +63,7 @@ def _port(log: Path, process: "subprocess.Popen[bytes]") -> int:
 
 
 class Caller:
-    """A connection that is kept."""
+    """A keep-alive connection."""
 
     def __init__(self, host: str, port: int) -> None:
         context = ssl.create_default_context()
@@ -71,7 +71,7 @@ class Caller:
         self._connection = http.client.HTTPSConnection(host, port, context=context, timeout=600)
 
     def post(self, body: bytes, path: str = "/mutate") -> float:
-        """Post a review; gives the seconds until its answer."""
+        """Post a review; return the seconds until its answer."""
         before = time.perf_counter()
         self._connection.request("POST", f"{path}?timeout=30s", body=body, headers=_HEADERS)
         self._connection.getresponse().read()
@@ -79,7 +79,7 @@ class Caller:
 
 
 class Neighbor:
-    """Posts ordinary reviews from a process of its own, so that it waits for the server alone, until it is stopped."""
+    """Posts ordinary reviews from a separate process, so that it waits only for the server, until stopped."""
 
     def __init__(self, host: str, port: int) -> None:
         self._longest = multiprocessing.Value("d", 0.0)
@@ -87,7 +87,7 @@ class Neighbor:
         self._process.start()
 
     def take(self) -> float:
-        """The longest wait since the last call, in seconds."""
+        """Return the longest wait since the last call, in seconds."""
         with self._longest.get_lock():
             longest, self._longest.value = self._longest.value, 0.0
         return longest
@@ -108,13 +108,13 @@ def _post_always(host: str, port: int, longest: "Synchronized[float]") -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Tell the processor time of a process so far."""
+    """Return the processor time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_mib(pid: int) -> float:
-    """Tell the resident memory of a process."""
+    """Return the resident memory of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
 
 

@@ -1,9 +1,9 @@
-"""Two ways to charge one team's object on a real kube-apiserver, side by side: PUT over a version, PATCH under CEL.
+"""Two ways to charge one team's object on a real kube-apiserver: PUT over a version, PATCH under CEL.
 
-`put` is Fairgate's own ledger: compare-and-swap, the watch of its objects, batches. `patch` is the alternative: a merge
+`put` is Fairgate's own ledger: compare-and-swap, a watch of its objects, batches. `patch` is the alternative: a merge
 patch without resourceVersion adds the charges of a batch and drops those that were seen, and a CEL rule in the CRD
-refuses a sum over the limit. Requests come at a fixed rate, spread over the writers; a charge is seen 30 ms after its
-answer, and its pod ends at once, so that both objects hold only what is in flight.
+rejects a sum over the limit. Requests come at a fixed rate, spread over the writers; a charge is seen 30 ms after its
+answer, and its pod ends at once, so that both objects hold only charges in flight.
 """
 
 import argparse
@@ -49,7 +49,7 @@ Charger = Callable[[int], Awaitable[None]]
 
 @dataclass
 class Counts:
-    """What the writers did; implements webhook.cluster.ledger.ledger_writer.Recorder."""
+    """Counts the writers' work; implements webhook.cluster.ledger.ledger_writer.Recorder."""
 
     writes: int = 0
     conflicts: int = 0
@@ -60,10 +60,10 @@ class Counts:
         self.conflicts += result == "conflict"
 
     def waited(self, seconds: float) -> None:
-        """Count nothing: no view is behind here."""
+        """Count nothing: no watch lags here."""
 
     def withdrew(self) -> None:
-        """Count nothing: nobody leaves."""
+        """Count nothing: no caller leaves."""
 
 
 def flight(number: int) -> InFlightCharge:
@@ -112,7 +112,7 @@ async def put_writers(connections: Sequence[ApiConnection], counts: Counts) -> A
 
 
 class Patcher:
-    """One writer of the other kind: a batch is one patch, and the API server adds it up."""
+    """A writer of the alternative: a batch is one patch, and the API server computes the sum."""
 
     def __init__(self, connection: ApiConnection, counts: Counts) -> None:
         self._connection = connection
@@ -157,7 +157,7 @@ def sum_crd() -> dict[str, Any]:
     grows = f"{total.format('self')} <= self.limit || {total.format('self')} <= {total.format('oldSelf')}"
     number = {"type": "integer", "format": "int64"}
     charges = {"type": "object", "additionalProperties": number, "maxProperties": 1000}
-    charges["x-kubernetes-map-type"] = "atomic"  # or managedFields would list every key
+    charges["x-kubernetes-map-type"] = "atomic"  # otherwise managedFields would list every key
     spec = {
         "type": "object",
         "properties": {"limit": number, "charges": charges},
@@ -180,7 +180,7 @@ def sum_crd() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Case:
-    """How many requests a second, for how long."""
+    """Requests per second, and the duration."""
 
     rate: int
     seconds: float
@@ -202,7 +202,7 @@ def wal_bytes(port: int) -> float:
 
 
 async def load(chargers: Sequence[Charger], *, rate: int, seconds: float, first: int) -> list[float]:
-    """Send requests at a fixed rate, whatever the answers do; gives the seconds that each took."""
+    """Send requests at a fixed rate, independent of answers; return the seconds of each."""
     taken: list[float] = []
 
     async def one(number: int) -> None:
@@ -219,7 +219,7 @@ async def load(chargers: Sequence[Charger], *, rate: int, seconds: float, first:
 
 
 async def row(cluster: ControlPlane, path: str, connections: Sequence[ApiConnection], case: Case) -> str:
-    """Measure one path after a second of warming up; gives a row of the table."""
+    """Measure one path after a second of warm-up; return a row of the table."""
     counts, pid = Counts(), cluster.processes.pids()["kube-apiserver"]
     async with PATHS[path](connections, counts) as chargers:
         await load(chargers, rate=case.rate, seconds=1, first=0)

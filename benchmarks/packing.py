@@ -1,12 +1,12 @@
-"""How well Fairgate packs a trace, next to other placers in the same run.
+"""How well Fairgate packs a trace, compared with other placers in the same run.
 
-Saturation: tasks come in random order until they have asked for 130 % of the GPUs; none leaves, none comes again. What
-share of the GPUs is allocated in the end? With --churn tasks come and go at random around a load, for five mean
-lifetimes after two to settle; what share of the largest tasks found a node? Both matter: placers that win at the first
-by opening every node have no whole node left at the second.
+Saturation: tasks come in random order until they have requested 130 % of the GPUs; none ends, none retries. Which share
+of the GPUs is allocated in the end? With --churn tasks come and go at random around a load, for five mean lifetimes
+after two of warm-up; which share of the largest tasks found a node? Both matter: placers that win the first by opening
+every node have no whole node left for the second.
 
-The nodes are in another random order for each seed, the same for all placers. Fairgate is told nothing of the tasks to
-come; `fgd` knows the whole list, as published.
+The order of nodes is random for each seed, the same for all placers. Fairgate knows nothing of future tasks; `fgd`
+knows the whole list, as published.
 """
 
 import argparse
@@ -31,7 +31,7 @@ MEASURED = 5.0
 
 
 class Placer(Protocol):
-    """Puts tasks on nodes, and takes them off again by whatever it called them."""
+    """Places tasks on nodes, and removes them by the handle it returned."""
 
     def place(self, task: Task) -> object | None: ...
 
@@ -58,7 +58,7 @@ class Run:
         self.micros.append((time.perf_counter_ns() - before) / 1000)
         return held
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         cuts = quantiles(self.micros, n=100)
         numbers = {key: value for key, value in asdict(self).items() if key != "micros"}
         return numbers | {"micros_p50": round(cuts[49], 1), "micros_p99": round(cuts[98], 1)}
@@ -109,16 +109,16 @@ def churn(name: str, rows: list[NodeRow], tasks: list[Task], *, seed: int, load:
 def summary(name: str, runs: list[Run]) -> dict[str, Any]:
     allocated = [run.allocated_percent for run in runs]
     large = sum(run.large_tasks for run in runs)
-    told = [run.told() for run in runs]
+    summaries = [run.summary() for run in runs]
     return {
         "policy": name,
         "allocated_percent": round(mean(allocated), 3),
         "allocated_percent_sd": round(stdev(allocated), 3) if len(runs) > 1 else None,
         "unallocated_gpus": round(mean(run.unallocated_gpus for run in runs), 1),
         "large_placed_percent": round(100 * sum(run.large_placed for run in runs) / large, 2) if large else None,
-        "micros_p50": round(mean(each["micros_p50"] for each in told), 1),
-        "micros_p99": round(mean(each["micros_p99"] for each in told), 1),
-        "runs": told,
+        "micros_p50": round(mean(each["micros_p50"] for each in summaries), 1),
+        "micros_p99": round(mean(each["micros_p99"] for each in summaries), 1),
+        "runs": summaries,
     }
 
 
@@ -128,11 +128,11 @@ def main() -> None:
     parser.add_argument(
         "--pods", type=Path, required=True, help="CSV: name, cpu_milli, memory_mib, num_gpu, gpu_milli[, gpu_spec]"
     )
-    parser.add_argument("--seeds", type=int, default=1, help="runs, each in another order (default 1)")
+    parser.add_argument("--seeds", type=int, default=1, help="runs, each in a different order (default 1)")
     parser.add_argument("--churn", type=float, metavar="LOAD", help="tasks come and go, at this share of the GPUs")
     parser.add_argument("--policy", action="append", choices=PLACERS, help="only these (default all)")
     parser.add_argument("--whole-gpus", action="store_true", help="a task that takes a part of a GPU takes a whole one")
-    parser.add_argument("--drawn", choices=LISTS, help="another list drawn from this one, anew for each seed")
+    parser.add_argument("--drawn", choices=LISTS, help="another list drawn from this one, for each seed")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     options = parser.parse_args()
     rows, tasks = read_nodes(options.nodes), read_tasks(options.pods)
@@ -149,7 +149,7 @@ def main() -> None:
         if options.output == "table":
             show(results[-1], is_first=len(results) == 1)
     if options.output == "json":
-        told = {
+        report = {
             "nodes": options.nodes.name,
             "pods": options.pods.name,
             "measure": "saturation" if options.churn is None else "churn",
@@ -159,7 +159,7 @@ def main() -> None:
             "gpus": sum(row.gpus for row in rows),
             "results": results,
         }
-        print(json.dumps(told, indent=2))
+        print(json.dumps(report, indent=2))
 
 
 def show(result: dict[str, Any], *, is_first: bool) -> None:

@@ -1,4 +1,4 @@
-"""Fairgate as one of the placers: its own world, fleet and placement, and a demand mix learned from what came."""
+"""Fairgate as one of the placers: its own world, nodes and placement, and a demand mix learned from arrivals."""
 
 import random
 
@@ -26,13 +26,13 @@ TEAM = TeamName("team")
 
 
 class Fairgate:
-    """Places a task as the gate does: lists eight nodes, and takes the room on the first.
+    """Places a task as the webhook does: lists eight nodes, and takes the room on the first.
 
-    GPUs are handed out by thousandths, or, where no task takes a part of one, as the plain device plugin does.
+    GPUs are assigned in thousandths, or, where no task takes a part of one, as by the plain device plugin.
     """
 
     def __init__(self, rows: list[NodeRow], tasks: list[Task], rng: random.Random) -> None:
-        del rng  # nothing is left to chance
+        del rng  # deterministic
         self.is_shared = any(0 < task.share < 1000 for task in tasks)
         self.world = World(Policy(resources={GPU: ONE_GPU, SHARE: ONE_GPU // 1000}))
         for number, row in enumerate(rows):
@@ -50,7 +50,7 @@ class Fairgate:
         fleet = self.world.fleet
         nodes = best_nodes(fleet, demand, fleet.matching(constraints), count=LISTED_NODES)
         if not nodes:
-            fleet.gpus.demand_mix.note(demand)  # in a cluster it is admitted all the same, and waits
+            fleet.gpus.demand_mix.note(demand)  # in a cluster it is admitted, and waits
             return None
         self._placed += 1
         uid = Uid(f"u{self._placed}")

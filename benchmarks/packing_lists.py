@@ -1,7 +1,7 @@
-"""Other lists, drawn from one: what a placer was tuned on says little about the next cluster.
+"""Other task lists, derived from one: a placer tuned on one list may not fit the next cluster.
 
-Each keeps the sizes of its tasks and changes how often which kind comes, as the lists of openb do among themselves, or
-takes other nodes. The draw depends on the seed alone.
+Each keeps the sizes of its tasks and changes their frequency, as the lists of openb differ among themselves, or takes
+other nodes. The result depends only on the seed.
 """
 
 import random
@@ -15,18 +15,18 @@ Drawn = tuple[list[NodeRow], list[Task]]
 
 
 def drawn(name: str | None, rows: list[NodeRow], tasks: list[Task], *, seed: int) -> Drawn:
-    """Draw a list by its name; without one it stays as it is."""
+    """Derive a list by its name; without a name it is unchanged."""
     return (rows, tasks) if name is None else LISTS[name](rows, tasks, random.Random(f"{name} {seed}"))
 
 
 def _share_of_gpus(belongs: Callable[[Task], bool], share: float) -> Callable[..., Drawn]:
-    """Let tasks of a kind ask for so much of all GPUs that are asked for."""
+    """Change the share of one kind of tasks in all requested GPUs."""
 
     def draw(rows: list[NodeRow], tasks: list[Task], rng: random.Random) -> Drawn:
-        asked = sum(task.milli for task in tasks)
+        requested = sum(task.milli for task in tasks)
         kind, others = [t for t in tasks if t.gpus and belongs(t)], [t for t in tasks if t.gpus and not belongs(t)]
         found = [task for task in tasks if not task.gpus]
-        for several, wanted in ((kind, share * asked), (others, (1 - share) * asked)):
+        for several, wanted in ((kind, share * requested), (others, (1 - share) * requested)):
             got = 0
             while got < wanted and several:
                 found.append(rng.choice(several))
@@ -37,7 +37,7 @@ def _share_of_gpus(belongs: Callable[[Task], bool], share: float) -> Callable[..
 
 
 def _without_gpus(times: float) -> Callable[..., Drawn]:
-    """Draw so many times as many tasks without GPUs."""
+    """Multiply the number of tasks without GPUs."""
 
     def draw(rows: list[NodeRow], tasks: list[Task], rng: random.Random) -> Drawn:
         plain = [task for task in tasks if not task.gpus]
@@ -47,7 +47,7 @@ def _without_gpus(times: float) -> Callable[..., Drawn]:
 
 
 def _with_models(share: float) -> Callable[..., Drawn]:
-    """Let so many of the tasks with GPUs insist on one or two models, of nodes that could hold them."""
+    """Restrict this share of the tasks with GPUs to one or two models that could hold them."""
 
     def draw(rows: list[NodeRow], tasks: list[Task], rng: random.Random) -> Drawn:
         def insist(task: Task) -> Task:
@@ -60,7 +60,7 @@ def _with_models(share: float) -> Callable[..., Drawn]:
 
 
 def _nodes(share: float) -> Callable[..., Drawn]:
-    """Draw some of the nodes, and the tasks anew."""
+    """Draw some of the nodes, and draw the tasks again."""
 
     def draw(rows: list[NodeRow], tasks: list[Task], rng: random.Random) -> Drawn:
         return rng.sample(rows, round(share * len(rows))), rng.choices(tasks, k=len(tasks))

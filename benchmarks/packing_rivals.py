@@ -1,4 +1,4 @@
-"""Other placers, to compare with: each is a cost of a node for a task, the lowest wins, ties by the nodes' order.
+"""Other placers for comparison: each is a cost of a node for a task, the lowest wins, ties by the order of nodes.
 
 `fgd` is the published policy of "Beware of Fragmentation" (USENIX ATC '23), rounding and tie-break included; `least`
 and `most` are kube-scheduler's LeastAllocated and MostAllocated over cpu, memory and GPUs.
@@ -16,14 +16,14 @@ NOWHERE: Final = math.inf
 
 
 class Machine:
-    """A node and what is free on it; GPUs one by one, in thousandths."""
+    """A node and its free resources; each GPU separately, in thousandths."""
 
     def __init__(self, row: NodeRow) -> None:
         self.row = row
         self.cpu, self.memory, self.gpus = row.cpu, row.memory, [1000] * row.gpus
 
     def devices_for(self, task: Task) -> list[int] | None:
-        """Choose the GPUs that fit most tightly; None where the task does not fit."""
+        """Return the GPUs that fit most tightly; None where the task does not fit."""
         if task.cpu > self.cpu or task.memory > self.memory or (task.models and self.row.model not in task.models):
             return None
         if not task.gpus:
@@ -33,7 +33,7 @@ class Machine:
 
 
 class Placer(ABC):
-    """Places tasks one by one. Costs are kept by task, and made anew for nodes that changed meanwhile."""
+    """Places tasks one by one. Costs are cached by task, and recomputed for changed nodes."""
 
     def __init__(self, rows: list[NodeRow], tasks: list[Task], rng: random.Random) -> None:
         del tasks
@@ -45,10 +45,10 @@ class Placer(ABC):
 
     @abstractmethod
     def cost(self, machine: Machine, task: Task, devices: list[int]) -> float:
-        """Tell what a task would cost on a node, on these devices."""
+        """Return the cost of a task on a node, on these devices."""
 
     def place(self, task: Task) -> tuple[int, list[int]] | None:
-        """Put a task on the best node; tells which, and the devices."""
+        """Place a task on the best node; return the node and the devices."""
         costs = self._costs.get(task)
         stale: range | set[int]
         if costs is None:
@@ -73,7 +73,7 @@ class Placer(ABC):
         return None if least == NOWHERE else costs.index(least)
 
     def remove(self, held: tuple[int, list[int]], task: Task) -> None:
-        """Take a task off its node."""
+        """Remove a task from its node."""
         number, devices = held
         self.move(number, task, devices, sign=1)
 
@@ -88,7 +88,7 @@ class Placer(ABC):
 
 
 class FirstFit(Placer):
-    """The first node in a fixed order: what any placer must beat."""
+    """The first node in a fixed order: the baseline."""
 
     def cost(self, machine: Machine, task: Task, devices: list[int]) -> float:
         del machine, task, devices
@@ -96,7 +96,7 @@ class FirstFit(Placer):
 
 
 class Random(FirstFit):
-    """Any node that has room."""
+    """A random node with room."""
 
     def choose(self, costs: list[float]) -> int | None:
         able = [number for number, cost in enumerate(costs) if cost != NOWHERE]
@@ -104,7 +104,7 @@ class Random(FirstFit):
 
 
 class LeastAllocated(Placer):
-    """The node with the smallest mean share in use of cpu, memory and GPUs, once the task is there."""
+    """The node with the smallest mean used share of cpu, memory and GPUs, including the task."""
 
     def cost(self, machine: Machine, task: Task, devices: list[int]) -> float:
         del devices
@@ -116,7 +116,7 @@ class LeastAllocated(Placer):
 
 
 class MostAllocated(LeastAllocated):
-    """The node with the largest."""
+    """The node with the largest such share."""
 
     def cost(self, machine: Machine, task: Task, devices: list[int]) -> float:
         return -super().cost(machine, task, devices)
@@ -137,7 +137,7 @@ class BestFit(Placer):
 
 
 class Fgd(Placer):
-    """The published fragmentation gradient: rounded, ties by a fixed order, told the whole list beforehand."""
+    """The published fragmentation gradient: rounded, ties by a fixed order, with the whole list known in advance."""
 
     def __init__(self, rows: list[NodeRow], tasks: list[Task], rng: random.Random) -> None:
         super().__init__(rows, tasks, rng)

@@ -1,4 +1,4 @@
-"""A trace of nodes and tasks, and what is made of it: streams of tasks to fill a cluster, or to come and go."""
+"""A trace of nodes and tasks, and the streams derived from it: tasks that fill a cluster, or that come and go."""
 
 import csv
 import random
@@ -58,22 +58,22 @@ def read_tasks(path: Path) -> list[Task]:
 
 
 def filling(tasks: list[Task], *, milli: int, rng: random.Random) -> list[Task]:
-    """Shuffle the tasks, and repeat or drop some at random until they ask for just under `milli` in all."""
+    """Shuffle the tasks, and repeat or drop some at random until they request just under `milli` in total."""
     stream = rng.sample(tasks, len(tasks))
-    asked = sum(task.milli for task in stream)
-    while asked > milli:
-        asked -= stream.pop(rng.randrange(len(stream))).milli
+    requested = sum(task.milli for task in stream)
+    while requested > milli:
+        requested -= stream.pop(rng.randrange(len(stream))).milli
     while True:
         more = rng.choice(tasks)
-        if asked + more.milli > milli:
+        if requested + more.milli > milli:
             return stream
         stream.append(more)
-        asked += more.milli
+        requested += more.milli
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A task that comes at a time and stays for a while, in mean lifetimes."""
+    """A task with its arrival and duration, in mean lifetimes."""
 
     at: float
     stay: float
@@ -81,7 +81,7 @@ class Arrival:
 
 
 def churning(tasks: list[Task], *, milli: int, load: float, lifetimes: float, rng: random.Random) -> Iterator[Arrival]:
-    """Draw tasks at random times so that they would hold `load` of the capacity if all were taken."""
+    """Draw tasks at random times so that they would hold `load` of the capacity if all were placed."""
     rate = load * milli / (sum(task.milli for task in tasks) / len(tasks))
     at = 0.0
     while (at := at + rng.expovariate(rate)) < lifetimes:

@@ -1,8 +1,8 @@
-"""Time of a placement with reservation, by number of nodes: choose eight nodes for a pod, take the room on the first.
+"""Time of a placement with reservation, by number of nodes: choose eight nodes for a pod, take room on the first.
 
-Two fleets: nodes of one kind with whole GPUs, ten pods on each; and nodes of several kinds of which pods also take
+Two fleets: nodes of one kind with whole GPUs, ten pods on each; and nodes of several kinds with pods that also take
 parts of GPUs, filled to seventy percent, from the files of a trace or, without them, from a mix like that of openb.
-Before each placement a pod ends, and what came is noted in the demand mix, as in the gate.
+Before each placement a pod ends, and the arrival is counted in the demand mix, as in the webhook.
 """
 
 import argparse
@@ -44,7 +44,7 @@ TASKS = [
 
 
 class Traffic:
-    """Pods that come to a fleet and leave it at random."""
+    """Pods that come and go at random."""
 
     def __init__(self, fleet: Fleet, draw: Callable[[], Demand], rng: random.Random) -> None:
         self.fleet, self._draw, self._rng = fleet, draw, rng

@@ -1,14 +1,14 @@
-"""What it takes to give a team its share back, on a real control plane: time from create to bound, and who went.
+"""Reclaiming a team's share on a real control plane: time from create to bound, and the evicted pods.
 
-Nodes of 8 GPUs, all of them borrowed by one team; then another team, inside its guaranteed share, asks:
+Nodes of 8 GPUs, all of them borrowed by one team; then another team requests GPUs inside its guaranteed share:
 `one`     one pod of one GPU;
 `jobs`    many Jobs of one such pod at once;
-`job`     the same where all that is borrowed is one Job's, which survives its evictions;
-`free`    the same where nothing is borrowed: what all but the reclaim takes;
+`job`     the same where all borrowed GPUs belong to one Job, which survives its evictions;
+`free`    the same without borrowed GPUs: the time of everything but the reclaim;
 `gang`    one Job of as many pods, which are a gang;
 `seed`    8 GPUs on one node of 10, where all 40 GPUs of four nodes are borrowed by pods of one GPU, or of five.
-Fake pods end at once, so no grace period is in any of these times. Run it from the repository's root:
-`python benchmarks/reclaim.py`; what docs/benchmarks.md tells of took `--nodes 50 --pods 200`, and
+Fake pods end at once, so these times contain no grace period. Run it from the repository's root:
+`python benchmarks/reclaim.py`; docs/benchmarks.md used `--nodes 50 --pods 200`, and
 `--works one gang jobs --nodes 500 --pods 4000 --gang 512`.
 """
 
@@ -40,52 +40,52 @@ HEAD = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
 
 @dataclass(frozen=True, slots=True)
 class Town:
-    """A cluster whose GPUs are all lent by team b to team a."""
+    """A cluster in which team a borrows all GPUs of team b."""
 
     cluster: ControlPlane
     fairgate: Gate
     evictor: Evictor
-    lent: int
+    borrowed: int
 
 
 @contextmanager
-def town(cluster: ControlPlane, *, lent: int, each: int = 1, is_job: bool = False) -> Iterator[Town]:
-    """Lend `lent` pods of `each` GPUs, bare ones or those of one Job, and begin to evict."""
+def town(cluster: ControlPlane, *, borrowed: int, each: int = 1, is_job: bool = False) -> Iterator[Town]:
+    """Create `borrowed` borrowing pods of `each` GPUs, bare ones or those of one Job, and start the evictor."""
     with gate(cluster) as fairgate:
         shares = [("a", fairgate.team_a, 0), ("b", fairgate.team_b, 1_000_000)]
         teams = [{"name": n, "namespaces": [space], "gpus": {"guaranteed": g}} for n, space, g in shares]
         (fairgate.policy / "teams.yaml").write_text(f"{HEAD}teams: {json.dumps(teams)}\n")
-        time.sleep(3)  # an edit is live within two
+        time.sleep(3)  # an edit is in force within two seconds
         own = f"/apis/batch/v1/namespaces/{fairgate.team_a}/jobs"
         if is_job:
-            cluster.api.create(own, job("lent", pods=lent, gpus=each, **SMALL))
+            cluster.api.create(own, job("borrowed", pods=borrowed, gpus=each, **SMALL))
         elif each == 1:
-            made = asyncio.run(create(cluster, [fairgate.team_a], lent, prefix="lent"))
+            made = asyncio.run(create(cluster, [fairgate.team_a], borrowed, prefix="borrowed"))
             if failures := made.failures():
-                raise SystemExit(f"{len(failures)} of {lent} creations failed, one with: {failures[0]}")
+                raise SystemExit(f"{len(failures)} of {borrowed} creations failed, one with: {failures[0]}")
         else:
-            for number in range(lent):
-                create_pod(cluster, fairgate.team_a, pod(f"lent-{number}", gpus=each, **SMALL))
-        wait_running(cluster, [fairgate.team_a], lent, timeout=900)
+            for number in range(borrowed):
+                create_pod(cluster, fairgate.team_a, pod(f"borrowed-{number}", gpus=each, **SMALL))
+        wait_running(cluster, [fairgate.team_a], borrowed, timeout=900)
         with evictor(fairgate) as running:
             time.sleep(2)
-            yield Town(cluster, fairgate, running, lent)
+            yield Town(cluster, fairgate, running, borrowed)
             wait_for(cluster, lambda: not held_nodes(cluster), what="no hold is left")
-            if is_job and (failed := cluster.api.get(f"{own}/lent")["status"].get("failed")):
+            if is_job and (failed := cluster.api.get(f"{own}/borrowed")["status"].get("failed")):
                 raise SystemExit(f"the Job that borrows counted {failed} failures")
         delete_all(cluster, own, {"propagationPolicy": "Background"})
         clear(cluster, [fairgate.team_a, fairgate.team_b])
 
 
 def report(there: Town, work: str, *, pods: int, seconds: float, cpu: float) -> dict[str, Any]:
-    """Say what a work took."""
+    """Return the result of a scenario."""
     evicted = there.evictor.said("evicted")
     first = [line["seconds"] for line in there.evictor.said("seated")]
     return {
         "work": work,
         "pods": pods,
         "seconds": round(seconds, 2),
-        "victims": there.lent - len(alive(there.cluster, there.fairgate.team_a)),
+        "victims": there.borrowed - len(alive(there.cluster, there.fairgate.team_a)),
         "evictions": len(evicted),
         "plan_to_bound_max": round(max(first, default=0.0), 2),
         "evictor_cpu_seconds": round(cpu, 2),
@@ -93,7 +93,7 @@ def report(there: Town, work: str, *, pods: int, seconds: float, cpu: float) -> 
 
 
 def one(there: Town, work: str, *, gpus: int = 1) -> dict[str, Any]:
-    """Ask for one pod."""
+    """Create one pod."""
     with cpu_of(there.cluster, lambda name: name == there.evictor.name) as used:
         began = time.perf_counter()
         create_pod(there.cluster, there.fairgate.team_b, pod("asks", gpus=gpus, **SMALL))
@@ -103,13 +103,13 @@ def one(there: Town, work: str, *, gpus: int = 1) -> dict[str, Any]:
 
 
 def jobs(there: Town, count: int, *, name: str = "jobs") -> dict[str, Any]:
-    """Ask for many Jobs of one pod at once."""
+    """Create many Jobs of one pod at once."""
     bodies = [job(f"asks-{number}", gpus=1, **SMALL) for number in range(count)]
     return _submit(there, name, bodies, count)
 
 
 def gang(there: Town, count: int) -> dict[str, Any]:
-    """Ask for one Job whose pods are a gang."""
+    """Create one Job whose pods are a gang."""
     labels = {"scheduling.x-k8s.io/pod-group": "asks"}
     return _submit(there, "gang", [job("asks", pods=count, labels=labels, gpus=1, **SMALL)], count)
 
@@ -133,7 +133,7 @@ async def _create(cluster: ControlPlane, path: str, bodies: list[dict[str, Any]]
 
 
 def rest(there: Town, seconds: float) -> dict[str, Any]:
-    """Do nothing, and see what that costs."""
+    """Create no pod, and measure the idle cost."""
     with cpu_of(there.cluster, lambda name: name == there.evictor.name) as used:
         time.sleep(seconds)
         pid = there.cluster.processes.pids()[there.evictor.name]
@@ -143,7 +143,7 @@ def rest(there: Town, seconds: float) -> dict[str, Any]:
 
 
 def measure(cluster: ControlPlane, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Do the works that are asked for, one after the other, each on a cluster that is full anew."""
+    """Run the requested scenarios one by one, each on a newly filled cluster."""
     full = options.nodes * 8
     works = {
         "one": lambda there: [rest(there, 5), one(there, "one")],
@@ -155,14 +155,14 @@ def measure(cluster: ControlPlane, options: argparse.Namespace) -> Iterator[dict
     if set(works) & set(options.works):
         nodes = make_nodes(cluster, options.nodes, gpus=8, timeout=900)
         for name in (work for work in options.works if work in works):
-            with town(cluster, lent=0 if name == "free" else full, is_job=name == "job") as there:
+            with town(cluster, borrowed=0 if name == "free" else full, is_job=name == "job") as there:
                 yield from works[name](there)
         for name in nodes:
             cluster.api.delete(f"/api/v1/nodes/{name}")
     if "seed" in options.works:
         make_nodes(cluster, 4, prefix="ten", gpus=10)
         for each in (1, 5):
-            with town(cluster, lent=40 // each, each=each) as there:
+            with town(cluster, borrowed=40 // each, each=each) as there:
                 yield one(there, f"seed, victims of {each}", gpus=8)
 
 

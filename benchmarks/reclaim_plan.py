@@ -1,7 +1,7 @@
-"""How long a victim plan takes by itself: no API, no cluster, every GPU borrowed.
+"""Time of a victim plan by itself: no API, no cluster, every GPU borrowed.
 
 Run it from the repository's root: `python benchmarks/reclaim_plan.py`. Builds `--nodes` nodes of 8 GPUs full of
-borrowing pods, and plans for one waiting pod of each size, and for many at once. `build` is what the first list costs.
+borrowing pods, and plans for one waiting pod of each size, and for many at once. `build` is the cost of the first list.
 """
 
 import argparse
@@ -36,12 +36,12 @@ JOB_LIMIT = 6
 
 
 def demand(gpus: int) -> Demand:
-    """A pod's demand, with cpu and memory as they usually come."""
+    """A pod's demand, with usual amounts of cpu and memory."""
     return demand_of({CPU: 4000 * gpus, MEMORY: 32 * GIB * gpus, PODS: 1, GPU: gpus}, BUILT_IN_RESOURCES)
 
 
 def tenant(name: str, team: TeamName, tier: str, gpus: int, *, on: str = "", created: int = 0) -> Tenant:
-    """A pod on the roll."""
+    """A pod of the reclaim index."""
     node = NodeName(on) if on else None
     pod = Resident(
         Uid(name), Namespace(team), name, demand(gpus), node, None, team_label=team, tier_label=tier, created=created
@@ -77,7 +77,7 @@ def build(options: argparse.Namespace) -> tuple[ReclaimIndex, World]:
 
 
 def take(made: Tenant, reclaim_index: ReclaimIndex, world: World) -> None:
-    """Put a pod into both."""
+    """Add a pod to both."""
     world.set_pod(made.pod)
     reclaim_index.set(made)
 
@@ -85,7 +85,7 @@ def take(made: Tenant, reclaim_index: ReclaimIndex, world: World) -> None:
 def measure(
     reclaim_index: ReclaimIndex, world: World, options: argparse.Namespace, *, gpus: int, count: int
 ) -> dict[str, Any]:
-    """Plan for pods of one size, and take them out again."""
+    """Plan for pods of one size, and remove them again."""
     names = [f"b-{gpus}-{number}" for number in range(count)]
     for number, name in enumerate(names):
         take(tenant(name, LENDER, "guaranteed", gpus, created=NOW + number), reclaim_index, world)
@@ -112,7 +112,7 @@ def measure(
 def main() -> None:
     """Read the flags, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=1000, help="nodes of 8 GPUs; the goal speaks of 5000")
+    parser.add_argument("--nodes", type=int, default=1000, help="nodes of 8 GPUs; the goal is stated for 5000")
     parser.add_argument("--gangs", type=float, default=0.2, help="share of the borrowing pods that belong to gangs")
     parser.add_argument("--jobs", type=float, default=0.2, help="share of the others that belong to Jobs with a limit")
     parser.add_argument("--many", type=int, default=200, help="pods of one GPU that wait at once")

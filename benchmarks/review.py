@@ -1,7 +1,7 @@
-"""Time of `fairgate review` as a user waits for it: the whole command on a monorepo of manifests, and on large counts.
+"""Time of `fairgate review` as the user sees it: the whole command on a monorepo of manifests, and on large counts.
 
 Manifests are drawn from a few kinds with one to sixteen pods of one to eight GPUs each; the world has nodes of eight
-GPUs. The command runs in a process of its own, start and imports included.
+GPUs. The command runs in a separate process, start and imports included.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def world(nodes: int) -> dict[str, Any]:
 
 
 def review(folder: Path, source: str, *options: str) -> tuple[float, dict[str, Any]]:
-    """Run the command; gives the seconds and what its summary says."""
+    """Run the command; return the seconds and its summary."""
     command = [sys.executable, "-m", "webhook", "review", "--policy", "policy.yaml", *options, "-o", "json", source]
     began = time.perf_counter()
     done = subprocess.run(

@@ -1,9 +1,9 @@
-"""Time of a scrape of the server, by number of nodes: all metrics of a busy cluster, and the longest piece of them.
+"""Time of a scrape of the server, by number of nodes: all metrics of a busy cluster, and the longest chunk of them.
 
-Between two pieces the event loop answers reviews, so the longest is what a scrape may cost one of them.
+Between two chunks the event loop answers reviews, so the longest chunk is the delay that a scrape may cause.
 
-The fleets are those of placement.py; decisions of every common kind were counted for each team. The time is that of the
-process: what else runs on the machine does not count.
+The fleets are those of placement.py; decisions of every common kind were counted for each team. The time is processor
+time of the process: other load on the machine does not count.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def busy(fleet: Fleet, teams: int) -> Metrics:
 
 
 def scrape(metrics: Metrics) -> list[int]:
-    """The time of each piece."""
+    """The time of each chunk."""
     times, pieces = [], metrics.expose().pieces
     while True:
         began = process_time_ns()

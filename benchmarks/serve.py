@@ -51,7 +51,7 @@ end
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one round against one server gave."""
+    """The result of one round against one server."""
 
     per_second: float
     p50_us: float
@@ -70,7 +70,7 @@ class Server:
 
 @contextmanager
 def on_core(core: int | None) -> Iterator[None]:
-    """Start processes on one core: they inherit where their parent runs at that moment."""
+    """Start processes on one core: they inherit the affinity of their parent at that moment."""
     everywhere = os.sched_getaffinity(0)
     if core is not None:
         os.sched_setaffinity(0, {core})
@@ -104,7 +104,7 @@ def _url_from(log: Path, process: "subprocess.Popen[bytes]") -> str:
 
 
 def check(server: Server, body: bytes, certs: Path) -> None:
-    """Make sure that a server says yes before it is measured."""
+    """Check that a server allows the review before it is measured."""
     request = urllib.request.Request(server.url + PATH, data=body, headers={"Content-Type": "application/json"})
     context = ssl.create_default_context(cafile=certs / "ca.crt")
     with urllib.request.urlopen(request, context=context, timeout=10) as answer:
@@ -114,12 +114,12 @@ def check(server: Server, body: bytes, certs: Path) -> None:
 
 
 def cpu_nanoseconds(pid: int) -> int:
-    """Read how long all threads of a process have run."""
+    """Return the processor time of all threads of a process."""
     return sum(int(t.read_text().split()[0]) for t in Path(f"/proc/{pid}/task").glob("*/schedstat"))
 
 
 def measure(server: Server, client: list[str], *, connections: int, seconds: float, core: int | None) -> Reading:
-    """Load one server for a while."""
+    """Load one server for one round."""
     command = [part.format(connections=connections, seconds=round(seconds), url=server.url + PATH) for part in client]
     before = cpu_nanoseconds(server.pid)
     with on_core(core):
@@ -138,7 +138,7 @@ def measure(server: Server, client: list[str], *, connections: int, seconds: flo
 
 
 def report(readings: dict[tuple[int, str], list[Reading]], *, client: str, options: argparse.Namespace) -> None:
-    """Print what was measured, and how."""
+    """Print the results and the setup."""
     print(f"- command: `{' '.join(['python', *sys.argv])}`")
     print(f"- date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC; load average at the end: {os.getloadavg()[0]:.1f}")
     print(f"- machine: {_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}")
@@ -168,7 +168,7 @@ def _processor() -> str:
 
 
 def compare(options: argparse.Namespace) -> None:
-    """Start the servers, load them in turns, report."""
+    """Start the servers, load them in turn, print the results."""
     cores = sorted(os.sched_getaffinity(0))
     server_core, client_core = (cores[0], cores[1]) if len(cores) > 1 else (None, None)
     with ExitStack() as stack:
@@ -224,7 +224,7 @@ def _client(folder: Path, body: Path) -> tuple[list[str], str]:
 
 
 def main() -> None:
-    """Read the options and play the asked role."""
+    """Parse the options and run the requested role."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods-per-node", type=int, default=10)

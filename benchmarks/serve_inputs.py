@@ -1,4 +1,4 @@
-"""Inputs of serve.py: the review that is posted, the world and the policy that it is judged by."""
+"""Inputs of serve.py: the posted review, and the world and the policy it is judged by."""
 
 import json
 
@@ -6,7 +6,7 @@ BODY_BYTES = 9_500
 
 
 def review_body() -> bytes:
-    """Make an AdmissionReview as the API server sends it for a training worker, managedFields and all."""
+    """Return an AdmissionReview as the API server sends it for a training worker, with managedFields."""
     image = "registry.example.com/train:2026.3"
     env = [{"name": f"VARIABLE_{i}", "value": f"value-of-variable-{i}"} for i in range(17)]
     volumes = [{"name": f"data-{i}", "persistentVolumeClaim": {"claimName": f"claim-{i}"}} for i in range(5)]
@@ -79,7 +79,7 @@ def review_body() -> bytes:
 
 
 def world(nodes: int, pods_per_node: int) -> dict[str, object]:
-    """Make a v1 List of nodes of 16 GPUs and running one-GPU pods on them."""
+    """Return a v1 List of nodes of 16 GPUs with running one-GPU pods."""
     items: list[object] = []
     room = {"cpu": "128", "memory": "2048Gi", "pods": "110", "nvidia.com/gpu": "16"}
     for n in range(nodes):
@@ -107,7 +107,7 @@ def world(nodes: int, pods_per_node: int) -> dict[str, object]:
 
 
 def policy(gpus: int) -> dict[str, object]:
-    """Make a policy in which every request of the run is within its team's share."""
+    """Return a policy in which every request of the run is within its team's share."""
     team = {"name": "vision", "namespaces": ["vision"], "gpus": {"guaranteed": gpus, "limit": gpus}}
     pool = {"name": "a100", "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}}
     return {"apiVersion": "fairgate.dev/v1alpha1", "kind": "Policy", "teams": [team], "pools": [pool]}

@@ -1,4 +1,4 @@
-"""Processes of serve.py: the servers that Fairgate is compared with, and a client for machines without wrk."""
+"""Processes of serve.py: the servers for comparison, and a client for machines without wrk."""
 
 import asyncio
 import json
@@ -47,16 +47,16 @@ async def run_bare(certs: Path) -> None:
 
 
 class FixedReviewer:
-    """Answers like the bare handler, with a record as a decision has it."""
+    """Answers like the bare handler, with the record of a decision."""
 
     async def mutate(self, body: bytes, *, deadline: float) -> Answer:  # noqa: ARG002 (the protocol's)
-        """Give the fixed answer."""
+        """Return the fixed answer."""
         return Answer(body=FIXED_ANSWER, record=_RECORD)
 
     workloads = mutate
 
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool]) -> Answer:  # noqa: ARG002
-        """Give the fixed answer."""
+        """Return the fixed answer."""
         return Answer(body=FIXED_ANSWER, record=_RECORD)
 
 
@@ -91,7 +91,7 @@ async def run_shell(certs: Path) -> None:
 
 
 async def run_client(url: str, body: bytes, *, connections: int, seconds: float) -> None:
-    """Load a server like wrk does, where wrk is not installed."""
+    """Load a server as wrk does, where wrk is not installed."""
     host, _, port = url.split("/")[2].partition(":")
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

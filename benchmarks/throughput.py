@@ -1,7 +1,7 @@
-"""Pods from first create to all bound, with and without Fairgate, in one run on a control plane of its own.
+"""Pods from first create to all bound, with and without Fairgate, in one run on a separate control plane.
 
 `stock`     kube-apiserver and kube-scheduler alone;
-`fairgate`  the same with Fairgate's webhooks, one hot team or several, one replica or several.
+`fairgate`  the same with Fairgate's webhooks, one busy team or several, one replica or several.
 Rounds alternate. Prints a Markdown table: seconds, rate against stock, and CPU per pod of the API server, the scheduler
 and Fairgate. Run it from the repository's root: `python benchmarks/throughput.py --nodes 500 --pods 4000 --rounds 3`.
 """
@@ -36,7 +36,7 @@ class Reading:
 
 
 def measure(cluster: ControlPlane, namespaces: list[str], *, prefix: str, options: argparse.Namespace) -> Reading:
-    """Create all pods, wait until the last one is bound, and clear up."""
+    """Create all pods, wait until the last one is bound, and clean up."""
     with (
         cpu_of(cluster, lambda name: name == "kube-apiserver") as api,
         cpu_of(cluster, lambda name: name == "kube-scheduler") as scheduler,
@@ -53,7 +53,7 @@ def measure(cluster: ControlPlane, namespaces: list[str], *, prefix: str, option
 
 
 def compare(cluster: ControlPlane, running: Replicas, options: argparse.Namespace) -> dict[str, list[Reading]]:
-    """Take turns: stock with the webhooks taken away, and with them."""
+    """Alternate between rounds without the webhooks and with them."""
     stock = [make_namespace(cluster, f"stock-{number}") for number in range(options.teams)]
     ours = [team.namespace for team in running.teams]
     readings: dict[str, list[Reading]] = defaultdict(list)

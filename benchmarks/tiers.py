@@ -1,11 +1,11 @@
-"""What tiers that are kept apart are worth: pods of both come and go, and guaranteed ones reclaim room.
+"""The effect of keeping tiers apart: pods of both tiers come and go, and guaranteed ones reclaim room.
 
-At each moment: what is the largest guaranteed pod that reclaim could seat, on how many nodes could it seat one of a
-whole node, and does a guaranteed pod that comes get its room, free or by sending borrowers away? `apart` places by
-Fairgate's score, `mixed` by the same score without a word of the tiers.
+At each moment: what is the largest guaranteed pod for which reclaim can free a node, on how many nodes can it free a
+whole node, and does a new guaranteed pod get its room, free or by evicting borrowers? `apart` places by Fairgate's
+score, `mixed` by the same score without the tiers.
 
-Without files: nodes of 8 GPUs, pods of 1, 2, 4 and a few of 8. Whoever is sent away comes again at once, for the
-time that it had left.
+Without files: nodes of 8 GPUs, pods of 1, 2, 4 and a few of 8. An evicted pod is created again at once, for its
+remaining time.
 """
 
 import argparse
@@ -35,7 +35,7 @@ TASKS = [Task(6000 * gpus, 24_576 * gpus, gpus, 1000) for gpus in (*(1,) * 60, *
 
 @dataclass(slots=True)
 class Pod:
-    """A pod that runs until a time."""
+    """A pod with the time of its end."""
 
     uid: Uid
     task: Task
@@ -47,7 +47,7 @@ class Pod:
 
 @dataclass(slots=True)
 class Tally:
-    """What was counted, and what each arrival found."""
+    """The counts, and the result of each arrival."""
 
     seats: list[int] = field(default_factory=list)
     whole: list[int] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Tally:
 
 
 class Place:
-    """A cluster whose pods have tiers."""
+    """A cluster with pods of both tiers."""
 
     def __init__(self, rows: list[NodeRow], tasks: list[Task], rng: random.Random, *, is_apart: bool) -> None:
         self._gate = Fairgate(rows, tasks, rng)
@@ -72,7 +72,7 @@ class Place:
         self.milli = 0
 
     def come(self, task: Task, tier: Tier, *, now: float, until: float) -> tuple[Pod | None, list[Pod]]:
-        """Place a pod; a guaranteed one sends others away if it must."""
+        """Place a pod; a guaranteed one evicts others if it must."""
         demand, gone = self._gate.demand(task), []
         self._fleet.gpus.demand_mix.note(demand)
         found = best_nodes(
@@ -127,7 +127,7 @@ class Place:
         )
 
     def seats(self) -> list[int]:
-        """Tell for each node how many whole GPUs reclaim could give to one pod."""
+        """Return for each node the whole GPUs that reclaim could free for one pod."""
         return [gpus - len(self._kept[name]) for name, gpus in self._gpus.items()]
 
 

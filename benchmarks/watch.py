@@ -1,13 +1,13 @@
-"""What following the cluster costs: per event, to sync, in memory, and for the decisions that are made meanwhile.
+"""The cost of following the cluster: per event, to sync, in memory, and for concurrent decisions.
 
-One API server of our own, over HTTP in a process of its own, serves everybody in turn, in one run:
-`bare`      downloads the lists and looks at nothing;
+One API server of the benchmark, over HTTP in a separate process, serves all followers in turn, in one run:
+`bare`      downloads the lists and parses nothing;
 `typed`     kubernetes_asyncio's models: list by pages, then its watch;
 `records`   Fairgate's feed into records of the same kind, kept in a dict: what typed does, and no more;
 `fairgate`  Fairgate's feed into a world, by which decisions can be made;
-then `fairgate serve` decides over TLS at a fixed rate: while nothing changes, and while 2,000 events a second and
-endless relists come in. Run it from the repository's root: `python benchmarks/watch.py`; the size that the goals speak
-of is `--nodes 5000 --pods 50000`, and takes some minutes.
+then `fairgate serve` decides over TLS at a fixed rate: while nothing changes, and during 2,000 events a second and
+endless relists. Run it from the repository's root: `python benchmarks/watch.py`; the size of the goals is
+`--nodes 5000 --pods 50000`, and takes some minutes.
 """
 
 import argparse
@@ -49,7 +49,7 @@ Reading = dict[str, Any]
 def run_role(
     role: str, options: argparse.Namespace, *, url: str, core: int | None, extra: tuple[str, ...] = ()
 ) -> Reading:
-    """Play one role in a process of its own and give what it measured."""
+    """Run one role in a separate process and return its results."""
     sizes = [f"--{name}={getattr(options, name)}" for name in ("events", "typed_events", "seconds", "decisions")]
     command = [sys.executable, __file__, "--role", role, "--url", url, *(s.replace("_", "-", 1) for s in sizes), *extra]
     with on_core(core):
@@ -62,13 +62,13 @@ def run_role(
 
 
 def order(url: str, orders: dict[str, float]) -> None:
-    """Tell the API server what should go on."""
+    """Set the behavior of the API server."""
     query = "&".join(f"{name}={value}" for name, value in orders.items())
     urllib.request.urlopen(f"{url}/control?{query}", timeout=10).read()
 
 
 def relists(server: Server, folder: Path) -> float:
-    """Read from the server's metrics how often it listed the pods anew."""
+    """Return how often the server listed the pods again, from its metrics."""
     name = 'fairgate_watch_relists_total{kind="pods"}'
     context = ssl.create_default_context(cafile=folder / "certs" / "ca.crt")
     with urllib.request.urlopen(f"{server.url}/metrics", context=context, timeout=10) as answer:
@@ -77,7 +77,7 @@ def relists(server: Server, folder: Path) -> float:
 
 
 def decide(api: Server, options: argparse.Namespace, *, folder: Path, cores: tuple[int | None, int | None]) -> Reading:
-    """Measure decisions of a real server, idle and busy in turns."""
+    """Measure decisions of a real server, alternating idle and busy."""
     certs, body = folder / "certs", folder / "review.json"
     CertFolder(certs).prepare(datetime.now(UTC))
     body.write_bytes(review_body())
@@ -125,7 +125,7 @@ def _medians(rounds: list[Reading]) -> Reading:
 
 
 def measure(options: argparse.Namespace) -> Reading:
-    """Run everybody in turn against one API server."""
+    """Run all roles in turn against one API server."""
     every = sorted(os.sched_getaffinity(0))
     cores = (every[0], every[1]) if len(every) > 1 else (None, None)
     with ExitStack() as stack:
@@ -141,7 +141,7 @@ def measure(options: argparse.Namespace) -> Reading:
 
 
 def ratios(result: Reading) -> dict[str, float]:
-    """Compare what was measured with what it is measured by."""
+    """Return the ratios of the results to their baselines."""
     fairgate, bare = result["fairgate"], result["bare"]
     found = {
         f"sync of {role}, times a bare download": result[role]["sync_seconds"] / bare["sync_seconds"]
@@ -152,13 +152,13 @@ def ratios(result: Reading) -> dict[str, float]:
             found[f"event into {role}, times cheaper than typed"] = typed["event_us"] / result[role]["event_us"]
         found["sync, times faster than typed"] = typed["sync_seconds"] / fairgate["sync_seconds"]
         found["memory, times smaller than typed"] = typed["added_mb"] / fairgate["added_mb"]
-    if "busy" in result and result["busy"]["relists"]:  # without one, the API server's process got no time to be busy
+    if "busy" in result and result["busy"]["relists"]:  # without any, the API server's process got no processor time
         found["decision p99, busy to idle"] = result["busy"]["p99_ms"] / result["idle"]["p99_ms"]
     return found
 
 
 def report(result: Reading, options: argparse.Namespace) -> None:
-    """Print what was measured, and how."""
+    """Print the results and the setup."""
     print(f"- command: `{' '.join(['python', *sys.argv])}`")
     print(f"- date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC; load average at the end: {os.getloadavg()[0]:.1f}")
     packages = ", ".join(f"{name} {version(name)}" for name in ("aiohttp", "uvloop", "msgspec", "kubernetes-asyncio"))
@@ -188,7 +188,7 @@ def report(result: Reading, options: argparse.Namespace) -> None:
 
 
 def play(options: argparse.Namespace) -> None:
-    """Play one role and print what it measured."""
+    """Run one role and print its results."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, tempfile.TemporaryDirectory() as folder:
         if options.role == "api":
             runner.run(run_api(nodes=options.nodes, pods=options.pods, streams_lists=not options.paged))
@@ -206,13 +206,15 @@ def play(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Read the options and play the asked role."""
+    """Parse the options and run the requested role."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=500)
     parser.add_argument("--pods", type=int, default=5000)
-    parser.add_argument("--events", type=int, default=30_000, help="events that the CPU per event is measured over")
+    parser.add_argument("--events", type=int, default=30_000, help="events over which the CPU per event is measured")
     parser.add_argument("--typed-events", type=int, default=3000, help="the same for kubernetes_asyncio")
-    parser.add_argument("--seconds", type=float, default=5.0, help="length of one round, and of the look at the loop")
+    parser.add_argument(
+        "--seconds", type=float, default=5.0, help="length of one round, and of the measurement of the loop"
+    )
     parser.add_argument(
         "--rounds", type=int, default=3, help="rounds of decisions, idle and busy each; 0 leaves them out"
     )

@@ -1,8 +1,8 @@
-"""The API server of watch.py: nodes and pods as ready bytes, in pages or as a stream, and changes on demand.
+"""The API server of watch.py: nodes and pods as prepared bytes, in pages or as a stream, and changes on demand.
 
-It runs in a process of its own, so that its cost counts for nobody. `GET /control?rate=2000&relist=0.5` starts changes
-of pods at a rate (0: none, -1: as fast as they are taken) and lets every watch end with 410 after so many
-seconds; `shy` gives way to others on its core.
+It runs in a separate process, so that its cost is not measured. `GET /control?rate=2000&relist=0.5` starts changes of
+pods at a rate (0: none, -1: as fast as the client reads) and ends every watch with 410 after this many seconds; `shy`
+lowers its priority on its core.
 """
 
 import asyncio
@@ -21,24 +21,24 @@ Query = dict[str, str]
 BLOCK = 65_536
 TICK_SECONDS = 0.005
 LIFE = ("DELETED", "ADDED", "MODIFIED", "MODIFIED", "MODIFIED", "MODIFIED")
-"""A pod goes and another comes under its name, is bound, and its status changes three times."""
+"""A pod is deleted and another created under its name, bound, and its status changes three times."""
 
 _NAMESPACE = b'{"metadata": {"name": "vision", "uid": "1", "resourceVersion": "1"}}'
 
 
 def chunk(line: bytes) -> bytes:
-    """Frame a line as the API server does: each event is a chunk of its own."""
+    """Frame a line as the API server does: each event is a separate chunk."""
     return b"%x\r\n%b\r\n" % (len(line), line)
 
 
 def event(kind: str, body: bytes) -> bytes:
-    """Write one event of a watch."""
+    """Return one event of a watch."""
     return chunk(b'{"type":"%b","object":%b}\n' % (kind.encode(), body))
 
 
 @dataclass
 class Api:
-    """What it serves and how it is told to behave."""
+    """The content it serves, and its behavior."""
 
     pods: list[bytes]
     nodes: list[bytes]
@@ -50,20 +50,20 @@ class Api:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def of(self, path: str) -> list[bytes]:
-        """List what there is under a path."""
+        """Return the objects under a path."""
         known = {"/api/v1/pods": self.pods, "/api/v1/nodes": self.nodes, "/api/v1/namespaces": [_NAMESPACE]}
         return known.get(path, [])
 
     def control(self, query: Query) -> None:
-        """Take new orders."""
+        """Set the behavior."""
         self.rate, self.relist = float(query.get("rate", 0)), float(query.get("relist", 0))
-        # Shy: it runs only when nobody else on its core has work, for the client that measures latency is there too.
+        # Shy: it runs only when its core is idle, since the client that measures latency is on it, too.
         os.sched_setscheduler(0, os.SCHED_IDLE if "shy" in query else os.SCHED_OTHER, os.sched_param(0))
         self.changed.set()
         self.changed = asyncio.Event()
 
     def page(self, path: str, query: Query) -> bytes:
-        """Write one page of a list; the token is where the next one starts."""
+        """Return one page of a list; the token is the start of the next one."""
         everything, start = self.of(path), int(query.get("continue", 0))
         end = start + int(query.get("limit", len(everything) or 1))
         meta = {"resourceVersion": str(self.version)} | ({"continue": str(end)} if end < len(everything) else {})
@@ -72,7 +72,7 @@ class Api:
         return head[:-1] + b',"items":[' + b",".join(everything[start:end]) + b"]}"
 
     def initial(self, path: str) -> Iterator[bytes]:
-        """Write all there is as events, then the bookmark that ends them."""
+        """Return all objects as events, then the bookmark that ends them."""
         for body in self.of(path):
             yield event("ADDED", body)
         notes = {"k8s.io/initial-events-end": "true"}
@@ -81,7 +81,7 @@ class Api:
         )
 
     def change(self) -> bytes:
-        """Write the next event in the lives of the pods."""
+        """Return the next event of the pods."""
         self.version += 1
         life, step = divmod(self.version, len(LIFE))
         index = life * 7919 % len(self.pods)
@@ -92,7 +92,7 @@ class Api:
         )
 
     async def changes(self, path: str) -> AsyncIterator[bytes]:
-        """Write changes at the rate that is wished; ends with 410 when told to."""
+        """Write changes at the requested rate; end with 410 when requested."""
         opened, sent_until = time.monotonic(), time.monotonic()
         while not self.relist or time.monotonic() - opened < self.relist:
             now = time.monotonic()

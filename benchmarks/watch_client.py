@@ -1,4 +1,4 @@
-"""A client that asks at a fixed rate, whatever the answers take: latency counts from when a request was due."""
+"""A client that sends requests at a fixed rate, independent of answers: latency starts when a request was due."""
 
 import asyncio
 import ssl
@@ -9,7 +9,7 @@ from serve_roles import PATH
 
 
 class _Connections:
-    """Kept TLS connections, each good for one request at a time."""
+    """Keep-alive TLS connections, each for one request at a time."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
@@ -22,7 +22,7 @@ class _Connections:
             self._free.put_nowait(await asyncio.open_connection(self._host, self._port, ssl=self._tls))
 
     async def ask(self, request: bytes) -> bool:
-        """Send one request on a free connection; tell whether the answer was 200."""
+        """Send one request on a free connection; return whether the answer was 200."""
         reader, writer = await self._free.get()
         writer.write(request)
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
@@ -36,7 +36,7 @@ class _Connections:
 
 
 async def run_client(url: str, body: bytes, *, rate: float, seconds: float, connections: int = 25) -> dict[str, float]:
-    """Ask so many times a second on as many connections as the API server keeps."""
+    """Send requests at a rate, on as many connections as the API server keeps open."""
     host, _, port = url.split("/")[2].partition(":")
     head = (
         f"POST {PATH} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"

@@ -1,4 +1,4 @@
-"""Inputs of watch.py: a pod of 4.3 KB and nodes of 11.6 KB, as the API server lists them, managedFields and all."""
+"""Inputs of watch.py: a pod of 4.3 KB and nodes of 11.6 KB, as the API server lists them, with managedFields."""
 
 import json
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ UID, VERSION = "@uid@", "@version@"
 
 
 def pod() -> Json:
-    """Make a running training worker; what differs between pods are marks."""
+    """Return a running training worker; fields that differ between pods are placeholders."""
     made = realistic_pod(gpus=1, namespace="vision")
     made["metadata"] |= {"name": NAME, "uid": UID, "resourceVersion": VERSION, "generateName": "pod-"}
     spec = made["spec"] | {"nodeName": NODE}
@@ -36,7 +36,7 @@ def pod() -> Json:
 
 
 def node() -> Json:
-    """Make a ready node of 16 GPUs with the images that it holds; its name is a mark."""
+    """Return a ready node of 16 GPUs with its images; its name is a placeholder."""
     labels = {f"feature.node.kubernetes.io/cpu-cpuid.F{n}": "true" for n in range(30)} | {
         "kubernetes.io/hostname": NODE,
         "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
@@ -55,7 +55,7 @@ def node() -> Json:
 
 
 def _padded(thing: Json, size: int) -> Json:
-    """Give an object as many managed fields as its size asks for."""
+    """Add managed fields to an object, by its size."""
     fields: Json = {}
     entry = {"manager": "kubelet", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
     thing["metadata"]["managedFields"] = [entry | {"fieldsV1": fields}]
@@ -65,14 +65,14 @@ def _padded(thing: Json, size: int) -> Json:
 
 
 def nodes(count: int) -> list[bytes]:
-    """Write so many nodes, which differ by name."""
+    """Return this many nodes, which differ by name."""
     text = json.dumps(node(), separators=(",", ":"))
     return [text.replace(NODE, f"node-{index:05}").encode() for index in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What one version of a pod says of itself: which pod of that name it is, its version, whether it has a node."""
+    """One version of a pod: which pod of that name it is, its version, whether it has a node."""
 
     generation: int
     version: int
@@ -81,7 +81,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A pod as bytes, cut at what differs between pods."""
+    """A pod as bytes, split at the placeholders."""
 
     parts: tuple[bytes, ...]
     marks: tuple[str, ...]
@@ -89,7 +89,7 @@ class Template:
 
     @classmethod
     def of(cls, thing: Json, *, nodes: int) -> Self:
-        """Cut a pod at its marks."""
+        """Split a pod at its placeholders."""
         text = json.dumps(thing, separators=(",", ":"))
         marks = sorted((NAME, NODE, UID, VERSION), key=text.index)
         parts = []
@@ -99,7 +99,7 @@ class Template:
         return cls((*parts, text.encode()), tuple(marks), nodes)
 
     def filled(self, index: int, stamp: Stamp) -> bytes:
-        """Write one version of one pod."""
+        """Return one version of one pod."""
         values = {
             NAME: b"pod-%06d" % index,
             NODE: b"node-%05d" % (index % self.nodes) if stamp.is_bound else b"",

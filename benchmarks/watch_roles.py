@@ -35,13 +35,13 @@ PATHS = ("/api/v1/nodes", "/api/v1/pods")
 
 
 def resident_bytes() -> int:
-    """Read how much memory this process holds."""
+    """Return the memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(slots=True)
 class Stopwatch:
-    """Wall clock and processor time since it was made."""
+    """Wall and processor time since its creation."""
 
     wall: float = field(default_factory=time.perf_counter)
     cpu: float = field(default_factory=time.process_time)
@@ -55,9 +55,9 @@ class Stopwatch:
 
 @dataclass(slots=True)
 class Turns:
-    """Processor time between two turns of a task that never rests: what one turn of the event loop holds others up.
+    """Processor time between two turns of a busy task: how long one turn of the event loop delays others.
 
-    Processor time, because on a shared machine the clock on the wall measures the neighbours.
+    Processor time, because on a shared machine wall time includes other load.
     """
 
     taken: list[float] = field(default_factory=list)
@@ -116,14 +116,14 @@ def kubeconfig(folder: Path, url: str) -> Path:
 
 
 def world_for(folder: Path, *, gpus: int) -> World:
-    """Make an empty world under the benchmark's policy."""
+    """Return an empty world under the benchmark's policy."""
     path = folder / "policy.yaml"
     path.write_text(json.dumps(policy(gpus)))
     return World(load(path))
 
 
 class Records:
-    """Keeps what it is told in dicts, as others keep the models that they decode."""
+    """Keeps reported objects in dicts, as other clients keep the decoded models."""
 
     def __init__(self) -> None:
         self.nodes: dict[NodeName, Node] = {}
@@ -145,7 +145,7 @@ class Records:
 
 @dataclass(slots=True)
 class Following:
-    """A feed that is under way, and what its sync has cost."""
+    """A running feed, and the cost of its sync."""
 
     feed: Feed
     result: dict[str, Any]
@@ -155,11 +155,11 @@ class Following:
         return self.feed.watches[-1]
 
     async def take_events(self, url: str, count: int) -> None:
-        """Measure the processor time of an event while they come as fast as they are taken."""
+        """Measure the processor time of an event at full speed."""
         await asyncio.sleep(0.5)
         async with ordered(url, rate=-1):
             start, watch = self.pods.events, Stopwatch()
-            while self.pods.events - start < count:  # noqa: ASYNC110  # nobody tells of an event, nor should
+            while self.pods.events - start < count:  # noqa: ASYNC110  # there is no notification of an event, on purpose
                 await asyncio.sleep(0.02)
             self.result |= watch.per_event(self.pods.events - start)
 
@@ -191,7 +191,7 @@ async def following(
 
 
 async def run_records(url: str, folder: Path, *, events: int, seconds: float) -> dict[str, Any]:  # noqa: ARG001
-    """Follow into records: the same work that typed does."""
+    """Follow into records: the same work as `typed`."""
     async with following(url, folder, Records(), BUILT_IN_RESOURCES, settle=lambda: None) as run:
         await run.take_events(url, events)
     return run.result
@@ -212,7 +212,7 @@ async def run_fairgate(url: str, folder: Path, *, events: int, seconds: float) -
 
 async def run_typed(url: str, _folder: Path, *, events: int, seconds: float) -> dict[str, Any]:  # noqa: ARG001
     """Do the same by kubernetes_asyncio: list models by pages, keep them by UID, watch."""
-    from kubernetes_asyncio import client, watch  # noqa: PLC0415 - 70 MB that the others must not pay for
+    from kubernetes_asyncio import client, watch  # noqa: PLC0415 - 70 MB, only in this role
 
     async with client.ApiClient(client.Configuration(host=url)) as api:
         core = client.CoreV1Api(api)
@@ -241,7 +241,7 @@ async def run_typed(url: str, _folder: Path, *, events: int, seconds: float) -> 
 
 
 async def run_bare(url: str, _folder: Path, *, events: int, seconds: float) -> dict[str, Any]:  # noqa: ARG001
-    """Download the same pages and look at nothing but where the next one starts."""
+    """Download the same pages and read only the token of the next one."""
     async with aiohttp.ClientSession() as session:
         before, stopwatch, size = resident_bytes(), Stopwatch(), 0
         for path in PATHS:

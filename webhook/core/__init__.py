@@ -1,1 +1,1 @@
-"""The pure core: every decision, and nothing that touches the world outside."""
+"""The pure core: every decision, without any I/O."""

@@ -1,4 +1,4 @@
-"""kube-scheduler gives a claim its devices: only what its pods were let in with."""
+"""kube-scheduler allocates devices to a claim: only as many as its pods were admitted with."""
 
 from dataclasses import replace
 
@@ -55,13 +55,13 @@ def asked(number, *pods, uid="c1", key=CLAIM, **more):
         (1, [user()], Code.CLAIM_COVERED),
         (2, [user()], Code.CLAIM_CHANGED),
         (9, [user()], Code.CLAIM_CHANGED),
-        # a pod that was let in beside another one's claim inherits it as it was
+        # a pod admitted with a claim charged to another pod inherits it unchanged
         (9, [user(admitted=0, claims=(Uid("c1"),))], Code.CLAIM_COVERED),
         (9, [user(admitted=0, claims=(Uid("c0"),))], Code.CLAIM_CHANGED),
-        # nothing of it was judged with GPUs at all
+        # no pod was admitted with GPUs at all
         (1, [user(admitted=None)], Code.CLAIM_CHANGED),
         (1, [user(), user("u2", admitted=None)], Code.CLAIM_CHANGED),
-        # what says less than a decision of this policy is held to the limits as they are
+        # without a full decision of this policy the present limits apply
         (9, [user(admitted=None, handling=Handling.DAEMON_SET)], Code.CLAIM_COVERED),
         (11, [user(admitted=None, handling=Handling.DAEMON_SET)], Code.TEAM_LIMIT_EXCEEDED),
         (9, [user(at="p0")], Code.CLAIM_COVERED),
@@ -69,7 +69,7 @@ def asked(number, *pods, uid="c1", key=CLAIM, **more):
         (9, [user(refs=(ClaimRef("mine", "t", "group", "e"),))], Code.CLAIM_COVERED),
     ],
 )
-def test_a_claim_gets_what_its_pods_were_let_in_with(number, pods, want):
+def test_a_claim_gets_what_its_pods_were_admitted_with(number, pods, want):
     told = judge_allocation(asked(number, *(pod.uid for pod in pods)), place(number, *pods))
     reason = told.reasons[0] if isinstance(told, Deny) else told.reason
     assert reason.code is want, reason.text
@@ -80,11 +80,11 @@ def test_a_claim_gets_what_its_pods_were_let_in_with(number, pods, want):
     [asked(1, uid="c2"), asked(1, "unseen"), asked(1, key=CLAIM._replace(name="other"))],
     ids=["another claim of the name", "a pod that is not seen", "a claim that is not seen"],
 )
-def test_what_is_not_known_yet_is_asked_again(question):
+def test_unknown_objects_are_retried(question):
     assert isinstance(judge_allocation(question, place(1, user())), Retry)
 
 
-def test_what_is_no_gpu_and_what_is_exempt_is_let_through():
+def test_claims_without_gpus_and_exempt_claims_are_not_judged():
     here = place(1, user())
     here.set_device_class("nics", DeviceClass("nics"))
     nics = asked(0)._replace(got=(DeviceRequest((ClassCount("nics", 9, "nic.x.dev"),)),))
@@ -105,7 +105,7 @@ def test_a_namespace_of_no_team_gets_no_gpus_behind_its_pods(unknown, want):
     assert judge_allocation(asked(1, key=key), here).reasons[0].code is want
 
 
-def test_a_class_that_nobody_weighs_is_refused_or_asked_for_again():
+def test_a_class_without_a_weight_is_refused_or_retried():
     here = place(1, user())
     here.set_device_class("mig", DeviceClass("mig", mentions_gpus=True))
     unknown = asked(0)._replace(got=(DeviceRequest((ClassCount("mig", 1),)),))
@@ -115,6 +115,6 @@ def test_a_class_that_nobody_weighs_is_refused_or_asked_for_again():
 
 
 @pytest.mark.parametrize(("number", "want"), [(2, NotApplicable), (3, Deny)])
-def test_a_claim_of_kube_schedulers_own_is_what_the_containers_ask_for(number, want):
+def test_a_claim_created_by_kube_scheduler_is_what_the_containers_request(number, want):
     here = place(1, resident(2, uid="u1"))
     assert isinstance(judge_allocation(asked(number, key=CLAIM._replace(name="x"), is_extended=True), here), want)

@@ -1,4 +1,4 @@
-"""Which controllers are asked to try again: whose pods would be admitted, few at once, ever less often."""
+"""Which controllers are triggered to retry: those whose pods would be admitted, few at once, with growing pauses."""
 
 import pytest
 from hypothesis import given
@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from tests.core.support.make import pod, policy, resident, team, world
 from webhook.core.admission.refused_owners import (
-    AT_ONCE,
-    FIRST_REST_SECONDS,
+    FIRST_PAUSE_SECONDS,
     FORGET_SECONDS,
-    KEPT,
-    KEPT_OF_NAMESPACE,
-    LONGEST_REST_SECONDS,
-    PROMISED_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    MAX_OWNERS,
+    MAX_OWNERS_PER_NAMESPACE,
+    OWNERS_PER_RUN,
+    RESERVED_SECONDS,
     MissingPods,
     RefusedOwner,
     Retries,
@@ -35,7 +35,7 @@ def known(retries, *names, gpus=1, count=1, now=0.0):
         retries.learn(owner(name), [MissingPods(pod(gpus), count)])
 
 
-def test_nobody_is_asked_while_the_limit_is_used_up_and_the_owner_is_once_there_is_room():
+def test_an_owner_is_triggered_once_there_is_room_and_not_before():
     retries, place = Retries(), full()
     known(retries, "web")
     assert retries.due(place, now=1) == []
@@ -44,17 +44,17 @@ def test_nobody_is_asked_while_the_limit_is_used_up_and_the_owner_is_once_there_
     assert retries.due(place, now=3) == []
 
 
-def test_who_waits_longest_comes_first_and_no_more_come_than_there_is_room_for():
+def test_the_longest_waiting_come_first_and_only_as_many_as_there_is_room_for():
     retries, place = Retries(), full(limit=8)
     known(retries, "first", gpus=4, count=1)
     known(retries, "second", gpus=2, count=2, now=1)
     known(retries, "third", gpus=1, count=1, now=2)
     place.remove_pod("holder")
     assert retries.due(place, now=3) == [owner("first"), owner("second")]
-    assert retries.due(place, now=3 + PROMISED_SECONDS + 1) == [owner("third")]
+    assert retries.due(place, now=3 + RESERVED_SECONDS + 1) == [owner("third")]
 
 
-def test_an_owner_that_is_refused_again_rests_twice_as_long_each_time():
+def test_the_pause_of_an_owner_doubles_with_each_refusal():
     retries, place, now, rests = Retries(), world(), 0.0, []
     known(retries, "web")
     assert retries.due(place, now=now) == [owner()]
@@ -64,11 +64,11 @@ def test_an_owner_that_is_refused_again_rests_twice_as_long_each_time():
         while not retries.due(place, now=now):
             now += 1
         rests.append(now - turn)
-    assert rests[:3] == [FIRST_REST_SECONDS, 2 * FIRST_REST_SECONDS, 4 * FIRST_REST_SECONDS]
-    assert rests[-1] == LONGEST_REST_SECONDS
+    assert rests[:3] == [FIRST_PAUSE_SECONDS, 2 * FIRST_PAUSE_SECONDS, 4 * FIRST_PAUSE_SECONDS]
+    assert rests[-1] == LONGEST_PAUSE_SECONDS
 
 
-def test_an_owner_that_is_not_refused_again_is_left_alone():
+def test_an_owner_that_is_not_refused_again_is_not_triggered():
     retries, place = Retries(), world()
     known(retries, "web")
     assert retries.due(place, now=0) == [owner()]
@@ -87,43 +87,43 @@ def test_pods_are_read_again_after_a_further_refusal():
     retries.due(world(), now=1)
     retries.note(owner(), now=2)
     assert retries.unread(now=2, count=9) == []
-    assert retries.unread(now=1 + FIRST_REST_SECONDS, count=9) == [owner()]
+    assert retries.unread(now=1 + FIRST_PAUSE_SECONDS, count=9) == [owner()]
 
 
 @pytest.mark.parametrize("pods", [[], [MissingPods(pod(1), 0)]], ids=["no pods", "none is missing"])
-def test_an_owner_that_misses_no_pod_is_forgotten(pods):
+def test_an_owner_without_missing_pods_is_dropped(pods):
     retries = Retries()
     retries.note(owner(), now=0)
     retries.learn(owner(), pods)
     assert len(retries) == 0
 
 
-def test_what_a_namespace_fills_takes_the_place_of_its_own_oldest():
+def test_a_full_namespace_replaces_its_own_oldest_owner():
     retries = Retries()
     retries.note(owner("kept", "team-b"), now=0)
-    for number in range(KEPT_OF_NAMESPACE * 3):
+    for number in range(MAX_OWNERS_PER_NAMESPACE * 3):
         retries.note(owner(str(number)), now=number)
-    assert len(retries) == KEPT_OF_NAMESPACE + 1
-    left = retries.unread(now=1, count=KEPT)
+    assert len(retries) == MAX_OWNERS_PER_NAMESPACE + 1
+    left = retries.unread(now=1, count=MAX_OWNERS)
     assert owner("kept", "team-b") in left
     assert owner("0") not in left
 
 
 def test_all_namespaces_together_are_bounded():
     retries = Retries()
-    for number in range(KEPT + 50):
+    for number in range(MAX_OWNERS + 50):
         retries.note(owner("web", f"team-{number}"), now=number)
-    assert len(retries) == KEPT
+    assert len(retries) == MAX_OWNERS
 
 
-def test_few_have_their_turn_at_once():
+def test_few_owners_are_triggered_at_once():
     retries = Retries()
-    known(retries, *map(str, range(AT_ONCE * 2)))
-    assert len(retries.due(world(policy(team(limit_=None))), now=1)) == AT_ONCE
+    known(retries, *map(str, range(OWNERS_PER_RUN * 2)))
+    assert len(retries.due(world(policy(team(limit_=None))), now=1)) == OWNERS_PER_RUN
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 3)), max_size=8), st.integers(0, 12))
-def test_no_more_is_promised_than_a_limit_has_room_for(wanted, used):
+def test_no_more_is_reserved_than_a_limit_has_room_for(wanted, used):
     place = world(policy(team(limit_=12)), residents=[resident(used, uid="u", node="n0")] if used else [])
     retries = Retries()
     for number, (gpus, count) in enumerate(wanted):

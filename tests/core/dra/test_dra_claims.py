@@ -1,4 +1,4 @@
-"""Claims in the world: who pays, what is known later, and what policy says of it."""
+"""Claims in the world: which pod is charged, objects seen later, and the weights of policy."""
 
 from dataclasses import replace
 from itertools import permutations
@@ -51,7 +51,7 @@ def charged(world_):
 
 
 @pytest.mark.parametrize("order", list(permutations(["a", "b", "c"])))
-def test_a_shared_claim_is_paid_once_whoever_leaves_first(order):
+def test_a_shared_claim_is_charged_once_in_any_order_of_removal(order):
     place = world()
     place.set_claim(SHARED, spec(2))
     for uid in ("a", "b", "c"):
@@ -64,7 +64,7 @@ def test_a_shared_claim_is_paid_once_whoever_leaves_first(order):
     assert len(place.usage("team-a")) == 0
 
 
-def test_what_a_template_makes_is_paid_by_every_pod_and_by_its_claim_once_that_is_known():
+def test_a_template_is_charged_to_every_pod_and_by_its_claim_once_known():
     place = world()
     place.set_claim(TEMPLATE, spec(32))
     place.set_pod(resident("a", MAKING))
@@ -76,13 +76,13 @@ def test_what_a_template_makes_is_paid_by_every_pod_and_by_its_claim_once_that_i
     assert charged(place) == 36
 
 
-def test_pods_of_a_group_share_what_its_template_makes():
+def test_pods_of_a_group_share_the_claim_of_its_template():
     place = world()
     place.set_claim(TEMPLATE, spec(4))
     ref, group = ClaimRef(template="made", group="g", entry="gpus"), ClaimKey("group", "team-a", "g")
     place.set_pod(resident("a", ref))
     place.set_pod(resident("b", ref))
-    assert charged(place) == 8, "nobody says that they share"
+    assert charged(place) == 8, "nothing says that they share"
     place.set_group(group, frozenset({GroupEntry("gpus", "other")}))
     assert charged(place) == 8
     place.set_group(group, frozenset({GroupEntry("gpus", "made")}))
@@ -93,7 +93,7 @@ def test_pods_of_a_group_share_what_its_template_makes():
     assert charged(place) == 4, "they share as long as one of them is there"
 
 
-def test_what_comes_to_be_known_later_is_charged_then():
+def test_objects_seen_later_are_charged_then():
     place = make.world(make.policy(resources=BUILT_IN))
     place.set_pod(resident("a", SHARING))
     assert charged(place) == 0
@@ -101,12 +101,12 @@ def test_what_comes_to_be_known_later_is_charged_then():
     place.set_device_class("ours.dev", DeviceClass("ours.dev", "nvidia.com/gpu"))
     assert charged(place) == 2
     place.set_claim(SHARED, None)
-    assert charged(place) == 2, "its pods hold on to what they got"
+    assert charged(place) == 2, "its pods keep their devices"
     place.remove_pod("a")
     assert isinstance(at_the_door(place, SHARING), Retry)
 
 
-def test_another_policy_weighs_claims_anew():
+def test_another_policy_weighs_claims_again():
     place = world()
     place.set_claim(SHARED, spec(2))
     place.set_pod(resident("a", SHARING, node="n0"))
@@ -119,7 +119,7 @@ def test_another_policy_weighs_claims_anew():
     assert place.fleet.free("n0", "cpu") == 64_000
 
 
-def test_looking_on_takes_nothing_away_in_an_admins_namespace_alone():
+def test_admin_access_counts_nothing_only_in_an_admin_namespace():
     place = world()
     place.set_claim(SHARED, spec(2, is_admin=True))
     place.set_pod(resident("a", SHARING))
@@ -128,7 +128,7 @@ def test_looking_on_takes_nothing_away_in_an_admins_namespace_alone():
     assert charged(place) == 0
 
 
-def test_the_newer_of_two_classes_with_one_resource_holds():
+def test_the_newer_of_two_classes_with_one_resource_wins():
     place = world()
     place.set_device_class("old", DeviceClass("old", "x.dev/fast", "2026-01-01T00:00:00Z"))
     place.set_device_class("new", DeviceClass("new", "x.dev/fast", "2026-02-01T00:00:00Z"))
@@ -140,7 +140,7 @@ def test_the_newer_of_two_classes_with_one_resource_holds():
     assert charged(place) == 0
 
 
-def test_devices_of_a_node_are_room_for_claims_and_requests_alike():
+def test_claims_and_requests_share_the_devices_of_a_node():
     place = world()
     mapped = GPU_CLASS._replace(extended_resource=make.GPU)
     place.set_device_class(mapped.name, mapped, Condition("", "gpu.nvidia.com"), Condition("d/type", "gpu"))
@@ -151,7 +151,7 @@ def test_devices_of_a_node_are_room_for_claims_and_requests_alike():
     place.set_claim(SHARED, spec(2))
     place.set_pod(resident("a", SHARING, node="sliced"))
     assert place.fleet.free("sliced", make.GPU) == 1
-    place.set_slice("s2", Slice("sliced", "p", 2, (gpu,)))  # the driver lists its devices anew, slice by slice
+    place.set_slice("s2", Slice("sliced", "p", 2, (gpu,)))  # the driver publishes its devices again, slice by slice
     assert place.fleet.free("sliced", make.GPU) == -1
     place.set_slice("s2", None)
     place.remove_pod("a")
@@ -160,7 +160,7 @@ def test_devices_of_a_node_are_room_for_claims_and_requests_alike():
     assert place.fleet.free("sliced", make.GPU) == 0
 
 
-def test_what_the_device_plugin_offers_comes_before_slices():
+def test_devices_of_a_device_plugin_replace_those_of_slices():
     place = world()
     place.set_device_class("c", DeviceClass("c", make.GPU))
     place.set_slice("s", Slice("n0", "p", 1, (Device("x", {}),)))
@@ -171,7 +171,7 @@ def at_the_door(place, *claims, **more):
     return count(make.pod(demand=bare(**more), claims=claims), make.ALICE, place)
 
 
-def test_at_the_door_claims_count_and_counting_again_changes_nothing():
+def test_claims_count_at_admission_and_counting_twice_changes_nothing():
     place = world()
     place.set_claim(SHARED, spec(2))
     pod = at_the_door(place, SHARING)
@@ -190,14 +190,14 @@ def test_at_the_door_claims_count_and_counting_again_changes_nothing():
         ((MAKING, SHARING), "not known yet: ResourceClaimTemplate team-a/made, ResourceClaim team-a/shared;"),
     ],
 )
-def test_what_is_not_known_yet_is_asked_again(claims, want):
+def test_unknown_objects_are_retried(claims, want):
     told = at_the_door(world(), *claims)
     assert isinstance(told, Retry)
     assert told.reason.code is Code.CLAIM_UNKNOWN
     assert told.reason.text.startswith(want)
 
 
-def test_a_class_that_nobody_knows_is_asked_again_and_one_that_nobody_weighs_is_refused():
+def test_an_unknown_class_is_retried_and_a_class_without_a_weight_is_refused():
     place = world()
     place.set_claim(SHARED, spec(1, "mig.nvidia.com"))
     assert isinstance(at_the_door(place, SHARING), Retry)
@@ -214,7 +214,7 @@ def test_a_class_that_nobody_knows_is_asked_again_and_one_that_nobody_weighs_is_
         assert at_the_door(place, SHARING).demand.gpus == 0
 
 
-def test_a_class_that_is_no_gpu_counts_nothing():
+def test_a_class_without_gpus_counts_nothing():
     place = world()
     place.set_device_class("nic", DeviceClass("nic"))
     place.set_claim(SHARED, spec(1, "nic"))
@@ -222,7 +222,7 @@ def test_a_class_that_is_no_gpu_counts_nothing():
 
 
 @given(st.lists(st.tuples(st.sampled_from(["join", "leave", "claim", "delete"]), st.integers(0, 3)), max_size=20))
-def test_whatever_happens_each_claim_in_use_is_paid_once(events):
+def test_each_claim_in_use_is_charged_once_in_any_order_of_events(events):
     place = world()
     there = set()
     size, is_deleted = 0, False
@@ -247,13 +247,13 @@ def test_whatever_happens_each_claim_in_use_is_paid_once(events):
     assert all(place.fleet.free(f"n{i}", "cpu") == 64_000 for i in range(4))
 
 
-def test_pods_that_are_only_counted_are_not_held_up():
+def test_pods_that_are_only_counted_do_not_wait():
     place = world(exempt_namespaces=("system",))
     asking = make.pod(demand=bare(**{"x.dev/gpu": 1}), claims=(SHARING,))
     assert isinstance(count(asking, make.ALICE, place), Deny)
     assert count(asking._replace(namespace="system"), make.ALICE, place).demand.gpus == 0
     static = asking._replace(handling=Handling.MIRROR)
-    assert isinstance(count(static, make.ALICE, place), Deny), "anybody may write the annotation"
+    assert isinstance(count(static, make.ALICE, place), Deny), "any user may write the annotation"
     assert count(static, Requester("system:node:n0"), place).demand.gpus == 0
 
 
@@ -281,7 +281,7 @@ def six_devices(**more):
 IMPLICIT = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
 
 
-def test_one_class_is_one_room_whichever_of_its_names_is_asked_for():
+def test_all_names_of_a_class_share_one_capacity():
     place = six_devices()
     place.set_pod(make.resident(3, uid="by-resource", node="n0"))
     place.set_pod(make.resident(uid="by-class", node="n0", demand=demand_of({IMPLICIT: 1, PODS: 1}, BUILT_IN)))
@@ -294,7 +294,7 @@ def test_one_class_is_one_room_whichever_of_its_names_is_asked_for():
     assert place.fleet.fits("n0", place.with_claims(three).demand)
 
 
-def test_a_class_asks_for_nodes_that_have_its_devices_by_dra():
+def test_a_class_requires_nodes_with_its_devices_by_dra():
     place = six_devices()
     place.set_node(make.node("plugged", gpus=8))
     asks = make.pod(demand=demand_of({IMPLICIT: 8, PODS: 1}, BUILT_IN))
@@ -302,7 +302,7 @@ def test_a_class_asks_for_nodes_that_have_its_devices_by_dra():
     assert place.fleet.fits("plugged", make.demand(8))
 
 
-def test_the_older_of_two_classes_with_one_resource_has_a_room_of_its_own():
+def test_the_older_of_two_classes_with_one_resource_has_a_separate_capacity():
     place = six_devices()
     newer = DeviceClass("our-gpus", "nvidia.com/gpu", "2026-01-01T00:00:00Z", mentions_gpus=True)
     place.set_device_class(newer.name, newer, Condition("", "others.example"))
@@ -316,7 +316,7 @@ def test_the_older_of_two_classes_with_one_resource_has_a_room_of_its_own():
     assert place.fleet.free("n0", IMPLICIT) == 4
 
 
-def test_a_resource_that_policy_does_not_weigh_draws_on_the_room_of_its_class():
+def test_a_resource_without_a_weight_uses_the_capacity_of_its_class():
     weights = {name: weight for name, weight in BUILT_IN.items() if name != "nvidia.com/gpu"}
     place = six_devices()
     place.set_policy(make.policy(resources=weights))

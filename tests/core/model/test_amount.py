@@ -29,18 +29,18 @@ from webhook.core.model.amount import (
         ("0.001", Fraction(1, 1000)),
     ],
 )
-def test_reads_what_people_write(text, want):
+def test_parses_usual_amounts(text, want):
     assert Fraction(parse_gpus(text), ONE_GPU) == want
 
 
 @pytest.mark.parametrize("text", ["-1", "1/0", "NaN", "inf", "eight", "", "1/9", "0.0000001"])
-def test_refuses_what_cannot_be_counted(text):
+def test_rejects_inexact_amounts(text):
     with pytest.raises(ValueError, match=r"GPUs|counted"):
         parse_gpus(text)
 
 
 @given(st.integers(0, 10**9))
-def test_what_is_written_reads_back_the_same(units):
+def test_formatted_amounts_parse_to_the_same_value(units):
     assert parse_gpus(format_gpus(units)) == units
 
 
@@ -65,16 +65,16 @@ def test_unlimited_is_a_word_and_nothing_exceeds_it():
         (12_345 * ONE_GPU + 1, "about 12345"),
     ],
 )
-def test_people_are_told_fractions_only_as_far_as_they_read_them(units, want):
+def test_messages_show_fractions_up_to_sixteenths(units, want):
     assert gpus_text(units) == want
 
 
 @given(st.builds(Fraction, st.integers(0, 10**9), st.integers(1, 10**6)))
-def test_what_no_unit_divides_is_written_exactly_and_read_back(units):
+def test_amounts_that_no_unit_divides_are_formatted_exactly_and_parsed_back(units):
     assert parse_amount(format_gpus(units)) == units
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1e9", "1/0", "inf", "1" * 101, "1 /2", "\u0661"])
-def test_what_is_no_amount_is_not_read_back(text):
-    with pytest.raises(ValueError, match="no amount"):
+def test_invalid_amounts_are_rejected(text):
+    with pytest.raises(ValueError, match="not an amount"):
         parse_amount(text)

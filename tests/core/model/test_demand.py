@@ -15,7 +15,7 @@ init_containers = st.lists(st.builds(Container, amounts, st.booleans()), max_siz
 
 
 def reference(name: ResourceName, app: list[Container], init: list[Container], overhead: dict) -> int:
-    """AggregateContainerRequests of k8s.io/component-helpers for one resource, as its comment tells it."""
+    """AggregateContainerRequests of k8s.io/component-helpers for one resource, by its comment."""
     total = sum(c.requests.get(name, 0) for c in app) + sum(c.requests.get(name, 0) for c in init if c.is_restartable)
     for position, container in enumerate(init):
         before = sum(c.requests.get(name, 0) for c in init[:position] if c.is_restartable)

@@ -1,4 +1,4 @@
-"""What looks like a GPU: the names that vendors and schedulers give them, and none of the others."""
+"""What looks like a GPU: the resource names of vendors and schedulers, and no others."""
 
 import pytest
 
@@ -55,12 +55,12 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("name", GPUS)
-def test_gpus_by_all_the_names_they_have(name):
+def test_names_of_gpus(name):
     assert looks_like_gpu(name)
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_devices_are_left_alone(name):
+def test_names_of_other_devices(name):
     assert not looks_like_gpu(name)
 
 

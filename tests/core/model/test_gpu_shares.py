@@ -17,12 +17,12 @@ WEIGHTS = {**BUILT_IN, MEMORY: Fraction(ONE_GPU, 81920)}
 
 
 def counted(limits, weights=WEIGHTS):
-    """What a container counts where its scheduler keeps it to its share."""
+    """The demand of a container whose scheduler enforces its share."""
     return in_shares(whole(limits, weights), weights)
 
 
 def whole(limits, weights=WEIGHTS):
-    """What it counts everywhere else."""
+    """Its demand with any other scheduler."""
     return at_the_door(with_resources(None, limits), weights).demand
 
 
@@ -32,7 +32,7 @@ def test_a_share_is_the_larger_of_memory_and_cores_once_per_device():
     assert counted({MEMORY: 40960}).gpus == ONE_GPU // 2, "no number of devices is one device"
 
 
-def test_memory_that_nobody_names_is_all_of_it():
+def test_memory_that_is_not_named_is_all_of_it():
     assert counted({b.GPU: 1, CORES: 10}).gpus == ONE_GPU
     assert counted({b.GPU: 3}).gpus == 3 * ONE_GPU
 
@@ -41,13 +41,13 @@ def test_an_absolute_amount_of_memory_comes_before_a_percentage():
     assert counted({b.GPU: 1, MEMORY: 8192, PERCENT: 90}).gpus == ONE_GPU // 10
 
 
-def test_memory_that_nobody_weighs_is_strange_and_counts_the_whole_device():
+def test_memory_without_a_weight_is_unresolved_and_counts_the_whole_device():
     demand = counted({b.GPU: 1, MEMORY: 8192}, BUILT_IN)
     assert (demand.gpus, demand.strange) == (ONE_GPU, (MEMORY,))
 
 
 @pytest.mark.parametrize("share", [{PERCENT: 0}, {PERCENT: 1}, {MEMORY: 1}, {CORES: 1}, {MEMORY: 0, CORES: 0}])
-def test_a_share_lowers_nothing_until_its_scheduler_is_known(share):
+def test_a_share_lowers_no_charge_until_its_scheduler_is_known(share):
     assert whole({b.GPU: 8, **share}).gpus == 8 * ONE_GPU
 
 
@@ -77,7 +77,7 @@ def container(name, limits, **more):
     return {"name": name, "resources": {"limits": {key: str(value) for key, value in limits.items()}}, **more}
 
 
-def test_a_share_is_weighed_anew_by_another_policy():
+def test_a_share_is_weighed_again_by_another_policy():
     demand, heavier = counted({b.GPU: 2, MEMORY: 20480}), {**WEIGHTS, MEMORY: Fraction(ONE_GPU, 40960)}
     assert in_shares(reweighed(demand, heavier), heavier).gpus == ONE_GPU
 

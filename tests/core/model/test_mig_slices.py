@@ -1,4 +1,4 @@
-"""Slices under the name of whole GPUs: what they are called, what they count, and when."""
+"""MIG slices under the name of whole GPUs: their names, their weights, and when they count."""
 
 from dataclasses import replace
 
@@ -61,7 +61,7 @@ def pinned(*products):
     return Constraints(terms=(NodeTerm((make.requirement(PRODUCT, "In", *products),)),))
 
 
-def test_a_pod_counts_whole_gpus_until_it_is_on_slices_and_what_they_are_from_then_on():
+def test_a_pod_counts_whole_gpus_until_it_is_on_slices_and_slices_from_then_on():
     place = world(node("n0", THIN))
     waits = make.resident(7, uid="u")
     place.set_pod(waits)
@@ -89,7 +89,7 @@ def test_pods_that_are_seen_before_their_node_are_counted_again_with_it():
     assert total(place) == gpus(1)
 
 
-def test_a_node_that_is_cut_anew_counts_as_it_is_now():
+def test_a_repartitioned_node_counts_its_new_slices():
     place = world(node("n0", THIN))
     place.set_pod(make.resident(2, node=NodeName("n0")))
     place.set_node(node("n0", THICK, 2))
@@ -99,7 +99,7 @@ def test_a_node_that_is_cut_anew_counts_as_it_is_now():
     assert place.fleet.mig_slots == 0
 
 
-def test_the_guaranteed_share_that_slices_leave_is_given_to_borrowers():
+def test_the_share_left_by_slices_promotes_borrowers():
     place = make.world(make.policy(make.team(guaranteed=1), resources=BUILT_IN), nodes=[node("n0", THIN)])
     place.set_pod(make.resident(6, uid="old", tier="preemptible"))
     assert tier_changes(place.policy.teams[0], place) == ()
@@ -108,7 +108,7 @@ def test_the_guaranteed_share_that_slices_leave_is_given_to_borrowers():
     assert (change.charge.tier, change.charge.gpus) == (Tier.GUARANTEED, 6 * ONE_GPU // 7)
 
 
-def test_another_policy_weighs_slices_by_its_own_word():
+def test_another_policy_weighs_slices_by_its_own_weights():
     place = world(node("n0", THIN))
     place.set_pod(make.resident(7, node=NodeName("n0")))
     place.set_policy(make.policy(resources={**BUILT_IN, "nvidia.com/mig-1g.5gb": ONE_GPU // 4}))
@@ -117,14 +117,14 @@ def test_another_policy_weighs_slices_by_its_own_word():
     assert total(place) == gpus(7)
 
 
-def test_capacity_and_what_is_free_are_in_slices():
+def test_capacity_and_free_amounts_are_in_slices():
     place = world(node("n0", THIN, 14), node("n1", WHOLE, 8))
     place.set_pod(make.resident(7, node=NodeName("n0")))
     found = {each.model: (each.capacity, each.free, each.largest) for each in gpu_inventory(place.fleet, place.policy)}
     assert found == {THIN: (gpus(2), gpus(1), gpus(1)), WHOLE: (gpus(8), gpus(8), gpus(8))}
 
 
-def test_the_largest_seat_of_slices_is_what_they_are():
+def test_the_largest_room_on_slices_is_a_slice():
     place = world(node("n0", THIN, 14))
     assert largest_room(ReclaimIndex(ReclaimRules()), place) == gpus(2)
 
@@ -137,7 +137,7 @@ def test_a_whole_workload_counts_by_what_its_pods_can_be_bound_to():
 
     thin = node("n0", THIN, 14)
     assert told(thin) == []
-    assert told(thin, node("n1", WHOLE, 8)) == [], "it may be that all of them get slices"
+    assert told(thin, node("n1", WHOLE, 8)) == [], "all of them may get slices"
     assert told(node("n0", WHOLE, 14)) == ["TeamLimitExceeded"]
     assert told(thin, constraints=pinned(WHOLE)) == ["TeamLimitExceeded", "NeverFits"]
 
@@ -148,7 +148,7 @@ _PINS = st.lists(st.lists(_MODELS, min_size=1, max_size=3, unique=True), max_siz
 
 
 @given(_NODES, _PINS, st.integers(1, 4), st.sampled_from(Mode), st.booleans())
-def test_no_pod_is_charged_less_than_any_node_that_it_may_get_would_hand_it(nodes, pins, number, mode, is_open):
+def test_no_pod_is_charged_less_than_it_can_get_on_any_possible_node(nodes, pins, number, mode, is_open):
     rules = PlacementRules(mode)
     place = world(*(node(f"n{i}", model, count) for i, (model, count) in enumerate(nodes)), placement=rules)
     terms = tuple(NodeTerm((make.requirement(PRODUCT, "In", *each),)) for each in pins)

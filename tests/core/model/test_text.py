@@ -1,4 +1,4 @@
-"""Text for people: numbers with nouns, ages, amounts, and names that a terminal does not obey."""
+"""Text for people: numbers with nouns, ages, amounts, and escaped names."""
 
 import pytest
 from hypothesis import given
@@ -56,7 +56,7 @@ def test_ages_are_coarse(seconds, want):
         (ResourceName("nvidia.com/gpu"), 8, "8"),
     ],
 )
-def test_amounts_are_written_as_in_a_manifest(resource, amount, want):
+def test_amounts_are_formatted_as_in_a_manifest(resource, amount, want):
     assert amount_text(resource, amount) == want
 
 
@@ -72,12 +72,12 @@ def test_amounts_are_written_as_in_a_manifest(resource, amount, want):
         ("\ud800", r"\ud800"),
     ],
 )
-def test_control_characters_are_written_as_escapes(text, want):
+def test_control_characters_are_escaped(text, want):
     assert printable(text) == want
 
 
 @given(st.text())
-def test_whatever_is_written_is_printable_and_stays_so(text):
+def test_escaped_text_is_printable_and_stays_so(text):
     assert printable(text).isprintable()
     assert printable(printable(text)) == printable(text)
     assert printable_lines(text).count("\n") == text.count("\n")

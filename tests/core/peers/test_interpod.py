@@ -178,7 +178,7 @@ def test_rules_allow_what_kube_scheduler_allows(nodes, placed, terms, labels, jo
 # -- where pods go
 
 
-def test_pods_that_keep_apart_get_firm_lists_on_nodes_of_their_own():
+def test_pods_with_anti_affinity_get_required_lists_on_separate_nodes():
     found, hosts = place(), []
     for _ in range(4):
         asked = web(APART)
@@ -188,27 +188,27 @@ def test_pods_that_keep_apart_get_firm_lists_on_nodes_of_their_own():
         hosts.append(steering.nodes[0])
     assert sorted(hosts) == ["a0", "a1", "b0", "b1"]
     steering = steered(found, web(APART))
-    assert steering.mode is Mode.PREFER, "no node is left: kube-scheduler has the last word"
+    assert steering.mode is Mode.PREFER, "no node is left: kube-scheduler decides"
 
 
-def test_a_list_holds_no_node_that_the_pod_would_not_be_let_on():
+def test_a_list_has_no_node_that_kube_scheduler_would_reject():
     assert steered(place(on("a0"), on("b1")), web(APART)).nodes == ("a1", "b0")
 
 
-def test_pods_that_want_to_be_together_follow_the_first():
+def test_pods_with_affinity_follow_the_first():
     assert set(steered(place(on("b0")), web(TOGETHER)).nodes) == {"b0", "b1"}
     assert len(steered(place(), web(TOGETHER)).nodes) == 4, "the first goes anywhere"
     assert steered(place(), web(TOGETHER, labels={})).mode is Mode.PREFER, "unless it is none of them itself"
 
 
-def test_both_kinds_of_rules_are_kept_together():
+def test_spread_and_affinity_hold_together():
     by_zone = SpreadRule("zone", 1, True, OF_APP)
     assert steered(place(on("a0"), on("b0")), web(APART, by_zone)).nodes[0] in ("a1", "b1")
     assert steered(place(on("a0")), web(APART, by_zone)).nodes[0][0] == "b"
 
 
 @pytest.mark.parametrize("other", [on("a0", namespace="team-b"), on("a0", labels={"app": "db"}), on("gone")])
-def test_pods_that_it_does_not_keep_away_from(other):
+def test_pods_outside_its_anti_affinity(other):
     assert steered(place(other), web(APART)).nodes[0] == "a0"
 
 
@@ -221,12 +221,12 @@ def test_pods_of_other_namespaces_that_are_named():
 AWAY, NEAR = APART._replace(weight=10), TOGETHER._replace(weight=5)
 
 
-def test_a_preference_is_kept_while_there_is_room_and_the_weightiest_first():
+def test_preferences_hold_while_there_is_room_and_the_largest_weight_first():
     assert steered(place(on("a0")), web(AWAY)).nodes[0] != "a0"
     assert steered(place(on("b0")), web(NEAR)).nodes[0][0] == "b"
     assert steered(place(on("b0")), web(NEAR, AWAY)).nodes == ("b1",)
     crowded = place(on("a0"), on("a1", uid="u1"), on("b1", uid="u2"), nodes=[*zoned("a"), *zoned("b", gpus=0)])
-    assert steered(crowded, web(AWAY)).nodes[0] in ("a0", "a1"), "and is let go where there is none"
+    assert steered(crowded, web(AWAY)).nodes[0] in ("a0", "a1"), "and is dropped where there is none"
     near_first = steered(place(on("b0"), on("b1", uid="u1")), web(NEAR._replace(weight=20), AWAY))
     assert near_first.nodes[0][0] == "b"
     assert steered(place(on("b0"), on("b1", uid="u1")), web(NEAR, AWAY)).nodes[0][0] == "a"
@@ -259,7 +259,7 @@ def test_on_a_list_kube_scheduler_prefers_none_to_the_first(nodes, placed, weigh
     assert all(score(name) <= score(steering.nodes[0]) for name in steering.nodes)
 
 
-def test_pods_on_nodes_keep_others_off_that_say_nothing():
+def test_anti_affinity_of_running_pods_excludes_pods_without_rules():
     keeper = on("a0", labels={}, anti_affinity_rules=(APART,))
     assert steered(place(keeper), web()).nodes == ("a1", "b0", "b1")
     assert steered(place(keeper), web(labels={"app": "db"})).nodes[0] == "a0"
@@ -267,7 +267,7 @@ def test_pods_on_nodes_keep_others_off_that_say_nothing():
     assert steered(place(wide), web()).nodes == ("b0", "b1")
 
 
-def test_pods_on_their_way_keep_others_off():
+def test_anti_affinity_of_assumed_pods_excludes_others():
     found = place()
     found.tentative.give(found.fleet, "a0", web(APART, labels={}), now=0.0)
     assert "a0" not in steered(found, web()).nodes
@@ -275,14 +275,14 @@ def test_pods_on_their_way_keep_others_off():
     assert "a0" in steered(found, web()).nodes
 
 
-def test_a_pod_that_another_keeps_off_meanwhile_is_asked_for_again():
+def test_a_pod_excluded_by_a_new_pods_anti_affinity_is_retried():
     found = place(nodes=zoned("a", per_zone=1))
     decision = admit(web(), ALICE, found)
     found.set_pod(on("a0", labels={}, anti_affinity_rules=(APART,)))
     assert isinstance(verify(mutated(web(), decision, uid="u1"), ALICE, found), Retry)
 
 
-def test_a_pod_is_asked_for_again_where_one_that_it_keeps_away_from_came_first():
+def test_a_pod_is_retried_where_its_anti_affinity_excludes_a_new_pod():
     found = place(nodes=zoned("a", per_zone=1))
     asked = web(APART)
     decision = admit(asked, ALICE, found)

@@ -1,4 +1,4 @@
-"""Counters of pods by node: kept by events, they say what a count of all pods says."""
+"""Counters of pods by node: updated by events, they equal a count of all pods."""
 
 from collections import Counter
 
@@ -59,7 +59,7 @@ def apply(place, now, step):
 
 
 @given(STEPS)
-def test_counters_that_were_kept_say_what_a_new_count_says(steps):
+def test_cached_counters_equal_a_new_count(steps):
     place = world(nodes=[node(name) for name in NODES])
     place.pod_counts.on_nodes("team-a", of("web"))
     for now, step in enumerate(steps):
@@ -75,8 +75,8 @@ def test_counters_that_were_kept_say_what_a_new_count_says(steps):
         assert sum(map(Counter, found.values()), Counter()) == keeping
 
 
-def test_so_many_counters_are_kept_and_the_oldest_is_made_anew(monkeypatch):
-    monkeypatch.setattr(pod_counts, "KEPT", 2)
+def test_the_number_of_counters_is_bounded_and_the_oldest_is_recomputed(monkeypatch):
+    monkeypatch.setattr(pod_counts, "MAX_COUNTERS", 2)
     place = world(residents=[resident(uid=app, node="n0", packed=pack({"app": app})) for app in "abc"])
     for app in "abcabc":
         assert place.pod_counts.on_nodes("team-a", of(app)) == {"n0": 1}

@@ -1,4 +1,4 @@
-"""Pods spread over domains: kube-scheduler's rule, the narrowing that follows from it, and what a list may hold."""
+"""Pods spread over domains: kube-scheduler's rule, the resulting slots, and the nodes on a list."""
 
 from dataclasses import dataclass, replace
 
@@ -175,20 +175,20 @@ def test_labels_are_kept_as_they_are(labels):
 # -- where pods go
 
 
-def test_pods_that_come_together_are_spread_over_the_zones_and_then_packed():
+def test_concurrent_pods_are_spread_over_zones_and_then_packed():
     found = place(nodes=zoned("a", "b", "c"))
     zones = []
     for _ in range(9):
         asked = web(rule())
         steering = steered(found, asked)
         assert steering.mode is Mode.AUTO
-        assert len({name[0] for name in steering.nodes}) == 1, "within one zone nothing can become uneven"
+        assert len({name[0] for name in steering.nodes}) == 1, "one zone cannot become uneven"
         found.tentative.give(found.fleet, steering.nodes[0], asked, now=0.0)
         zones.append(steering.nodes[0])
     assert zones == ["a0", "b0", "c0"] * 3
 
 
-def test_advice_that_lapses_counts_no_more():
+def test_expired_reservations_no_longer_count():
     found = place()
     asked = web(rule())
     found.tentative.give(found.fleet, "a0", asked, now=0.0)
@@ -211,54 +211,54 @@ def test_pods_that_do_not_count(other):
     assert steered(place(other), web(rule())).nodes[0].startswith("a")
 
 
-def test_a_pod_that_is_seen_to_change_its_labels_is_counted_by_the_new_ones():
+def test_a_pod_whose_labels_change_is_counted_by_the_new_ones():
     found = place(on("a0", uid="u"))
     assert steered(found, web(rule())).nodes[0].startswith("b")
     found.set_pod(on("a0", uid="u", labels={"app": "db"}))
     assert steered(found, web(rule())).nodes[0].startswith("a")
 
 
-def test_a_node_that_changes_its_zone_takes_its_pods_along():
+def test_a_node_that_changes_its_zone_moves_its_pods():
     found = place(on("a0"))
     assert steered(found, web(rule())).nodes[0].startswith("b")
     found.set_node(node("a0", labels={"zone": "b"}))
     assert steered(found, web(rule())).nodes[0] == "a1"
 
 
-def test_a_soft_rule_is_kept_while_there_is_room():
+def test_a_soft_rule_holds_while_there_is_room():
     host = rule("host", is_hard=False)
     found = place(on("a0"), on("a1"), nodes=zoned("a", "b"))
     assert steered(found, web(host)).nodes == ("b0", "b1")
     full = place(on("a0"), on("a1"), nodes=[*zoned("a"), *zoned("b", gpus=0)])
-    assert steered(full, web(host)).nodes == ("a0", "a1"), "and is let go where there is none"
+    assert steered(full, web(host)).nodes == ("a0", "a1"), "and is dropped where there is none"
 
 
-def test_on_the_list_of_a_soft_rule_nobody_has_fewer_of_the_like_than_the_first():
+def test_on_the_list_of_a_soft_rule_no_node_has_fewer_matching_pods_than_the_first():
     host = rule("host", is_hard=False, skew=3)
     found = place(on("a0"), on("b0"), nodes=zoned("a", "b"))
     assert steered(found, web(host)).nodes == ("a0", "b0")
 
 
-def test_of_several_soft_rules_those_are_kept_that_can_be():
+def test_of_several_soft_rules_the_satisfiable_ones_hold():
     found = place(on("a0"), on("b0"), on("b1"), nodes=zoned("a", "b"))
     zone, host = rule(is_hard=False), rule("host", is_hard=False)
     assert steered(found, web(zone, host)).nodes == ("a1",)
 
 
-def test_a_hard_rule_that_no_node_with_room_keeps_is_a_wish():
+def test_a_hard_rule_that_no_node_with_room_meets_becomes_a_preference():
     found = place(on("a0"), nodes=[*zoned("a"), *zoned("b", gpus=0)])
     steering = steered(found, web(rule()))
     assert (steering.mode, steering.nodes[0]) == (Mode.PREFER, "a0")
 
 
-def test_domains_that_must_be_many_are_left_to_kube_scheduler_which_would_look_for_them_in_the_list():
+def test_rules_with_min_domains_are_left_to_kube_scheduler():
     steering = steered(place(on("a0")), web(rule(min_domains=3)))
     assert (steering.mode, steering.nodes[0]) == (Mode.PREFER, "b0")
     ignoring = steered(place(on("a0")), web(rule(min_domains=3, honors_affinity=False)))
     assert (ignoring.mode, ignoring.nodes[0]) == (Mode.AUTO, "b0")
 
 
-def test_a_list_goes_over_zones_where_kube_scheduler_counts_beyond_it():
+def test_a_list_spans_zones_where_kube_scheduler_counts_beyond_it():
     steering = steered(place(on("a0")), web(rule(honors_affinity=False)))
     assert steering.nodes == ("b0", "b1", "c0", "c1")
 
@@ -269,7 +269,7 @@ def test_zones_are_counted_within_the_pool_that_a_pod_is_sent_to():
     ]
     pools = (pool("x", node_selector=(("pool", "x"),)),)
     found = place(on("a0"), on("b0"), nodes=nodes, pools=pools)
-    assert steered(found, web(rule())).nodes == ("a0", "a1"), "that zone c is empty is nobody's business"
+    assert steered(found, web(rule())).nodes == ("a0", "a1"), "zone c is empty and does not count"
 
 
 def test_one_node_is_required_where_policy_wants_that():
@@ -288,11 +288,11 @@ def committed(found, asked, *, uid, others=()):
     return verify(mutated(asked, decision, uid=uid), ALICE, found)
 
 
-def test_a_pods_own_advice_is_not_held_against_it():
+def test_a_pods_own_reservation_does_not_count_against_it():
     assert isinstance(committed(place(), web(rule()), uid="u1"), Admit)
 
 
-def test_a_pod_is_asked_for_again_where_others_came_before_it():
+def test_a_pod_is_retried_where_others_came_first():
     decision = committed(place(), web(rule()), uid="u1", others=[on("a1")])
     assert isinstance(decision, Retry)
     assert "other pods than it wants around it" in decision.reason.text
@@ -307,12 +307,12 @@ def test_what_another_replica_committed_counts_before_it_is_seen():
     assert isinstance(verify(mutated(web(rule()), decision, uid="u2"), ALICE, found), Retry)
 
 
-def test_a_wish_is_not_judged_again():
+def test_a_preference_is_not_verified():
     found = place(on("a0"), nodes=[*zoned("a"), *zoned("b", gpus=0)])
     assert isinstance(committed(found, web(rule()), uid="u1", others=[on("a1")]), Admit)
 
 
-def test_what_was_only_advised_does_not_count_at_the_commit_as_it_may_never_come():
+def test_open_reservations_do_not_count_at_the_commit():
     found = place(on("a0"), on("c0"))
     found.tentative.give(found.fleet, "b0", web(rule()), now=0.0)
     assert isinstance(committed(found, web(rule()), uid="u1"), Retry)

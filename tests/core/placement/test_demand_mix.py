@@ -1,4 +1,4 @@
-"""What is expected of the pods to come."""
+"""The mix of sizes expected of future pods."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,11 +24,11 @@ def learned(*several) -> DemandMix:
     return demand_mix
 
 
-def test_before_any_pod_came_the_prior_is_expected():
+def test_the_prior_is_expected_before_any_pod():
     assert set(DemandMix().expected(GPU)) == {each for each, _ in DEFAULT_PRIOR}
 
 
-def test_what_comes_outweighs_the_prior_and_moves_the_version():
+def test_arrivals_outweigh_the_prior_and_change_the_version():
     demand_mix = DemandMix()
     demand_mix.expected(GPU)
     for _ in range(640):
@@ -38,7 +38,7 @@ def test_what_comes_outweighs_the_prior_and_moves_the_version():
     assert expected[shape(demand(3))] * 10 >= 9 * sum(expected.values())
 
 
-def test_more_of_the_same_changes_nothing():
+def test_more_pods_of_the_same_size_change_nothing():
     demand_mix = learned(*[demand(3)] * 4096)
     demand_mix.expected(GPU)
     before = demand_mix.version
@@ -47,18 +47,18 @@ def test_more_of_the_same_changes_nothing():
     assert demand_mix.version == before
 
 
-def test_what_no_longer_comes_fades():
+def test_sizes_that_no_longer_come_lose_weight():
     demand_mix = learned(*[demand(8)] * 8192, *[demand(1)] * 24_576)
     expected = demand_mix.expected(GPU)
     assert expected[shape(demand(8))] * 4 < expected[shape(demand(1))]
 
 
-def test_ten_thousand_sizes_are_not_all_remembered():
+def test_the_number_of_sizes_is_bounded():
     demand_mix = learned(*(demand(1, cpu=cpu) for cpu in range(1, 2000)))
     assert len(demand_mix.expected(GPU)) <= 512 + len(DEFAULT_PRIOR)
 
 
-def test_resources_are_learned_apart():
+def test_resources_are_learned_separately():
     ask = PerDevice(MEM, 8)
     demand_mix = learned(demand(2), demand_of({CPU: 100, MEM: 8}, {MEM: 1}, per_device=ask))
     assert Shape(1, 8, 0, 100) in demand_mix.expected(MEM)

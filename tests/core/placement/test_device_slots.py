@@ -1,4 +1,4 @@
-"""Room on single devices, against a plain list of who holds what."""
+"""Room on single devices, against a plain list of assignments."""
 
 from dataclasses import replace
 
@@ -106,7 +106,7 @@ def test_the_fullest_device_that_fits_is_taken_and_the_emptiest_where_none_does(
     assert best_fit_devices([3, 9, 4], (16, 16, 16), PerDevice(MEM, 10)) == (1,)
 
 
-def test_two_halves_on_two_devices_are_no_whole_one():
+def test_two_halves_on_two_devices_are_not_a_whole_one():
     fleet = Fleet()
     fleet.set(node(devices=Devices(MEM, (16, 16))))
     for holder, index in (("a", 0), ("b", 1)):
@@ -116,7 +116,7 @@ def test_two_halves_on_two_devices_are_no_whole_one():
     assert not fleet.fits("n0", shared(PerDevice(MEM, 1, parts=1)))
 
 
-def test_a_pod_keeps_the_device_it_was_thought_to_have_until_the_cluster_names_another():
+def test_a_pod_keeps_its_assumed_device_until_the_cluster_names_another():
     place = world(nodes=[node(devices=Devices(MEM, (16, 16)))])
     ask = shared(PerDevice(MEM, 6))
     for uid in ("a", "b", "c"):
@@ -129,7 +129,7 @@ def test_a_pod_keeps_the_device_it_was_thought_to_have_until_the_cluster_names_a
     assert place.fleet.devices_of("n0", Uid("c")) == (0,)
 
 
-def test_a_device_that_is_gone_takes_nobody():
+def test_a_device_that_is_gone_has_no_room():
     fleet = Fleet()
     fleet.set(node(devices=Devices(MEM, (16, 0))))
     whole = shared(PerDevice(MEM, 1, parts=1))

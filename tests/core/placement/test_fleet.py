@@ -1,4 +1,4 @@
-"""The index against a plain scan: whatever happens to nodes and pods, both give the same answers."""
+"""The index against a plain scan: after any change of nodes and pods, both give the same results."""
 
 import random
 
@@ -92,7 +92,7 @@ TestFleet = FleetMachine.TestCase
 TestFleet.settings = examples(25, stateful_step_count=25)
 
 
-def test_a_pod_without_gpus_goes_to_nodes_of_any_gpus_if_need_be():
+def test_a_pod_without_gpus_goes_to_gpu_nodes_where_no_other_has_room():
     fleet, other = Fleet(), ResourceName("amd.com/gpu")
     fleet.track(GPU)
     fleet.track(other)
@@ -129,7 +129,7 @@ def test_wholly_free_nodes_come_last_while_few_are_left():
     )
 
 
-def test_slots_follow_names_once_arranged():
+def test_slots_follow_names_after_sorting():
     names = [f"n{i:03}" for i in range(150)]
     shuffled = random.Random(7).sample(names, len(names))
     fleet = Fleet()

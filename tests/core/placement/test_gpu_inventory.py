@@ -1,4 +1,4 @@
-"""What there is of GPUs, and what of the free ones is of use: against numbers by hand, and against a plain scan."""
+"""The GPUs of the nodes and how many free ones are useful: against numbers by hand, and against a plain scan."""
 
 import pytest
 from hypothesis import given
@@ -18,13 +18,13 @@ def told(world_):
     return {(each.model, each.resource): each for each in gpu_inventory(world_.fleet, world_.policy)}
 
 
-def test_capacity_is_of_all_nodes_and_what_is_free_of_open_ones():
+def test_capacity_counts_all_nodes_and_free_counts_open_ones():
     nodes = [node("n0", gpus=8), node("n1", gpus=8, is_cordoned=True), node("n2", gpus=8, is_ready=False)]
     (stock,) = told(world(nodes=nodes, residents=[resident(3, node="n0"), resident(2, node="n1")])).values()
     assert (stock.capacity, stock.closed, stock.free, stock.largest) == (gpus(24), gpus(16), gpus(5), gpus(5))
 
 
-def test_models_and_resources_are_told_apart_and_count_as_policy_says():
+def test_models_and_resources_are_separate_and_weighed_by_policy():
     slices = ResourceName("nvidia.com/mig-1g.5gb")
     cut = Node(NodeName("n2"), {slices: 14}, model=A100)
     sliced = policy(resources={**BUILT_IN_RESOURCES, slices: ONE_GPU // 7})
@@ -33,7 +33,7 @@ def test_models_and_resources_are_told_apart_and_count_as_policy_says():
     assert {key: stock.capacity for key, stock in found.items()} == want
 
 
-def test_a_model_known_by_two_labels_is_one():
+def test_a_model_named_by_two_labels_is_one():
     nodes = [node("n0", model=H100, model_label="a"), node("n1", model=H100, model_label="b")]
     (stock,) = told(world(nodes=nodes)).values()
     assert (stock.capacity, stock.whole_nodes) == (gpus(20), 2)
@@ -44,7 +44,7 @@ def test_a_resource_that_counts_nothing_is_left_out():
     assert told(world(weightless)) == {}
 
 
-def test_nodes_that_change_and_go_take_their_gpus_along():
+def test_changed_and_removed_nodes_change_the_sums():
     made = world(nodes=[node("n0", gpus=8), node("n1", gpus=8)])
     made.set_node(node("n0", gpus=4, is_cordoned=True))
     (stock,) = told(made).values()
@@ -57,18 +57,18 @@ def test_nodes_that_change_and_go_take_their_gpus_along():
     assert told(made) == {}
 
 
-def test_gpus_without_cpu_beside_them_are_of_no_use():
+def test_gpus_without_cpu_are_fragmented():
     made = world(nodes=[node("n0", gpus=8), node("n1", gpus=8)])
     for _ in range(100):
         made.fleet.gpus.demand_mix.note(demand(1))
     made.fleet.take(NodeName("n0"), demand(0, cpu=64_000))
     (stock,) = told(made).values()
     assert stock.free == gpus(16)
-    learned = 100 / 132  # of what is expected; the rest is the prior, which asks for no cpu
+    learned = 100 / 132  # of the expected mix; the rest is the prior, which requests no cpu
     assert stock.fragmented / ONE_GPU == pytest.approx(8 * learned, abs=0.01)
 
 
-def test_a_hole_is_of_use_to_the_sizes_that_fit_it():
+def test_free_gpus_are_useful_to_the_sizes_that_fit():
     made = world(nodes=[node("n0", gpus=8)], residents=[resident(5, node="n0")])
     (stock,) = told(made).values()
     arrivals, prior = 1, {1: 50, 2: 20, 4: 15, 8: 15}
@@ -94,7 +94,7 @@ def test_a_node_whose_devices_are_all_gone_has_none():
 
 
 def useless(made):
-    """The fragment rate as the paper has it: for each size, the free GPUs of nodes on which it does not fit."""
+    """The fragment rate of the paper: for each size, the free GPUs of nodes on which it does not fit."""
     weights = made.fleet.gpus.demand_mix.expected(GPU)
     total = 0
     for each in made.fleet.nodes():
@@ -111,7 +111,7 @@ def useless(made):
     st.lists(st.tuples(st.integers(0, 8), st.sampled_from([8, 16, 64]), st.booleans()), min_size=1, max_size=6),
     st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4), st.sampled_from([1, 4, 9])), max_size=12),
 )
-def test_the_classes_tell_what_a_scan_would(nodes, pods):
+def test_sums_over_classes_equal_a_scan(nodes, pods):
     made = world(
         nodes=[
             node(f"n{i}", gpus=number, cpu=cpu * 1000, memory=64 * GIB, is_cordoned=cordoned)

@@ -1,4 +1,4 @@
-"""Nodes are found by label, taint and name as each of them says of itself, whatever changes."""
+"""Nodes are found by their present labels, taints and names, after any change."""
 
 import pytest
 from hypothesis import given
@@ -60,7 +60,7 @@ nodes = st.builds(
 
 
 @given(st.lists(nodes | st.sampled_from(NAMES), max_size=12), st.lists(constraints, min_size=1, max_size=4))
-def test_the_nodes_that_match_are_those_that_say_so(changes, asked):
+def test_matching_nodes_are_those_of_a_plain_scan(changes, asked):
     fleet = Fleet()
     for change in changes:
         if isinstance(change, str):

@@ -1,4 +1,4 @@
-"""Nodes that few sizes need are kept for those while others have room."""
+"""Nodes that only a few sizes need are reserved for them while others have room."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ SMALL = demand(1, cpu=12_000)
 
 
 def town(*, common=12, rare=4, seen=(SMALL,) * 97 + (HUGE,) * 3) -> Fleet:
-    """Nodes of eight GPUs, a few of them with more cores, and what came before."""
+    """Nodes of eight GPUs, a few of them with more cores, and earlier arrivals."""
     demand_mix = DemandMix()
     for each in seen * 8:
         demand_mix.note(each)
@@ -45,32 +45,32 @@ def test_the_last_nodes_that_hold_a_scarce_size_are_taken_last():
     assert best(fleet, HUGE) == ("a-rare3",)
 
 
-def test_they_are_taken_where_nothing_else_has_room():
+def test_they_are_used_where_no_other_node_has_room():
     fleet = town(common=3, rare=1)
     fill(fleet, times=3 * 8)
     assert best(fleet, SMALL) == ("a-rare0",)
 
 
-def test_four_times_as_many_are_kept_as_such_pods_run_on_average_and_one_more_up_to_three_quarters():
+def test_reserved_nodes_are_four_times_the_average_pods_plus_one_up_to_three_quarters():
     [group] = town().gpus.view(GPU).scarcity.groups
     assert group.capable == 4
     large = group._replace(capable=100)
-    assert [large.kept(pods) for pods in (0, 100, 1000, 100_000)] == [1, 12, 75, 75]
-    assert group.kept(1000) == 3
+    assert [large.reserved_nodes(pods) for pods in (0, 100, 1000, 100_000)] == [1, 12, 75, 75]
+    assert group.reserved_nodes(1000) == 3
 
 
-def test_nothing_is_kept_for_a_size_that_never_came():
+def test_no_node_is_reserved_for_a_size_that_never_came():
     assert not town(seen=(SMALL,)).gpus.view(GPU).scarcity.groups
 
 
-def test_closed_nodes_are_not_counted_on():
+def test_closed_nodes_do_not_count_as_reserved():
     fleet = town()
     for number in range(3):
         fleet.set(node(f"a-rare{number}", gpus=8, cpu=128_000, is_cordoned=True))
     assert best(fleet, SMALL)[-1] == "a-rare3"
 
 
-def test_what_is_scarce_follows_the_nodes():
+def test_scarcity_follows_the_nodes():
     fleet = town(rare=0)
     best(fleet, SMALL)
     for number in range(3):

@@ -1,4 +1,4 @@
-"""Classes against nodes: whatever happened, the ranking orders nodes as a measure of each single node would."""
+"""Classes against nodes: after any events, the ranking orders nodes by the measure of each single node."""
 
 from dataclasses import replace
 from itertools import product
@@ -169,7 +169,7 @@ class RankingMachine(RuleBasedStateMachine):
 
 
 def mixing_of(view: GpuView) -> int:
-    """What sharing a node costs at least: more than all GPUs of the largest node."""
+    """The lowest cost of sharing a node: more than all GPUs of the largest node."""
     return (view.scale.devices + 1) * 1000 * WEIGHT
 
 

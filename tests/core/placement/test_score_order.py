@@ -1,4 +1,4 @@
-"""Lists of nodes against a sort of all nodes by what their classes cost: what is left out or late changes none."""
+"""Lists of nodes against a sort of all nodes by class cost: lazy evaluation changes none."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -49,15 +49,15 @@ class OrderMachine(RuleBasedStateMachine):
     @rule(name=NAMES, wanted=st.sampled_from(ALL))
     def advise(self, name, wanted):
         if self.fleet.fits(name, wanted):
-            self.fleet.promise(name, wanted)
+            self.fleet.reserve(name, wanted)
             self.advised.append((name, wanted))
 
     @rule()
     def let_go(self):
         if self.advised:
             name, wanted = self.advised.pop(0)
-            self.fleet.promise(name, wanted, sign=-1)
-            self.fleet.settle(name)
+            self.fleet.reserve(name, wanted, sign=-1)
+            self.fleet.rerank(name)
 
     @rule(wanted=st.sampled_from(ALL), tier=st.sampled_from(list(Tier)))
     def ask(self, wanted, tier):
@@ -65,7 +65,7 @@ class OrderMachine(RuleBasedStateMachine):
 
     @invariant()
     def all_sizes_find_what_a_sort_finds(self):
-        if len(self.held) % 4 == 3:  # between, classes come up and empty that no ranking has met
+        if len(self.held) % 4 == 3:  # in between, classes fill and empty that no ranking has met
             for wanted in ALL:
                 self.check(wanted, Tier.GUARANTEED)
 

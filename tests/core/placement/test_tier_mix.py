@@ -1,4 +1,4 @@
-"""Guaranteed and borrowing pods keep to nodes of their own while there is a choice."""
+"""Guaranteed and borrowing pods are on separate nodes while there is a choice."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 30), st.sampled_from([1, 2, 4, 8]), TI
 
 
 class Town:
-    """Nodes to which pods come, and from which they go."""
+    """Nodes with pods that come and go."""
 
     def __init__(self, nodes=5):
         self.fleet = Fleet()
@@ -48,7 +48,7 @@ class Town:
         self.fleet.set_borrowed(uid, demand(count), is_borrowed=False)
 
     def step(self, number, count, tier):
-        """Let a pod come to its best node, or go if it is there."""
+        """Place a pod on its best node, or remove it if it is placed."""
         uid = Uid(f"u{number}")
         if uid in self.there:
             self.leave(uid)
@@ -57,7 +57,7 @@ class Town:
 
 
 @given(STEPS, TIERS)
-def test_where_only_one_tier_comes_tiers_play_no_part(steps, only):
+def test_with_one_tier_tiers_have_no_effect(steps, only):
     town, blind = Town(), Fleet()
     blind.track(GPU)
     for each in town.fleet.nodes():
@@ -82,11 +82,11 @@ def test_tiers_never_share_a_node_while_there_is_a_choice(steps):
     for tier in Tier:
         for count in (1, 2, 4, 8):
             strange = [bool(town.tiers_on(name) - {tier}) for name in town.best(count, tier)]
-            assert strange == sorted(strange), "nodes where only the own tier is, or nobody, come first"
+            assert strange == sorted(strange), "nodes with only the own tier, or empty, come first"
 
 
 @given(STEPS)
-def test_a_node_that_is_mixed_already_goes_before_one_that_would_be(steps):
+def test_a_mixed_node_is_used_before_another_becomes_mixed(steps):
     town = Town()
     for step in steps:
         town.step(*step)
@@ -97,7 +97,7 @@ def test_a_node_that_is_mixed_already_goes_before_one_that_would_be(steps):
 
 
 @given(STEPS, st.lists(st.integers(0, 30), max_size=10))
-def test_pods_whose_tier_changes_count_as_if_they_had_come_so(steps, changes):
+def test_pods_whose_tier_changes_count_by_the_new_tier(steps, changes):
     town = Town()
     for step in steps:
         town.step(*step)
@@ -123,13 +123,13 @@ def test_small_pods_of_both_tiers_leave_a_node_that_reclaim_can_empty():
     assert town.tiers_on("n1") == {Tier.PREEMPTIBLE}
 
 
-def test_where_every_node_is_strange_a_pod_goes_there_all_the_same():
+def test_a_pod_is_placed_even_if_every_node_has_the_other_tier():
     town = Town(nodes=1)
     town.put(Uid("a"), NodeName("n0"), 4, Tier.PREEMPTIBLE)
     assert town.best(4, Tier.GUARANTEED) == ("n0",)
 
 
-def test_a_pod_without_gpus_is_in_nobodys_way():
+def test_a_pod_without_gpus_conflicts_with_no_tier():
     town = Town(nodes=2)
     town.put(Uid("a"), NodeName("n0"), 4, Tier.GUARANTEED)
     town.put(Uid("b"), NodeName("n1"), 2, Tier.PREEMPTIBLE)
@@ -161,7 +161,7 @@ def nodes_for(asked, place):
     return admit(pod(1, tier_label=asked), ALICE, place).steering.nodes
 
 
-def test_the_gate_sends_each_tier_to_its_own():
+def test_the_webhook_sends_each_tier_to_its_own_nodes():
     place = small(
         resident(1, uid="g", node="n2"), resident(1, uid="p", namespace="team-b", node="n1", tier="preemptible")
     )
@@ -169,14 +169,14 @@ def test_the_gate_sends_each_tier_to_its_own():
     assert nodes_for("preemptible", place)[0] == "n1"
 
 
-def test_a_pod_that_would_borrow_for_want_of_share_goes_to_the_borrowers():
+def test_a_pod_beyond_the_share_goes_to_the_borrowers():
     place = small(
         resident(4, uid="g", node="n2"), resident(1, uid="p", namespace="team-b", node="n1", tier="preemptible")
     )
     assert nodes_for(None, place)[0] == "n1"
 
 
-def test_who_is_promoted_is_guaranteed_for_placement_too():
+def test_a_promoted_pod_is_guaranteed_for_placement_too():
     borrower = resident(1, uid="p", node="n1", tier="preemptible")
     place = small(resident(2, uid="q", namespace="team-b", node="n2", tier="preemptible"), borrower)
     assert nodes_for("preemptible", place)[:2] == ("n2", "n1")
@@ -185,12 +185,12 @@ def test_who_is_promoted_is_guaranteed_for_placement_too():
     assert nodes_for(None, place)[0] == "n1"
 
 
-def test_a_pod_without_a_tier_may_not_be_sent_away_and_counts_as_guaranteed():
+def test_a_pod_without_a_tier_may_not_be_evicted_and_counts_as_guaranteed():
     place = small(resident(1, uid="s", node="n1", tier=None))
     assert nodes_for("preemptible", place)[-1] == "n1"
 
 
-def test_tiers_are_known_after_nodes_were_put_in_order():
+def test_tiers_are_known_after_nodes_were_sorted():
     place = small(resident(1, uid="p", namespace="team-b", node="n1", tier="preemptible"))
     place.sort_nodes()
     assert nodes_for(None, place)[-1] == "n1"

@@ -1,4 +1,4 @@
-"""Who is named when a limit breaks: the holders of what that limit counts, found without a look at all of them."""
+"""The holders named in a refusal: the largest under the exceeded limit, found without a scan of all holders."""
 
 import random
 import re
@@ -60,12 +60,12 @@ class TestHoldersOfTheLimitThatBroke:
         text = told(world(policy(team(limit_=10)), residents=pods), pod(1), Code.TEAM_LIMIT_EXCEEDED)
         assert named(text) == ["team-a/Pod/p4", "team-a/Pod/p3", "team-a/Pod/p2"]
 
-    def test_nobody_where_one_pod_asks_for_too_much(self):
+    def test_none_where_one_pod_requests_too_much(self):
         place = world(policy(team(per_pod=gpus(1))), residents=[resident(3)])
         assert "largest holders" not in told(place, pod(2), Code.POD_LIMIT_EXCEEDED)
 
 
-class TestWhatIsToldOfAHolder:
+class TestHolderDetails:
     NOW = 1_000_000
 
     def text(self, *pods, now=NOW):
@@ -77,16 +77,16 @@ class TestWhatIsToldOfAHolder:
         anna = resident(2, uid="p", node="n0", user="anna", created=self.NOW - 3 * 3600)
         assert self.text(anna) == "team-a/Pod/p 2 (anna, 3h)"
 
-    def test_no_account_of_a_controller(self):
+    def test_no_service_account_of_a_controller(self):
         assert self.text(resident(2, uid="p", node="n0", user="system:serviceaccounts:team-a")) == "team-a/Pod/p 2"
 
-    def test_that_none_of_its_pods_is_on_a_node(self):
+    def test_waiting_where_none_of_its_pods_is_on_a_node(self):
         assert self.text(resident(2, uid="p", created=self.NOW - 7200)) == "team-a/Pod/p 2 (2h, waiting)"
 
-    def test_not_that_it_waits_before_kube_scheduler_had_its_turn(self):
+    def test_no_waiting_before_kube_scheduler_has_seen_the_pod(self):
         assert self.text(resident(2, uid="p", created=self.NOW - 59)) == "team-a/Pod/p 2"
 
-    def test_not_that_it_waits_while_one_of_its_pods_runs(self):
+    def test_no_waiting_while_one_of_its_pods_runs(self):
         job = Owner("Job", "train")
         pods = resident(1, node="n0", owner=job), resident(1, owner=job)
         assert self.text(*pods) == "team-a/Job/train 2"
@@ -96,7 +96,7 @@ class TestWhatIsToldOfAHolder:
         pods = (resident(1, node="n0", owner=job, created=self.NOW - hours * 3600) for hours in (1, 50, 2))
         assert self.text(*pods) == "team-a/Job/train 3 (2d)"
 
-    def test_nothing_of_a_time_that_nobody_says(self):
+    def test_no_age_where_the_time_is_unknown(self):
         assert self.text(resident(2, uid="p", node="n0", created=5), now=0) == "team-a/Pod/p 2"
 
     def test_a_long_name_of_a_person_is_cut(self):
@@ -169,7 +169,7 @@ def plain(charged):
     return sorted(sums.items(), key=lambda item: (-item[1], item[0]))
 
 
-def test_to_name_them_looks_at_few_however_many_there_are(monkeypatch):
+def test_naming_the_largest_of_many_holders_reads_few(monkeypatch):
     looks = 0
 
     def counted(heap):
@@ -183,7 +183,7 @@ def test_to_name_them_looks_at_few_however_many_there_are(monkeypatch):
         held.change(f"p{i}", rng.randrange(1, 9))
     held.largest(3)
     monkeypatch.setattr(holders, "heappop", counted)
-    for i in range(1_000):  # refused again and again, while somebody makes a pod and deletes another
+    for i in range(1_000):  # refused repeatedly, while pods are created and deleted
         held.change(f"new-{i}", 9)
         held.change(f"new-{i - 1}", -9 if i else 0)
         held.largest(3)
@@ -198,7 +198,7 @@ def test_an_unknown_user_or_model_has_no_holders():
     assert book.largest(3) == [Holder("ns/Pod/p", 1)]
 
 
-def test_what_a_controller_asks_for_is_refused_in_the_same_words():
+def test_refusals_of_a_controller_repeat_the_same_text():
     place = world(policy(team(limit_=1)), residents=[resident(1)])
     texts = {told(place, pod(1), Code.TEAM_LIMIT_EXCEEDED, requester) for requester in (ALICE, JOB_CONTROLLER)}
     assert len(texts) == 1

@@ -51,7 +51,7 @@ def test_a_pod_that_waits_for_a_model_counts_on_it_once_it_was_seen():
     assert codes(admit(pod(1, constraints=on("H100")), ALICE, place)) == [Code.MODEL_LIMIT_EXCEEDED]
 
 
-def test_a_pod_that_is_bound_to_none_counts_on_each_until_it_runs():
+def test_a_pod_without_a_model_counts_on_each_until_it_runs():
     place = world(policy(TEAM), nodes=[of_model("h0", "H100"), of_model("t0", "T4")])
     waits = resident(2, uid="waits", tier=None)
     place.set_pod(waits)
@@ -81,7 +81,7 @@ def test_where_no_node_is_there_yet_a_pools_own_label_says_which_model_comes():
     assert codes(admit(pod(3), ALICE, place)) == [Code.MODEL_LIMIT_EXCEEDED]
 
 
-def test_a_choice_of_nodes_without_a_model_keeps_off_those_with_one():
+def test_a_list_of_nodes_without_a_model_excludes_those_with_one():
     place = world(policy(TEAM), nodes=[of_model("h0", "H100"), node("plain")], residents=[resident(2, node="h0")])
     decision = admit(pod(1, has_open_constraints=True), ALICE, place)
     assert isinstance(decision, Admit)
@@ -89,7 +89,7 @@ def test_a_choice_of_nodes_without_a_model_keeps_off_those_with_one():
 
 
 @pytest.mark.parametrize("handling", [Handling.NODE_NAME, Handling.FOREIGN_SCHEDULER, Handling.DAEMON_SET])
-def test_a_node_that_is_not_known_yet_is_asked_for_again(handling):
+def test_an_unknown_node_is_retried(handling):
     place = world(policy(TEAM))
     named = pod(1, handling=handling, node_name="new")
     place.is_live = True

@@ -1,4 +1,4 @@
-"""Whatever lags, pauses, fails or dies: no team is ever over its limit, and at rest the ledger is the pods, exactly."""
+"""Replicas lag, pause, fail or die: no team exceeds its limit, and at rest the ledger equals the pods exactly."""
 
 import pytest
 from hypothesis import strategies as st
@@ -114,7 +114,7 @@ class ReplicasMachine(RuleBasedStateMachine):
             self.lost.append(write)
         self.replicas[who] = Replica(self.etcd, self.ledger_session)
 
-    # -- the reaper: looks at one time, writes at another, leader or not any more
+    # -- the cleanup: reads at one time, writes at another, leader or no longer
 
     @rule(who=WHO)
     def it_looks_for_pods_that_nobody_saw(self, who):
@@ -130,7 +130,7 @@ class ReplicasMachine(RuleBasedStateMachine):
         replica.ledger_session.note(Uid(uid), evidence)
 
     def _may_be_promised(self, uid):
-        """Tell whether somebody may still hear a yes: the reaper waits longer than any request lives."""
+        """Whether a request may still be answered: the cleanup waits longer than any request lives."""
         return any(uid in replica.write.uids for replica in self.replicas if replica.write is not None)
 
     # -- what must hold
@@ -140,7 +140,7 @@ class ReplicasMachine(RuleBasedStateMachine):
         assert self.etcd.held <= LIMIT
 
     def teardown(self):
-        """Let everything come to rest: nothing may be left on the page, and every book is the pods."""
+        """Drain all messages: no charge may be left in flight, and every usage equals the pods."""
         while self.lost:
             self.a_write_that_was_held_up_arrives()
         for uid in sorted(self.etcd.promised):
@@ -169,7 +169,7 @@ TestReplicas.settings = examples(40, stateful_step_count=40)
 
 
 class NeverWaits(LedgerSession):
-    """Broken: charges from a view that is older than what was folded away."""
+    """Broken: charges with a watch older than the last folded charge."""
 
     def is_safe(self, reached):
         del reached
@@ -177,14 +177,14 @@ class NeverWaits(LedgerSession):
 
 
 class DropsWhatItDoesNotSee(LedgerSession):
-    """Broken: takes a pod that its view does not show for one that is not there."""
+    """Broken: treats a pod that its watch does not show as one that does not exist."""
 
     def _evidence(self, uid):
         return ENDED if uid in self.page.flights else super()._evidence(uid)
 
 
 class FoldsToNothing(LedgerSession):
-    """Broken: folds without saying how far."""
+    """Broken: folds without recording the version."""
 
     def next_record(self):
         page = super().next_record()
@@ -245,7 +245,7 @@ def test_without_one_of_the_rules_the_limit_is_passed(broken, script):
     assert etcd.held > LIMIT
 
 
-def test_a_view_that_lags_counts_what_was_folded_away_until_it_has_seen_it():
+def test_a_lagging_watch_counts_folded_charges_until_it_has_seen_the_pods():
     etcd = Etcd()
     one, other = Replica(etcd), Replica(etcd)
     one.judge(["u0"])
@@ -275,7 +275,7 @@ def test_creations_of_one_name_are_charged_once_until_the_first_is_gone():
     etcd.create("u/3")
     one.next_event()
     one.ledger_session.settle(one.reached)
-    assert one.world.usage(A).total == gpus(1), "the one that came counts for the others"
+    assert one.world.usage(A).total == gpus(1), "the pod that exists counts for the others"
     for uid in ("u/0", "u/1", "u/2", "u/4"):
         one.ledger_session.note(Uid(uid), one.ask(uid))
     one.fold()
@@ -284,7 +284,7 @@ def test_creations_of_one_name_are_charged_once_until_the_first_is_gone():
     assert (set(one.ledger_session.page.flights), one.world.usage(A).total) == (set(), gpus(1))
 
 
-def test_a_write_in_doubt_is_kept_out_by_the_next():
+def test_a_write_in_doubt_is_rejected_after_the_next():
     etcd = Etcd()
     one = Replica(etcd)
     one.judge(["u0"])
@@ -295,7 +295,7 @@ def test_a_write_in_doubt_is_kept_out_by_the_next():
     assert not etcd.page.flights
 
 
-def test_a_write_in_doubt_that_landed_is_taken_back():
+def test_a_write_in_doubt_that_succeeded_is_withdrawn():
     etcd = Etcd()
     one = Replica(etcd)
     one.judge(["u0"])
@@ -306,7 +306,7 @@ def test_a_write_in_doubt_that_landed_is_taken_back():
     assert set(etcd.page.flights) == {"u1"}
 
 
-def test_an_object_deleted_by_hand_comes_back_with_what_it_held():
+def test_an_object_deleted_by_hand_is_created_with_its_charges():
     etcd = Etcd()
     one = Replica(etcd)
     one.judge(["u0"])
@@ -318,7 +318,7 @@ def test_an_object_deleted_by_hand_comes_back_with_what_it_held():
     assert set(etcd.page.flights) == {"u0", "u1"}
 
 
-def test_an_object_that_another_made_anew_gets_back_what_this_one_knows():
+def test_an_object_recreated_by_another_replica_gets_the_known_charges_back():
     etcd = Etcd()
     one = Replica(etcd)
     one.judge(["u0"])
@@ -327,7 +327,7 @@ def test_an_object_that_another_made_anew_gets_back_what_this_one_knows():
     assert set(one.ledger_session.next_record().flights) == {"u0"}
 
 
-def test_a_live_read_is_believed_when_etcd_was_taken_back_to_a_backup():
+def test_a_live_read_is_accepted_after_etcd_was_restored_from_a_backup():
     etcd = Etcd()
     one = Replica(etcd)
     for uid in ("u0", "u1"):
@@ -335,7 +335,9 @@ def test_a_live_read_is_believed_when_etcd_was_taken_back_to_a_backup():
         one.finish()
     version, page = etcd.pages[0]
     one.ledger_session.see(page, version=version, identity="object", is_live=True)
-    assert set(one.ledger_session.page.flights) == {"u0", "u1"}, "an old answer that nobody waits for proves nothing"
+    assert set(one.ledger_session.page.flights) == {"u0", "u1"}, (
+        "an old answer without a waiting request proves nothing"
+    )
     one.ledger_session.next_record()
     one.ledger_session.discard_draft()
     one.ledger_session.see(page, version=version, identity="object")

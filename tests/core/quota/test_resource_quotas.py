@@ -47,7 +47,7 @@ def of_gpus(hard, used):
         ),
     ],
 )
-def test_a_quota_without_room_is_told_in_the_api_servers_words(quotas, want):
+def test_a_quota_without_room_is_reported_in_the_api_servers_wording(quotas, want):
     found = exceeded(make.demand(2), quotas)
     assert (None if found is None else found.text) == want
 
@@ -59,7 +59,7 @@ def test_cpu_is_compared_to_the_thousandth():
     assert found.text.endswith("requested: requests.cpu=1500m, used: requests.cpu=501m, limited: requests.cpu=2")
 
 
-def test_a_book_keeps_each_namespaces_quotas():
+def test_the_index_keeps_each_namespaces_quotas():
     book, here = QuotaIndex(), Namespace("team-a")
     book.set(here, quota("one"))
     book.set(here, quota("two"))

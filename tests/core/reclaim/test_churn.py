@@ -1,4 +1,4 @@
-"""An hour of a busy cluster in virtual time: as long as every guaranteed pod has its room, nobody is evicted."""
+"""An hour of a busy cluster in virtual time: while every guaranteed pod has room, no pod is evicted."""
 
 import heapq
 import itertools
@@ -39,7 +39,7 @@ class Life:
 
 
 class City:
-    """Twelve nodes of eight GPUs, as the gate knows them and as the evictor does: each by its own events."""
+    """Twelve nodes of eight GPUs, as seen by the webhook and by the evictor: each by its own events."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -54,7 +54,7 @@ class City:
         self._numbers = itertools.count()
 
     def pass_time(self, seconds):
-        """Let pods come, be bound, end and change their tiers; after each event the evictor looks."""
+        """Create, bind, end and relabel pods; after each event the evictor plans."""
         self._later(0, "arrive")
         while (due := heapq.heappop(self._due))[0] < seconds:
             now, _, event, uid = due
@@ -117,7 +117,7 @@ class City:
 
 
 @pytest.mark.parametrize("seed", [2, 5])  # of these, each found a victim for a pod that had room
-def test_an_hour_of_churn_in_which_nobody_guaranteed_lacks_room_evicts_nobody(seed):
+def test_an_hour_of_churn_with_room_for_every_guaranteed_pod_evicts_none(seed):
     city = City(seed)
     city.pass_time(HOUR)
     seen = city.seen
@@ -126,4 +126,4 @@ def test_an_hour_of_churn_in_which_nobody_guaranteed_lacks_room_evicts_nobody(se
     assert seen["promoted"] > 50
     assert seen["looks with a pod on its way"] > 500
     assert seen["lent"] > gpus(20)
-    assert seen["turned away"] > 50, "the cluster is full now and then"
+    assert seen["turned away"] > 50, "the cluster is full at times"

@@ -93,7 +93,7 @@ def requirement(key: str, operator: str, *values: str) -> Requirement:
 
 
 def mutated(pod_: Pod, admitted: Admit, *, uid: str = "u1", at: str = "2026-01-01T00:00:00Z") -> Pod:
-    """The pod as it comes to the validating step: with what the decision says written into it."""
+    """The pod as the validating step sees it: with the decision applied."""
     steering = admitted.steering
     names = tuple(Requirement("metadata.name", Operator.IN, (name,)) for name in steering.nodes)
     user_terms = pod_.constraints.terms if pod_.constraints.terms is not None else (NodeTerm(),)
@@ -138,7 +138,7 @@ def mark(admitted: Admit, *, at: str) -> str:
 
 
 def flight(pod_: Pod, charge: Charge, node_: NodeName | None) -> InFlightCharge:
-    """What an admitted pod takes, as the gate makes it."""
+    """The charge of an admitted pod, as the webhook makes it."""
     made = Resident(
         pod_.uid,
         pod_.namespace,
@@ -154,7 +154,7 @@ def flight(pod_: Pod, charge: Charge, node_: NodeName | None) -> InFlightCharge:
 
 
 def commit(world_: World, pod_: Pod, charge: Charge, node_: NodeName | None) -> None:
-    """Take in an admitted pod that exists from now on."""
+    """Add an admitted pod that exists from now on."""
     world_.add_pod(flight(pod_, charge, node_))
 
 

@@ -42,10 +42,10 @@ class Etcd:
     page: LedgerRecord = EMPTY_LEDGER_RECORD
     page_version: int = 0
     pages: list[tuple[int, LedgerRecord]] = field(default_factory=list)
-    promised: set[str] = field(default_factory=set)  # allowed by us, and neither there nor given up yet
+    promised: set[str] = field(default_factory=set)  # allowed by us, and neither created nor given up yet
 
     def create(self, uid: str) -> None:
-        """Make a pod, unless there is one of its name."""
+        """Create a pod, unless there is one of its name."""
         if name_of(uid) in map(name_of, self.pods):
             return
         self.version += 1
@@ -68,13 +68,13 @@ class Etcd:
 
     @property
     def held(self) -> int:
-        """GPUs of pods that are there, and of those that may come any moment: of each name one at a time."""
+        """GPUs of existing pods, and of those that may still be created: one at a time of each name."""
         return len(set(map(name_of, self.pods.keys() | self.promised)))
 
 
 @dataclass(frozen=True)
 class Write:
-    """A write on its way."""
+    """A write in flight."""
 
     base: int
     page: LedgerRecord
@@ -82,7 +82,7 @@ class Write:
 
 
 class Replica:
-    """One process: its world, its clerk, and how far its two watches have come."""
+    """One process: its world, its ledger session, and how far its two watches have come."""
 
     def __init__(self, etcd: Etcd, ledger_session: Callable[..., LedgerSession] = LedgerSession) -> None:
         self.etcd = etcd
@@ -133,7 +133,7 @@ class Replica:
     # -- its writes
 
     def judge(self, uids: list[str]) -> bool:
-        """Judge some requests and send off one write; False where nothing may be judged now."""
+        """Judge some requests and send one write; False where nothing may be judged now."""
         if self.ledger_session.is_stale:
             self.read()
         if not self.ledger_session.is_safe(self.reached):
@@ -150,14 +150,14 @@ class Replica:
         return True
 
     def fold(self) -> None:
-        """Send off a write that charges nothing; it needs no view that is up to date."""
+        """Send a write without charges; it needs no up-to-date watch."""
         if self.ledger_session.is_stale:
             self.read()
         if self.ledger_session.must_write or self.ledger_session.can_compact:
             self.write = Write(self.ledger_session.version, self.ledger_session.next_record(), ())
 
     def finish(self, *, is_heard: bool = True) -> None:
-        """Let the write reach etcd and hear the answer; who still listens is told yes, and his pod may come then."""
+        """Deliver the write to etcd and its answer; waiting requests succeed, and their pods may be created."""
         write, self.write = self.write, None
         if write is None:
             return
@@ -172,7 +172,7 @@ class Replica:
                 self.ledger_session.withdraw(Uid(uid))
 
     def hear_nothing(self) -> Write:
-        """Give up waiting for the answer of a write that may still land; its callers are told to come again."""
+        """Stop waiting for a write that may still succeed; its requests must retry."""
         write, self.write = self.write, None
         assert write is not None
         self.ledger_session.discard_draft(is_in_doubt=True)
@@ -181,5 +181,5 @@ class Replica:
         return write
 
     def ask(self, uid: str) -> Evidence:
-        """Ask etcd itself; only of pods that can no longer come or are there."""
+        """Read etcd directly; only for pods that can no longer be created or exist."""
         return Alive(self.etcd.pods[uid]) if uid in self.etcd.pods else ENDED

@@ -1,4 +1,4 @@
-"""Nodes in zones, and labels and selectors drawn at random: for tests of what pods demand of other pods."""
+"""Nodes in zones, and random labels and selectors: for tests of topology rules."""
 
 from hypothesis import strategies as st
 
@@ -24,7 +24,7 @@ SELECTORS = st.one_of(
 
 
 def zoned(*zones, per_zone=2, **more):
-    """So many nodes in each zone: a0, a1, b0, …"""
+    """A number of nodes in each zone: a0, a1, b0, …"""
     return [
         node(f"{zone}{i}", labels={"zone": zone, "host": f"{zone}{i}"}, **more)
         for zone in zones

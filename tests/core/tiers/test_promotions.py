@@ -1,4 +1,4 @@
-"""Promotions among replicas that lag, pause and die: the guaranteed share holds at every step, whoever is admitted."""
+"""Promotions with replicas that lag, pause and die: the guaranteed share holds at every step."""
 
 import pytest
 from hypothesis import strategies as st
@@ -48,7 +48,7 @@ class LabelledEtcd(Etcd):
 
 
 class Promoter(Replica):
-    """A replica whose view has tiers, and that may promote as a leader does."""
+    """A replica whose watch has tiers, and that may promote as a leader does."""
 
     def relist(self):
         self.world.set_policy(policy(team(guaranteed=SHARE, limit_=6)))
@@ -76,7 +76,7 @@ class Promoter(Replica):
             self.next_event()
 
     def decide(self, make):
-        """Judge on the present state what `make` gives, and send off one write of it."""
+        """Judge the charges of `make` on the present state, and send one write."""
         if self.ledger_session.is_stale:
             self.read()
         if self.write is not None or not self.ledger_session.is_safe(self.reached):
@@ -116,7 +116,7 @@ class Promoter(Replica):
 
 
 class PromotionsMachine(RuleBasedStateMachine):
-    """Two replicas, a share of two; both may believe that they lead."""
+    """Two replicas, a share of two; both may act as leader."""
 
     ledger_session = LedgerSession
 
@@ -224,7 +224,7 @@ class PromotionsMachine(RuleBasedStateMachine):
         assert self.etcd.guaranteed <= SHARE
 
     def teardown(self):
-        """Let everything come to rest: nothing is left on the page, and every book says what the labels say."""
+        """Drain all messages: no charge is left in flight, and every usage equals the labels."""
         while self.held_up:
             self.a_write_that_was_held_up_arrives()
         while self.etcd.promised:
@@ -253,7 +253,7 @@ TestPromotions.settings = examples(40, stateful_step_count=40)
 
 
 class FoldsBeforeTheLabelIsSeen(LedgerSession):
-    """Broken: takes a promoted pod that is there for one whose label was written."""
+    """Broken: treats a promoted pod that exists as one whose label was written."""
 
     def _evidence(self, uid):
         found = super()._evidence(uid)
@@ -261,7 +261,7 @@ class FoldsBeforeTheLabelIsSeen(LedgerSession):
 
 
 class ForgetsAtOnce(LedgerSession):
-    """Broken: drops promotions from the page, since the pod is there."""
+    """Broken: drops promotions from the ledger because the pod exists."""
 
     def _evidence(self, uid):
         return ENDED if self.page.flights[uid].is_promotion else super()._evidence(uid)
@@ -270,7 +270,7 @@ class ForgetsAtOnce(LedgerSession):
 @pytest.mark.parametrize(
     ("ledger_session", "want"), [(LedgerSession, 2), (FoldsBeforeTheLabelIsSeen, 3), (ForgetsAtOnce, 3)]
 )
-def test_the_room_of_a_promotion_is_not_given_away_before_its_label_is_seen(ledger_session, want):
+def test_the_room_of_a_promotion_is_kept_until_its_label_is_seen(ledger_session, want):
     etcd = LabelledEtcd()
     etcd.promised_tiers |= {"old": "guaranteed", "p": "preemptible"}
     etcd.come("old")

@@ -1,4 +1,4 @@
-"""While nothing is enforced, pods without a decision are seen as they would be; afterwards as they are."""
+"""While policy is not enforced, pods without a decision get shadow labels; afterwards only their real ones."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def test_the_oldest_that_fit_would_be_guaranteed_in_whatever_order_they_are_seen
     assert (book.total, book.guaranteed, list(world.without_decision())) == (make.gpus(7), make.gpus(4), [])
 
 
-def test_who_asked_to_borrow_would_borrow():
+def test_a_pod_that_requests_preemptible_stays_preemptible():
     _, world = seen(replace(bare(1, uid="p"), tier_label="preemptible"))
     assert tiers(world) == {"p": Tier.PREEMPTIBLE}
 
@@ -58,13 +58,13 @@ def test_a_tier_stays_until_there_is_room():
     [make.resident(1, tier="preemptible"), replace(bare(1), handling=STATIC), bare(1, namespace="kube-system")],
     ids=["decided on", "static", "exempt"],
 )
-def test_other_pods_are_seen_as_they_are(pod):
+def test_other_pods_keep_their_labels(pod):
     exempting = replace(SHADOW, exempt_namespaces=("kube-system",))
     _, world = seen(pod, policy=exempting)
     assert [(each.team_label, each.tier_label) for each in world.pods()] == [(pod.team_label, pod.tier_label)]
 
 
-def test_what_is_enforced_is_seen_as_it_is_and_back():
+def test_enforcing_policy_removes_shadow_labels_and_back():
     asked = replace(bare(1, uid="asked", created=3), tier_label="preemptible")
     shadow_labels, world = seen(bare(3, uid="old", created=1), bare(3, uid="young", created=2), asked)
     world.set_policy(replace(SHADOW, enforce=Enforcement.ENFORCE))

@@ -14,7 +14,7 @@ A = TeamName("team-a")
 
 
 def left_of(place, uid):
-    """What the watch's events come to for a pod that is gone and was not seen to end."""
+    """The effect of the watch's events for a pod that is gone and was not seen to end."""
     left = lingering(Uid(uid), place)
     place.remove_pod(Uid(uid))
     if left is not None:
@@ -22,7 +22,7 @@ def left_of(place, uid):
     return left
 
 
-def test_what_is_left_takes_the_same_and_goes_when_it_is_settled():
+def test_the_remaining_charge_keeps_the_room_until_it_is_dropped():
     place = world(policy(team(guaranteed=4)), residents=[resident(3, uid="p", node="n0", tier="preemptible")])
     left = left_of(place, "p")
     book = place.usage(A)
@@ -35,7 +35,7 @@ def test_what_is_left_takes_the_same_and_goes_when_it_is_settled():
     assert place.fleet.fits(NodeName("n0"), resident(8).demand)
 
 
-def test_a_pod_that_was_promoted_lingers_as_guaranteed_and_is_no_promotion():
+def test_a_promoted_pod_stays_charged_as_guaranteed_and_is_not_a_promotion():
     place = world(residents=[resident(1, uid="p", node="n0", tier="preemptible")])
     place.assume(InFlightCharge(place.pod(Uid("p")), Charge(A, Tier.GUARANTEED, gpus(1)), None))
     left = left_of(place, "p")
@@ -48,7 +48,7 @@ def test_a_pod_that_was_promoted_lingers_as_guaranteed_and_is_no_promotion():
     [(0, MARGIN_SECONDS), (-1, MARGIN_SECONDS), (600, 605), (31_536_000, LONGEST_SECONDS + MARGIN_SECONDS)],
     ids=["none", "less than none", "some", "a year: never longer than a day"],
 )
-def test_it_lingers_by_its_grace_period(grace, want):
+def test_the_charge_lasts_for_the_grace_period(grace, want):
     place = world(residents=[resident(1, uid="p", node="n0", grace_seconds=grace)])
     assert lingering(Uid("p"), place).lingers == want
 
@@ -58,7 +58,7 @@ def test_it_lingers_by_its_grace_period(grace, want):
     [resident(1, uid="p"), resident(0, uid="p", node="n0"), resident(1, uid="p", node="n0", namespace="ops")],
     ids=["no node ever had it", "it holds no GPU", "its namespace is exempt"],
 )
-def test_nothing_lingers_of(pod):
+def test_no_charge_remains_of(pod):
     place = world()
     place.set_namespace(NamespaceFacts(Namespace("ops"), {"fairgate.dev/exempt": "true"}))
     place.set_pod(pod)
@@ -66,13 +66,13 @@ def test_nothing_lingers_of(pod):
     assert all(book.total == 0 for book in place.usage_by_team().values())
 
 
-def test_nothing_lingers_of_what_was_only_allowed():
+def test_no_charge_remains_of_a_pod_that_was_only_allowed():
     place = world()
     place.assume(InFlightCharge(resident(1, uid="p", node="n0"), Charge(A, Tier.GUARANTEED, gpus(1)), NodeName("n0")))
     assert lingering(Uid("p"), place) is None
 
 
-def test_policy_and_nodes_may_change_meanwhile():
+def test_policy_and_nodes_may_change_in_between():
     place = world(residents=[resident(2, uid="p", node="n0")])
     left = left_of(place, "p")
     place.set_policy(policy(team(guaranteed=1), hash="p2"))

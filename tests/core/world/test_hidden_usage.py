@@ -1,4 +1,4 @@
-"""Sums of teams make up for pods that are not shown: limits hold as if they were."""
+"""Sums of teams stand for pods that are not shown: limits hold as if they were."""
 
 from fractions import Fraction
 
@@ -20,7 +20,7 @@ def totals(total, preemptible=0, waiting=0):
     return Totals(A, gpus(total), gpus(preemptible), gpus(waiting))
 
 
-def test_only_what_is_missing_is_added():
+def test_only_missing_usage_is_added():
     place = world(residents=[resident(2, node="n0"), resident(1, node="n0", tier="preemptible")])
     add_hidden_usage(place, [totals(10, preemptible=4)])
     book = place.usage(A)
@@ -29,13 +29,13 @@ def test_only_what_is_missing_is_added():
     assert sum(is_hidden_usage(each) for each in place.pods()) == 2
 
 
-def test_sums_that_are_no_whole_number_of_units_are_kept():
+def test_sums_in_fractions_of_units_are_kept():
     place = world()
     add_hidden_usage(place, [Totals(A, gpus(1) + Fraction(2, 3), Fraction(1, 3), 0)])
     assert (place.usage(A).total, place.usage(A).preemptible) == (gpus(1) + Fraction(2, 3), Fraction(1, 3))
 
 
-def test_what_waits_is_on_no_node():
+def test_waiting_usage_is_on_no_node():
     place = world()
     add_hidden_usage(place, [totals(5, preemptible=2, waiting=3)])
     assert place.usage(A).waiting == gpus(3)
@@ -55,7 +55,7 @@ def test_a_limit_holds_against_pods_that_are_not_shown():
 
 @examples(100)
 @given(st.lists(st.integers(1, 4), max_size=5), st.integers(0, 30), st.integers(0, 30), st.integers(0, 30))
-def test_the_sum_is_what_the_ledger_says_or_what_is_shown_if_that_is_more(shown, total, preemptible, waiting):
+def test_the_sum_is_the_larger_of_the_ledger_and_the_shown_pods(shown, total, preemptible, waiting):
     preemptible, waiting = min(preemptible, total), min(waiting, total)
     place = world(residents=[resident(each, node="n0") for each in shown])
     add_hidden_usage(place, [totals(total, preemptible, waiting)])

@@ -1,4 +1,4 @@
-"""The world settles after every change of a node, without a restart: what is decided next fits what is there now."""
+"""After every change of a node, without a restart, decisions fit the present nodes."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ def test_a_node_that_is_added_is_used_at_once():
     assert chosen(place, 4) == ["n1"]
 
 
-def test_a_node_that_is_cordoned_gets_no_more_and_keeps_what_it_has():
+def test_a_cordoned_node_gets_no_new_pods_and_keeps_its_own():
     place = make.world(nodes=[make.node("n0")], residents=[make.resident(3, uid="r", node="n0")])
     place.set_node(make.node("n0", is_cordoned=True))
     assert chosen(place) == [Code.NO_ROOM_NOW]
@@ -58,7 +58,7 @@ def test_a_node_that_is_cordoned_gets_no_more_and_keeps_what_it_has():
     assert chosen(place, 8) == [Code.NO_ROOM_NOW]
 
 
-def test_a_gpu_that_is_cut_anew_offers_the_new_slices_and_keeps_charging_the_old():
+def test_a_repartitioned_gpu_offers_the_new_slices_and_the_old_stay_charged():
     place = make.world(make.policy(resources=BUILT_IN), nodes=[make.node("n0", gpus=0)])
     offering(place, "n0", **{ONE_G: 7})
     place.set_pod(make.resident(uid="old", node="n0", **pieces(ONE_G, 1)))
@@ -84,7 +84,7 @@ def test_less_than_is_used_admits_nothing_until_enough_has_ended():
     assert chosen(place, 3) == [Code.NO_ROOM_NOW]
 
 
-def test_a_device_that_fails_is_not_given_away_and_comes_back():
+def test_a_failed_device_is_not_used_until_it_recovers():
     place = make.world(nodes=[make.node("n0", gpus=2)], residents=[make.resident(1, uid="r", node="n0")])
     offering(place, "n0", **{make.GPU: 1})
     assert chosen(place) == [Code.NO_ROOM_NOW]
@@ -92,7 +92,7 @@ def test_a_device_that_fails_is_not_given_away_and_comes_back():
     assert chosen(place) == ["n0"]
 
 
-def test_all_devices_failing_and_coming_back_settles_too():
+def test_all_devices_may_fail_and_recover():
     place = make.world(nodes=[make.node("n0", gpus=2)], residents=[make.resident(1, uid="r", node="n0")])
     offering(place, "n0", **{make.GPU: 0})
     assert chosen(place) == [Code.NEVER_FITS]
@@ -101,7 +101,7 @@ def test_all_devices_failing_and_coming_back_settles_too():
     assert chosen(place, 2) == ["n0"]
 
 
-def test_a_shared_device_that_fails_takes_its_room_along():
+def test_a_failed_shared_device_has_no_room():
     weights = {**BUILT_IN, SHARE: make.gpus(1) // 16}
     place = make.world(make.policy(resources=weights), nodes=[])
 
@@ -126,7 +126,7 @@ def test_a_shared_device_that_fails_takes_its_room_along():
     assert chosen(place, **asking(16)) == ["n0"]
 
 
-def test_a_node_that_goes_and_comes_back_still_holds_its_pods():
+def test_a_node_that_comes_back_still_has_its_pods():
     place = make.world(nodes=[make.node("n0")], residents=[make.resident(9, uid="r", node="n0")])
     place.remove_node("n0")
     assert chosen(place) == [Code.NEVER_FITS]

@@ -1,4 +1,4 @@
-"""Who holds GPUs on nodes: pods that are on one, by team, model and tier."""
+"""GPUs held on nodes, by team, model and tier."""
 
 import pytest
 
@@ -48,16 +48,16 @@ def test_a_pod_holds_nothing_that(pod):
     assert seen(pod) == Occupancy()
 
 
-def test_what_ends_on_its_node_holds_its_gpus_to_the_end():
+def test_a_terminating_pod_holds_its_gpus_to_the_end():
     assert seen(make.resident(2, node=N0, is_terminating=True)).by_node == {N0: make.gpus(2)}
 
 
-def test_what_never_passed_the_webhook_counts_as_the_ledger_counts_it():
+def test_pods_that_bypassed_the_webhook_count_as_in_the_ledger():
     [holder] = seen(make.resident(2, node=N0, tier=None)).by_holder
     assert holder.tier is Tier.GUARANTEED
 
 
-def test_a_pod_that_is_gone_adds_nothing():
+def test_a_removed_pod_adds_nothing():
     world = make.world(make.policy(), nodes=[make.node("n0")])
     found = Occupancy()
     found.add(make.resident(1).uid, world)

@@ -1,4 +1,4 @@
-"""Room kept for pods on their way to the commit: who comes meanwhile is sent elsewhere, and nothing stays behind."""
+"""Tentative reservations: concurrent pods are sent to other room, and no reservation remains."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ def chosen(decision):
 
 
 def advised(place, pod_, *, now=0.0):
-    """Admit a pod and keep its room, as the gate does."""
+    """Admit a pod and reserve its room, as the webhook does."""
     decision = admit(pod_, ALICE, place)
     chosen(decision)
     place.tentative.give(place.fleet, decision.steering.nodes[0], pod_, now=now)
@@ -41,36 +41,36 @@ def committed(place, pod_, decision, *, uid):
     return node_
 
 
-def test_pods_that_come_together_are_sent_to_different_room_and_each_gets_its_own():
+def test_concurrent_pods_get_different_room_and_each_keeps_its_own():
     place = world(policy(team(guaranteed=24)), nodes=[node(f"n{i}", gpus=8) for i in range(3)])
     decisions = [advised(place, pod(8)) for _ in range(3)]
     firsts = [decision.steering.nodes[0] for decision in decisions]
     assert firsts == ["n0", "n1", "n2"]
     assert [committed(place, pod(8), d, uid=f"u{i}") for i, d in enumerate(decisions)] == firsts
-    assert not place.tentative.withdraw(place.fleet), "nothing is left of what was followed"
+    assert not place.tentative.withdraw(place.fleet), "consumed reservations are gone"
     assert [place.fleet.free(name, GPU) for name in firsts] == [0, 0, 0]
 
 
-def test_small_pods_that_come_together_fill_a_node_before_they_open_the_next():
+def test_concurrent_small_pods_fill_a_node_before_the_next():
     place = world(policy(team(guaranteed=20)), nodes=[node(f"n{i}", gpus=10) for i in range(4)])
     firsts = [advised(place, pod(3)).steering.nodes[0] for _ in range(6)]
     assert firsts == ["n0"] * 3 + ["n1"] * 3
 
 
-def test_a_pod_that_is_advised_twice_stays_where_it_was_sent():
+def test_a_pod_mutated_twice_keeps_its_node():
     place = world(nodes=[node("n0", gpus=8), node("n1", gpus=8)])
     first = advised(place, pod(8))
     again = admit(mutated(pod(8), first), ALICE, place)
     assert not isinstance(again, Admit), "an intact decision is left as it is"
 
 
-def test_who_is_not_advised_finds_the_room_taken():
+def test_a_pod_without_a_reservation_finds_the_room_taken():
     place = world(nodes=[node("n0", gpus=8), node("n1", gpus=8)])
     advised(place, pod(8))
     assert chosen(admit(pod(1), ALICE, place)) == ("n1",)
 
 
-def test_advice_that_nobody_follows_lapses():
+def test_a_reservation_that_is_not_consumed_expires():
     place = world(nodes=[node("n0", gpus=8)])
     advised(place, pod(8), now=10.0)
     place.tentative.expire(place.fleet, now=10.0 + TENTATIVE_SECONDS / 2)
@@ -80,7 +80,7 @@ def test_advice_that_nobody_follows_lapses():
 
 
 @given(STEPS)
-def test_what_is_free_is_what_is_there_less_what_is_advised(steps):
+def test_free_room_is_capacity_less_pods_and_reservations(steps):
     place = world(nodes=[node("n0"), node("n1")])
     open_advice = []
     for now, (what, name, gpus, age) in enumerate(steps):

@@ -1,4 +1,4 @@
-"""The books and the room: whatever the order of events, what is left is what the pods that are left hold."""
+"""Usage and room: in any order of events, they equal what the remaining pods hold."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ NODES = ["n0", "n1", None]
 
 
 class WorldMachine(RuleBasedStateMachine):
-    """Random admissions, watch events, losses and policy edits against a plain dictionary of what should be left."""
+    """Random admissions, watch events, losses and policy edits against a plain dictionary of the expected state."""
 
     def __init__(self):
         super().__init__()
@@ -52,7 +52,7 @@ class WorldMachine(RuleBasedStateMachine):
             return  # no pod ever comes back under its UID
         if uid in self.want:
             namespace, count, promised = self.want[uid]
-            at = at or promised  # a pod that was bound, or promised a node, keeps it until told otherwise
+            at = at or promised  # a pod with a node, or a chosen one, keeps it until the watch shows another
             self.want[uid] = (namespace, count, at)
         else:
             self.want[uid] = (namespace, count, at)
@@ -101,7 +101,7 @@ TestWorld = WorldMachine.TestCase
 TestWorld.settings = examples(30, stateful_step_count=30)
 
 
-def test_what_was_seen_of_a_reserved_pod_is_told_with_the_version_at_which_it_came():
+def test_evidence_of_a_reserved_pod_has_the_version_of_its_appearance():
     place = world()
     place.assume(InFlightCharge(resident(1, uid="u"), Charge(A, Tier.GUARANTEED, gpus(1)), NodeName("n0")))
     assert place.evidence(Uid("u")) == Unseen()
@@ -112,7 +112,7 @@ def test_what_was_seen_of_a_reserved_pod_is_told_with_the_version_at_which_it_ca
     assert place.evidence(Uid("u")) == Ended()
 
 
-def test_a_waiting_pod_takes_its_room_where_its_decision_promised_it():
+def test_a_waiting_pod_takes_room_on_the_node_of_its_decision():
     place = world(residents=[resident(4, uid="u", promised=NodeName("n1"))])
     assert place.fleet.free(NodeName("n1"), GPU) == 6
     assert place.usage(A).waiting == gpus(4)
@@ -121,11 +121,11 @@ def test_a_waiting_pod_takes_its_room_where_its_decision_promised_it():
     assert place.usage(A).waiting == 0
 
 
-def test_a_live_world_is_not_sure_whose_a_pod_is_before_it_knows_the_namespace():
+def test_a_live_world_needs_the_namespace_of_every_pod():
     place = World(policy(), is_live=True)
     a = NamespaceFacts(Namespace("team-a"))
     place.assume(InFlightCharge(resident(1, uid="reserved"), Charge(A, Tier.GUARANTEED, gpus(1)), None))
-    assert place.knows_all_namespaces, "what is reserved says itself who pays"
+    assert place.knows_all_namespaces, "a reservation names its team"
     place.set_pod(resident(1, uid="u"))
     assert not place.knows_all_namespaces
     place.set_namespace(a)
@@ -144,7 +144,7 @@ def test_a_pod_of_a_removed_node_stays_charged_and_comes_back_with_it():
     assert place.fleet.free(NodeName("n0"), GPU) == 6
 
 
-def test_unlabelled_pods_count_against_the_guaranteed_share():
+def test_unlabeled_pods_count_against_the_guaranteed_share():
     place = world(residents=[resident(3, tier=None), resident(2, tier="preemptible")])
     assert (place.usage(A).guaranteed, place.usage(A).preemptible) == (gpus(3), gpus(2))
 
@@ -167,7 +167,7 @@ def test_a_model_share_follows_the_node_a_pod_runs_on():
     assert place.usage(A).model(GpuModel("A100")) == gpus(3)
 
 
-def test_other_weights_charge_the_same_pods_anew():
+def test_other_weights_charge_the_same_pods_again():
     name = "example.com/half-gpu"
     made = replace(resident(1), demand=demand(1, **{name: 2}))
     place = world(residents=[made])

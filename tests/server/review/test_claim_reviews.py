@@ -54,7 +54,7 @@ def review(found, **more):
 
 
 def place(known, **more):
-    """A world in which the claim is known as given, and its pod was let in with one GPU."""
+    """A world in which the claim is known as given, and its pod was admitted with one GPU."""
     made = world(policy(team(limit_=None), resources=WEIGHTS, **more))
     made.set_device_class(GPU, DeviceClass(GPU, mentions_gpus=True))
     decoded = dra_claim(known)
@@ -83,7 +83,7 @@ def test_what_its_pod_was_let_in_with_passes():
 def test_more_is_refused_with_what_to_do():
     response, record = answer(3)
     assert (response["allowed"], response["status"]["code"], record.outcome) == (False, 403, "deny")
-    assert "takes 3 GPUs, its pod u1 was let in with 1" in response["status"]["message"]
+    assert "takes 3 GPUs, its pod u1 was admitted with 1" in response["status"]["message"]
     assert "Delete the pod and create it again (ClaimChanged)" in response["status"]["message"]
 
 

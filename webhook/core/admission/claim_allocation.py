@@ -1,7 +1,8 @@
-"""kube-scheduler gives a claim its devices: the last moment at which it can be more than its pods were let in with.
+"""The check at device allocation: kube-scheduler assigns devices to a claim.
 
-Until then a claim may be deleted and made again under its name, larger, or a template changed before its claim is made:
-pods name both, and nothing binds the name to what was judged. An allocated claim cannot change.
+This is the last moment at which a claim can ask for more than its pods were admitted with. Until then a claim can be
+deleted and created again, larger, under the same name, or a template changed before its claim is created: pods name
+both, and nothing ties the name to the object that was judged. An allocated claim cannot change.
 """
 
 from typing import NamedTuple
@@ -23,9 +24,9 @@ from webhook.core.world.world import World
 
 
 class Allocation(NamedTuple):
-    """What a claim gets, and the pods that it is reserved for.
+    """The devices assigned to a claim, and the pods it is reserved for.
 
-    `is_extended`: kube-scheduler made the claim itself, for what the pod's containers ask for.
+    `is_extended`: kube-scheduler created the claim itself, for extended resources of the pod's containers.
     """
 
     key: ClaimKey
@@ -35,74 +36,74 @@ class Allocation(NamedTuple):
     is_extended: bool = False
 
 
-def judge_allocation(asked: Allocation, world: World) -> Decision:
-    """Allow a claim's devices if the pod that pays for them was let in with so many."""
-    policy, tenancy = world.policy, world.tenancy(asked.key.namespace)
+def judge_allocation(request: Allocation, world: World) -> Decision:
+    """Allow the devices of a claim if the pod charged for them was admitted with at least as many GPUs."""
+    policy, tenancy = world.policy, world.tenancy(request.key.namespace)
     if tenancy.is_exempt:
-        return NotApplicable(Reason(Code.EXEMPT, f"namespace {asked.key.namespace} is exempt: only counted"))
-    worth = world.claims.worth(asked.got, policy, is_admin=tenancy.may_look)
+        return NotApplicable(Reason(Code.EXEMPT, f"namespace {request.key.namespace} is exempt: only counted"))
+    worth = world.claims.worth(request.got, policy, is_admin=tenancy.has_admin_access)
     if worth.unknown and policy.defaults.unknown_gpu is UnknownGpu.REJECT:
         return Deny(
             tuple(Reason(Code.UNKNOWN_GPU_RESOURCE, unknown_gpu(name, policy)) for name in dict.fromkeys(worth.unknown))
         )
     if worth.missing:
-        return _again(f"not known yet: {', '.join(dict.fromkeys(worth.missing))}")
+        return _retry(f"not known yet: {', '.join(dict.fromkeys(worth.missing))}")
     if not worth.gpus:
         return NO_GPU
     team = tenancy.team or team_of_nobody(policy)
     if team is None:
-        return Deny((unknown_team(asked.key.namespace, policy),))
-    known = world.claims.uid_of(asked.key)
-    if not asked.is_extended and known != asked.uid:
-        return _again(f"ResourceClaim {asked.key.namespace}/{asked.key.name} is not known yet as it is now")
-    payer = asked.pods[:1] if asked.is_extended else world.claims.payer_of(asked.key)
-    pods = [world.pod(uid) for uid in dict.fromkeys((*payer, *asked.pods))]
+        return Deny((unknown_team(request.key.namespace, policy),))
+    current = world.claims.uid_of(request.key)
+    if not request.is_extended and current != request.uid:
+        return _retry(f"ResourceClaim {request.key.namespace}/{request.key.name} is not known yet as it is now")
+    payer = request.pods[:1] if request.is_extended else world.claims.payer_of(request.key)
+    pods = [world.pod(uid) for uid in dict.fromkeys((*payer, *request.pods))]
     if not pods or None in pods:
-        return _again("the pods that it is reserved for are not known yet")
-    return _judged(asked, [pod for pod in pods if pod is not None], worth.gpus, team, world)
+        return _retry("the pods that it is reserved for are not known yet")
+    return _judge(request, [pod for pod in pods if pod is not None], worth.gpus, team, world)
 
 
-def _judged(asked: Allocation, pods: list[Resident], gpus: Units, team: Team, world: World) -> Decision:
+def _judge(request: Allocation, pods: list[Resident], gpus: Units, team: Team, world: World) -> Decision:
     charge = world.charge_of(pods[0].uid)
     allowed = NotApplicable(Reason(Code.CLAIM_COVERED, f"team {team.name} is charged for it"), charge)
-    if asked.is_extended:
+    if request.is_extended:
         is_covered = charge is not None and charge.gpus >= gpus
-        return allowed if is_covered else Deny((_changed(asked, pods[0], gpus),))
+        return allowed if is_covered else Deny((_changed(request, pods[0], gpus),))
     for pod in pods:
         if pod.admitted is None and not isinstance(world.evidence(pod.uid), Alive):
-            return _again(f"pod {pod.name} is not known yet")
+            return _retry(f"pod {pod.name} is not known yet")
         if pod.admitted is None and pod.is_managed:
-            return Deny((_changed(asked, pod, gpus),))
+            return Deny((_changed(request, pod, gpus),))
     payer = pods[0]
     if charge is None:
-        return _again(f"pod {payer.name} is not charged yet")
+        return _retry(f"pod {payer.name} is not charged yet")
     held = payer.admitted
     if held is None or held.policy != world.policy.hash or any(ref.group for ref in payer.claims):
         broken = _broken(charge, team, world)
         return Deny(broken) if broken else allowed
-    is_covered = asked.uid in held.claims or charge.gpus <= held.gpus
-    return allowed if is_covered else Deny((_changed(asked, payer, gpus),))
+    is_covered = request.uid in held.claims or charge.gpus <= held.gpus
+    return allowed if is_covered else Deny((_changed(request, payer, gpus),))
 
 
 def _broken(charge: Charge, team: Team, world: World) -> tuple[Reason, ...]:
-    """Hold what is charged by now against the limits: nothing says what this pod was let in with."""
-    book = world.usage(team.name)
+    """Return the limits that the current charge exceeds: it is not recorded what this pod was admitted with."""
+    usage = world.usage(team.name)
     request = Request(0, now=world.now)
-    over = model_violation(request, team, book, charge.model) if charge.model is not None else None
-    per_pod = bars(team, book, user=None)[0]
-    large = (per_pod.violation(Request(charge.gpus), book),) if exceeds(charge.gpus, team.per_pod) else ()
-    return (*large, *violations(request, team, book, user=charge.user), *((over,) if over is not None else ()))
+    over = model_violation(request, team, usage, charge.model) if charge.model is not None else None
+    per_pod = bars(team, usage, user=None)[0]
+    large = (per_pod.violation(Request(charge.gpus), usage),) if exceeds(charge.gpus, team.per_pod) else ()
+    return (*large, *violations(request, team, usage, user=charge.user), *((over,) if over is not None else ()))
 
 
-def _changed(asked: Allocation, pod: Resident, gpus: Units) -> Reason:
-    before = "" if pod.admitted is None else f", its pod {pod.name} was let in with {gpus_text(pod.admitted.gpus)}"
-    who = f"pod {pod.name} was let in without it" if pod.admitted is None else ""
-    text = f"ResourceClaim {asked.key.name} takes {plural_gpus(gpus)}{before or f', and {who}'}"
+def _changed(request: Allocation, pod: Resident, gpus: Units) -> Reason:
+    before = "" if pod.admitted is None else f", its pod {pod.name} was admitted with {gpus_text(pod.admitted.gpus)}"
+    detail = f"pod {pod.name} was admitted without it" if pod.admitted is None else ""
+    text = f"ResourceClaim {request.key.name} takes {plural_gpus(gpus)}{before or f', and {detail}'}"
     return Reason(
         Code.CLAIM_CHANGED,
         f"{text}: the claim or its template changed after that. Delete the pod and create it again",
     )
 
 
-def _again(text: str) -> Retry:
+def _retry(text: str) -> Retry:
     return Retry(Reason(Code.CLAIM_UNKNOWN, f"{text}: try again"))

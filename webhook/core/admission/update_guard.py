@@ -1,7 +1,7 @@
-"""After creation: nobody changes a pod's team, tier or decision.
+"""After creation no user may change a pod's team, tier or decision.
 
-kube-apiserver sees to that by itself (webhook.kube.registration.guards) and does not ask; whoever asks all the same, such as an API
-server with a configuration of somebody's own, gets the same answer.
+kube-apiserver enforces this by itself (webhook.kube.registration.guards) and does not call the webhook. An API server with another
+configuration that calls it all the same gets the same answer.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _UNTOUCHED = NotApplicable(Reason(Code.NOT_A_CREATE, "the update leaves Fairgate
 
 @dataclass(frozen=True, slots=True)
 class ProtectedKeys:
-    """The keys that only Fairgate writes; None where the pod does not carry one."""
+    """The keys that only Fairgate writes; None where the pod does not have one."""
 
     team: str | None
     tier: str | None
@@ -22,7 +22,7 @@ class ProtectedKeys:
 
 
 def guard(old: ProtectedKeys, new: ProtectedKeys) -> Deny | NotApplicable:
-    """Refuse an update that changes a protected key."""
+    """Deny an update that changes a protected key."""
     if old == new:
         return _UNTOUCHED
     changes = (
@@ -30,10 +30,10 @@ def guard(old: ProtectedKeys, new: ProtectedKeys) -> Deny | NotApplicable:
         ("label fairgate.dev/tier", old.tier, new.tier),
         ("annotation fairgate.dev/decision", old.decision, new.decision),
     )
-    told = "; ".join(
+    changes_text = "; ".join(
         f"{key} from {_show(before)} to {_show(after)}" for key, before, after in changes if before != after
     )
-    return Deny((Reason(Code.PROTECTED_KEY_CHANGED, f"only Fairgate may change {told}: leave it as it is"),))
+    return Deny((Reason(Code.PROTECTED_KEY_CHANGED, f"only Fairgate may change {changes_text}: leave it as it is"),))
 
 
 def _show(value: str | None) -> str:

@@ -1,8 +1,8 @@
-"""What nodes offer through DRA: the devices of their ResourceSlices, counted by DeviceClass.
+"""Devices of nodes from ResourceSlices (DRA), counted by DeviceClass.
 
-A class selects devices by CEL. Conditions on driver and attributes are judged; any other condition is taken as met, so
-a count is the most that there can be, and kube-scheduler has the last word. Devices that nodes share (network attached)
-belong to no node and are not counted. A class with an extended resource has its devices under two names: one room.
+A class selects devices by CEL. Conditions on driver and attributes are evaluated; any other condition counts as met, so
+a count is an upper bound and kube-scheduler decides. Devices shared between nodes (network attached) belong to no node
+and are not counted. The devices of a class with an extended resource have two names but one capacity.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,20 +17,20 @@ Value = str | int | bool
 
 
 class Device(NamedTuple):
-    """One device: its driver, and what else classes ask about, by qualified name (`gpu.nvidia.com/type`)."""
+    """One device: its driver, and the attributes that classes select by, by qualified name (`gpu.nvidia.com/type`)."""
 
     driver: str
     attributes: Mapping[str, Value]
 
 
 class Condition(NamedTuple):
-    """One condition of a class: an attribute has this value; "" is the driver."""
+    """One condition of a class: an attribute has this value; the attribute "" is the driver."""
 
     attribute: str
     value: Value
 
     def is_met(self, device: Device) -> bool:
-        """Tell whether a device meets it."""
+        """Whether a device meets the condition."""
         if not self.attribute:
             return device.driver == self.value
         found = device.attributes.get(self.attribute)
@@ -38,7 +38,7 @@ class Condition(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Devices of one node; only slices of a pool's newest generation hold."""
+    """Devices of one node; only slices of a pool's newest generation count."""
 
     node: NodeName
     pool: str
@@ -46,78 +46,78 @@ class Slice(NamedTuple):
     devices: tuple[Device, ...]
 
 
-class _Selected(NamedTuple):
+class _ClassSelector(NamedTuple):
     device_class: DeviceClass
     conditions: tuple[Condition, ...]
 
 
 class DraSlices:
-    """Nodes as told, with what their slices add."""
+    """Nodes as reported by the API, plus the devices of their slices."""
 
     def __init__(self) -> None:
-        self._told: dict[NodeName, Node] = {}
+        self._nodes: dict[NodeName, Node] = {}
         self._slices: dict[str, Slice] = {}
-        self._of_node: dict[NodeName, dict[str, None]] = {}
-        self._classes: dict[str, _Selected] = {}
+        self._slices_of_node: dict[NodeName, dict[str, None]] = {}
+        self._classes: dict[str, _ClassSelector] = {}
 
     def set_node(self, node: Node) -> Node:
-        """Take in a node; gives it with all that it offers."""
-        self._told[node.name] = node
-        return self._equipped(node)
+        """Set a node; return it with all its devices."""
+        self._nodes[node.name] = node
+        return self._with_devices(node)
 
     def remove_node(self, name: NodeName) -> None:
-        """Forget a node; its slices stay until they are deleted."""
-        self._told.pop(name, None)
+        """Remove a node; its slices stay until they are deleted."""
+        self._nodes.pop(name, None)
 
     def set_slice(self, name: str, found: Slice | None) -> Iterable[Node]:
-        """Take in a slice (None: it is gone); gives the nodes that offer something else now."""
+        """Set or remove (None) a slice; return the nodes whose devices changed."""
         before = self._slices.pop(name, None)
         if before is not None:
-            members = self._of_node[before.node]
+            members = self._slices_of_node[before.node]
             del members[name]
             if not members:
-                del self._of_node[before.node]
+                del self._slices_of_node[before.node]
         if found is not None:
             self._slices[name] = found
-            self._of_node.setdefault(found.node, {})[name] = None
-        return self._again({each.node for each in (before, found) if each is not None})
+            self._slices_of_node.setdefault(found.node, {})[name] = None
+        return self._updated({each.node for each in (before, found) if each is not None})
 
     def set_class(
         self, name: str, device_class: DeviceClass | None, conditions: tuple[Condition, ...]
     ) -> Iterable[Node]:
-        """Take in a class (None: it is gone); gives the nodes that offer something else now."""
+        """Set or remove (None) a class; return the nodes whose devices may have changed."""
         if device_class is None:
             self._classes.pop(name, None)
         else:
-            self._classes[name] = _Selected(device_class, conditions)
-        return self._again(self._of_node)
+            self._classes[name] = _ClassSelector(device_class, conditions)
+        return self._updated(self._slices_of_node)
 
-    def _again(self, names: Iterable[NodeName]) -> Iterable[Node]:
-        return [self._equipped(self._told[name]) for name in names if name in self._told]
+    def _updated(self, names: Iterable[NodeName]) -> Iterable[Node]:
+        return [self._with_devices(self._nodes[name]) for name in names if name in self._nodes]
 
-    def _equipped(self, node: Node) -> Node:
-        """Add what the device plugins of the node do not offer already: one name never has both on a node."""
-        if node.name not in self._of_node:
+    def _with_devices(self, node: Node) -> Node:
+        """Add the devices that the node's device plugins do not have already: no name has both sources."""
+        if node.name not in self._slices_of_node:
             return node
         offered = {name: amount for name, amount in node.allocatable.items() if amount}
         counts = self._counts(node.name)
         return replace(
             node,
             allocatable={**node.allocatable, **counts, **offered},
-            rooms={
+            alias_of={
                 device_class.implicit_resource: name
-                for name, device_class in self._mapped().items()
+                for name, device_class in self._class_of_resource().items()
                 if name not in offered and device_class.implicit_resource in counts
             },
         )
 
-    def _mapped(self) -> dict[ResourceName, DeviceClass]:
-        """Tell which class hands out each extended resource: of several the newest, as for kube-scheduler."""
+    def _class_of_resource(self) -> dict[ResourceName, DeviceClass]:
+        """Return the class behind each extended resource: of several the newest, as in kube-scheduler."""
         classes = sorted((each.device_class for each in self._classes.values()), key=age_order)
         return {each.extended_resource: each for each in classes if each.extended_resource is not None}
 
     def _counts(self, node: NodeName) -> dict[ResourceName, int]:
-        slices = [self._slices[name] for name in self._of_node[node]]
+        slices = [self._slices[name] for name in self._slices_of_node[node]]
         newest: dict[str, int] = {}
         for each in slices:
             newest[each.pool] = max(each.generation, newest.get(each.pool, 0))
@@ -126,7 +126,7 @@ class DraSlices:
         for device_class, conditions in self._classes.values():
             if number := sum(all(condition.is_met(device) for condition in conditions) for device in devices):
                 counts[device_class.implicit_resource] = number
-        mapped = self._mapped().items()
+        class_of_resource = self._class_of_resource().items()
         return counts | {
-            name: counts[each.implicit_resource] for name, each in mapped if each.implicit_resource in counts
+            name: counts[each.implicit_resource] for name, each in class_of_resource if each.implicit_resource in counts
         }

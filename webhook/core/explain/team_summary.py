@@ -1,4 +1,4 @@
-"""What people want to know of a team at a glance: its share, and what of it is taken."""
+"""The summary of a team: its share, and how much of it is used."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from webhook.core.world.world import World
 
 
 class Summary(NamedTuple):
-    """One team in GPU units. `borrowed` is what it holds beyond its guaranteed share; `waiting` is on no node yet."""
+    """One team in GPU units. `borrowed` is its usage beyond the guaranteed share; `waiting` is on no node yet."""
 
     team: TeamName
     guaranteed: int
@@ -23,26 +23,26 @@ class Summary(NamedTuple):
 
 
 def summary_of(name: TeamName, world: World) -> Summary:
-    """Sum a team up; one that policy does not name is guaranteed nothing."""
+    """Return the summary of a team; a team unknown to policy is guaranteed nothing."""
     return _summary(world.policy.team(name) or Team(name), world)
 
 
 def summaries(world: World) -> Iterator[Summary]:
-    """Sum up every team, also those that hold nothing, and whoever else is charged."""
+    """Return the summary of every team, including those without pods and those charged but unknown to policy."""
     named = {team.name: team for team in world.policy.teams}
     for name in dict.fromkeys([*named, *world.usage_by_team()]):
         yield _summary(named.get(name) or Team(name), world)
 
 
 def _summary(team: Team, world: World) -> Summary:
-    book = world.usage(team.name)
+    usage = world.usage(team.name)
     return Summary(
         team=team.name,
         guaranteed=team.gpus.guaranteed,
         limit=team.gpus.limit,
-        used=book.used,
-        reserved=book.reserved,
-        borrowed=max(0, book.total - team.gpus.guaranteed),
-        preemptible=book.preemptible,
-        waiting=book.waiting,
+        used=usage.used,
+        reserved=usage.reserved,
+        borrowed=max(0, usage.total - team.gpus.guaranteed),
+        preemptible=usage.preemptible,
+        waiting=usage.waiting,
     )

@@ -1,9 +1,9 @@
-"""How much GPU: exact integers, never floats.
+"""Amounts of GPU: exact integers, never floats.
 
-The unit is 1/840,000 of a GPU, so that a thousandth (milli-GPU, what policies and people write) and every share from
-a half to an eighth (MIG compute and memory slices) are whole numbers: seven `1g` slices are one GPU exactly, not 0.994
-or 1.001 of one. 840 is the least common multiple of 1 to 8. Where policy divides a GPU into other parts
-(`perGpu: 81920`), an amount is a Fraction of units: exact as well.
+The unit is 1/840,000 of a GPU. Thousandths (milli-GPU, what policies use) and every share from a half to an eighth (MIG
+compute and memory slices) are then whole numbers: seven `1g` slices are exactly one GPU, not 0.994 or 1.001 of one. 840
+is the least common multiple of 1 to 8. Where policy divides a GPU into other parts (`perGpu: 81920`), an amount is a
+Fraction of units, which is exact as well.
 """
 
 import re
@@ -19,7 +19,7 @@ _AMOUNT: Final = re.compile(r"[0-9]+(\.[0-9]+|/[1-9][0-9]*)?")
 
 
 class Unlimited(Enum):
-    """The limit that nothing exceeds."""
+    """The limit that no amount exceeds."""
 
     UNLIMITED = "unlimited"
 
@@ -32,9 +32,9 @@ Limit = int | Unlimited
 
 
 def parse_gpus(text: str | float) -> int:
-    """Read whole GPUs, a decimal ("2.5") or a fraction ("1/7") as GPU units.
+    """Parse whole GPUs, a decimal ("2.5") or a fraction ("1/7") as GPU units.
 
-    Raises ValueError for negative, non-numeric or not exactly countable amounts (finer than 1/840,000).
+    Raises ValueError for negative or non-numeric amounts and for those that are not exact (finer than 1/840,000).
     """
     try:
         exact = Fraction(str(text).strip())
@@ -49,20 +49,20 @@ def parse_gpus(text: str | float) -> int:
 
 
 def parse_amount(text: str) -> Units:
-    """Read what `format_gpus` wrote, whatever parts a GPU was divided into. Raises ValueError for all else."""
+    """Parse the output of `format_gpus`, including parts of a GPU of any size. Raises ValueError for anything else."""
     if len(text) > _LONGEST_AMOUNT or not _AMOUNT.fullmatch(text):
-        raise ValueError("no amount of GPUs")
+        raise ValueError("not an amount of GPUs")
     return exact_units(Fraction(text) * ONE_GPU)
 
 
 def exact_units(total: Units) -> Units:
-    """Give a whole number of units as an int: sums of ints are quick."""
+    """Return a whole number of units as an int: sums of ints are fast."""
     return total if isinstance(total, int) or total.denominator != 1 else total.numerator
 
 
-@lru_cache(maxsize=1024)  # a cluster knows a few dozen amounts, and every decision writes one
+@lru_cache(maxsize=1024)  # a cluster has a few dozen amounts, and every decision formats one
 def format_gpus(units: Units) -> str:
-    """Write GPU units the way people read them: 8, 2.5, 0.125, 3/7."""
+    """Format GPU units exactly: 8, 2.5, 0.125, 3/7."""
     whole, rest = divmod(units, ONE_GPU)
     if not rest:
         return str(whole)
@@ -73,13 +73,13 @@ def format_gpus(units: Units) -> str:
 
 @lru_cache(maxsize=1024)
 def gpu_number(units: Units) -> int | float:
-    """Give GPU units as a number for logs and metrics, to a millionth of a GPU; nothing is decided by it."""
+    """Return GPU units as a number for logs and metrics, to a millionth of a GPU; no decision depends on it."""
     whole, rest = divmod(units, ONE_GPU)
     return round(float(units / ONE_GPU), 6) if rest else int(whole)
 
 
 def gpus_text(units: Units) -> str:
-    """Write GPU units for people: exact up to thousandths and as a share up to 1/16, else rounded and said to be so."""
+    """Format GPU units for messages: exact up to thousandths or a share up to 1/16, else rounded with "about"."""
     text = format_gpus(units)
     if "/" not in text:
         return text
@@ -93,10 +93,10 @@ def gpus_text(units: Units) -> str:
 
 
 def format_limit(limit: Limit) -> str:
-    """Write a limit: GPUs, or the word unlimited."""
+    """Format a limit: GPUs, or the word unlimited."""
     return limit.value if isinstance(limit, Unlimited) else format_gpus(limit)
 
 
 def exceeds(amount: Units, limit: Limit) -> bool:
-    """Tell whether amount is more than the limit allows."""
+    """Whether the amount is above the limit."""
     return not isinstance(limit, Unlimited) and amount > limit

@@ -1,12 +1,12 @@
-"""What a pod says of its ResourceClaims."""
+"""References from pods to ResourceClaims."""
 
 from typing import NamedTuple
 
 
 class ClaimRef(NamedTuple):
-    """A pod's entry in spec.resourceClaims: the claim, as far as it exists, and the template it is made from.
+    """An entry in a pod's spec.resourceClaims: the claim, where it exists, and the template it is created from.
 
-    `group` is the pod's PodGroup, which may have one claim for all of its pods that have the same entry.
+    `group` is the pod's PodGroup, which may have one claim for all of its pods with the same entry.
     """
 
     claim: str = ""

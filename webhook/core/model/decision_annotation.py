@@ -1,4 +1,4 @@
-"""The decision annotation as the validating step reads it; webhook/kube/admission/pod_patch.py writes it."""
+"""The decision annotation as read by the validating step; webhook/kube/admission/pod_patch.py writes it."""
 
 import json
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class DecisionAnnotation:
 
     @property
     def admitted(self) -> Admitted | None:
-        """Tell what a pod with claims was let in with; None where the amount is none."""
+        """Return the charge that a pod with claims was admitted with; None where the amount is not valid."""
         try:
             return Admitted(parse_amount(self.gpus), self.policy, self.claims)
         except ValueError:
@@ -35,24 +35,24 @@ class DecisionAnnotation:
 
 
 def read(text: str) -> DecisionAnnotation | None:
-    """Read a mark; None where somebody else wrote something that is none."""
+    """Parse the annotation; None where it is not a decision of Fairgate."""
     try:
-        told = json.loads(text)
+        data = json.loads(text)
         if "\\u" in text:
-            json.dumps(told, ensure_ascii=False).encode()  # half a surrogate can be read, but never be sent on
+            json.dumps(data, ensure_ascii=False).encode()  # half a surrogate can be parsed, but not encoded again
         return DecisionAnnotation(
-            demand=tuple(sorted((ResourceName(str(name)), int(count)) for name, count in told["demand"].items())),
-            gpus=str(told["gpus"]),
-            mode=str(told["mode"]),
-            nodes=tuple(NodeName(str(name)) for name in told["nodes"]),
-            pool=PoolName(str(told["pool"])) if "pool" in told else None,
-            model=GpuModel(str(told["model"])) if "model" in told else None,
-            user=User(str(told["user"])) if "user" in told else None,
-            asked=str(told["asked"]) if "asked" in told else None,
-            code=str(told["code"]),
-            policy=str(told["policy"]),
-            at=str(told["at"]),
-            claims=tuple(Uid(str(uid)) for uid in told.get("claims", ())),
+            demand=tuple(sorted((ResourceName(str(name)), int(count)) for name, count in data["demand"].items())),
+            gpus=str(data["gpus"]),
+            mode=str(data["mode"]),
+            nodes=tuple(NodeName(str(name)) for name in data["nodes"]),
+            pool=PoolName(str(data["pool"])) if "pool" in data else None,
+            model=GpuModel(str(data["model"])) if "model" in data else None,
+            user=User(str(data["user"])) if "user" in data else None,
+            asked=str(data["asked"]) if "asked" in data else None,
+            code=str(data["code"]),
+            policy=str(data["policy"]),
+            at=str(data["at"]),
+            claims=tuple(Uid(str(uid)) for uid in data.get("claims", ())),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return None

@@ -1,8 +1,8 @@
-"""What a pod needs, by Kubernetes' own formula, in exact integers.
+"""The demand of a pod, by the formula of Kubernetes, in exact integers.
 
-Source of the formula: k8s.io/component-helpers/resource/helpers.go (PodRequests, AggregateContainerRequests):
-max(sum of app containers + sum of restartable init containers,
-    max over init containers of (its own + restartable ones before it)) + overhead.
+Source of the formula: k8s.io/component-helpers/resource/helpers.go (PodRequests, AggregateContainerRequests): max(sum
+of app containers + sum of restartable init containers, max over init containers of (its own + restartable ones before
+it)) + overhead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from webhook.core.model.names import DEVICE_CLASS, ResourceName, Uid
 Amounts = Mapping[ResourceName, int]
 """Resource amounts: cpu in milli-cores, memory in bytes, everything else in pieces."""
 Weights = Mapping[ResourceName, Units]
-"""GPU units that one piece of each GPU resource counts; a Fraction where units do not divide evenly."""
+"""GPU units per piece of each GPU resource; a Fraction where units do not divide evenly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class Container:
 
 
 class PerDevice(NamedTuple):
-    """Room on single devices: `number` different ones, each with `amount` (at least 1) of `resource` free.
+    """Room on single devices: `number` different devices, each with `amount` (at least 1) of `resource` free.
 
-    With `parts` the amount is in so many parts of a device, whatever its size: 1 of 1 is a wholly free device, 25 of
-    100 a quarter, rounded up to pieces.
+    With `parts` the amount is a share of a device of any size: 1 of 1 is a wholly free device, 25 of 100 a quarter,
+    rounded up to pieces.
     """
 
     resource: ResourceName
@@ -41,22 +41,22 @@ class PerDevice(NamedTuple):
     parts: int = 0
 
     def on(self, capacity: int) -> int:
-        """Tell how many pieces it takes of a device of this capacity: at least one, also of a device that is gone."""
+        """Return how many pieces it takes of a device of this capacity: at least one, even of a device that is gone."""
         return max(1, -(-capacity * self.amount // self.parts)) if self.parts else self.amount
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a pod takes.
+    """The resources that a pod takes.
 
-    `gpus` is its charge in GPU units (see amount.py); `devices` are the GPU resources behind it, by name in pieces,
-    sorted; `requests` is everything it asks of its node, sorted, those devices included; `per_device` is what of it
-    must fit on single devices, None where pieces are only counted. Hashable on purpose.
+    `gpus` is its charge in GPU units; `devices` are the GPU resources behind it, by name in pieces, sorted; `requests`
+    are all requests of the pod on its node, sorted, those devices included; `per_device` is what must fit on single
+    devices, None where pieces are only counted. Hashable on purpose.
 
-    `counted` is what the charge was weighed from, where that is not `requests`: shares of devices by their shape, each
-    as a whole device (see `in_shares`). `strange` are extended resources that the weights do not name, and all that are
-    named by a DeviceClass. `own` is what the containers alone ask for, where claims, device classes, shares or slices
-    changed the demand (see claims.py); `claims` are then the UIDs of the claims that the pod names.
+    `counted` is the input of the charge where that is not `requests`: shares of devices by their shape, each as a whole
+    device (see `in_shares`). `strange` are extended resources without a weight, and all resources named after a
+    DeviceClass. `own` is the demand of the containers alone, where claims, device classes, shares or MIG slices changed
+    the demand; `claims` are then the UIDs of the claims that the pod names.
     """
 
     gpus: Units
@@ -76,10 +76,10 @@ def pod_requests(
     overhead: Amounts | None = None,
     pod_level: Amounts | None = None,
 ) -> dict[ResourceName, int]:
-    """Add up what a pod asks of its node.
+    """Return the sum of a pod's requests on its node.
 
     Pod-level requests, where given, replace the containers' sum for the resources they name (cpu, memory, hugepages);
-    the overhead comes on top.
+    the overhead is added to the result.
     """
     running: dict[ResourceName, int] = {}
     for container in containers:
@@ -106,9 +106,9 @@ def pod_requests(
 def demand_of(
     requests: Amounts, weights: Weights, *, per_device: PerDevice | None = None, counted: Amounts | None = None
 ) -> Demand:
-    """Weigh requests: `weights` maps each GPU resource name to the GPU units that one piece of it counts.
+    """Return the demand of requests; `weights` maps each GPU resource to the GPU units of one piece.
 
-    `counted` is weighed instead of the requests, where it is given.
+    `counted`, where given, is weighed instead of the requests.
     """
     devices = tuple(sorted((name, amount) for name, amount in requests.items() if amount and name in weights))
     weighed = requests if counted is None else counted
@@ -119,12 +119,12 @@ def demand_of(
         requests=tuple(sorted((name, amount) for name, amount in requests.items() if amount)),
         per_device=per_device,
         counted=None if counted is None else tuple(sorted(counted.items())),
-        strange=tuple(sorted(name for name, amount in requests.items() if amount and _is_strange(name, weights))),
+        strange=tuple(sorted(name for name, amount in requests.items() if amount and _is_unresolved(name, weights))),
     )
 
 
 def in_shares(demand: Demand, weights: Weights) -> Demand:
-    """Weigh shares of devices by their shape, for a pod whose scheduler sees to it that it gets no more."""
+    """Charge shares of devices by their shape, for a pod whose scheduler enforces the shares."""
     own = demand.own or demand
     if own.counted is None:
         return own
@@ -133,9 +133,9 @@ def in_shares(demand: Demand, weights: Weights) -> Demand:
 
 
 def in_slices(demand: Demand, slices: Sequence[ResourceName], weights: Weights) -> Demand:
-    """Weigh what is asked for as `nvidia.com/gpu` by slices, for a pod that can be handed nothing larger than these.
+    """Charge requests for `nvidia.com/gpu` by MIG slices, for a pod that can get nothing larger than these slices.
 
-    Devices beside which a share is asked for stay whole: who shares devices does not cut them.
+    Devices with a requested share count as whole devices: sharing does not split them.
     """
     own = demand.own or demand
     pieces = 0 if own.counted is not None else dict(own.devices).get(DEVICE, 0)
@@ -145,12 +145,12 @@ def in_slices(demand: Demand, slices: Sequence[ResourceName], weights: Weights) 
     return replace(own, gpus=exact_units(total), own=own)
 
 
-def _is_strange(name: ResourceName, weights: Weights) -> bool:
+def _is_unresolved(name: ResourceName, weights: Weights) -> bool:
     return "/" in name and (name not in weights or name.startswith(DEVICE_CLASS))
 
 
 def reweighed(demand: Demand, weights: Weights) -> Demand:
-    """Weigh what a pod's containers ask for by other weights."""
+    """Return the demand of a pod's containers under other weights."""
     own = demand.own or demand
     counted = None if own.counted is None else dict(own.counted)
     return demand_of(dict(own.requests), weights, per_device=own.per_device, counted=counted)

@@ -1,4 +1,4 @@
-"""DeviceClasses: the kinds of device that claims ask for, and the names that each of them has."""
+"""DeviceClasses: the device types that claims request, and the resource names of each."""
 
 from typing import NamedTuple
 
@@ -7,9 +7,9 @@ from webhook.core.model.names import DEVICE_CLASS, ResourceName
 
 
 class DeviceClass(NamedTuple):
-    """A kind of device. `mentions_gpus`: its name, its resource's or its selectors look like GPUs.
+    """A device type. `mentions_gpus`: its name, its resource or its selectors look like GPUs.
 
-    `is_open`: its selectors do not say whose devices it selects, so a claim of its may pick GPUs.
+    `is_open`: its selectors do not name a driver, so a claim of this class may select GPUs.
     """
 
     name: str
@@ -19,18 +19,19 @@ class DeviceClass(NamedTuple):
     is_open: bool = False
 
     def may_be_gpu(self, driver: str) -> bool:
-        """Tell whether a device of this class that policy does not weigh has to be taken for a GPU.
+        """Whether a device of this class that policy does not weigh counts as a GPU.
 
-        It does unless the class or the claim says whose it is: what may be a GPU is one until it is shown otherwise.
+        It does unless the class or the claim names another driver: a device that may be a GPU counts as one until
+        proven otherwise.
         """
         return self.is_open and not self.mentions_gpus and (not driver or looks_like_gpu(driver))
 
     @property
     def implicit_resource(self) -> ResourceName:
-        """Name the extended resource that every class has."""
+        """Return the extended resource that every class has."""
         return ResourceName(DEVICE_CLASS + self.name)
 
 
 def age_order(device_class: DeviceClass) -> tuple[str, str]:
-    """Order classes by age, the newest last."""
+    """Sort key of classes by age, the newest last."""
     return device_class.made_at, device_class.name

@@ -1,10 +1,10 @@
-"""Shares of single devices, as HAMi hands them out: so many devices, of each so much memory and so many cores.
+"""Shares of single devices, as in HAMi: a number of devices, and of each an amount of memory and cores.
 
-A container that asks for two `nvidia.com/gpu` with `nvidia.com/gpumem` 3000 gets 3,000 MiB on each of two devices. That
-is no product of resource amounts, so such devices are counted under a name that tells their shape.
+A container that requests two `nvidia.com/gpu` with `nvidia.com/gpumem` 3000 gets 3,000 MiB on each of two devices. That
+is not a product of resource amounts, so such devices are counted under a name that includes their shape.
 
-A share takes effect only where HAMi's scheduler places the pod. Everywhere else the device plugin hands out whole
-devices, whatever stands beside their number, so that is what a shape counts until policy names the scheduler. Nothing
+A share takes effect only where HAMi's scheduler places the pod. Everywhere else the device plugin assigns whole
+devices, independent of the requested share, so that is what a shape counts until policy names the scheduler. Nothing
 else may live here.
 """
 
@@ -20,14 +20,14 @@ _MEMORY: Final = ResourceName("nvidia.com/gpumem")
 _MEMORY_PERCENT: Final = ResourceName("nvidia.com/gpumem-percentage")
 _CORES: Final = ResourceName("nvidia.com/gpucores")
 HAMI_SCHEDULER: Final = "hami-scheduler"
-"""The name under which HAMi installs its scheduler."""
+"""The default name of HAMi's scheduler."""
 
 SHARES: Final = frozenset({_MEMORY, _MEMORY_PERCENT, _CORES})
-"""Amounts that hold for each device of the same container."""
+"""Amounts that apply to each device of the same container."""
 
 
 def shaped(requests: Mapping[ResourceName, int]) -> dict[ResourceName, int]:
-    """Count a container's shared devices by their shape; without a number of devices it is one, as HAMi has it.
+    """Count a container's shared devices by their shape; without a number of devices it is one, as in HAMi.
 
     An amount of zero is absent: kube-scheduler skips it, and HAMi sets no bound by it.
     """
@@ -45,7 +45,7 @@ def unshared(requests: Mapping[ResourceName, int]) -> dict[ResourceName, int]:
 
 
 def whole_weight_of(name: ResourceName, weights: Mapping[ResourceName, Units]) -> Units:
-    """Tell what one piece counts where its shape has no effect: a device is a whole device. 0 for what is no GPU."""
+    """Return the units of one piece where its shape has no effect; 0 for a resource that is not a GPU."""
     known = weights.get(name)
     if known is not None:
         return known
@@ -53,10 +53,10 @@ def whole_weight_of(name: ResourceName, weights: Mapping[ResourceName, Units]) -
 
 
 def weight_of(name: ResourceName, weights: Mapping[ResourceName, Units]) -> Units:
-    """Tell what one piece counts where its shape has effect; 0 for what is no GPU.
+    """Return the units of one piece where its shape has effect; 0 for a resource other than a GPU.
 
     A shaped device counts the larger of its memory and its cores; memory that is not named, or not weighed, is all of
-    it. Of two amounts of memory the absolute one holds.
+    it. Of two amounts of memory the absolute one applies.
     """
     known = weights.get(name)
     if known is not None:

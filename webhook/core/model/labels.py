@@ -1,4 +1,4 @@
-"""Labels of many pods, kept small: as one shared text, read only when somebody asks for them."""
+"""Compact labels of many pods: one shared string, parsed on access."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -8,18 +8,18 @@ from typing import Final
 
 from webhook.core.model.names import Labels
 
-_KEPT_CHARACTERS: Final = 1024
-"""Longer labels are read again each time: those of a template have some 200."""
+_MAX_CACHED_CHARACTERS: Final = 1024
+"""Longer labels are parsed each time: those of a template have some 200 characters."""
 
 
 def pack(labels: Mapping[str, str]) -> Labels:
-    """Keep labels as one text; pods of one template share it."""
+    """Return labels as one string; pods of one template share it."""
     return Labels(intern("\0".join(chain.from_iterable(labels.items()))))
 
 
 def unpack(packed: Labels) -> Mapping[str, str]:
-    """Read them back."""
-    return _kept(packed) if len(packed) <= _KEPT_CHARACTERS else _read(packed)
+    """Return the labels of a packed string."""
+    return _cached(packed) if len(packed) <= _MAX_CACHED_CHARACTERS else _read(packed)
 
 
 def _read(packed: Labels) -> Mapping[str, str]:
@@ -27,4 +27,4 @@ def _read(packed: Labels) -> Mapping[str, str]:
     return dict(zip(parts[::2], parts[1::2], strict=False))
 
 
-_kept = lru_cache(maxsize=4096)(_read)
+_cached = lru_cache(maxsize=4096)(_read)

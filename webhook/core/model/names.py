@@ -10,14 +10,14 @@ Uid = NewType("Uid", str)
 User = NewType("User", str)
 ResourceName = NewType("ResourceName", str)
 GpuModel = NewType("GpuModel", str)
-Labels = NewType("Labels", str)  # packed, see labels.py
+Labels = NewType("Labels", str)  # packed into one string
 
 CPU = ResourceName("cpu")
 MEMORY = ResourceName("memory")
 PODS = ResourceName("pods")
 DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
-"""Prefix of the name under which Kubernetes counts the devices of a DeviceClass (KEP-5004)."""
+"""Prefix of the resource name under which Kubernetes counts the devices of a DeviceClass (KEP-5004)."""
 ANY_MODEL = GpuModel("*")
-"""The model of a pod that may still end on any: it counts towards the limit of each. No label has this value."""
+"""The model of a pod that may still end on any model: it counts towards the limit of each. No label has this value."""
 UNASSIGNED = TeamName("unassigned")
-"""The team of namespaces nobody claimed, under `unknownTeam: preemptible`."""
+"""The team of namespaces without a team, under `unknownTeam: preemptible`."""

@@ -15,31 +15,31 @@ NO_MODEL = GpuModel("")
 
 
 class Devices(NamedTuple):
-    """A node's GPUs where parts of them are handed out: of which resource, and how much each has, by index."""
+    """A node's GPUs where they are shared in parts: the resource, and the capacity of each, by index."""
 
     resource: ResourceName
     capacities: tuple[int, ...]
 
 
 class Offer(NamedTuple):
-    """Pieces of a GPU resource on a node, and the GPU units that each of them counts there."""
+    """Pieces of a GPU resource on a node, and the GPU units of each piece there."""
 
     resource: ResourceName
     pieces: int
     weight: Units
 
 
-_NO_ROOMS: Final[Mapping[ResourceName, ResourceName]] = MappingProxyType({})
+_NO_ALIASES: Final[Mapping[ResourceName, ResourceName]] = MappingProxyType({})
 NO_DEVICES: Final = Devices(ResourceName(""), ())
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What a node offers. Amounts are integers: cpu in milli-cores, memory in bytes, all else in pieces.
+    """The resources of a node. Amounts are integers: cpu in milli-cores, memory in bytes, everything else in pieces.
 
-    `model` is the GPU model by the node's labels, "" where none says; `model_label` is the label that said it;
-    `devices` are its GPUs where parts of them are handed out. `rooms`: a name in it draws on the devices that the node
-    offers under another name, too, and is there only to say that the node has them.
+    `model` is the GPU model by the node's labels, "" where no label names it; `model_label` is the label that does.
+    `devices` are its GPUs where they are shared in parts. `alias_of`: a resource in it is a second name for devices
+    that the node has under the mapped name, and only says that the node has them.
     """
 
     name: NodeName
@@ -51,24 +51,24 @@ class Node:
     is_ready: bool = True
     is_cordoned: bool = False
     devices: Devices = NO_DEVICES
-    rooms: Mapping[ResourceName, ResourceName] = field(default_factory=lambda: _NO_ROOMS)
+    alias_of: Mapping[ResourceName, ResourceName] = field(default_factory=lambda: _NO_ALIASES)
 
     @property
     def slice(self) -> ResourceName | None:
-        """Name the MIG resource that its `nvidia.com/gpu` are pieces of; None where they are whole GPUs."""
+        """Return the MIG resource that its `nvidia.com/gpu` are pieces of; None where they are whole GPUs."""
         return slice_of(self.model)
 
     def offers(self, weights: Weights) -> Iterator[Offer]:
-        """List the GPU resources that it has, each of its devices under one name only."""
+        """Return its GPU resources, each of its devices under one name only."""
         for name, pieces in self.allocatable.items():
-            if pieces > 0 and name in weights and self.rooms.get(name) not in weights:
+            if pieces > 0 and name in weights and self.alias_of.get(name) not in weights:
                 yield Offer(name, pieces, weight_at(name, self.model, weights))
 
     def gpus(self, weights: Weights) -> Units:
-        """Add up what it has, in GPU units."""
+        """Return the sum of its GPUs, in GPU units."""
         return exact_units(sum(offer.pieces * offer.weight for offer in self.offers(weights)))
 
     @property
     def is_open(self) -> bool:
-        """Tell whether new pods may go there at all."""
+        """Whether new pods may be placed there at all."""
         return self.is_ready and not self.is_cordoned

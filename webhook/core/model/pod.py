@@ -19,11 +19,11 @@ NO_UID = Uid("")
 NO_KEYS: Final[Mapping[str, str]] = MappingProxyType({})
 NO_LABELS: Final = Labels("")
 DEFAULT_GRACE_SECONDS: Final = 30
-"""What Kubernetes gives a pod that says nothing."""
+"""The default of Kubernetes for terminationGracePeriodSeconds."""
 
 
 class Handling(StrEnum):
-    """Who places the pod: us, or somebody whose pods we charge but never patch."""
+    """Who places the pod: Fairgate, or another component whose pods are charged but never patched."""
 
     MANAGED = "managed"
     DAEMON_SET = "DaemonSet"
@@ -34,7 +34,7 @@ class Handling(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The controller that made a pod."""
+    """The controller that created a pod."""
 
     kind: str
     name: str
@@ -42,7 +42,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class PriorityTriple:
-    """priorityClassName, priority and preemptionPolicy belong together: kube-apiserver refuses a mixed set."""
+    """priorityClassName, priority and preemptionPolicy belong together: kube-apiserver rejects a mixed set."""
 
     name: str
     value: int
@@ -50,14 +50,14 @@ class PriorityTriple:
 
 
 class Pod(NamedTuple):
-    """What a decision reads of a pod; a named tuple for speed, as in decision.py.
+    """The fields of a pod that a decision reads; a named tuple for speed, like the decisions.
 
-    `name` and `uid` are empty while mutating. `has_open_constraints` says that it carries conditions we do not
-    evaluate (bound volumes, host ports, claims), so its nodes can only be advice; `topology` is what it demands of the
-    pods in its topology domains, `is_spread_by_default` that kube-scheduler would rather have it far from its like
-    than follow a preference. `mark` is the decision annotation as found, `team_label` and `tier_label` the labels.
-    `shares_by` is the scheduler that shares of devices are asked of, "" where none are. `slices` are the MIG resources
-    of the only nodes that it may be on, where `nvidia.com/gpu` are slices on all of them (see slices.py).
+    `name` and `uid` are empty while mutating. `has_open_constraints`: it has conditions that Fairgate does not evaluate
+    (bound volumes, host ports, claims), so its nodes can only be a preference. `topology` are its spread constraints
+    and inter-pod affinity. `is_spread_by_default`: kube-scheduler would rather place it away from its siblings than
+    follow a preference. `mark` is the decision annotation as found, `team_label` and `tier_label` the labels.
+    `shares_by` is the scheduler that shares of devices are requested from, "" where none are. `slices` are the MIG
+    resources of the only nodes that it may be on, where `nvidia.com/gpu` are slices on all of them.
     """
 
     namespace: Namespace
@@ -86,52 +86,52 @@ class Pod(NamedTuple):
 
     @property
     def needs_resolution(self) -> bool:
-        """Tell whether what it counts depends on more than its containers (see counting.py)."""
+        """Whether its demand depends on more than its containers."""
         return bool(self.claims or self.demand.strange or self.shares_by or self.slices or self.node_name)
 
     @property
     def has_required_topology(self) -> bool:
-        """Tell whether it would rather wait than be beside pods that it does not want."""
+        """Whether it waits rather than break one of its topology rules."""
         return any(rule.is_hard for rule in self.topology)
 
     @property
     def anti_affinity_rules(self) -> tuple[AffinityRule, ...]:
-        """Say which other pods it does not bear near it."""
+        """Return its required anti-affinity rules."""
         return anti_affinity(self.topology)
 
     @property
     def requested_tier(self) -> Tier | None:
-        """Read the tier the user asked for; None where the label is absent or unknown."""
+        """Return the tier the user requested; None where the label is absent or unknown."""
         return TIERS.get(self.tier_label or "")
 
 
 class Requester(NamedTuple):
-    """Who asked the API server: name and whether it is a service account (a controller acts through one)."""
+    """The user of an API request: a person or a service account (a controller acts through one)."""
 
     username: str
 
     @property
     def is_service_account(self) -> bool:
-        """Tell whether a controller or a workload asked, not a person."""
+        """Whether the request came from a controller or a workload, not from a person."""
         return self.username.startswith("system:serviceaccount:")
 
     @property
     def home(self) -> Namespace | None:
-        """Tell the namespace of a service account; None for anybody else."""
+        """Return the namespace of a service account; None for other users."""
         return Namespace(self.username.split(":")[2]) if self.is_service_account else None
 
     @property
     def is_kubelet(self) -> bool:
-        """Tell whether a node asked: only nodes report mirror pods."""
+        """Whether a node sent the request: only nodes report mirror pods."""
         return self.username.startswith("system:node:")
 
 
 CONTROLLER: Final = Requester("system:serviceaccount:kube-system:controller")
-"""Who will ask for the pods that a controller makes."""
+"""The requester of pods that a controller creates."""
 
 
 class Admitted(NamedTuple):
-    """What a pod with claims was let in with: its charge in GPU units, under which policy, and the claims it named."""
+    """What a pod with claims was admitted with: its charge in GPU units, the policy, and the claims it named."""
 
     gpus: Units
     policy: str
@@ -140,7 +140,7 @@ class Admitted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NamespaceFacts:
-    """What a decision reads of a namespace."""
+    """The fields of a namespace that a decision reads."""
 
     name: Namespace
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -149,17 +149,17 @@ class NamespaceFacts:
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """A GPU pod that exists in the cluster, as the world holds it (many thousands: keep it small).
+    """A GPU pod that exists in the cluster, as kept in the world (many thousands: keep it small).
 
-    `node` is None while it waits for the scheduler; `team_label` and `tier_label` are what the gate wrote on it, None
-    on pods that never passed the gate. `promised` is the node that its decision names first, or its own affinity: where
-    it takes its room while it waits. `model` is the GPU model that it is bound to until then, None where it is to none.
-    `version` is the resourceVersion that it was read at. `requested_tier` is what its user's own label asked for. `created`
-    is in seconds of Unix time, by the API server's clock; 0 where nobody says. `devices` are the indices of the GPUs it
-    holds, where the cluster says so. `handling` is who places it: every pod on a node looks like `nodeName`. `packed`
-    are its labels, kept small. `anti_affinity_rules` says which other pods it does not bear near it. `shares_by` is the scheduler
-    that shares of devices are asked of, "" where none are. `slices` are as a Pod's. `admitted` is there for pods with
-    claims that we decided on. `grace_seconds` is how long its node may run it after its deletion.
+    `node` is None while it waits for the scheduler; `team_label` and `tier_label` are the webhook's labels, None on
+    pods that bypassed it. `promised` is the first node of its decision, or of its own affinity: it takes its room there
+    while it waits. `model` is the GPU model that it is bound to until then, None where it is not bound to one.
+    `version` is the resourceVersion at which it was read. `requested_tier` is the user's own label. `created` is in seconds
+    of Unix time, by the API server's clock; 0 where unknown. `devices` are the indices of its GPUs, where the cluster
+    reports them. `handling` is who places it: every pod on a node looks like `nodeName`. `packed` are its labels as one
+    string. `anti_affinity_rules` are its required anti-affinity rules. `shares_by` is the scheduler that shares of devices are
+    requested from, "" where none are. `slices` are as in a Pod. `admitted` is set for pods with claims that Fairgate
+    admitted. `grace_seconds` is how long its node may run it after its deletion.
     """
 
     uid: Uid
@@ -173,7 +173,7 @@ class Resident:
     user: User | None = None
     is_terminating: bool = False
     promised: NodeName | None = None
-    version: int = field(default=0, compare=False)  # changes with everything that we do not read, too
+    version: int = field(default=0, compare=False)  # also changes with fields that are not read
     requested_tier: Tier | None = None
     created: int = 0
     devices: tuple[int, ...] = ()
@@ -189,24 +189,24 @@ class Resident:
 
     @property
     def is_managed(self) -> bool:
-        """Tell whether it is ours to place, as far as that can still be told."""
+        """Whether Fairgate places it, as far as that can still be known."""
         return self.handling in (Handling.MANAGED, Handling.NODE_NAME)
 
     @property
     def may_be_labeled(self) -> bool:
-        """Tell whether a team and a tier may be written on it.
+        """Whether a team and a tier may be written on it.
 
-        Pods that another scheduler places, or a DaemonSet, only once they are on a node: no room is made for those
-        that wait. Never static pods: a kubelet runs them whatever the API says of them.
+        Pods of another scheduler or of a DaemonSet get labels only once they are on a node: no room is made for those
+        that wait. Static pods never do: a kubelet runs them independent of the API.
         """
         return self.is_managed or (self.node is not None and self.handling is not Handling.MIRROR)
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Read its labels."""
+        """Return its labels."""
         return unpack(self.packed)
 
     @property
     def tier(self) -> Tier | None:
-        """Read the tier that the gate wrote; None where it wrote none."""
+        """Return the tier written by the webhook; None where it wrote none."""
         return TIERS.get(self.tier_label or "") if self.team_label is not None else None

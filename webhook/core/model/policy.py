@@ -1,7 +1,7 @@
-"""What admins decided, validated: every reference resolves, every amount is in exact GPU units.
+"""The validated policy: every reference resolves, every amount is in exact GPU units.
 
-Only webhook/policy makes these from YAML; the core trusts them. Field by field they mirror the policy file
-(see policies/README.md), in which the reasons and defaults are explained to admins.
+Only webhook/policy builds it from YAML; the core trusts it. The fields mirror the policy file (see policies/README.md),
+where reasons and defaults are explained to admins.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from webhook.core.model.tier import Tier
 
 
 class Enforcement(StrEnum):
-    """How far Fairgate goes: nothing at all, judge and record, warn too, or all of it."""
+    """How far Fairgate goes: off, judge and record, warn as well, or enforce."""
 
     OFF = "off"
     SHADOW = "shadow"
@@ -26,41 +26,41 @@ class Enforcement(StrEnum):
 
 
 class OnLimit(StrEnum):
-    """What happens to a pod over its team's limit."""
+    """The effect on a pod above its team's limit."""
 
     REJECT = "reject"
 
 
 class UnknownTeam(StrEnum):
-    """What happens to GPU pods of a namespace that no team claims."""
+    """The effect on GPU pods of a namespace without a team."""
 
     REJECT = "reject"
     PREEMPTIBLE = "preemptible"
 
 
 class UnknownUser(StrEnum):
-    """What happens to the limit per user where nothing says who the user of a pod is."""
+    """How the limit per user applies where the user of a pod is not known."""
 
     IGNORE = "ignore"
     NAMESPACE = "namespace"
 
 
 class UnknownGpu(StrEnum):
-    """What happens to pods that ask for a resource that looks like a GPU and that policy does not name."""
+    """The effect on pods that request a resource that looks like a GPU and that policy does not name."""
 
     REJECT = "reject"
     IGNORE = "ignore"
 
 
 class MigWeight(StrEnum):
-    """What a MIG device counts: its share of the GPU's compute, or the larger of that and its share of the memory."""
+    """The weight of a MIG device: its share of the GPU's compute, or the larger of that and its share of the memory."""
 
     COMPUTE = "compute"
     LARGER = "larger"
 
 
 class DeviceAccess(StrEnum):
-    """What happens to pods that may reach GPUs which they do not ask for."""
+    """The effect on pods that may access GPUs that they do not request."""
 
     REJECT = "reject"
     WARN = "warn"
@@ -68,7 +68,7 @@ class DeviceAccess(StrEnum):
 
 
 class Mode(StrEnum):
-    """How firmly a pod is sent to the chosen nodes."""
+    """How strictly a pod is bound to the chosen nodes."""
 
     AUTO = "auto"
     REQUIRE = "require"
@@ -77,7 +77,7 @@ class Mode(StrEnum):
 
 
 class UserSource(StrEnum):
-    """Where the user behind a controller's pod is read."""
+    """Where the user behind a controller's pod is read from."""
 
     NAMESPACE_ANNOTATION = "namespaceAnnotation"
     NAMESPACE_LABEL = "namespaceLabel"
@@ -87,7 +87,7 @@ class UserSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A team's share, in GPU units: `guaranteed` it always gets back, `limit` caps it, borrowing included."""
+    """A team's share, in GPU units: `guaranteed` can always be reclaimed, `limit` is the cap, borrowing included."""
 
     guaranteed: int = 0
     limit: Limit = UNLIMITED
@@ -100,13 +100,13 @@ class LabelSelector:
     requirements: tuple[Requirement, ...]
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether these labels are selected."""
+        """Whether the labels are selected."""
         return all(requirement.matches(labels) for requirement in self.requirements)
 
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A team: whose namespaces it owns and what share it has."""
+    """A team: its namespaces and its share."""
 
     name: TeamName
     namespaces: tuple[str, ...] = ()  # names or globs
@@ -119,12 +119,12 @@ class Team:
 
 
 NO_TEAM = Team(UNASSIGNED)
-"""Who is charged for namespaces that no team claims: guaranteed nothing."""
+"""The team charged for namespaces without a team: guaranteed nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserKey:
-    """One place to read the user of a controller's pod: the first that is there counts."""
+    """One source for the user of a controller's pod: the first one present counts."""
 
     source: UserSource
     key: str
@@ -132,17 +132,17 @@ class UserKey:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What holds where a team says nothing. `user_from` defaults to the annotation that Kubeflow profiles carry.
+    """Defaults for all teams. `user_from` defaults to the annotation of Kubeflow profiles.
 
     `share_schedulers` place shares of devices as HAMi does: their pods are charged by the share.
-    `maximum_grace_seconds` is the longest grace period of a GPU pod; cluster-autoscaler waits for no longer one either.
-    `retry_refused`: controllers whose pods were refused are asked to try again once there is room.
+    `maximum_grace_seconds` is the longest grace period of a GPU pod; cluster-autoscaler does not wait longer either.
+    `retry_refused`: controllers whose pods were refused are triggered again once there is room.
     """
 
     unknown_team: UnknownTeam = UnknownTeam.REJECT
     unknown_gpu: UnknownGpu = UnknownGpu.REJECT
     device_access: DeviceAccess = DeviceAccess.WARN
-    host_paths: tuple[str, ...] = ()  # of nodes, that pods may mount
+    host_paths: tuple[str, ...] = ()  # paths of nodes that pods may mount
     user_from: tuple[UserKey, ...] = (UserKey(UserSource.NAMESPACE_ANNOTATION, "owner"),)
     share_schedulers: tuple[str, ...] = ()
     unknown_user: UnknownUser = UnknownUser.IGNORE
@@ -154,7 +154,7 @@ class Defaults:
 class Pool:
     """A set of nodes that belong together.
 
-    `teams` is None where every team may enter. A pod that `match` selects goes to this pool and nowhere else; a pool
+    `teams` is None where every team may use it. A pod selected by `match` goes to this pool and nowhere else; a pool
     with `match` takes no other pods. An autoscaler adds and removes nodes of an `is_autoscaled` pool.
     """
 
@@ -168,15 +168,15 @@ class Pool:
     is_autoscaled: bool = False
 
     def admits(self, team: TeamName) -> bool:
-        """Tell whether a team may enter."""
+        """Whether a team may use the pool."""
         return self.teams is None or team in self.teams
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementRules:
-    """How pods are sent to nodes; `keep_whole` wholly free nodes are kept from small pods while there is a choice.
+    """How pods are placed; `keep_whole` wholly free nodes are kept free of small pods while there is a choice.
 
-    `demand_mix` weighs the shapes of pods that are expected before any came.
+    `demand_mix` are the weights of the pod shapes expected before any pod came.
     """
 
     mode: Mode = Mode.AUTO
@@ -185,9 +185,9 @@ class PlacementRules:
 
 
 class ReclaimCost(StrEnum):
-    """What victims are chosen by: the fewest gangs broken, GPUs freed beyond need, work lost, and so on.
+    """The criteria by which victims are chosen: fewest gangs broken, GPUs freed beyond need, work lost, and so on.
 
-    FAILURES is how much of what their workloads may still fail is used up.
+    FAILURES is the used part of the failures that their workloads tolerate.
     """
 
     GANGS = "gangs"
@@ -200,10 +200,10 @@ class ReclaimCost(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReclaimRules:
-    """When and how borrowed GPUs are taken back; read by the evictor. `order` names what counts first.
+    """When and how borrowed GPUs are reclaimed; read by the evictor. `order` lists the criteria, the first one first.
 
-    `evictions_per_minute` bounds how many pods each team may lose. `budget_seconds` is for how long a pod that waits
-    respects borrowers' PodDisruptionBudgets. A victim gets no more than `longest_grace_seconds` to end.
+    `evictions_per_minute` limits the pods each team may lose. `budget_seconds` is for how long a waiting pod respects
+    borrowers' PodDisruptionBudgets. A victim gets at most `longest_grace_seconds` to end.
     """
 
     order: tuple[ReclaimCost, ...] = tuple(ReclaimCost)
@@ -217,7 +217,7 @@ class ReclaimRules:
 
 
 class OnWorkloadLimit(StrEnum):
-    """What happens to a workload whose pods together are more than a limit allows."""
+    """The effect on a workload whose pods together exceed a limit."""
 
     WARN = "warn"
     REJECT = "reject"
@@ -232,10 +232,10 @@ class JobEvictions(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PodPath:
-    """Where a kind keeps one sort of pods; paths are keys with dots between them.
+    """Where a kind keeps one role of pods; paths are keys separated by dots.
 
-    With `each`, a list or mapping, the other paths start from every entry of it, and the entry's name is the role.
-    The count is the product of `replicas`; one that the object does not set counts `default`, None: nobody knows.
+    With `each`, a list or mapping, the other paths start from every entry of it, and the entry's name is the role. The
+    count is the product of `replicas`; a missing field counts `default`, None where the count is then unknown.
     """
 
     template: str
@@ -247,7 +247,7 @@ class PodPath:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadKind:
-    """A kind of object that makes pods. `resource` is its name in the API's URLs; `is_gang`: all or nothing."""
+    """A kind of object that creates pods. `resource` is its name in the API's URLs; `is_gang`: all or nothing."""
 
     group: str
     kind: str
@@ -258,7 +258,7 @@ class WorkloadKind:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRules:
-    """How workloads are judged as a whole, and kinds of them besides the built-in ones."""
+    """How workloads are judged as a whole, and kinds besides the built-in ones."""
 
     on_limit: OnWorkloadLimit = OnWorkloadLimit.WARN
     job_evictions: JobEvictions = JobEvictions.IGNORE
@@ -272,9 +272,9 @@ BUILT_IN_RESOURCES: Weights = {
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The merged policy folder. `hash` names its content: equal hashes, equal policies.
+    """The merged policy folder. `hash` identifies its content: equal hashes, equal policies.
 
-    `resources` weighs what counts; `ignored_resources` are named on purpose as counting nothing.
+    `resources` are the weights; `ignored_resources` are listed explicitly as counting nothing.
     """
 
     enforce: Enforcement = Enforcement.ENFORCE
@@ -292,9 +292,9 @@ class Policy:
 
     @property
     def is_enforced(self) -> bool:
-        """Tell whether anything is refused or changed by it."""
+        """Whether anything is refused or changed by it."""
         return self.enforce is Enforcement.ENFORCE
 
     def team(self, name: TeamName) -> Team | None:
-        """Find a team by name."""
+        """Return a team by name; None where there is none."""
         return next((team for team in self.teams if team.name == name), None)

@@ -1,4 +1,4 @@
-"""Why: stable codes with numbers and advice. Every code is listed in policies/README.md with cause and remedy."""
+"""Reasons: stable codes with numbers and advice. Every code is listed in policies/README.md with cause and remedy."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class Code(StrEnum):
     RESOURCE_QUOTA_EXCEEDED = "ResourceQuotaExceeded"
     MUTATION_ALTERED = "MutationAltered"
     CLAIM_CHANGED = "ClaimChanged"
-    # asked again by the API server's clients, without a word to the user
+    # retried by the API server's clients, invisible to the user
     MUTATION_MISSING = "MutationMissing"
     RACE_LOST = "RaceLost"
     LEDGER_UNAVAILABLE = "LedgerUnavailable"
@@ -42,7 +42,7 @@ class Code(StrEnum):
     WITHIN_SHARE = "WithinShare"
     BORROWS = "Borrows"
     BORROWS_BY_CHOICE = "BorrowsByChoice"
-    # not ours to decide
+    # not decided by Fairgate
     NO_GPU = "NoGpu"
     EXEMPT = "Exempt"
     COUNTED_ONLY = "CountedOnly"
@@ -54,10 +54,10 @@ class Code(StrEnum):
     # warnings
     NO_ROOM_NOW = "NoRoomNow"
     UNKNOWN_USER = "UnknownUser"
-    # of Jobs, and of workloads that fail of evictions
+    # of Jobs, and of workloads that fail by evictions
     EVICTIONS_IGNORED = "EvictionsIgnored"
     EVICTIONS_COUNT = "EvictionsCount"
-    # of workloads as a whole
+    # of whole workloads
     WORKLOAD_FITS = "WorkloadFits"
     OPEN_COUNT = "OpenCount"
     # of manifests: what a review cannot judge
@@ -77,15 +77,15 @@ LIMIT_CODES = frozenset(
 
 
 class Reason(NamedTuple):
-    """One cause, told in three parts: what was asked, what allows how much and what is used, what to do next."""
+    """One cause in three parts: what was requested, what allows how much and what is used, what to do next."""
 
     code: Code
     text: str
 
 
 def refusal_text(reasons: tuple[Reason, ...]) -> str:
-    """Join the reasons of a refusal; limits come first, under the words that retrying controllers look for."""
+    """Join the reasons of a refusal; limits come first, after the prefix that retrying controllers match."""
     limits = [r for r in reasons if r.code in LIMIT_CODES]
     others = [r for r in reasons if r.code not in LIMIT_CODES]
-    told = "; ".join(f"{r.text} ({r.code})" for r in limits + others)
-    return f"exceeded quota: {told}" if limits else told
+    text = "; ".join(f"{r.text} ({r.code})" for r in limits + others)
+    return f"exceeded quota: {text}" if limits else text

@@ -1,4 +1,4 @@
-"""Which nodes a pod or a pool may use: selectors, terms, taints and tolerations, with kube-scheduler's meaning."""
+"""Which nodes a pod or a pool may use: selectors, terms, taints and tolerations, as in kube-scheduler."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -6,13 +6,13 @@ from enum import StrEnum
 from typing import Final
 
 HELD: Final = "fairgate.dev/held"
-"""Key of the taint on a node whose room the evictor keeps for certain pods."""
+"""Key of the taint on a node whose room the evictor reserves for certain pods."""
 
 
 NODE_NAME_FIELD: Final = "metadata.name"
-"""The one field that terms may match."""
+"""The only field that terms may match."""
 
-_LONGEST_INTEGER: Final = 20
+_MAX_INTEGER_DIGITS: Final = 20
 _SMALL_BYTES: Final = 8192
 _PART_BYTES: Final = 80
 
@@ -29,7 +29,7 @@ class Operator(StrEnum):
 
 
 class Effect(StrEnum):
-    """What a taint does to pods that do not tolerate it."""
+    """The effect of a taint on pods that do not tolerate it."""
 
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -37,9 +37,9 @@ class Effect(StrEnum):
 
 
 def integer(text: str) -> int | None:
-    """Read a 64-bit integer as Kubernetes does; None for all else, at any length."""
+    """Parse a 64-bit integer as Kubernetes does; None for anything else, at any length."""
     digits = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
-    if len(digits) >= _LONGEST_INTEGER or not (digits.isascii() and digits.isdecimal()):
+    if len(digits) >= _MAX_INTEGER_DIGITS or not (digits.isascii() and digits.isdecimal()):
         return None
     number = int(text)
     return number if -(2**63) <= number < 2**63 else None
@@ -47,14 +47,14 @@ def integer(text: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One expression on a label or field. Gt and Lt compare integers; a value that is none matches nothing."""
+    """One expression on a label or field. Gt and Lt compare integers; a non-integer value matches nothing."""
 
     key: str
     operator: Operator
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether these labels meet the requirement (a missing key meets NotIn and DoesNotExist)."""
+        """Whether the labels meet the requirement (a missing key meets NotIn and DoesNotExist)."""
         value = labels.get(self.key)
         match self.operator:
             case Operator.IN:
@@ -69,7 +69,7 @@ class Requirement:
                 return value is not None and self.compares(value)
 
     def compares(self, value: str) -> bool:
-        """Tell whether a value lies on the side of the bound that Gt or Lt says."""
+        """Whether a value is on the side of the bound that Gt or Lt requires."""
         have, want = integer(value), integer(self.values[0]) if self.values else None
         if have is None or want is None:
             return False
@@ -84,7 +84,7 @@ class NodeTerm:
     fields: tuple[Requirement, ...] = ()
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Tell whether the node with this name and these labels meets the term."""
+        """Whether the node with this name and these labels meets the term."""
         if not self.labels and not self.fields:
             return False
         return all(r.matches(labels) for r in self.labels) and all(
@@ -93,21 +93,21 @@ class NodeTerm:
 
     @property
     def named_node(self) -> str | None:
-        """Tell the one node that the fields name."""
+        """Return the only node that the fields name."""
         return next((r.values[0] for r in self.fields if r.operator is Operator.IN and len(r.values) == 1), None)
 
     def demanded(self, label: str) -> str | None:
-        """Tell the one value that this term demands of a label."""
+        """Return the only value that this term requires of a label."""
         wanted = (r.values for r in self.labels if r.key == label and r.operator is Operator.IN)
         return next((values[0] for values in wanted if len(values) == 1), None)
 
     def possible(self, label: str) -> frozenset[str]:
-        """List the values of a node's label that this term allows; none where it allows any."""
+        """Return the values of a node label that this term allows; none where it allows any."""
         wanted = (each.values for each in self.labels if each.key == label and each.operator is Operator.IN)
         return frozenset(next(wanted, ()))
 
     def without_choice(self, chosen: frozenset[str]) -> "NodeTerm":
-        """Leave out the fields that name none but chosen nodes."""
+        """Return the term without fields that name only chosen nodes."""
         kept = [each for each in self.fields if each.operator is not Operator.IN or not chosen.issuperset(each.values)]
         return NodeTerm(self.labels, tuple(kept))
 
@@ -131,10 +131,10 @@ class Toleration:
     effect: Effect | None = None
 
     def tolerates(self, taint: Taint) -> bool:
-        """Tell whether the taint is tolerated.
+        """Whether the taint is tolerated.
 
-        To tolerate everything is no claim on room that is held for others: kube-scheduler would let such a pod in, so
-        it is sent elsewhere.
+        A toleration of everything does not cover room that is reserved for other pods: kube-scheduler would place such
+        a pod there, so it is sent to other nodes.
         """
         if taint.key == HELD and self.key != HELD:
             return False
@@ -147,10 +147,10 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What a pod itself demands of its node. Hashable: pods from one template share the same constraints.
+    """The constraints of a pod on its node. Hashable: pods from one template share the same constraints.
 
-    The hash is kept: it is the key of every look-up of a decision, and nested dataclasses hash slowly. `is_small` says
-    that a cache may keep them: what a tenant writes at any length must not fill the memory.
+    The hash is cached: it is the key of every look-up of a decision, and nested dataclasses hash slowly. `is_small`: a
+    cache may keep them. Text of any length that a tenant writes must not fill the memory.
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -173,7 +173,7 @@ class Constraints:
         requirements: tuple[Requirement, ...] = (),
         tolerations: tuple[Toleration, ...] = (),
     ) -> "Constraints":
-        """Add a pool's conditions: its selector and requirements hold too, its tolerations are had too."""
+        """Add a pool's conditions: its selector and requirements must hold too, its tolerations are added."""
         selector = tuple(dict.fromkeys(self.node_selector + node_selector))
         terms = self.terms
         if requirements:
@@ -186,19 +186,19 @@ class Constraints:
 
     @property
     def named_node(self) -> str | None:
-        """Tell the one node that every alternative of the affinity names by its field."""
+        """Return the only node that every term of the affinity names by its field."""
         found = {term.named_node for term in self.terms or ()}
         return found.pop() if len(found) == 1 else None
 
     def demanded(self, label: str) -> str | None:
-        """Tell the one value that these conditions demand of a node's label."""
+        """Return the only value that these conditions require of a node label."""
         if (value := dict(self.node_selector).get(label)) is not None:
             return value
         found = {term.demanded(label) for term in self.terms or ()}
         return found.pop() if len(found) == 1 else None
 
     def possible(self, label: str) -> frozenset[str]:
-        """List the values of a node's label that these conditions allow; none where they allow any."""
+        """Return the values of a node label that these conditions allow; none where they allow any."""
         if (value := dict(self.node_selector).get(label)) is not None:
             return frozenset((value,))
         terms = [term for term in self.terms or () if term != NodeTerm()]
@@ -206,7 +206,7 @@ class Constraints:
         return frozenset().union(*found) if found and all(found) else frozenset()
 
     def without_choice(self, chosen: Collection[str]) -> "Constraints":
-        """Take the gate's choice of nodes out again; what the pod's user wrote stays."""
+        """Return the constraints without the webhook's node selection; what the user wrote stays."""
         if self.terms is None:
             return self
         names = frozenset(chosen)
@@ -214,7 +214,7 @@ class Constraints:
         return replace(self, terms=None if NodeTerm() in terms else terms)
 
     def _bytes(self) -> int:
-        """Estimate the memory that these take: objects by number, text by length."""
+        """Estimate the memory of these constraints: objects by number, text by length."""
         listed = [each for term in self.terms or () for each in (*term.labels, *term.fields)]
         text = sum(len(key) + len(value) for key, value in self.node_selector)
         text += sum(len(each.key) + sum(map(len, each.values)) for each in listed)
@@ -224,7 +224,7 @@ class Constraints:
         return text + _PART_BYTES * parts
 
     def admits(self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> bool:
-        """Tell whether a node meets selector, required affinity and taints."""
+        """Whether a node meets selector, required affinity and taints."""
         if any(labels.get(key) != value for key, value in self.node_selector):
             return False
         if self.terms is not None and not any(term.matches(name, labels) for term in self.terms):

@@ -4,9 +4,9 @@ from typing import Final, NamedTuple
 
 
 class Shape(NamedTuple):
-    """A size of pod: `number` devices with `amount` of each (as in PerDevice), and cpu and memory beside them.
+    """A size of pod: `number` devices with `amount` of each (as in PerDevice), plus cpu and memory.
 
-    What is only counted has an amount of 1 in 1 part: whole pieces.
+    Devices that are only counted have an amount of 1 in 1 part: whole pieces.
     """
 
     number: int
@@ -19,4 +19,5 @@ class Shape(NamedTuple):
 Prior = tuple[tuple[Shape, int], ...]
 
 DEFAULT_PRIOR: Final[Prior] = ((Shape(1), 50), (Shape(2), 20), (Shape(4), 15), (Shape(8), 15))
-"""Powers of two, small ones more often: what training and serving jobs ask for, before this cluster has said more."""
+"""Powers of two, small ones more often: the usual sizes of training and serving jobs, until this cluster shows
+others."""

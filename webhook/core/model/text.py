@@ -1,7 +1,7 @@
-"""Text for people, the same wherever it is shown: numbers with nouns, ages, names that cannot break a line.
+"""Text for people, the same in every output: numbers with nouns, ages, names that cannot break a line.
 
-Whoever creates objects chooses their names, owners and annotations, and a terminal obeys control characters. So every
-text with such a name in it is written through `printable`.
+Users choose the names, owners and annotations of their objects, and a terminal interprets control characters. So every
+text with such a name is passed through `printable`.
 """
 
 from typing import Final
@@ -16,34 +16,34 @@ _UNITS: Final = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 
 
 
 def plural(count: int, noun: str) -> str:
-    """Write a number with its noun."""
+    """Format a number with its noun."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def plural_gpus(units: Units) -> str:
-    """Write an amount of GPUs."""
+    """Format an amount of GPUs."""
     return f"{gpus_text(units)} GPU{'s' * (format_gpus(units) != '1')}"
 
 
 def printable(text: str) -> str:
-    """Write control characters, ANSI sequences and text direction marks as escapes, as Python's literals do."""
+    """Escape control characters, ANSI sequences and text direction marks, as Python's literals do."""
     if text.isprintable():
         return text
     return "".join([each if each.isprintable() else _escaped(each) for each in text])
 
 
 def printable_lines(text: str) -> str:
-    """Do the same with a text of several lines, whose line breaks stay."""
+    """Escape a text of several lines, whose line breaks stay."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def shortened(text: str, longest: int) -> str:
-    """Cut a text to so many characters, the mark that says so included."""
+    """Cut a text to a number of characters, the ellipsis included."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def coarse_age(seconds: int) -> str:
-    """Write an age that stays the same for a while; "" below ten minutes, in which most that is to change does.
+    """Format an age that stays the same for a while; "" below ten minutes, the time in which most waits end.
 
     A text that is repeated every minute must not change with it.
     """
@@ -54,7 +54,7 @@ def coarse_age(seconds: int) -> str:
 
 
 def amount_text(resource: ResourceName, amount: int) -> str:
-    """Write an amount as a manifest would: cores of cpu, binary units of bytes, a number of everything else."""
+    """Format an amount as in a manifest: cores of cpu, binary units of bytes, a number of everything else."""
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     if resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-"):

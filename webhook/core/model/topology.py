@@ -1,4 +1,4 @@
-"""Topology domains, the nodes that carry one value of a label, and what pods demand of the other pods in them."""
+"""Topology domains, the nodes with one value of a label, and the rules of pods about other pods in them."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -9,10 +9,10 @@ from webhook.core.model.selector import integer
 
 
 class SpreadRule(NamedTuple):
-    """One topology spread constraint of a pod; what it does not say is as Kubernetes has it.
+    """One topology spread constraint of a pod, with the defaults of Kubernetes.
 
-    `selector` is None where it selects no pod at all. The policies say which nodes are counted: those that the pod's
-    selector and affinity admit, those whose taints it tolerates.
+    `selector` is None where it selects no pod at all. The inclusion policies decide which nodes are counted: those that
+    the pod's selector and affinity allow, those whose taints it tolerates.
     """
 
     key: str
@@ -25,15 +25,15 @@ class SpreadRule(NamedTuple):
 
     @property
     def needs_all_nodes(self) -> bool:
-        """Tell whether a list of nodes by name would break it: kube-scheduler looks for its domains in the list."""
+        """Whether a list of nodes by name would break it: kube-scheduler looks for its domains within the list."""
         return self.is_hard and self.honors_affinity and self.min_domains > 1
 
 
 class AffinityRule(NamedTuple):
-    """Inter-pod affinity: all required terms of a pod together, or one term that is preferred or of anti-affinity.
+    """Inter-pod affinity: all required terms of a pod together, or one preferred or anti-affinity term.
 
-    The pods that it is about are in `namespaces`, () for the pod's own; `selector` is None where it selects none.
-    `weight` is 0 where it is required.
+    The pods it applies to are in `namespaces`, () for the pod's own; `selector` is None where it selects none. `weight`
+    is 0 where it is required.
     """
 
     keys: tuple[str, ...]
@@ -42,18 +42,18 @@ class AffinityRule(NamedTuple):
     namespaces: tuple[Namespace, ...] = ()
     weight: int = 0
 
-    def is_about(self, namespace: Namespace, labels: Mapping[str, str], *, home: Namespace) -> bool:
-        """Tell whether it is about a pod; `home` is the namespace of the pod whose rule it is."""
+    def applies_to(self, namespace: Namespace, labels: Mapping[str, str], *, home: Namespace) -> bool:
+        """Whether it applies to a pod; `home` is the namespace of the pod that has the rule."""
         return namespace in (self.namespaces or (home,)) and self.selector is not None and self.selector.matches(labels)
 
     @property
     def is_hard(self) -> bool:
-        """Tell whether a pod rather waits than breaks it."""
+        """Whether a pod waits rather than break it."""
         return not self.weight
 
     @property
     def needs_all_nodes(self) -> bool:
-        """Tell whether a list of nodes by name would break it: kube-scheduler looks at all nodes."""
+        """Whether a list of nodes by name would break it: kube-scheduler evaluates it over all nodes."""
         return False
 
 
@@ -61,50 +61,50 @@ TopologyRule = SpreadRule | AffinityRule
 
 
 def asked_labels(rules: tuple[TopologyRule, ...], labels: Mapping[str, str]) -> dict[str, str]:
-    """Pick the labels that a pod's rules ask for: by those it is counted among its like."""
-    asked = {each.key for rule in rules if rule.selector is not None for each in rule.selector.requirements}
-    return {key: labels[key] for key in sorted(asked & labels.keys())}
+    """Return the labels that the selectors of a pod's own rules read."""
+    keys = {each.key for rule in rules if rule.selector is not None for each in rule.selector.requirements}
+    return {key: labels[key] for key in sorted(keys & labels.keys())}
 
 
 def anti_affinity(rules: tuple[TopologyRule, ...]) -> tuple[AffinityRule, ...]:
-    """Pick the rules by which a pod keeps others off."""
+    """Return the required anti-affinity rules."""
     return tuple([rule for rule in rules if isinstance(rule, AffinityRule) and rule.is_anti and rule.is_hard])
 
 
 class Domains:
-    """The nodes of each value of one label, as slots; true up to a position in the fleet's log of changed nodes."""
+    """The nodes of each value of one label, as slots; valid up to a position in the fleet's log of changed nodes."""
 
     def __init__(self) -> None:
         self.members: dict[str, int] = {}
-        self.bits = 0  # all that carry the label
+        self.bits = 0  # all slots with the label
         self.position = 0
         self._values: dict[int, str] = {}
         self._numbers: tuple[str, ...] | None = None
 
     @property
     def are_single(self) -> bool:
-        """Tell whether each domain is one node, as with hostnames."""
+        """Whether each domain is one node, as with hostnames."""
         return len(self.members) == len(self._values)
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """List the values that are integers: the only ones that Gt and Lt compare."""
+        """Return the values that are integers: the only ones that Gt and Lt compare."""
         if self._numbers is None:
             self._numbers = tuple([value for value in self.members if integer(value) is not None])
         return self._numbers
 
     def value(self, slot: int) -> str | None:
-        """Tell which domain a node is in."""
+        """Return the domain of a node."""
         return self._values.get(slot)
 
     def number(self, among: int) -> int:
-        """Count the domains that have a node in a set of slots."""
+        """Return the number of domains with a node in a set of slots."""
         if self.are_single:
             return (self.bits & among).bit_count()
         return sum(1 for members in self.members.values() if members & among)
 
     def set(self, slot: int, value: str | None) -> None:
-        """Take in what a node says; None: it has no such label, or is gone."""
+        """Set the label value of a node; None: it has no such label, or is gone."""
         before, bit = self._values.get(slot), 1 << slot
         if before == value:
             return

@@ -1,15 +1,16 @@
-"""Where a pod may go by what it demands of other pods: kube-scheduler's own rules, over all that Fairgate knows of.
+"""Where a pod may go by its spread constraints and inter-pod affinity: kube-scheduler's rules, over all known pods.
 
-They are those of kube-scheduler 1.37, pkg/scheduler/framework/plugins. podtopologyspread, filtering.go: on a node that
-carries the key, the pods that match in the node's domain, and the new pod if it matches, may outnumber those of the
+The rules are those of kube-scheduler 1.37, pkg/scheduler/framework/plugins. podtopologyspread, filtering.go: on a node
+that carries the key, the matching pods in the node's domain, plus the new pod if it matches, may outnumber those of the
 emptiest domain by `maxSkew`. Counted are pods of the same namespace that do not terminate; domains are those of nodes
-that carry the keys of all such constraints and that the two inclusion policies let in. interpodaffinity, filtering.go:
+that carry the keys of all such constraints and that the two inclusion policies include. interpodaffinity, filtering.go:
 a pod goes to domains with pods that match all its terms, or anywhere if there are none and it matches them itself; and
-to no domain with pods that it keeps away from, or that keep away from it. Pods that terminate do not count here: they
-are gone before long.
+to no domain with pods that its anti-affinity, or theirs against it, excludes. Terminating pods do not count here: they
+are gone soon.
 
 A list of nodes by name changes what kube-scheduler counts: by default it honors the pod's own affinity, and then knows
-no domain outside of the list. So the skew is kept here, and a list is made such that what is left to judge there holds.
+no domain outside of the list. So the skew is enforced here, and a list is chosen such that every node on it passes
+kube-scheduler's check.
 """
 
 from collections import Counter
@@ -22,17 +23,17 @@ from webhook.core.model.names import Namespace, NodeName
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.selector import HELD, Constraints, Toleration
 from webhook.core.model.topology import AffinityRule, Domains, SpreadRule, TopologyRule
-from webhook.core.peers.pod_counts import Keepers, PlacedPod, PodCounts
+from webhook.core.peers.pod_counts import AntiAffinityKey, PlacedPod, PodCounts
 from webhook.core.placement.fleet import Fleet
 
 _ANY_TAINT = (Toleration(exists=True), Toleration(key=HELD, exists=True))
 
 
 class TopologyRequest(NamedTuple):
-    """A pod that demands something of the pods around it.
+    """A pod with topology rules.
 
-    `constraints` are all that it demands of a node, its pool's among them; `left_out` are pods that shall not
-    count this time, `joined` are some that shall count besides.
+    `constraints` are all its constraints on a node, its pool's included; `left_out` are pods to exclude from the
+    counts, `joined` are pods to include besides.
     """
 
     namespace: Namespace
@@ -43,8 +44,8 @@ class TopologyRequest(NamedTuple):
     joined: tuple[PlacedPod, ...] = ()
 
 
-class Judged(NamedTuple):
-    """One rule for one pod: the pods that count, by domain (none: left out), and the slots where it keeps the skew."""
+class SpreadResult(NamedTuple):
+    """One spread rule for one pod: the counted pods by domain (absent: 0), and the slots where the skew holds."""
 
     rule: SpreadRule
     domains: Domains
@@ -52,10 +53,10 @@ class Judged(NamedTuple):
     allowed: int
 
     def beside(self, slot: int) -> int:
-        """List the slots that may stand on a list behind this one: they bring nothing new to count, or to prefer.
+        """Return the slots that may follow this one on a list: they add nothing to count, or to prefer.
 
         kube-scheduler counts within the list. In one domain nothing can become uneven; single nodes that keep the skew
-        among all keep it among fewer, but by a soft rule those with fewer of the like would be preferred.
+        among all keep it among fewer, but by a soft rule those with fewer matching pods would be preferred.
         """
         domains, is_hard = self.domains, self.rule.is_hard
         value = domains.value(slot)
@@ -75,18 +76,18 @@ class Judged(NamedTuple):
         return found
 
 
-class Kept(NamedTuple):
-    """One rule of inter-pod affinity for one pod, its own or that of others: the slots where it is kept."""
+class AffinityResult(NamedTuple):
+    """One rule of required inter-pod affinity, the pod's own or another pod's: the slots where it holds."""
 
     rule: AffinityRule
     allowed: int
     is_own: bool = True
 
 
-class Wished(NamedTuple):
-    """One preferred term of inter-pod affinity for one pod: the pods that it is about, by domain (none: left out).
+class PreferenceResult(NamedTuple):
+    """One preferred term of inter-pod affinity for one pod: the matching pods by domain (absent: 0).
 
-    `levels` are the slots of the domains with so many of them each.
+    `levels` are the slots of the domains by their number of matching pods.
     """
 
     rule: AffinityRule
@@ -96,12 +97,12 @@ class Wished(NamedTuple):
 
     @property
     def allowed(self) -> int:
-        """List the slots where it is kept."""
+        """Return the slots where the preference is met."""
         near = self._with_more_than(0)
         return ~near if self.rule.is_anti else near
 
     def beside(self, slot: int) -> int:
-        """List the slots that kube-scheduler would not prefer to this one: it adds up the pods."""
+        """Return the slots that kube-scheduler would not prefer to this one: it adds up the pods."""
         here = self.counts.get(self.domains.value(slot) or "", 0)
         return (self._with_more_than(here - 1) if here else -1) if self.rule.is_anti else ~self._with_more_than(here)
 
@@ -114,36 +115,36 @@ class Wished(NamedTuple):
 
 
 class TopologyFilter(NamedTuple):
-    """What a pod's rules say of all nodes; `wished` has what weighs most first."""
+    """The effect of a pod's topology rules on all nodes; `wished` is sorted by weight, the largest first."""
 
-    hard: tuple[Judged, ...] = ()
-    soft: tuple[Judged, ...] = ()
-    affine: tuple[Kept, ...] = ()
-    wished: tuple[Wished, ...] = ()
+    hard: tuple[SpreadResult, ...] = ()
+    soft: tuple[SpreadResult, ...] = ()
+    affine: tuple[AffinityResult, ...] = ()
+    wished: tuple[PreferenceResult, ...] = ()
 
     @property
     def allowed(self) -> int:
-        """List the slots that keep every hard rule."""
+        """Return the slots that meet every hard rule."""
         found = -1
-        for judged in self.hard:
-            found &= judged.allowed
-        for kept in self.affine:
-            found &= kept.allowed
+        for result in self.hard:
+            found &= result.allowed
+        for each in self.affine:
+            found &= each.allowed
         return found
 
     def narrowed(self, among: int, has_room: Callable[[int], int]) -> int:
-        """Narrow slots to those that keep the hard rules, and each soft one for which some with room are left."""
+        """Narrow slots to those that meet the hard rules, and each soft one for which some slots with room are left."""
         among &= self.allowed
-        softly: tuple[Judged | Wished, ...] = (*self.soft, *self.wished)
-        for each in softly:
-            if has_room(kept := among & each.allowed):
-                among = kept
+        preferences: tuple[SpreadResult | PreferenceResult, ...] = (*self.soft, *self.wished)
+        for each in preferences:
+            if has_room(narrowed := among & each.allowed):
+                among = narrowed
         return among
 
     def beside(self, slot: int) -> int:
-        """List the slots that may stand on a list behind this one."""
+        """Return the slots that may follow this one on a list."""
         found = -1
-        rules: tuple[Judged | Wished, ...] = (*self.hard, *self.soft, *self.wished)
+        rules: tuple[SpreadResult | PreferenceResult, ...] = (*self.hard, *self.soft, *self.wished)
         for each in rules:
             found &= each.beside(slot)
         return found
@@ -153,47 +154,51 @@ NO_SPREAD = TopologyFilter()
 
 
 class Affinity(NamedTuple):
-    """The part of it that is the same wherever the pod is allowed to go by its constraints."""
+    """The part that does not depend on the pod's node constraints."""
 
-    affine: tuple[Kept, ...]
-    wished: tuple[Wished, ...]
+    affine: tuple[AffinityResult, ...]
+    wished: tuple[PreferenceResult, ...]
 
 
 def evaluate_affinity(asker: TopologyRequest, fleet: Fleet, pod_counts: PodCounts) -> Affinity:
-    """Hold a pod's rules of inter-pod affinity, and those of the others, against the pods that there are."""
+    """Evaluate a pod's inter-pod affinity, and that of the other pods, against the known pods."""
     affine = [rule for rule in asker.rules if isinstance(rule, AffinityRule)]
     wished = sorted([rule for rule in affine if not rule.is_hard], key=lambda rule: -rule.weight)
     return Affinity(
         (
-            *(_keep(asker, rule, fleet, pod_counts) for rule in affine if rule.is_hard),
-            *_keep_of_others(asker, fleet, pod_counts),
+            *(_evaluate_affinity(asker, rule, fleet, pod_counts) for rule in affine if rule.is_hard),
+            *_evaluate_others(asker, fleet, pod_counts),
         ),
-        tuple([_wish(asker, rule, fleet, pod_counts) for rule in wished]),
+        tuple([_evaluate_preference(asker, rule, fleet, pod_counts) for rule in wished]),
     )
 
 
 def evaluate_topology(
     asker: TopologyRequest, fleet: Fleet, pod_counts: PodCounts, affinity: Affinity | None = None
 ) -> TopologyFilter:
-    """Hold a pod's rules against the pods that there are; `affinity` is what is known of them."""
+    """Evaluate a pod's topology rules against the known pods; `affinity` is the part already evaluated."""
     spreading = [rule for rule in asker.rules if isinstance(rule, SpreadRule)]
     affine, wished = affinity or evaluate_affinity(asker, fleet, pod_counts)
     return TopologyFilter(
-        _judged(asker, [rule for rule in spreading if rule.is_hard], fleet, pod_counts),
-        _judged(asker, [rule for rule in spreading if not rule.is_hard], fleet, pod_counts),
+        _spread_results(asker, [rule for rule in spreading if rule.is_hard], fleet, pod_counts),
+        _spread_results(asker, [rule for rule in spreading if not rule.is_hard], fleet, pod_counts),
         affine,
         wished,
     )
 
 
-def _judged(asker: TopologyRequest, rules: list[SpreadRule], fleet: Fleet, pod_counts: PodCounts) -> tuple[Judged, ...]:
+def _spread_results(
+    asker: TopologyRequest, rules: list[SpreadRule], fleet: Fleet, pod_counts: PodCounts
+) -> tuple[SpreadResult, ...]:
     keyed = -1
     for rule in rules:
         keyed &= fleet.domains(rule.key).bits
-    return tuple([_judge(asker, rule, keyed, fleet, pod_counts) for rule in rules])
+    return tuple([_evaluate_spread(asker, rule, keyed, fleet, pod_counts) for rule in rules])
 
 
-def _judge(asker: TopologyRequest, rule: SpreadRule, keyed: int, fleet: Fleet, pod_counts: PodCounts) -> Judged:
+def _evaluate_spread(
+    asker: TopologyRequest, rule: SpreadRule, keyed: int, fleet: Fleet, pod_counts: PodCounts
+) -> SpreadResult:
     domains = fleet.domains(rule.key)
     among = keyed & fleet.matching(_inclusion(asker.constraints, rule.honors_affinity, rule.honors_taints))
     counts = _counts(asker, rule, among, fleet, pod_counts)
@@ -205,7 +210,7 @@ def _judge(asker: TopologyRequest, rule: SpreadRule, keyed: int, fleet: Fleet, p
     for value, count in counts.items():
         if count > most:
             full |= domains.members[value]
-    return Judged(rule, domains, counts, domains.bits & ~full)
+    return SpreadResult(rule, domains, counts, domains.bits & ~full)
 
 
 def _counts(
@@ -213,13 +218,13 @@ def _counts(
 ) -> dict[str, int]:
     selector = rule.selector
     if selector is None or not selector.requirements:
-        return {}  # selects no pod, or all of them, which kube-scheduler does not count
+        return {}  # selects no pod, or all pods, which kube-scheduler does not count
     found = _on_nodes(asker, selector, (asker.namespace,), pod_counts)
     return _by_domain(found, fleet.domains(rule.key), among, fleet)
 
 
 def _by_domain(found: Iterable[tuple[NodeName, int]], domains: Domains, among: int, fleet: Fleet) -> dict[str, int]:
-    """Add up what was counted on nodes, as far as they are in these slots."""
+    """Sum the counts of nodes by domain, for nodes in these slots."""
     counts: dict[str, int] = {}
     for name, number in found:
         if bit := fleet.bit(name) & among:
@@ -229,7 +234,9 @@ def _by_domain(found: Iterable[tuple[NodeName, int]], domains: Domains, among: i
     return counts
 
 
-def _keep(asker: TopologyRequest, rule: AffinityRule, fleet: Fleet, pod_counts: PodCounts) -> Kept:
+def _evaluate_affinity(
+    asker: TopologyRequest, rule: AffinityRule, fleet: Fleet, pod_counts: PodCounts
+) -> AffinityResult:
     namespaces = rule.namespaces or (asker.namespace,)
     selector = rule.selector
     found = () if selector is None else [name for name, _ in _on_nodes(asker, selector, namespaces, pod_counts)]
@@ -239,39 +246,41 @@ def _keep(asker: TopologyRequest, rule: AffinityRule, fleet: Fleet, pod_counts: 
     if rule.is_anti:
         for near in beside:
             allowed &= ~near
-        return Kept(rule, allowed)
+        return AffinityResult(rule, allowed)
     is_first = selector is not None and asker.namespace in namespaces and selector.matches(asker.labels)
     for each, near in zip(domains, beside, strict=True):
         allowed &= each.bits if is_first and not any(beside) else near
-    return Kept(rule, allowed)
+    return AffinityResult(rule, allowed)
 
 
-def _wish(asker: TopologyRequest, rule: AffinityRule, fleet: Fleet, pod_counts: PodCounts) -> Wished:
+def _evaluate_preference(
+    asker: TopologyRequest, rule: AffinityRule, fleet: Fleet, pod_counts: PodCounts
+) -> PreferenceResult:
     domains, selector, namespaces = fleet.domains(rule.keys[0]), rule.selector, rule.namespaces or (asker.namespace,)
     found = () if selector is None else _on_nodes(asker, selector, namespaces, pod_counts)
     counts = _by_domain(found, domains, -1, fleet)
     levels: dict[int, int] = {}
     for value, count in counts.items():
         levels[count] = levels.get(count, 0) | domains.members[value]
-    return Wished(rule, domains, counts, levels)
+    return PreferenceResult(rule, domains, counts, levels)
 
 
-def _keep_of_others(asker: TopologyRequest, fleet: Fleet, pod_counts: PodCounts) -> Iterator[Kept]:
-    """Hold the pod against the rules of those that it would be beside."""
-    found: dict[Keepers, Mapping[NodeName, int]] = pod_counts.against(asker.namespace, asker.labels)
-    for seated, step in ((asker.left_out, -1), (asker.joined, 1)):
-        for pod, node in seated:
+def _evaluate_others(asker: TopologyRequest, fleet: Fleet, pod_counts: PodCounts) -> Iterator[AffinityResult]:
+    """Evaluate the anti-affinity of other pods against the pod."""
+    found: dict[AntiAffinityKey, Mapping[NodeName, int]] = pod_counts.against(asker.namespace, asker.labels)
+    for pods, step in ((asker.left_out, -1), (asker.joined, 1)):
+        for pod, node in pods:
             for rule in pod.anti_affinity_rules:
-                if rule.is_about(asker.namespace, asker.labels, home=pod.namespace):
+                if rule.applies_to(asker.namespace, asker.labels, home=pod.namespace):
                     counts = found[pod.namespace, rule] = Counter(found.get((pod.namespace, rule), {}))
                     counts[node] += step
     for (_, rule), nodes in found.items():
         near = _domains_of([name for name, count in nodes.items() if count > 0], fleet.domains(rule.keys[0]), fleet)
-        yield Kept(rule, ~near, is_own=False)
+        yield AffinityResult(rule, ~near, is_own=False)
 
 
 def _domains_of(nodes: Iterable[NodeName], domains: Domains, fleet: Fleet) -> int:
-    """List the slots in the domains of these nodes."""
+    """Return the slots in the domains of these nodes."""
     found = 0
     for name in nodes:
         if bit := fleet.bit(name):
@@ -283,24 +292,24 @@ def _domains_of(nodes: Iterable[NodeName], domains: Domains, fleet: Fleet) -> in
 def _on_nodes(
     asker: TopologyRequest, selector: LabelSelector, namespaces: tuple[Namespace, ...], pod_counts: PodCounts
 ) -> Iterable[tuple[NodeName, int]]:
-    """Count the pods that are selected, by node."""
+    """Return the selected pods by node."""
     if len(namespaces) == 1 and not asker.left_out and not asker.joined:
         return pod_counts.on_nodes(namespaces[0], selector, home=asker.namespace).items()
     counts: Counter[NodeName] = Counter()
     for namespace in namespaces:
         counts.update(pod_counts.on_nodes(namespace, selector, home=asker.namespace))
-    for seated, step in ((asker.left_out, -1), (asker.joined, 1)):
-        for pod, node in seated:
+    for pods, step in ((asker.left_out, -1), (asker.joined, 1)):
+        for pod, node in pods:
             if pod.namespace in namespaces and selector.matches(pod.labels):
                 counts[node] += step
     return [(node, count) for node, count in counts.items() if count > 0]
 
 
 def _inclusion(constraints: Constraints, honors_affinity: bool, honors_taints: bool) -> Constraints:
-    """Make the constraints that say which nodes are counted."""
+    """Return the constraints of the nodes that are counted."""
     if not honors_affinity:
         constraints = Constraints(tolerations=constraints.tolerations)
-    return (_kept_inclusion if constraints.is_small else _included)(constraints, honors_taints)
+    return (_cached_inclusion if constraints.is_small else _included)(constraints, honors_taints)
 
 
 def _included(constraints: Constraints, honors_taints: bool) -> Constraints:
@@ -308,4 +317,4 @@ def _included(constraints: Constraints, honors_taints: bool) -> Constraints:
     return replace(constraints, tolerations=tolerations)
 
 
-_kept_inclusion = lru_cache(maxsize=1024)(_included)
+_cached_inclusion = lru_cache(maxsize=1024)(_included)

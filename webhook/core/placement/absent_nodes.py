@@ -1,7 +1,7 @@
-"""Nodes as they were until lately: one that reboots, or whose device plugin restarts, comes back.
+"""Nodes that left or shrank recently: a node that reboots, or whose device plugin restarts, comes back.
 
-A node that is gone, or offers less than before, is remembered for an hour, so that a pod which only such a node could
-hold is not taken for one that never fits.
+Such a node is remembered for an hour, so that a pod that only this node could hold is not reported as one that never
+fits.
 """
 
 from dataclasses import replace
@@ -14,32 +14,32 @@ from webhook.core.model.selector import Constraints
 from webhook.core.placement.fleet import Fleet
 
 ABSENT_SECONDS: Final = 3600
-"""How long a node is expected back: a reboot takes minutes, an upgrade of drivers on it less than an hour."""
+"""How long a node is expected back: a reboot takes minutes, a driver upgrade less than an hour."""
 
-_MOST: Final = 1000
-"""Nodes that are remembered, the latest."""
+_MAX_NODES: Final = 1000
+"""The largest number of nodes remembered, the latest ones."""
 
 
 class AbsentNodes:
-    """What nodes offered before they left or shrank."""
+    """The resources of nodes before they left or shrank."""
 
     def __init__(self) -> None:
         self._fleet = Fleet()
         self._left_at: dict[NodeName, int | None] = {}  # None until the time is known; in the order of leaving
 
     def note(self, before: Node, now: Node | None = None) -> None:
-        """Take in that a node is gone, or what it is now."""
-        if now is not None and now.labels == before.labels and not _offers_less(now, before):
+        """Record that a node is gone, or its present state."""
+        if now is not None and now.labels == before.labels and not _shrank(now, before):
             return
-        known = self._fleet.get(before.name)
+        remembered = self._fleet.get(before.name)
         self._left_at.pop(before.name, None)
         self._left_at[before.name] = None
-        self._fleet.set(before if known is None else _larger(known, before))
-        if len(self._left_at) > _MOST:
+        self._fleet.set(before if remembered is None else _larger(remembered, before))
+        if len(self._left_at) > _MAX_NODES:
             self._forget(next(iter(self._left_at)))
 
     def tick(self, now: int) -> None:
-        """Forget nodes that have been away for too long. A node is away from the first tick after it left."""
+        """Forget nodes that have been absent for too long. A node is absent from the first tick after it left."""
         for name, left_at in list(self._left_at.items()):
             if left_at is None:
                 self._left_at[name] = now
@@ -47,11 +47,11 @@ class AbsentNodes:
                 self._forget(name)
 
     def capable_count(self, demand: Demand, constraints: Constraints) -> int:
-        """Count the nodes that would hold this if they were back, and empty."""
+        """Return how many absent nodes could hold the demand if they were back, and empty."""
         return self._fleet.with_capacity(demand, self._fleet.matching(constraints)).bit_count()
 
     def offers(self, resource: ResourceName) -> bool:
-        """Tell whether any of them offered a resource."""
+        """Whether any absent node had this resource."""
         return self._fleet.offers(resource)
 
     def _forget(self, name: NodeName) -> None:
@@ -59,12 +59,12 @@ class AbsentNodes:
         self._fleet.remove(name)
 
 
-def _offers_less(now: Node, before: Node) -> bool:
+def _shrank(now: Node, before: Node) -> bool:
     return any(now.allocatable.get(name, 0) < amount for name, amount in before.allocatable.items())
 
 
 def _larger(one: Node, other: Node) -> Node:
-    """Keep the larger amounts of two states of a node: one that fails device by device shrinks in steps."""
+    """Return the larger amounts of two states of a node: one that fails device by device shrinks in steps."""
     names = one.allocatable.keys() | other.allocatable.keys()
     most = {name: max(one.allocatable.get(name, 0), other.allocatable.get(name, 0)) for name in names}
     devices = max(one.devices, other.devices, key=lambda devices: sum(devices.capacities))

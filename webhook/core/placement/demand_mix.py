@@ -1,7 +1,7 @@
-"""The demand mix: what sizes of pods come, learned from those that came, and what a cluster expects before any did.
+"""The demand mix: sizes of pods and their frequency, learned from arrivals, with a prior for a new cluster.
 
-Old arrivals fade by halves as new ones come, not by the clock: an idle weekend teaches nothing, and the same events
-give the same mix. It is not stored: a process that starts anew learns from the pods that run.
+Old arrivals lose weight by halves as new ones come, not by the clock: an idle weekend changes nothing, and the same
+events give the same mix. It is not stored: a restarted process learns from the pods that run.
 """
 
 from functools import lru_cache
@@ -11,30 +11,30 @@ from webhook.core.model.demand import Demand, PerDevice
 from webhook.core.model.names import CPU, MEMORY, ResourceName
 from webhook.core.model.shape import DEFAULT_PRIOR, Prior, Shape
 
-_MEMORY: Final = 8192
-"""Arrivals after which all counts are halved: enough for the rare sizes to be known, few enough to follow a change."""
+_HALVE_AFTER: Final = 8192
+"""Arrivals after which all counts are halved: enough to know the rare sizes, few enough to follow a change."""
 
 _PRIOR_ARRIVALS: Final = 32
-"""As many arrivals as the prior is worth, for each resource."""
+"""The weight of the prior in arrivals, for each resource."""
 
-_KEPT_SHAPES: Final = 512
-"""Shapes counted; where there are more, the rarest leaves."""
+_MAX_SHAPES: Final = 512
+"""Shapes counted; above that the rarest is dropped."""
 
-_ARRIVAL: Final = 16
-"""What one arrival counts, so that it can be halved a few times."""
+_ARRIVAL_COUNT: Final = 16
+"""The count of one arrival, so that it can be halved a few times."""
 
-_LOOK: Final = 32
-"""Arrivals after which what came is first held against what was expected; later it takes more to make a difference."""
+_FIRST_COMPARISON: Final = 32
+"""Arrivals before the first comparison with the expected mix; later it takes more to make a difference."""
 
 _DRIFT: Final = 16
-"""What is expected is made anew when a sixteenth of it would be others: each time costs a pass over the nodes."""
+"""The expected mix is recomputed when a sixteenth of it differs: each time costs a pass over the nodes."""
 
 
 Weights = dict[Shape, int]
 
 
 def resource_of(demand: Demand) -> ResourceName | None:
-    """Name the GPU resource that decides where a pod fits: the one it has most of; None where it asks for none."""
+    """Return the GPU resource that decides where a pod fits: the one it requests most; None where it requests none."""
     if demand.per_device is not None:
         return demand.per_device.resource
     devices = demand.devices
@@ -43,74 +43,74 @@ def resource_of(demand: Demand) -> ResourceName | None:
     return devices[0][0] if devices else None
 
 
-@lru_cache(maxsize=1024)  # asked for every pod that comes, and those of one template are the same
+@lru_cache(maxsize=1024)  # called for every pod, and those of one template are the same
 def shape_of(
-    requests: tuple[tuple[ResourceName, int], ...], resource: ResourceName, ask: PerDevice | None = None
+    requests: tuple[tuple[ResourceName, int], ...], resource: ResourceName, per_device: PerDevice | None = None
 ) -> Shape:
-    """Tell the size of a pod in terms of one of the GPU resources that it asks for."""
+    """Return the size of a pod in terms of one of its GPU resources."""
     amounts = dict(requests)
     cpu, memory = amounts.get(CPU, 0), amounts.get(MEMORY, 0)
-    if ask is None:
+    if per_device is None:
         return Shape(amounts.get(resource, 0), cpu=cpu, memory=memory)
-    return Shape(ask.number, ask.amount, ask.parts, cpu, memory)
+    return Shape(per_device.number, per_device.amount, per_device.parts, cpu, memory)
 
 
 class DemandMix:
-    """Counts of shapes by resource. `version` moves when what is expected is no longer what comes."""
+    """Counts of shapes by resource. `version` increases when the expected mix no longer matches the arrivals."""
 
-    __slots__ = ("_counts", "_expected", "_prior", "_until_look", "version")
+    __slots__ = ("_counts", "_expected", "_prior", "_until_comparison", "version")
 
     def __init__(self) -> None:
         self._prior = DEFAULT_PRIOR
         self._counts: dict[ResourceName, Weights] = {}
         self._expected: dict[ResourceName, Weights] = {}
-        self._until_look: dict[ResourceName, int] = {}  # arrivals until what came is held against what was expected
+        self._until_comparison: dict[ResourceName, int] = {}  # arrivals until the next comparison with the expected mix
         self.version = 0
 
     def set_prior(self, prior: Prior) -> None:
-        """Expect something else of what has not come yet."""
+        """Set the mix expected before any arrivals."""
         if prior != self._prior:
             self._prior = prior
-            self._move()
+            self._invalidate()
 
     def note(self, demand: Demand) -> None:
-        """Count a pod that came."""
+        """Count the arrival of a pod."""
         resource = resource_of(demand)
         if resource is None:
             return
         counts = self._counts.setdefault(resource, {})
         shape = shape_of(demand.requests, resource, demand.per_device)
-        counts[shape] = counts.get(shape, 0) + _ARRIVAL
-        if len(counts) > _KEPT_SHAPES:
+        counts[shape] = counts.get(shape, 0) + _ARRIVAL_COUNT
+        if len(counts) > _MAX_SHAPES:
             del counts[min(counts, key=lambda each: (counts[each], each == shape, each))]
-        left = self._until_look.get(resource, _LOOK) - 1
-        self._until_look[resource] = left
+        left = self._until_comparison.get(resource, _FIRST_COMPARISON) - 1
+        self._until_comparison[resource] = left
         if left <= 0:
-            self._look(resource)
+            self._compare(resource)
 
     def expected(self, resource: ResourceName) -> Weights:
-        """Weigh the shapes of the pods to come that ask for a resource; the same until `version` moves."""
+        """Return the weights of the shapes of future pods for a resource; unchanged until `version` increases."""
         known = self._expected.get(resource)
         if known is None:
             known = self._expected[resource] = self._weights(resource)
         return known
 
-    def _look(self, resource: ResourceName) -> None:
+    def _compare(self, resource: ResourceName) -> None:
         counts = self._counts[resource]
-        known = sum(counts.values()) // _ARRIVAL
-        self._until_look[resource] = max(_LOOK, known // _DRIFT)
-        if known >= _MEMORY:
+        known = sum(counts.values()) // _ARRIVAL_COUNT
+        self._until_comparison[resource] = max(_FIRST_COMPARISON, known // _DRIFT)
+        if known >= _HALVE_AFTER:
             self._counts[resource] = {shape: count // 2 for shape, count in counts.items() if count > 1}
         if resource in self._expected and _differ(self._expected[resource], self._weights(resource)):
-            self._move()
+            self._invalidate()
 
-    def _move(self) -> None:
+    def _invalidate(self) -> None:
         self._expected.clear()
         self.version += 1
 
     def _weights(self, resource: ResourceName) -> Weights:
         whole = sum(weight for _, weight in self._prior)
-        weights = {shape: _ARRIVAL * _PRIOR_ARRIVALS * weight // whole for shape, weight in self._prior}
+        weights = {shape: _ARRIVAL_COUNT * _PRIOR_ARRIVALS * weight // whole for shape, weight in self._prior}
         for shape, count in self._counts.get(resource, {}).items():
             weights[shape] = weights.get(shape, 0) + count
         return weights

@@ -1,66 +1,66 @@
-"""The states of free devices that came up under one forecast, by number, and what was worked out about them.
+"""The distinct states of free devices under one demand mix, by number, with the results computed for them.
 
-Classes come up and go all the time, but they share states, and so do the shapes of pods that differ in cpu and memory
-alone: nothing here is worked out twice. Numbers are shorter to look up than states are.
+Classes come and go all the time, but they share states, and so do pod shapes that differ only in cpu and memory:
+nothing here is computed twice. Numbers are faster to look up than states are.
 """
 
 from typing import Final, NamedTuple
 
 from webhook.core.model.shape import Shape
-from webhook.core.placement.fragmentation import WHOLE, Fragmentation, State, after, useful
+from webhook.core.placement.fragmentation import WHOLE, DeviceState, Fragmentation, after, useful
 
-_KEPT_WORTHS: Final = 65_536
-"""About 10 MB; a fleet of many kinds and 150 shapes needs a few thousand at a time."""
+_MAX_RESULTS: Final = 65_536
+"""About 10 MB; a cluster of many node types and 150 shapes needs a few thousand at a time."""
 
 
-class Left(NamedTuple):
-    """What a pod leaves of a state: the number of the state that it becomes, and how many thousandths are free then."""
+class Remainder(NamedTuple):
+    """What remains of a state after a pod: the number of the new state, and its free thousandths."""
 
     state: int
     free: int
 
 
-def free_of(state: State) -> int:
-    """Add up free devices, in thousandths."""
+def free_of(state: DeviceState) -> int:
+    """Return the sum of free devices, in thousandths."""
     return state.whole * WHOLE + sum(state.partly)
 
 
 class DeviceStates:
     """All states by number."""
 
-    __slots__ = ("_all", "_forecast", "_lefts", "_numbers", "_worths")
+    __slots__ = ("_all", "_forecast", "_numbers", "_remainders", "_usefulness")
 
     def __init__(self, fragmentation: Fragmentation) -> None:
         self._forecast = fragmentation
-        self._all: list[State] = []
-        self._numbers: dict[State, int] = {}
-        self._worths: dict[tuple[int, int, int], int] = {}
-        self._lefts: dict[Shape, dict[int, Left | None]] = {}
+        self._all: list[DeviceState] = []
+        self._numbers: dict[DeviceState, int] = {}
+        self._usefulness: dict[tuple[int, int, int], int] = {}
+        self._remainders: dict[Shape, dict[int, Remainder | None]] = {}
 
-    def number(self, state: State) -> int:
-        """Give the number of a state."""
+    def number(self, state: DeviceState) -> int:
+        """Return the number of a state."""
         known = self._numbers.get(state)
         if known is None:
             known = self._numbers[state] = len(self._all)
             self._all.append(state)
         return known
 
-    def worth(self, number: int, cpu: int, memory: int) -> int:
-        """Weigh the free devices of a state beside so many steps of cpu and of memory, as `useful` does."""
+    def usefulness(self, number: int, cpu: int, memory: int) -> int:
+        """Return how useful the free devices of a state are beside these numbers of steps of cpu and of memory."""
         key = (number, cpu, memory)
-        known = self._worths.get(key)
+        known = self._usefulness.get(key)
         if known is None:
-            if len(self._worths) >= _KEPT_WORTHS:
-                self._worths.clear()
+            if len(self._usefulness) >= _MAX_RESULTS:
+                self._usefulness.clear()
             state = self._all[number]
-            known = self._worths[key] = useful(state, self._forecast.profile(state.size, cpu, memory))
+            known = self._usefulness[key] = useful(state, self._forecast.profile(state.size, cpu, memory))
         return known
 
-    def lefts(self, shape: Shape) -> dict[int, Left | None]:
-        """Give what is known of what a shape leaves, by number of the state, to look up and to add to."""
-        return self._lefts.setdefault(shape._replace(cpu=0, memory=0), {})
+    def remainders(self, shape: Shape) -> dict[int, Remainder | None]:
+        """Return the cached remainders of a shape, by number of the state, to read and to extend."""
+        return self._remainders.setdefault(shape._replace(cpu=0, memory=0), {})
 
-    def left(self, number: int, shape: Shape) -> Left | None:
-        """Tell what a shape leaves of a state; None where its devices do not fit."""
+    def remainder(self, number: int, shape: Shape) -> Remainder | None:
+        """Return what a shape leaves of a state; None where its devices do not fit."""
         state = after(self._all[number], shape)
-        return None if state is None else Left(self.number(state), free_of(state))
+        return None if state is None else Remainder(self.number(state), free_of(state))

@@ -1,7 +1,7 @@
-"""The nodes of the world: what each has free, and which of them meet a pod's constraints.
+"""The nodes of the world: free resources of each, and which of them meet a pod's constraints.
 
-Slots follow names at the time of the last `arrange`; a node that joins later takes the next slot. Ties in placement
-go to the lowest slot, so the same events give the same choices.
+Slots are in the order of names at the time of the last sort; a node that joins later takes the next slot. Ties in
+placement go to the lowest slot, so the same events give the same choices.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from webhook.core.model.selector import Constraints
 from webhook.core.model.topology import Domains
 from webhook.core.placement.demand_mix import DemandMix
 from webhook.core.placement.device_slots import DeviceIndex, DeviceSlots
-from webhook.core.placement.gpu_index import Gpus
+from webhook.core.placement.gpu_index import GpuIndex
 from webhook.core.placement.node_labels import NodeLabelIndex
 from webhook.core.placement.slot_index import AmountIndex
 from webhook.core.placement.tier_mix import TierMix
@@ -27,16 +27,16 @@ class Fleet:
         self._slots: dict[NodeName, int] = {}
         self._nodes: list[Node | None] = []
         self._names: list[NodeName] = []
-        self._vacant: list[int] = []
-        self._taken: dict[NodeName, dict[ResourceName, int]] = {}  # also of nodes that are not (yet, any more) known
+        self._free_slots: list[int] = []
+        self._used: dict[NodeName, dict[ResourceName, int]] = {}  # also of nodes that are unknown (yet, or no longer)
         self._free: dict[ResourceName, AmountIndex] = {}
         self._capacity: dict[ResourceName, AmountIndex] = {}
-        self._bays: dict[NodeName, DeviceSlots] = {}  # single devices and who holds them; also of nodes not known
+        self._device_slots: dict[NodeName, DeviceSlots] = {}  # single devices and their holders; also of unknown nodes
         self._device_room = DeviceIndex()
-        self._company = company or TierMix()
-        self.gpus = Gpus(demand_mix or DemandMix(), self._free, self._bays, self._company)
+        self._tier_mix = company or TierMix()
+        self.gpus = GpuIndex(demand_mix or DemandMix(), self._free, self._device_slots, self._tier_mix)
         self._by_model: dict[tuple[GpuModel, str], int] = {}
-        self._labelled = NodeLabelIndex(self._nodes, self._slots)
+        self._labels = NodeLabelIndex(self._nodes, self._slots)
         self.open_bits = 0
         self.mig_slots = 0  # slots whose `nvidia.com/gpu` are MIG devices
 
@@ -44,19 +44,19 @@ class Fleet:
         return len(self._slots)
 
     def nodes(self) -> Iterable[Node]:
-        """List all nodes, in slot order."""
+        """Return all nodes, in slot order."""
         return (node for node in self._nodes if node is not None)
 
     def get(self, name: NodeName) -> Node | None:
-        """Find a node by name."""
+        """Return a node by name; None where it is unknown."""
         slot = self._slots.get(name)
         return None if slot is None else self._nodes[slot]
 
     def set(self, node: Node) -> None:
-        """Add a node, or take in what changed of it (capacity cut below use included: free is then negative)."""
+        """Add or update a node; where capacity is cut below the used amount, the free amount is negative."""
         slot = self._slots.get(node.name)
         if slot is None:
-            slot = self._vacant.pop() if self._vacant else len(self._nodes)
+            slot = self._free_slots.pop() if self._free_slots else len(self._nodes)
             if slot == len(self._nodes):
                 self._nodes.append(None)
                 self._names.append(node.name)
@@ -74,83 +74,84 @@ class Fleet:
         self.open_bits = self.open_bits | bit if node.is_open else self.open_bits & ~bit
         self.mig_slots = self.mig_slots & ~bit if node.slice is None else self.mig_slots | bit
         if before is None or before.labels != node.labels or before.taints != node.taints:
-            self._labelled.change(slot, before, node)
+            self._labels.change(slot, before, node)
         for name in node.allocatable.keys() | (before.allocatable.keys() if before else frozenset()):
-            self._settle(slot, node, name)
-        self._lay_out(slot, node.name, node.devices)
+            self._update_indexes(slot, node, name)
+        self._set_devices(slot, node.name, node.devices)
         self.gpus.set(slot, node)
 
     def remove(self, name: NodeName) -> None:
-        """Drop a node; what pods hold there is remembered until they end."""
+        """Remove a node; what pods use there is kept until they end."""
         node = self.get(name)
         if node is None:
             return
         slot = self._slots.pop(name)
         self._nodes[slot] = None
-        self._vacant.append(slot)
+        self._free_slots.append(slot)
         self.open_bits &= ~(1 << slot)
         self.mig_slots &= ~(1 << slot)
         self._leave_model(node, 1 << slot)
-        self._labelled.change(slot, node, None)
+        self._labels.change(slot, node, None)
         gone = Node(name=name, allocatable={})
         for resource in node.allocatable:
-            self._settle(slot, gone, resource)
-        self._lay_out(slot, name, NO_DEVICES)
+            self._update_indexes(slot, gone, resource)
+        self._set_devices(slot, name, NO_DEVICES)
         self.gpus.remove(slot)
 
     def take(
         self, name: NodeName, demand: Demand, *, sign: int = 1, holder: Uid = NO_UID, devices: tuple[int, ...] = ()
     ) -> None:
-        """Put a pod's requests on a node (sign -1: off it again).
+        """Add a pod's requests to a node (sign -1: subtract them).
 
-        Where it takes parts of devices `holder` says whose they are, and `devices` which, if that is known.
+        Where it takes parts of devices, `holder` is the pod and `devices` are the ones it has, if that is known.
         """
-        self._company.change(name, demand, holder, sign)
-        self.promise(name, demand, sign=sign, holder=holder, devices=devices)
-        self.settle(name)
+        self._tier_mix.change(name, demand, holder, sign)
+        self.reserve(name, demand, sign=sign, holder=holder, devices=devices)
+        self.rerank(name)
 
-    def promise(
+    def reserve(
         self, name: NodeName, demand: Demand, *, sign: int = 1, holder: Uid = NO_UID, devices: tuple[int, ...] = ()
     ) -> None:
-        """Take room as `take` does, but rank the node as it was, until `settle` or something else happens there.
+        """Take room as `take` does, but rank the node as before, until `rerank` is called or the node changes.
 
-        Who gives room back settles at once: a ranking leaves out nodes that seem to have too little cpu.
+        A caller that gives room back calls `rerank` at once: a ranking leaves out nodes that seem to have too little
+        cpu.
         """
-        taken = self._taken.get(name)
-        if taken is None:
-            taken = self._taken[name] = {}
+        used = self._used.get(name)
+        if used is None:
+            used = self._used[name] = {}
         slot = self._slots.get(name)
         node = None if slot is None else self._nodes[slot]
         bit, offered = (0, {}) if slot is None or node is None else (1 << slot, node.allocatable)
         for resource, amount in demand.requests:
-            total = taken[resource] = taken.get(resource, 0) + sign * amount
+            total = used[resource] = used.get(resource, 0) + sign * amount
             capacity = offered.get(resource)
             if capacity and slot is not None:
                 self._free[resource].change(slot, bit, capacity - total)
         if demand.per_device is not None:
             self._take_devices(name, demand.per_device, sign=sign, holder=holder, devices=devices)
-        if sign < 0 and not any(taken.values()):
-            del self._taken[name]
+        if sign < 0 and not any(used.values()):
+            del self._used[name]
 
-    def settle(self, name: NodeName) -> None:
-        """Rank a node by what is on it now."""
+    def rerank(self, name: NodeName) -> None:
+        """Rank a node by its present pods."""
         slot = self._slots.get(name)
         if slot is not None:
-            self.gpus.settle(slot)
+            self.gpus.rerank(slot)
 
     def set_borrowed(self, holder: Uid, demand: Demand, *, is_borrowed: bool, on: NodeName | None = None) -> None:
-        """Say whether a pod borrows from now on; `on` is the node whose room it holds already."""
-        if self._company.set_borrowed(holder, demand, is_borrowed=is_borrowed, on=on) and on is not None:
-            self.settle(on)
+        """Set whether a pod borrows; `on` is the node where its room is taken already."""
+        if self._tier_mix.set_borrowed(holder, demand, is_borrowed=is_borrowed, on=on) and on is not None:
+            self.rerank(on)
 
     def free(self, name: NodeName, resource: ResourceName) -> int:
-        """Tell how much of a resource a node has left; negative where more is used than it now offers."""
+        """Return the free amount of a resource on a node; negative where more is used than the node now has."""
         slot = self._slots.get(name)
         index = self._free.get(resource)
         return 0 if slot is None or index is None else index.held(slot)
 
     def fits(self, name: NodeName, demand: Demand) -> bool:
-        """Tell whether a node is open and has room for all that is asked."""
+        """Whether a node is open and has room for the whole demand."""
         slot = self._slots.get(name)
         if slot is None or not self.open_bits >> slot & 1:
             return False
@@ -161,60 +162,60 @@ class Fleet:
         )
 
     def devices_of(self, name: NodeName, holder: Uid) -> tuple[int, ...]:
-        """Tell which devices of a node a pod holds, as far as parts of devices are concerned."""
-        device_slots = self._bays.get(name)
+        """Return the devices of a node that a pod holds, as far as parts of devices are concerned."""
+        device_slots = self._device_slots.get(name)
         return () if device_slots is None else device_slots.devices_held_by(holder)
 
     def device_slots(self, name: NodeName) -> DeviceSlots:
-        """Copy a node's devices and who holds them, to try things out."""
-        device_slots = self._bays.get(name)
+        """Return a copy of a node's devices and their holders, for simulations."""
+        device_slots = self._device_slots.get(name)
         return DeviceSlots() if device_slots is None else device_slots.copy()
 
     def with_room(self, demand: Demand, among: int) -> int:
-        """Narrow a set of slots to those that have room for all that is asked now."""
-        among = _hold(self._free, demand, among)
+        """Return those of the slots that have room for the whole demand now."""
+        among = _with_amounts(self._free, demand, among)
         return among if demand.per_device is None else among & self._device_room.with_room(demand.per_device)
 
     def with_capacity(self, demand: Demand, among: int) -> int:
-        """Narrow a set of slots to those that would have room if they were empty."""
-        among = _hold(self._capacity, demand, among)
+        """Return those of the slots that would have room for the demand if they were empty."""
+        among = _with_amounts(self._capacity, demand, among)
         return among if demand.per_device is None else among & self._device_room.with_capacity(demand.per_device)
 
     def offering(self, resource: ResourceName, amount: int, among: int) -> int:
-        """Narrow a set of slots to those that offer so much of one resource, free or not."""
+        """Return those of the slots with at least this allocatable amount of one resource, free or not."""
         index = self._capacity.get(resource)
         return 0 if index is None else among & index.at_least(amount)
 
     def offers(self, resource: ResourceName) -> bool:
-        """Tell whether any node offers a resource."""
+        """Whether any node has a resource."""
         index = self._capacity.get(resource)
         return index is not None and bool(index.at_least(1))
 
     def having(self, resource: ResourceName, amount: int, among: int) -> int:
-        """Narrow a set of slots to those that have so much of one resource free."""
+        """Return those of the slots with at least this free amount of one resource."""
         index = self._free.get(resource)
         return 0 if index is None else among & index.at_least(amount)
 
     def largest_allocatable(self, resource: ResourceName, among: int) -> int:
-        """Tell the most of a resource that one of these slots offers, free or not."""
+        """Return the largest allocatable amount of a resource on one of the slots, free or not."""
         index = self._capacity.get(resource)
         return 0 if index is None else index.most(among)
 
     def bit(self, name: NodeName) -> int:
-        """Give the bitmap of one node; 0 where it is unknown."""
+        """Return the bitmap of one node; 0 where it is unknown."""
         slot = self._slots.get(name)
         return 0 if slot is None else 1 << slot
 
     def by_model(self) -> dict[tuple[GpuModel, str], int]:
-        """List the slots of each GPU model and the label that names it."""
+        """Return the slots of each GPU model, with the label that names the model."""
         return self._by_model
 
     def names_of(self, bits: int) -> list[NodeName]:
-        """Name the nodes of a bitmap, in slot order."""
+        """Return the names of the nodes of a bitmap, in slot order."""
         return [self._names[slot] for slot, bit in enumerate(reversed(f"{bits:b}")) if bit == "1"]
 
     def free_on(self, bits: int, resource: ResourceName) -> list[tuple[NodeName, int]]:
-        """Tell how much of a resource the nodes of a bitmap have left, in slot order."""
+        """Return the free amount of a resource on the nodes of a bitmap, in slot order."""
         index = self._free.get(resource)
         if index is None:
             return [(name, 0) for name in self.names_of(bits)]
@@ -222,50 +223,50 @@ class Fleet:
         return [(names[slot], index.held(slot)) for slot, bit in enumerate(reversed(f"{bits:b}")) if bit == "1"]
 
     def names(self, slots: list[int]) -> tuple[NodeName, ...]:
-        """Name the nodes in slots that a bitmap listed."""
+        """Return the names of the nodes in a list of slots."""
         names = self._names
         return tuple([names[slot] for slot in slots])
 
     def matching(self, constraints: Constraints) -> int:
-        """List the slots whose labels, taints and name meet the constraints."""
-        return self._labelled.matching(constraints)
+        """Return the slots whose labels, taints and name meet the constraints."""
+        return self._labels.matching(constraints)
 
     def domains(self, key: str) -> Domains:
-        """Sort the nodes by the value of a label."""
-        return self._labelled.domains(key)
+        """Return the nodes by the value of a label."""
+        return self._labels.domains(key)
 
     def track(self, resource: ResourceName) -> None:
         """Rank nodes by a GPU resource from now on."""
         self.gpus.track(resource)
 
     def sorted_copy(self) -> "Fleet":
-        """Copy the fleet with slots in the order of names, once many nodes have come at once (a list, a world file)."""
-        copy = Fleet(self.gpus.demand_mix, self._company)
-        copy._taken = self._taken
-        copy._bays.update(self._bays)
+        """Return a copy with slots in the order of names, after many nodes came at once (a list, a world file)."""
+        copy = Fleet(self.gpus.demand_mix, self._tier_mix)
+        copy._used = self._used
+        copy._device_slots.update(self._device_slots)
         for resource in self.gpus.tracked:
             copy.track(resource)
         for node in sorted(self.nodes(), key=lambda node: node.name):
             copy.set(node)
         return copy
 
-    def _lay_out(self, slot: int, name: NodeName, devices: Devices) -> None:
-        device_slots = self._bays.get(name)
+    def _set_devices(self, slot: int, name: NodeName, devices: Devices) -> None:
+        device_slots = self._device_slots.get(name)
         if device_slots is None:
             if not devices.capacities:
                 self._device_room.change(slot, devices, [])
                 return
-            device_slots = self._bays[name] = DeviceSlots()
-        device_slots.lay_out(devices)
+            device_slots = self._device_slots[name] = DeviceSlots()
+        device_slots.set_devices(devices)
         self._device_room.change(slot, devices, device_slots.free)
-        self._drop_idle(name, device_slots)
+        self._drop_unused(name, device_slots)
 
     def _take_devices(
         self, name: NodeName, ask: PerDevice, *, sign: int, holder: Uid, devices: tuple[int, ...]
     ) -> None:
-        device_slots = self._bays.get(name)
+        device_slots = self._device_slots.get(name)
         if device_slots is None:
-            device_slots = self._bays[name] = DeviceSlots()
+            device_slots = self._device_slots[name] = DeviceSlots()
         if sign > 0:
             device_slots.take(holder, ask, devices)
         else:
@@ -273,11 +274,11 @@ class Fleet:
         slot = self._slots.get(name)
         if slot is not None:
             self._device_room.change(slot, device_slots.devices, device_slots.free)
-        self._drop_idle(name, device_slots)
+        self._drop_unused(name, device_slots)
 
-    def _drop_idle(self, name: NodeName, device_slots: DeviceSlots) -> None:
+    def _drop_unused(self, name: NodeName, device_slots: DeviceSlots) -> None:
         if not device_slots and not device_slots.devices.capacities:
-            del self._bays[name]
+            del self._device_slots[name]
 
     def _leave_model(self, node: Node, bit: int) -> None:
         model = (node.model, node.model_label)
@@ -287,11 +288,11 @@ class Fleet:
         else:
             del self._by_model[model]
 
-    def _settle(self, slot: int, node: Node, resource: ResourceName) -> None:
-        """Bring the indexes of one resource of one slot up to date."""
+    def _update_indexes(self, slot: int, node: Node, resource: ResourceName) -> None:
+        """Update the indexes of one resource of one slot."""
         bit = 1 << slot
         capacity = node.allocatable.get(resource, 0)
-        free = capacity - self._taken.get(node.name, {}).get(resource, 0) if capacity else 0
+        free = capacity - self._used.get(node.name, {}).get(resource, 0) if capacity else 0
         index = self._free.get(resource)
         if index is None:
             index = self._free[resource] = AmountIndex()
@@ -302,7 +303,7 @@ class Fleet:
         whole.change(slot, bit, capacity)
 
 
-def _hold(indexes: dict[ResourceName, AmountIndex], demand: Demand, among: int) -> int:
+def _with_amounts(indexes: dict[ResourceName, AmountIndex], demand: Demand, among: int) -> int:
     for resource, amount in demand.requests:
         index = indexes.get(resource)
         if index is None:

@@ -1,12 +1,12 @@
-"""How useful free GPUs are to the pods to come: the measure that placing a pod must not lower more than it has to.
+"""How useful free GPUs are for future pods: placing a pod should reduce this measure as little as possible.
 
-The fragmentation gradient of "Beware of Fragmentation" (USENIX ATC '23), turned round. For each shape of the demand mix
-a node's free GPUs are useful if the shape fits there by cpu, memory and devices, and only those devices that have room
-for its share; weighed by how often each shape comes. What a pod takes away of that is its cost.
+This is the fragmentation gradient of "Beware of Fragmentation" (USENIX ATC '23), inverted. For each shape of the demand
+mix, a node's free GPUs are useful if the shape fits there by cpu, memory and devices, and of the devices only those
+with room for its share; each shape counts by its frequency. The cost of a pod is how much of this it takes.
 
-A node's cpu and memory matter only through which shapes still fit. So the sizes of the mix are rounded up to a few
-steps, and what a node has free down to marks, the sums of two steps: a node between two marks holds the same steps as
-one at the lower mark, before and after a pod whose size is a step.
+A node's cpu and memory matter only by which shapes still fit. So the sizes in the mix are rounded up to a few steps,
+and free amounts down to marks, the sums of two steps: a node between two marks fits the same steps as one at the lower
+mark, before and after a pod whose size is a step.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,18 +18,18 @@ from webhook.core.model.shape import Shape
 from webhook.core.placement.demand_mix import Weights
 
 WHOLE: Final = 1000
-"""GPUs count in thousandths here, rounded down: the measure compares, it does not charge."""
+"""One GPU is 1,000 here, rounded down: the measure is compared, not charged."""
 
 WEIGHT: Final = 1 << 16
-"""The weights of all shapes together."""
+"""The sum of the weights of all shapes."""
 
 _CPU_STEPS: Final = 24
 _MEMORY_STEPS: Final = 10
 _MOST_DEVICES: Final = 16
 
 
-class State(NamedTuple):
-    """The free devices of a node: how many wholly, what others have left (sorted), and the size of one in pieces."""
+class DeviceState(NamedTuple):
+    """The free devices of a node: wholly free ones, the rest of the others (sorted), and the pieces of one device."""
 
     whole: int
     partly: tuple[int, ...] = ()
@@ -37,15 +37,15 @@ class State(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """What the shapes that fit by cpu and memory find useful."""
+    """How useful devices are for the shapes that fit by cpu and memory."""
 
     shares: list[int]  # sizes of a share on one device, sorted
-    useful: list[int]  # weight of the shapes whose share is at most that, by position
-    whole: list[int]  # weight of the shapes that use a whole device where there are so many
+    useful: list[int]  # weight of the shapes with at most that share, by position
+    whole: list[int]  # weight of the shapes that use a whole device, by number of devices
 
 
 class Steps:
-    """The sizes of one resource, rounded: `steps` of what is asked, `marks` of what is free."""
+    """The sizes of one resource, rounded: `steps` of requested amounts, `marks` of free amounts."""
 
     __slots__ = ("marks", "steps")
 
@@ -54,17 +54,17 @@ class Steps:
         self.marks = sorted({0, *self.steps, *(one + other for one in self.steps for other in self.steps)})
 
     def step(self, size: int) -> int:
-        """Round what is asked up; what is larger than any step stays as it is."""
+        """Round a requested amount up; an amount above every step stays as it is."""
         index = bisect_left(self.steps, size)
         return self.steps[index] if size and index < len(self.steps) else size
 
     def fitting(self, free: int) -> int:
-        """Count the steps that fit."""
+        """Return how many steps fit."""
         return bisect_right(self.steps, free)
 
     def mark(self, free: int) -> int:
-        """Round what is free down; tells the position of the mark."""
-        return bisect_right(self.marks, free, 1) - 1  # from the second: the first is nothing, and less counts as that
+        """Round a free amount down; return the position of the mark."""
+        return bisect_right(self.marks, free, 1) - 1  # from the second: the first is 0, and less counts as 0
 
 
 class Fragmentation:
@@ -80,11 +80,11 @@ class Fragmentation:
             (shape, self.cpu.fitting(self.rounded(shape).cpu), self.memory.fitting(self.rounded(shape).memory), weight)
             for shape, weight in ((shape, weight * WEIGHT // total) for shape, weight in weights.items())
         ]
-        self.sizes: dict[Shape, int] = {}  # the shapes as rounded, and their weights
+        self.sizes: dict[Shape, int] = {}  # the rounded shapes, and their weights
         for shape, _, _, weight in self._shapes:
             rounded = self.rounded(shape)
             self.sizes[rounded] = self.sizes.get(rounded, 0) + weight
-        self.total = sum(weight for *_, weight in self._shapes)  # a little under WEIGHT: each is rounded down
+        self.total = sum(weight for *_, weight in self._shapes)  # a little below WEIGHT: each weight is rounded down
         self._profiles: dict[tuple[int, int, int], Profile] = {}
 
     def rounded(self, shape: Shape) -> Shape:
@@ -92,7 +92,7 @@ class Fragmentation:
         return shape._replace(cpu=self.cpu.step(shape.cpu), memory=self.memory.step(shape.memory))
 
     def profile(self, size: int, cpu: int, memory: int) -> Profile:
-        """Tell what is useful on devices of a size beside so many steps of cpu and of memory."""
+        """Return the profile of devices of a size beside these numbers of steps of cpu and of memory."""
         key = (size, cpu, memory)
         known = self._profiles.get(key)
         if known is None:
@@ -103,8 +103,8 @@ class Fragmentation:
         return known
 
 
-def useful(state: State, profile: Profile) -> int:
-    """Weigh free devices, in thousandths of a GPU times WEIGHT."""
+def useful(state: DeviceState, profile: Profile) -> int:
+    """Return how useful free devices are, in thousandths of a GPU times WEIGHT."""
     whole = state.whole
     total = whole * WHOLE * profile.whole[whole if whole < _MOST_DEVICES else _MOST_DEVICES]
     for left in state.partly:
@@ -113,14 +113,14 @@ def useful(state: State, profile: Profile) -> int:
 
 
 def share_of(shape: Shape, size: int) -> int:
-    """Tell how many thousandths of a device of a size in pieces a shape takes; above 1000 it never fits.
+    """Return the thousandths of a device with `size` pieces that a shape takes; above 1000 it never fits.
 
-    Rounded down as what is free is, so that what fits in pieces fits here.
+    Rounded down like free amounts, so that a shape that fits in pieces fits here.
     """
     return shape.amount * WHOLE // (shape.parts or size)
 
 
-def after(state: State, shape: Shape) -> State | None:
+def after(state: DeviceState, shape: Shape) -> DeviceState | None:
     """Take a shape's devices off, the fullest that fit first; None where they do not fit."""
     share, number = share_of(shape, state.size), shape.number
     if not number:
@@ -136,7 +136,7 @@ def after(state: State, shape: Shape) -> State | None:
     left = [*partly[:start], *partly[start + number :], *[WHOLE - share] * fresh]
     left.extend([each - share for each in fullest if each > share])
     left.sort()
-    return State(state.whole - fresh, tuple(left), state.size)
+    return DeviceState(state.whole - fresh, tuple(left), state.size)
 
 
 def _profile(fitting: list[tuple[Shape, int]], size: int) -> Profile:
@@ -154,7 +154,7 @@ def _profile(fitting: list[tuple[Shape, int]], size: int) -> Profile:
 
 
 def _merged(sizes: Iterable[tuple[int, int]], most: int) -> list[int]:
-    """Merge neighbours, each time those whose rounding up costs least, until there are few enough."""
+    """Merge neighbors, each time the pair whose rounding up costs least, until there are few enough."""
     weights: dict[int, int] = {}
     for size, weight in sizes:
         if size:

@@ -1,6 +1,6 @@
-"""What GPUs the nodes have, by model and resource, and of what use the free ones are to the pods to come.
+"""The GPUs of the nodes, by model and resource, and how useful the free ones are for future pods.
 
-Read from what placing pods keeps by events anyway, classes of nodes that are alike, so that a look costs no scan.
+Read from the classes that placement keeps by events, so that no scan is needed.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ from webhook.core.placement.gpu_index import GpuView
 class GpuInventory(NamedTuple):
     """The GPUs of one model under one resource name, in GPU units.
 
-    `closed` are on nodes that are cordoned or not ready; what follows is about open nodes. Of what is free,
-    `fragmented` is of no use to the pods to come, as forecast.py weighs it: the share of it is the fragment rate of
-    "Beware of Fragmentation". `largest` is free for one pod on one node; `whole_nodes` have all of their GPUs free.
+    `closed` are on nodes that are cordoned or not ready; the other fields are about open nodes. Of the free GPUs,
+    `fragmented` are useless to future pods by the fragmentation measure; their share is the fragment rate of "Beware of
+    Fragmentation". `largest` is free for one pod on one node; `whole_nodes` have all of their GPUs free.
     """
 
     model: GpuModel
@@ -34,7 +34,7 @@ class GpuInventory(NamedTuple):
 
 
 class _Free(NamedTuple):
-    """Free devices in thousandths; `useful` as forecast.py weighs them."""
+    """Free devices in thousandths; `useful` by the fragmentation measure."""
 
     devices: int = 0
     useful: int = 0
@@ -42,7 +42,7 @@ class _Free(NamedTuple):
 
 
 def gpu_inventory(fleet: Fleet, policy: Policy) -> Iterator[GpuInventory]:
-    """List the GPUs that there are; what counts nothing by policy is left out."""
+    """Return the GPUs of all nodes; resources without a weight in policy are left out."""
     members = _members(fleet)
     free: dict[ResourceName, dict[GpuModel, _Free]] = {}
     for (model, resource, is_packed), (capacity, closed) in fleet.gpus.numbers.items():

@@ -1,24 +1,25 @@
-"""Nodes by class: what their free devices look like, and which sizes of the demand mix their cpu and memory hold.
+"""Node classes: nodes with the same free devices and room for the same sizes of the demand mix.
 
-All nodes of a class cost a pod the same, so classes are scored, not nodes. Members are a bitmap as in index.py.
+All nodes of a class cost a pod the same, so classes are scored, not nodes. Members are a bitmap of slots.
 """
 
 from typing import NamedTuple
 
 from webhook.core.placement.device_states import DeviceStates, free_of
-from webhook.core.placement.fragmentation import Fragmentation, State
-from webhook.core.placement.scarcity import Able, Scarcity
+from webhook.core.placement.fragmentation import DeviceState, Fragmentation
+from webhook.core.placement.scarcity import NodeRoom, Scarcity
 from webhook.core.placement.slot_index import AmountIndex
 from webhook.core.placement.tier_mix import Tiers
 
 
-class Kind(NamedTuple):
-    """What the nodes of a class have in common: free devices, the marks that cpu and memory reach, by position.
+class NodeClassKey(NamedTuple):
+    """The key of a class: free devices, and the marks that free cpu and memory reach, by position.
 
-    `capacity` is the number of devices where all of them are free, otherwise 0. `tiers` are those of the pods there.
+    `capacity` is the number of devices where all of them are free, otherwise 0. `tiers` are those of the pods on the
+    node.
     """
 
-    devices: State
+    devices: DeviceState
     cpu: int
     memory: int
     capacity: int
@@ -30,31 +31,33 @@ class NodeClass:
 
     __slots__ = ("free", "kind", "members", "scarce", "state", "useful")
 
-    def __init__(self, kind: Kind, fragmentation: Fragmentation, states: DeviceStates, scarcity: Scarcity) -> None:
+    def __init__(
+        self, kind: NodeClassKey, fragmentation: Fragmentation, states: DeviceStates, scarcity: Scarcity
+    ) -> None:
         cpu = fragmentation.cpu.fitting(fragmentation.cpu.marks[kind.cpu])
         memory = fragmentation.memory.fitting(fragmentation.memory.marks[kind.memory])
         self.kind = kind
         self.free = free_of(kind.devices)
         self.state = states.number(kind.devices)
-        self.useful = states.worth(self.state, cpu, memory)
-        self.scarce = scarcity.fitting(Able(kind.devices, cpu, memory)) if scarcity.groups else 0
+        self.useful = states.usefulness(self.state, cpu, memory)
+        self.scarce = scarcity.fitting(NodeRoom(kind.devices, cpu, memory)) if scarcity.groups else 0
         self.members = 0
 
 
 class NodeClasses:
-    """The classes of one GPU resource under one forecast, numbered as they come up, and who is in which."""
+    """The node classes of one GPU resource under one demand mix, numbered in order of creation."""
 
     __slots__ = (
+        "_class_of_slot",
         "_forecast",
         "_numbers",
-        "_of_slot",
         "_scarcity",
-        "able",
         "all",
-        "came_up",
         "cpu",
         "emptied",
+        "filled",
         "live",
+        "slots_with_room",
         "states",
         "whole",
     )
@@ -62,51 +65,51 @@ class NodeClasses:
     def __init__(self, fragmentation: Fragmentation, states: DeviceStates, scarcity: Scarcity) -> None:
         self.all: list[NodeClass] = []
         self.live = 0  # numbers of the classes that have members, as a bitmap
-        self.cpu = AmountIndex()  # classes by the mark that the cpu of their nodes reaches
-        self.came_up = 0  # times that a class got its first member
+        self.cpu = AmountIndex()  # classes by the mark that their nodes' free cpu reaches
+        self.filled = 0  # times that a class got its first member
         self.emptied = 0  # times that a class lost its last member
         self.whole = 0  # slots with all of their devices free
-        self.able = [0] * len(scarcity.groups)  # slots where the scarce sizes of each group fit
+        self.slots_with_room = [0] * len(scarcity.groups)  # by group of scarce sizes: the slots where they fit
         self.states = states
         self._forecast, self._scarcity = fragmentation, scarcity
-        self._numbers: dict[Kind, int] = {}
-        self._of_slot: dict[int, int] = {}
+        self._numbers: dict[NodeClassKey, int] = {}
+        self._class_of_slot: dict[int, int] = {}
 
     def numbers(self, slots: int) -> set[int]:
-        """Tell the classes of some slots; those without such devices have none."""
-        of_slot, found = self._of_slot, set()
+        """Return the numbers of the classes of some slots; -1 for slots without such devices."""
+        class_of_slot, found = self._class_of_slot, set()
         while slots:
             low = slots & -slots
-            found.add(of_slot.get(low.bit_length() - 1, -1))
+            found.add(class_of_slot.get(low.bit_length() - 1, -1))
             slots ^= low
         return found
 
-    def change(self, slot: int, bit: int, kind: Kind) -> None:
+    def change(self, slot: int, bit: int, kind: NodeClassKey) -> None:
         """Move a slot (and its bit) into its class."""
         number = self._numbers.get(kind)
         if number is None:
             number = self._numbers[kind] = len(self.all)
             self.cpu.change(number, 1 << number, kind.cpu)
             self.all.append(NodeClass(kind, self._forecast, self.states, self._scarcity))
-        before = self._of_slot.get(slot)
+        before = self._class_of_slot.get(slot)
         if before == number:
             return
         if before is not None:
             self._leave(before, bit)
-        self._of_slot[slot] = number
-        joined = self.all[number]
-        if not joined.members:
+        self._class_of_slot[slot] = number
+        entered = self.all[number]
+        if not entered.members:
             self.live |= 1 << number
-            self.came_up += 1
-        joined.members |= bit
-        if joined.scarce:
-            self._change_able(joined.scarce, bit)
+            self.filled += 1
+        entered.members |= bit
+        if entered.scarce:
+            self._change_slots_with_room(entered.scarce, bit)
         if kind.capacity:
             self.whole |= bit
 
     def drop(self, slot: int, bit: int) -> None:
-        """Take a slot out: its node has no such devices any more."""
-        number = self._of_slot.pop(slot, None)
+        """Remove a slot: its node no longer has such devices."""
+        number = self._class_of_slot.pop(slot, None)
         if number is not None:
             self._leave(number, bit)
 
@@ -117,11 +120,11 @@ class NodeClasses:
             self.live ^= 1 << number
             self.emptied += 1
         if left.scarce:
-            self._change_able(left.scarce, bit)
+            self._change_slots_with_room(left.scarce, bit)
         if left.kind.capacity:
             self.whole ^= bit
 
-    def _change_able(self, groups: int, bit: int) -> None:
-        for number in range(len(self.able)):
+    def _change_slots_with_room(self, groups: int, bit: int) -> None:
+        for number in range(len(self.slots_with_room)):
             if groups >> number & 1:
-                self.able[number] ^= bit
+                self.slots_with_room[number] ^= bit

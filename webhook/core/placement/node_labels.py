@@ -1,7 +1,7 @@
-"""Which nodes carry which labels and taints, as slots, and which of them meet a pod's constraints.
+"""The slots of each node label and taint, and which nodes meet a pod's constraints.
 
-Every expression is answered for all nodes at once, from the nodes of each value of its label: a pod that brings a
-thousand terms costs a thousand unions of bitmaps, not a look at every node for each.
+Every expression is evaluated for all nodes at once, from the nodes of each value of its label: a pod with a thousand
+terms costs a thousand unions of bitmaps, not a thousand scans of the nodes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,21 +13,21 @@ from webhook.core.model.node import Node
 from webhook.core.model.selector import NODE_NAME_FIELD, Constraints, Effect, NodeTerm, Operator, Requirement, Taint
 from webhook.core.model.topology import Domains
 
-_KEPT_DOMAINS: Final = 512
-"""Label keys remembered. Only keys that a node carries are: pods may ask for any number of others."""
+_MAX_DOMAINS: Final = 512
+"""Label keys remembered. Only keys that a node carries are: pods may name any number of others."""
 
-_KEPT_MASKS: Final = 512
+_MAX_MASKS: Final = 512
 """Constraint sets remembered, small ones only: one per pod template and pool in use."""
 
-_KEPT_CHANGES: Final = 10_000
-"""Length of the log of changed nodes after which everything is made again instead of brought up to date."""
+_MAX_CHANGES: Final = 10_000
+"""Length of the log of changed nodes after which the caches are cleared instead of updated."""
 
 _NO_NODES: Final = Domains()
 
 
 @dataclass(slots=True)
 class _Mask:
-    """The slots that meet one set of constraints, true up to a position in the log of changed nodes."""
+    """The slots that meet one set of constraints, valid up to a position in the log of changed nodes."""
 
     bits: int
     position: int
@@ -40,14 +40,14 @@ class NodeLabelIndex:
         self._nodes = nodes
         self._slots = slots
         self._all = 0
-        self._carried: dict[str, int] = {}  # how many nodes carry a label key
+        self._carried: dict[str, int] = {}  # label key -> nodes that carry it
         self._by_taints: dict[tuple[Taint, ...], int] = {}
         self._masks: dict[Constraints, _Mask] = {}
         self._domains: dict[str, Domains] = {}
         self._changed: list[int] = []  # slots whose name, labels or taints changed, in order
 
     def change(self, slot: int, before: Node | None, now: Node | None) -> None:
-        """Take in what a node in this slot says now; None: there is none."""
+        """Update a slot; `now` is None where the node is gone."""
         bit = 1 << slot
         self._all = self._all & ~bit if now is None else self._all | bit
         for key in before.labels if before is not None else ():
@@ -67,13 +67,13 @@ class NodeLabelIndex:
         self._note(slot)
 
     def matching(self, constraints: Constraints) -> int:
-        """List the slots whose labels, taints and name meet the constraints."""
+        """Return the slots whose labels, taints and name meet the constraints."""
         mask = self._masks.get(constraints)
         position = len(self._changed)
         if mask is None:
             bits = self._meeting(constraints)
             if constraints.is_small:
-                if len(self._masks) >= _KEPT_MASKS:
+                if len(self._masks) >= _MAX_MASKS:
                     del self._masks[next(iter(self._masks))]
                 self._masks[constraints] = _Mask(bits, position)
             return bits
@@ -82,13 +82,13 @@ class NodeLabelIndex:
         return mask.bits
 
     def domains(self, key: str) -> Domains:
-        """Sort the nodes by the value of a label."""
+        """Return the nodes by the value of a label."""
         found = self._domains.get(key)
         slots: Iterable[int]
         if found is None:
             if key not in self._carried:
                 return _NO_NODES
-            if len(self._domains) >= _KEPT_DOMAINS:
+            if len(self._domains) >= _MAX_DOMAINS:
                 del self._domains[next(iter(self._domains))]
             found, slots = Domains(), self._slots.values()
             self._domains[key] = found
@@ -101,7 +101,7 @@ class NodeLabelIndex:
         return found
 
     def _note(self, slot: int) -> None:
-        if len(self._changed) >= _KEPT_CHANGES:
+        if len(self._changed) >= _MAX_CHANGES:
             self._changed.clear()
             self._masks.clear()
             self._domains.clear()
@@ -146,7 +146,7 @@ class NodeLabelIndex:
         return self._by_values(requirement, lambda value: domains.members.get(value, 0), domains.bits)
 
     def _by_field(self, requirement: Requirement) -> int:
-        """Match by name, the only field there is; another is as a label that no node carries."""
+        """Match by name, the only supported field; any other is treated as a label without nodes."""
         if requirement.key != NODE_NAME_FIELD:
             return self._by_values(requirement, lambda _: 0, 0)
         return self._by_values(requirement, self._named, self._all)

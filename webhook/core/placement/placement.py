@@ -1,8 +1,8 @@
 """Where a pod should go: filter, then score.
 
-The score is what a class of nodes costs the pod (ranking.py): GPUs made useless to the pods to come, a node shared with
-the other tier, and a little of what is left over. Wholly free nodes come last while no more than `keep_whole` of them
-are left. A further term of the score belongs into `Cost`, and what it depends on into `Kind`.
+The score of a node class is what it costs the pod: GPUs made useless to future pods, a node shared with the other tier,
+and a small part for what is left over. Wholly free nodes come last while at most `keep_whole` of them are left. A
+further term of the score belongs into `Cost`, and its inputs into `NodeClassKey`.
 """
 
 from typing import Final
@@ -15,8 +15,8 @@ from webhook.core.placement.node_classes import NodeClass
 from webhook.core.placement.score import NUMBER, NUMBER_BITS, Ranking
 from webhook.core.placement.slot_index import lowest_slots
 
-_FEW: Final = 16
-"""Where so few nodes have room, and there are more classes, those of the nodes are looked up."""
+_FEW_NODES: Final = 16
+"""Where at most this many nodes have room, and there are more classes, only the classes of these nodes are ranked."""
 
 
 def best_nodes(
@@ -28,9 +28,10 @@ def best_nodes(
     tier: Tier = Tier.GUARANTEED,
     keep_whole: int = 0,
 ) -> tuple[NodeName, ...]:
-    """List up to `count` nodes of a set of slots that have room, the best first; ties by slot, so by name.
+    """Return up to `count` of these slots' nodes with room, the best first; ties by slot, so by name.
 
-    A pod without GPUs goes where there are none first, then by the classes of one GPU resource, then where others are.
+    A pod without GPUs goes to nodes without GPUs first, then by the classes of one GPU resource, then to other GPU
+    nodes.
     """
     usable = among & fleet.open_bits
     room = fleet.with_room(demand, usable)
@@ -50,7 +51,7 @@ def best_nodes(
 
 
 def _unranked(fleet: Fleet, demand: Demand, room: int) -> int:
-    """Keep the nodes of which no class was ranked: their GPUs are of other resources than the one looked at."""
+    """Return the nodes without a ranked class: their GPUs are of other resources than the ranked one."""
     resource = fleet.gpus.resource_for(demand)
     if resource is not None:
         for node_class in fleet.gpus.view(resource).classes.all:
@@ -69,19 +70,19 @@ def _fill(
     tier: Tier,
     keep_whole: int,
 ) -> None:
-    """Take slots from the nodes that have room, class by class, the cheapest first, until there are enough."""
+    """Append slots with room, class by class, the cheapest first, until there are enough."""
     resource = fleet.gpus.resource_for(demand)
     if resource is None:
         return
     view = fleet.gpus.view(resource)
     ranking = view.ranking(demand, resource, tier)
-    spared: _Spared | None = None
+    last_classes: _LastClasses | None = None
     number = ranking.shape.number
-    kept: dict[int, int] = {}
-    bits = rank = 0  # nodes of one rank are gathered first, from all of its classes: ties go by slot
+    deferred: dict[int, int] = {}
+    bits = rank = 0  # nodes of one rank are collected from all of its classes first: ties go by slot
     classes = view.classes
-    few = len(ranking) > _FEW and room.bit_count() <= _FEW
-    for entry in ranking.entries_of(classes.numbers(room)) if few else ranking.entries():
+    is_few = len(ranking) > _FEW_NODES and room.bit_count() <= _FEW_NODES
+    for entry in ranking.entries_of(classes.numbers(room)) if is_few else ranking.entries():
         node_class = classes.all[entry & NUMBER]
         members = node_class.members & room
         if not members:
@@ -93,38 +94,38 @@ def _fill(
                     return
             bits, rank = 0, entry >> NUMBER_BITS
         if node_class.scarce or node_class.kind.capacity > number:
-            spared = spared or _Spared(fleet, resource, ranking, usable, keep_whole)
-            if spared.has(node_class):
-                kept[rank] = kept.get(rank, 0) | members
+            last_classes = last_classes or _LastClasses(fleet, resource, ranking, usable, keep_whole)
+            if last_classes.has(node_class):
+                deferred[rank] = deferred.get(rank, 0) | members
                 continue
         bits |= members
     lowest_slots(bits, count, slots)
-    for members in kept.values():
+    for members in deferred.values():
         lowest_slots(members, count, slots)
 
 
-class _Spared:
-    """The classes that a pod takes last. Asked when one is met: to count nodes costs more than to meet a class."""
+class _LastClasses:
+    """The classes that a pod takes last. Evaluated when one is met: counting nodes costs more than meeting a class."""
 
-    __slots__ = ("_fleet", "_keep_whole", "_keeps", "_ranking", "_resource", "_scarce", "_usable")
+    __slots__ = ("_fleet", "_keep_whole", "_keeps_whole", "_ranking", "_resource", "_scarce", "_usable")
 
     def __init__(self, fleet: Fleet, resource: ResourceName, ranking: Ranking, usable: int, keep_whole: int) -> None:
         self._fleet, self._resource, self._ranking, self._usable = fleet, resource, ranking, usable
         self._keep_whole = keep_whole
-        self._keeps: bool | None = None
+        self._keeps_whole: bool | None = None
         self._scarce: int | None = None
 
     def has(self, node_class: NodeClass) -> bool:
-        """Tell whether a class is wholly free while few are, or kept for scarce sizes."""
+        """Whether a class is wholly free while few are, or reserved for scarce sizes."""
         gpus = self._fleet.gpus
         if node_class.scarce:
             if self._scarce is None:
-                self._scarce = gpus.kept(self._ranking, self._resource, self._fleet.open_bits)
+                self._scarce = gpus.reserved_groups(self._ranking, self._resource, self._fleet.open_bits)
             if node_class.scarce & self._scarce:
                 return True
         if not self._keep_whole or node_class.kind.capacity <= self._ranking.shape.number:
             return False
-        if self._keeps is None:
+        if self._keeps_whole is None:
             whole = gpus.view(self._resource).classes.whole & self._usable
-            self._keeps = whole.bit_count() <= self._keep_whole
-        return self._keeps
+            self._keeps_whole = whole.bit_count() <= self._keep_whole
+        return self._keeps_whole

@@ -1,8 +1,8 @@
-"""Nodes by what they have free, kept by events, so that no decision scans nodes.
+"""Nodes by free amount, updated by events, so that no decision scans nodes.
 
-Sets of nodes are bitmaps: Python integers with one bit a node ("slot"), whose AND, OR and lowest bit cost about a
+Sets of nodes are bitmaps: Python integers with one bit per node ("slot"), whose AND, OR and lowest bit take about a
 microsecond at 20,000 nodes. A query is a handful of ANDs: nodes that meet the pod's constraints, that are open, that
-have this much cpu, memory and pods free, and, class by class, that have so many of its GPUs free.
+have this much cpu, memory and pods free, and, class by class, this many of its GPUs free.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -12,15 +12,15 @@ from typing import Final
 _CHUNK_BITS: Final = 512
 _CHUNK: Final = (1 << _CHUNK_BITS) - 1
 
-_KEPT_AMOUNTS: Final = 64
-"""Request sizes remembered per resource: a fleet's templates ask for a few dozen sizes; one more costs one pass."""
+_MAX_AMOUNTS: Final = 64
+"""Request sizes remembered per resource: a cluster's templates use a few dozen sizes; a new one costs one pass."""
 
 
 def lowest_slots(bits: int, count: int, slots: list[int]) -> None:
-    """Add the lowest slots of a bitmap to a list until it has `count` of them.
+    """Append the lowest slots of a bitmap to a list until it has `count` of them.
 
-    Works through chunks: picking bits off a short integer does not copy the whole bitmap each time. Empty chunks are
-    skipped in doubling strides: to look at the low end of a bitmap is cheap, to shift the rest of it down is not.
+    Works in chunks: taking bits off a short integer does not copy the whole bitmap each time. Empty chunks are skipped
+    in doubling strides: reading the low end of a bitmap is cheap, shifting the rest of it down is not.
     """
     missing = count - len(slots)
     base = 0
@@ -28,7 +28,7 @@ def lowest_slots(bits: int, count: int, slots: list[int]) -> None:
         chunk = bits & _CHUNK
         if not chunk:
             highest = bits.bit_length() - 1
-            if bits == 1 << highest:  # one node, as most classes have on fleets of many kinds
+            if bits == 1 << highest:  # one node, as most classes have in clusters of many node types
                 slots.append(base + highest)
                 return
             stride = _CHUNK_BITS
@@ -54,21 +54,21 @@ def _ones(width: int) -> int:
 
 
 class AmountIndex:
-    """One resource: which slots have at least so much of it."""
+    """One resource: which slots have at least a given amount of it."""
 
     __slots__ = ("_amounts", "_held", "known")
 
     def __init__(self) -> None:
         self._held: list[int] = []
         self._amounts: list[int] = []  # sorted keys of `known`
-        self.known: dict[int, int] = {}  # amount asked -> slots holding at least that
+        self.known: dict[int, int] = {}  # requested amount -> slots with at least that
 
     def held(self, slot: int) -> int:
-        """Tell how much one slot holds."""
+        """Return the amount of one slot."""
         return self._held[slot] if slot < len(self._held) else 0
 
     def change(self, slot: int, bit: int, amount: int) -> None:
-        """Set what a slot (and its bit) holds; only remembered sizes between the old and the new amount are touched."""
+        """Set the amount of a slot (and its bit); only remembered sizes between old and new amount are updated."""
         held = self._held
         try:
             before = held[slot]
@@ -87,18 +87,18 @@ class AmountIndex:
                 known[crossed] ^= bit
 
     def at_least(self, amount: int) -> int:
-        """List the slots that hold at least an amount (more than nothing)."""
+        """Return the slots with at least an amount (above 0)."""
         bits = self.known.get(amount)
         return self.learn(amount) if bits is None else bits
 
     def most(self, slots: int) -> int:
-        """Tell the most that one of these slots holds."""
+        """Return the largest amount of one of these slots."""
         held = (amount for amount, bit in zip(self._held, reversed(f"{slots:b}"), strict=False) if bit == "1")
         return max(held, default=0)
 
     def learn(self, amount: int) -> int:
-        """List the slots that hold at least an amount (more than nothing) not in `known`, and remember it there."""
-        if len(self.known) >= _KEPT_AMOUNTS:
+        """Return the slots with at least an amount (above 0) that is not in `known`, and remember it there."""
+        if len(self.known) >= _MAX_AMOUNTS:
             oldest = next(iter(self.known))
             del self.known[oldest]
             del self._amounts[bisect_left(self._amounts, oldest)]

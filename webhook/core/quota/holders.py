@@ -1,7 +1,7 @@
-"""Who holds the most of a sum: of a team's GPUs, of one user's, of one model's.
+"""The largest holders of a sum: of a team's GPUs, of one user's, of one model's.
 
-Sums are kept by events. The order is kept from the first question on, as a heap whose outdated items are dropped when
-they come to the top: whoever is refused again and again costs no look at every holder.
+Sums are updated by events. The order is kept from the first query on, as a heap whose outdated items are dropped when
+they reach the top: repeated refusals do not scan all holders.
 """
 
 from heapq import heapify, heappop, heappush
@@ -17,8 +17,8 @@ _SLACK: Final = 64
 class Holder(NamedTuple):
     """A controller, or a bare pod, that holds GPUs.
 
-    `user` is None where nothing names the person. `since`, in seconds of Unix time, is when the first of its pods was
-    created, 0 where that is not known. `is_waiting`: none of its pods is on a node yet.
+    `user` is None where no user is known. `since`, in seconds of Unix time, is when the first of its pods was created,
+    0 where that is not known. `is_waiting`: none of its pods is on a node yet.
     """
 
     name: str
@@ -36,17 +36,17 @@ class Holders:
     def __init__(self) -> None:
         self.total: Units = 0
         self._sums: dict[str, Units] = {}
-        self._heap: list[tuple[Units, str]] | None = None  # from the first question on
+        self._heap: list[tuple[Units, str]] | None = None  # from the first query on
 
     def __len__(self) -> int:
         return len(self._sums)
 
     def of(self, name: str) -> Units:
-        """Tell what one holder has."""
+        """Return the units of one holder."""
         return self._sums.get(name, 0)
 
     def change(self, name: str, gpus: Units) -> None:
-        """Add to what a holder has, or take off."""
+        """Add units to a holder, or subtract them."""
         self.total += gpus
         left = self._sums.get(name, 0) + gpus
         if not left:
@@ -61,7 +61,7 @@ class Holders:
                 heappush(heap, (-left, name))
 
     def largest(self, count: int) -> list[tuple[str, Units]]:
-        """Name the holders of the most, the largest first, ties by name."""
+        """Return the largest holders, the largest first, ties by name."""
         heap = self._heap
         if heap is None:
             heap = self._heap = [(-gpus, name) for name, gpus in self._sums.items()]
@@ -76,8 +76,8 @@ class Holders:
         return [(name, -negative) for name, (negative, _) in found.items()]
 
 
-class Holding:
-    """What is known of one holder besides its sums."""
+class HolderDetails:
+    """Details of one holder besides its sums."""
 
     __slots__ = ("gpus", "pods", "since", "user", "waiting")
 

@@ -1,8 +1,9 @@
-"""The rules of one team's page: the charges that the pods themselves do not prove yet.
+"""The rules of one team's ledger object: the charges in flight, which no watched pod proves yet.
 
-A page lists charges in flight: allowed, and not seen in the cluster yet. What a team holds is the pods that a view
-shows plus the flights whose pods it has not shown. That sum is exact only for a view that is not older than what was
-folded away, so a page says up to which resourceVersion it was folded, and whoever commits must have come that far.
+The object lists the charges that were allowed and whose pods were not seen in the cluster yet. A team's usage is the
+sum of the watched pods and of the charges in flight whose pods were not seen. That sum is exact only if the watch is
+not older than the last charge removed from the object. So the object states up to which resourceVersion charges were
+folded into the pods, and a replica may commit only if its watch has reached that version.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -16,10 +17,10 @@ from webhook.core.model.tier import Tier
 
 
 class InFlightCharge(NamedTuple):
-    """A pod that was allowed: what it is charged, and the node whose room it takes where one was chosen.
+    """An allowed pod: its charge, and the node whose room it takes where one was chosen.
 
-    Or one that runs and is promoted: charged as guaranteed, while its label still says preemptible. Or one that was
-    deleted by force: with `lingers`, the seconds for which its node may still run it.
+    Or a running pod that is promoted: charged as guaranteed while its label still says preemptible. Or a pod deleted by
+    force: with `lingers`, the seconds for which its node may still run it.
     """
 
     pod: Resident
@@ -29,12 +30,12 @@ class InFlightCharge(NamedTuple):
 
     @property
     def is_promotion(self) -> bool:
-        """Tell whether it lifts a pod that is there, and is settled by its label and not by its being there."""
+        """Whether it promotes a running pod, and ends with the change of its label, not with the pod's appearance."""
         return self.charge.tier is Tier.GUARANTEED and self.pod.tier_label == Tier.PREEMPTIBLE
 
 
 class LedgerDecision(NamedTuple):
-    """A decision on the world as it is at this moment; `flight` is what it charges, None where that is nothing."""
+    """A decision on the present world; `flight` is its charge, None where it charges nothing."""
 
     decision: Decision
     flight: InFlightCharge | None
@@ -45,13 +46,13 @@ class Unseen(NamedTuple):
 
 
 class Alive(NamedTuple):
-    """The pod was seen; every view that reached this resourceVersion has seen it, too."""
+    """The pod was seen; every watch that reached this resourceVersion has seen it, too."""
 
     version: int
 
 
 class Ended(NamedTuple):
-    """The pod was seen to end, or can never come: it counts no more."""
+    """The pod was seen to end, or can never come: it no longer counts."""
 
 
 Evidence = Unseen | Alive | Ended
@@ -61,23 +62,23 @@ ENDED: Final = Ended()
 
 @dataclass(frozen=True, slots=True)
 class LedgerRecord:
-    """What one object holds. `turn` counts writes: one that changes nothing else must still change the version."""
+    """The content of one ledger object. `turn` counts writes: a write without other changes counts, too."""
 
     flights: Mapping[Uid, InFlightCharge] = field(default_factory=dict)
     folded: int = 0
     turn: int = 0
 
     def is_current_at(self, reached: int) -> bool:
-        """Tell whether a view of the pods that came this far misses none that was folded away."""
+        """Whether a watch of the pods up to this resourceVersion contains all pods that were folded."""
         return reached >= self.folded
 
     def turned(
         self, evidence: Callable[[Uid], Evidence], *, added: Mapping[Uid, InFlightCharge], withdrawn: Collection[Uid]
     ) -> "LedgerRecord":
-        """Make the next page: flights that the evidence settles and those taken back leave, new ones come.
+        """Return the next state: without the charges that ended or were withdrawn, with the new ones.
 
-        A pod that is alive raises `folded`, since from now on only views count it. One that ended need not: a view
-        that has not seen it yet rightly counts nothing.
+        A pod that is alive raises `folded`, since from now on only the watches count it. A pod that ended does not: a
+        watch that has not seen it yet rightly counts nothing.
         """
         flights, folded = dict(self.flights), self.folded
         for uid in self.flights:
@@ -94,4 +95,4 @@ class LedgerRecord:
 
 
 EMPTY_LEDGER_RECORD: Final = LedgerRecord()
-"""What a team that never charged anything has."""
+"""The state of a team that never charged anything."""

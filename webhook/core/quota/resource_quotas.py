@@ -1,6 +1,6 @@
-"""ResourceQuotas: which of them kube-apiserver would refuse a new pod for, after Fairgate has charged it.
+"""ResourceQuotas: which of them would make kube-apiserver reject a new pod after Fairgate has charged it.
 
-Such a pod never comes, and nothing in the API tells that. So what is known to be refused is not charged.
+Such a pod never appears, and nothing in the API reports that. So a pod known to be rejected is not charged.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ _MILLI: Final = 1000
 
 
 class Quota(NamedTuple):
-    """One quota for all pods of its namespace: by the names of its lines, what is allowed and what is used."""
+    """One quota for all pods of its namespace: the allowed and used amounts by line."""
 
     name: str
     hard: Mapping[str, Fraction]
@@ -24,50 +24,50 @@ class Quota(NamedTuple):
 
 
 class QuotaIndex:
-    """The quotas of all namespaces, as they were seen."""
+    """The quotas of all namespaces, as last seen."""
 
     def __init__(self) -> None:
         self._quotas: dict[Namespace, dict[str, Quota]] = defaultdict(dict)
 
     def set(self, namespace: Namespace, quota: Quota) -> None:
-        """Take in a quota."""
+        """Add or update a quota."""
         self._quotas[namespace][quota.name] = quota
 
     def remove(self, namespace: Namespace, name: str) -> None:
-        """Forget a quota."""
+        """Remove a quota."""
         if (known := self._quotas.get(namespace)) is not None:
             known.pop(name, None)
             if not known:
                 del self._quotas[namespace]
 
     def of(self, namespace: Namespace) -> Iterable[Quota]:
-        """List the quotas of a namespace."""
+        """Return the quotas of a namespace."""
         return self._quotas.get(namespace, {}).values()
 
 
 def exceeded(demand: Demand, quotas: Iterable[Quota]) -> Reason | None:
-    """Tell which quota has no room for one more pod, in the words of kube-apiserver.
+    """Return the first quota without room for one more pod, in the wording of kube-apiserver; None if all have room.
 
-    Only what a pod requests is compared, and the number of pods. Limits are not known here.
+    Only a pod's requests and the number of pods are compared. Limits are not known here.
     """
-    asked = dict(_asked(demand))
+    requests = dict(_requests(demand))
     for quota in sorted(quotas, key=lambda each: each.name):
         over = [
             name
             for name, hard in sorted(quota.hard.items())
-            if asked.get(name, 0) > 0 and name in quota.used and quota.used[name] + asked[name] > hard
+            if requests.get(name, 0) > 0 and name in quota.used and quota.used[name] + requests[name] > hard
         ]
         if over:
-            parts = (("requested", asked), ("used", quota.used), ("limited", quota.hard))
-            told = ", ".join(
-                f"{what}: {','.join(f'{name}={_text(amounts[name])}' for name in over)}" for what, amounts in parts
+            parts = (("requested", requests), ("used", quota.used), ("limited", quota.hard))
+            details = ", ".join(
+                f"{what}: {','.join(f'{name}={_quantity(amounts[name])}' for name in over)}" for what, amounts in parts
             )
-            return Reason(Code.RESOURCE_QUOTA_EXCEEDED, f"exceeded quota: {quota.name}, {told}")
+            return Reason(Code.RESOURCE_QUOTA_EXCEEDED, f"exceeded quota: {quota.name}, {details}")
     return None
 
 
-def _asked(demand: Demand) -> Iterator[tuple[str, Fraction]]:
-    """Name what a pod requests as a quota does; extended resources have one form only."""
+def _requests(demand: Demand) -> Iterator[tuple[str, Fraction]]:
+    """Return a pod's requests under the names of a quota; extended resources have one form only."""
     yield "pods", Fraction(1)
     yield "count/pods", Fraction(1)
     for name, amount in (demand.own or demand).requests:
@@ -83,5 +83,5 @@ def _is_native(name: ResourceName) -> bool:
     return "/" not in name
 
 
-def _text(amount: Fraction) -> str:
+def _quantity(amount: Fraction) -> str:
     return str(amount.numerator) if amount.denominator == 1 else f"{float(amount * _MILLI):g}m"

@@ -1,4 +1,4 @@
-"""Whose pod is it: team of a namespace, exemption, and the user behind a pod."""
+"""The team of a namespace, exemption, and the user behind a pod."""
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -11,11 +11,11 @@ from webhook.core.model.policy import Policy, Team, UnknownUser, UserSource
 EXEMPT_LABEL: Final = "fairgate.dev/exempt"
 
 LONGEST_USER: Final = 253
-"""Characters of a user's name that count: labels and annotations may say more, and every charge carries it."""
+"""Characters of a user's name that count: labels and annotations may be longer, and every charge carries it."""
 
 
 def team_of(namespace: NamespaceFacts, policy: Policy) -> Team | None:
-    """Find the team that owns a namespace: an exact name beats a glob, a glob beats a selector, then policy order."""
+    """Return the team of a namespace: an exact name beats a glob, a glob beats a selector, then policy order."""
     for team in policy.teams:
         if namespace.name in team.namespaces:
             return team
@@ -29,7 +29,7 @@ def team_of(namespace: NamespaceFacts, policy: Policy) -> Team | None:
 
 
 def is_exempt(namespace: NamespaceFacts, policy: Policy) -> bool:
-    """Tell whether Fairgate leaves the pods of this namespace alone (they are counted all the same)."""
+    """Whether Fairgate leaves the pods of this namespace alone (they are counted all the same)."""
     return namespace.labels.get(EXEMPT_LABEL, "false") != "false" or any(
         fnmatchcase(namespace.name, glob) for glob in policy.exempt_namespaces
     )
@@ -38,17 +38,17 @@ def is_exempt(namespace: NamespaceFacts, policy: Policy) -> bool:
 def user_of(
     pod: Pod, requester: Requester, namespace: NamespaceFacts, policy: Policy, *, home: NamespaceFacts | None = None
 ) -> User | None:
-    """Name the user behind a pod, or None: a guess would charge the wrong person.
+    """Return the user behind a pod, or None: a guess would charge the wrong person.
 
-    A person is charged, whatever owner the pod names. A controller acts through its service account, so a pod it made
-    belongs to whom policy's `userFrom` names. `home` is the namespace of a service account that a team's own people can
-    make: it counts as the owner of that namespace, and all of a namespace's service accounts as one user where none is
-    named, or they would multiply the limit.
+    A person is charged directly, even if the pod names an owner. A controller acts through its service account, so its
+    pods belong to the user named by policy's `userFrom`. `home` is the namespace of a service account that a team's own
+    users can create: it counts as the owner of that namespace, and all service accounts of a namespace as one user
+    where none is named. Otherwise they would multiply the limit.
     """
     if not requester.is_service_account:
         return User(requester.username[:LONGEST_USER]) if requester.username else None
     for key in policy.defaults.user_from:
-        if user := _places(key.source, pod, home or namespace).get(key.key):
+        if user := _values(key.source, pod, home or namespace).get(key.key):
             return User(user[:LONGEST_USER])
     if home is not None or pod.owner is None:
         return User(f"system:serviceaccounts:{requester.home}")
@@ -61,11 +61,11 @@ _OF_NAMESPACE = (UserSource.NAMESPACE_ANNOTATION, UserSource.NAMESPACE_LABEL)
 _ANNOTATIONS = (UserSource.NAMESPACE_ANNOTATION, UserSource.POD_ANNOTATION)
 
 
-def _places(source: UserSource, pod: Pod, namespace: NamespaceFacts) -> Mapping[str, str]:
+def _values(source: UserSource, pod: Pod, namespace: NamespaceFacts) -> Mapping[str, str]:
     of = namespace if source in _OF_NAMESPACE else pod
     return of.annotations if source in _ANNOTATIONS else of.labels
 
 
 def unknown_namespace(name: Namespace) -> NamespaceFacts:
-    """Stand in for a namespace that the world has not seen (yet): a name, no labels, no annotations."""
+    """Return a namespace that the world has not seen (yet): a name, no labels, no annotations."""
     return NamespaceFacts(name)

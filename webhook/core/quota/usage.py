@@ -1,7 +1,7 @@
-"""The ledger's rules: what a team has taken, entry by entry, in sums that are always exact.
+"""A team's usage: the charge of each pod, with sums that are always exact.
 
-A Book is one team's page. An entry is `reserved` from the moment its creation was allowed until the pod itself is
-seen, then `used`. Whoever holds the book decides when an entry may leave: only on evidence.
+An entry is `reserved` from the moment the pod's creation is allowed until the pod itself is seen, then `used`. The
+caller decides when an entry may leave: only on evidence.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ from webhook.core.model.amount import Units
 from webhook.core.model.decision import Charge
 from webhook.core.model.names import ANY_MODEL, GpuModel, Uid, User
 from webhook.core.model.tier import Tier
-from webhook.core.quota.holders import Holder, Holders, Holding
+from webhook.core.quota.holders import Holder, HolderDetails, Holders
 
 _K = TypeVar("_K", bound=str)
 
@@ -48,9 +48,9 @@ class TeamUsage:
         "_by_model",
         "_by_user",
         "_changes_unasked",
+        "_details",
         "_entries",
         "_guaranteed_by_model",
-        "_holdings",
         "_rankings",
         "guaranteed",
         "reserved",
@@ -60,7 +60,7 @@ class TeamUsage:
 
     def __init__(self) -> None:
         self._entries: dict[Uid, Entry] = {}
-        self._holdings: dict[str, Holding] = {}
+        self._details: dict[str, HolderDetails] = {}
         self._by_user: dict[User, Units] = {}
         self._by_model: dict[GpuModel, Units] = {}
         self._guaranteed_by_model: dict[GpuModel, Units] = {}
@@ -80,34 +80,34 @@ class TeamUsage:
 
     @property
     def used(self) -> Units:
-        """What pods that were seen hold."""
+        """The units of pods that exist."""
         return self.total - self.reserved
 
     @property
     def preemptible(self) -> Units:
-        """What is borrowed."""
+        """The borrowed units."""
         return self.total - self.guaranteed
 
     def user(self, user: User) -> Units:
-        """What one user's pods hold in this team."""
+        """Return the units of one user's pods in this team."""
         return self._by_user.get(user, 0)
 
     def model(self, model: GpuModel) -> Units:
-        """What is charged to one GPU model, and what may still end on it."""
+        """Return the units charged to one GPU model, and those that may still end on it."""
         return self._by_model.get(model, 0) + self._by_model.get(ANY_MODEL, 0)
 
     def guaranteed_model(self, model: GpuModel) -> Units:
-        """What is charged as guaranteed to one GPU model."""
+        """Return the guaranteed units charged to one GPU model."""
         return self._guaranteed_by_model.get(model, 0)
 
     def largest_holders(self, count: int = 3) -> list[tuple[str, Units]]:
-        """Name the holders of the most GPUs, the largest first, ties by name."""
+        """Return the largest holders of GPUs, the largest first, ties by name."""
         return self._ranked().team.largest(count)
 
     def largest(
         self, count: int, *, user: User | None = None, model: GpuModel | None = None, is_guaranteed: bool = False
     ) -> list[Holder]:
-        """Describe the holders of the most GPUs of the team, of one user, of one model or of the guaranteed share."""
+        """Return details of the largest holders in the team, of one user, of one model or of the guaranteed share."""
         ranked = self._ranked()
         if is_guaranteed:
             found = ranked.guaranteed.largest(count) if model is None else _of(ranked.guaranteed_model, model, count)
@@ -117,7 +117,7 @@ class TeamUsage:
             found = ranked.on_model(model, count)
         else:
             found = ranked.team.largest(count)
-        return [self._described(name, gpus) for name, gpus in found]
+        return [self._with_details(name, gpus) for name, gpus in found]
 
     def _ranked(self) -> "_Rankings":
         self._changes_unasked = 0
@@ -125,12 +125,12 @@ class TeamUsage:
             self._rankings = _Rankings(self._entries.values())
         return self._rankings
 
-    def _described(self, name: str, gpus: Units) -> Holder:
-        holding = self._holdings[name]
-        return Holder(name, gpus, holding.user, holding.since, holding.waiting == holding.gpus)
+    def _with_details(self, name: str, gpus: Units) -> Holder:
+        details = self._details[name]
+        return Holder(name, gpus, details.user, details.since, details.waiting == details.gpus)
 
     def entries(self) -> Iterator[tuple[Uid, Entry]]:
-        """Go through all entries."""
+        """Return all entries by pod UID."""
         yield from self._entries.items()
 
     def charge(self, uid: Uid, entry: Entry) -> None:
@@ -161,7 +161,7 @@ class TeamUsage:
             _change(self._by_model, charge.model, gpus)
             if counts_as_guaranteed:
                 _change(self._guaranteed_by_model, charge.model, gpus)
-        self._describe(entry, sign, gpus)
+        self._update_details(entry, sign, gpus)
         if self._rankings is not None:
             self._changes_unasked += 1
             if self._changes_unasked > _RANKED_CHANGES:
@@ -169,26 +169,26 @@ class TeamUsage:
             else:
                 self._rankings.add(entry, gpus)
 
-    def _describe(self, entry: Entry, sign: int, gpus: Units) -> None:
-        holding = self._holdings.get(entry.holder)
-        if holding is None:
-            holding = self._holdings[entry.holder] = Holding()
-        holding.pods += sign
-        if not holding.pods:
-            del self._holdings[entry.holder]
+    def _update_details(self, entry: Entry, sign: int, gpus: Units) -> None:
+        details = self._details.get(entry.holder)
+        if details is None:
+            details = self._details[entry.holder] = HolderDetails()
+        details.pods += sign
+        if not details.pods:
+            del self._details[entry.holder]
             return
-        holding.gpus += gpus
+        details.gpus += gpus
         if entry.is_waiting and not entry.is_reserved:
-            holding.waiting += gpus
+            details.waiting += gpus
         if sign > 0:
             if entry.charge.user is not None:
-                holding.user = entry.charge.user
-            if entry.created and (not holding.since or entry.created < holding.since):
-                holding.since = entry.created
+                details.user = entry.charge.user
+            if entry.created and (not details.since or entry.created < details.since):
+                details.since = entry.created
 
 
 EMPTY_USAGE = TeamUsage()
-"""What a team without any pod looks like; never written to."""
+"""The usage of a team without pods; never written to."""
 
 
 class _Rankings:
@@ -219,7 +219,7 @@ class _Rankings:
                 _rank(self.guaranteed_model, charge.model, name, gpus)
 
     def on_model(self, model: GpuModel, count: int) -> list[tuple[str, Units]]:
-        """Name the holders on a model, with what of theirs may still end on it."""
+        """Return the largest holders on a model, including their units that may still end on it."""
         kinds = [held for key in (model, ANY_MODEL) if (held := self.model.get(key)) is not None]
         names = {name for held in kinds for name, _ in held.largest(count)}
         sums = [(name, sum(held.of(name) for held in kinds)) for name in names]

@@ -1,7 +1,7 @@
-"""Pods that were deleted by force: the API server forgot them, and their nodes may still run them.
+"""Pods that were deleted by force: the API server removed them, but their nodes may still run them.
 
-kubelet ends such a pod by the grace period of its spec, as if it had been deleted in the usual way, and nothing in the
-API tells when (kubelet, pod_workers.go, calculateEffectiveGracePeriod). Until then it holds its GPUs, so it is charged.
+kubelet ends such a pod within the grace period of its spec, as after a normal deletion, and nothing in the API reports
+when (kubelet, pod_workers.go, calculateEffectiveGracePeriod). Until then it holds its GPUs, so it is charged.
 """
 
 from dataclasses import replace
@@ -14,16 +14,16 @@ from webhook.core.quota.in_flight import Alive, InFlightCharge
 from webhook.core.world.world import World
 
 LONGEST_SECONDS: Final = 86_400
-"""The most that policy may allow as a grace period, so that no charge stays for longer whatever the pod says."""
+"""The longest grace period that policy may allow: no charge stays longer, even if the pod's spec says so."""
 
 MARGIN_SECONDS: Final = 5
-"""Added to the grace period: kubelet must hear of the deletion, and gives a container two seconds after its hook."""
+"""Added to the grace period: kubelet learns of the deletion late, and gives a container two seconds after its hook."""
 
 
 def lingering(uid: Uid, world: World) -> InFlightCharge | None:
-    """Tell what stays charged of a pod that is deleted and was not seen to end; None where its node runs nothing of it.
+    """Return the charge that remains of a deleted pod not seen to end; None where its node runs nothing of it.
 
-    It is a charge of its own, with a UID of its own: what is known of the pod itself is over.
+    It is a separate charge with its own UID: the pod itself has ended for the ledger.
     """
     pod, charge = world.pod(uid), world.charge_of(uid)
     if pod is None or pod.node is None or charge is None or not isinstance(world.evidence(uid), Alive):
@@ -35,7 +35,7 @@ def lingering(uid: Uid, world: World) -> InFlightCharge | None:
         uid=Uid(f"{uid}/lingers"),
         is_terminating=True,
         tier_label=charge.tier.value if pod.tier_label in TIERS else None,
-        demand=replace(pod.demand, strange=(), own=None),  # as it was counted: its claims are over
+        demand=replace(pod.demand, strange=(), own=None),  # as it was counted: its claims are gone
         claims=(),
         shares_by="",
         admitted=None,

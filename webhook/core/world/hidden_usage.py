@@ -13,13 +13,13 @@ from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.world.world import World
 
 ANY: Final = "*"
-"""Namespace, name and node of what stands for pods that are not shown."""
+"""Namespace, name and node of the placeholder for pods that are not shown."""
 
 _PREFIX: Final = "unseen/"
 
 
 class Totals(NamedTuple):
-    """What a team has charged, in GPU units: in all, as preemptible, and on no node yet."""
+    """The charges of a team, in GPU units: in total, as preemptible, and on no node yet."""
 
     team: TeamName
     total: Units
@@ -28,24 +28,24 @@ class Totals(NamedTuple):
 
 
 def add_hidden_usage(world: World, totals: Iterable[Totals]) -> None:
-    """Charge each team with what its sums say beyond the pods of the world. GPU models and users are not known."""
+    """Charge each team the part of its sums not covered by the pods of the world; GPU models and users are unknown."""
     for each in totals:
         for flight in _missing(each, world):
             world.add_pod(flight)
 
 
 def is_hidden_usage(pod: Resident) -> bool:
-    """Tell whether it stands for pods that are not shown."""
+    """Whether it is a placeholder for pods that are not shown."""
     return pod.uid.startswith(_PREFIX)
 
 
 def _missing(totals: Totals, world: World) -> Iterator[InFlightCharge]:
-    book = world.usage(totals.team)
+    usage = world.usage(totals.team)
     left = {
-        Tier.PREEMPTIBLE: totals.preemptible - book.preemptible,
-        Tier.GUARANTEED: totals.total - totals.preemptible - book.guaranteed,
+        Tier.PREEMPTIBLE: totals.preemptible - usage.preemptible,
+        Tier.GUARANTEED: totals.total - totals.preemptible - usage.guaranteed,
     }
-    waiting = max(0, totals.waiting - book.waiting)
+    waiting = max(0, totals.waiting - usage.waiting)
     for tier, gpus in left.items():
         on_none = min(waiting, max(0, gpus))
         waiting -= on_none

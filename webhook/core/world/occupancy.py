@@ -1,6 +1,6 @@
-"""Who holds GPUs on nodes at one moment, added up pod by pod: what accounting integrates over time.
+"""GPUs held on nodes at one moment, summed pod by pod: the input of usage accounting over time.
 
-Pods that wait hold none, however much their team is charged for them. A pod that is terminating still does.
+Waiting pods hold none, even though their team is charged for them. A terminating pod still holds its GPUs.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from webhook.core.world.world import World
 
 
 class UsageKey(NamedTuple):
-    """A team's pods of one tier on nodes of one GPU model."""
+    """The key of a sum: a team's pods of one tier on nodes of one GPU model."""
 
     team: TeamName
     model: GpuModel
@@ -24,19 +24,19 @@ class UsageKey(NamedTuple):
 
 @dataclass(slots=True)
 class Occupancy:
-    """GPU units on nodes: by who holds them, and by node."""
+    """GPU units on nodes: by holder, and by node."""
 
     by_holder: dict[UsageKey, Units] = field(default_factory=dict)
     by_node: dict[NodeName, Units] = field(default_factory=dict)
 
     def add(self, uid: Uid, world: World) -> None:
-        """Add what a pod holds; one that is gone meanwhile, waits or holds no GPU adds nothing."""
+        """Add a pod; one that is gone, waits or holds no GPU adds nothing."""
         pod, entry = world.pod(uid), world.entry_of(uid)
         if pod is None or entry is None or pod.node is None or entry.is_reserved:
             return
         gpus = entry.charge.gpus
         node = world.fleet.get(pod.node)
-        # As the ledger counts it: what never passed the webhook counts against the guaranteed share.
+        # As in the ledger: a pod that bypassed the webhook counts against the guaranteed share.
         tier = Tier.GUARANTEED if entry.is_unlabeled else entry.charge.tier
         holder = UsageKey(entry.charge.team, NO_MODEL if node is None else node.model, tier)
         self.by_holder[holder] = self.by_holder.get(holder, 0) + gpus
@@ -44,5 +44,5 @@ class Occupancy:
 
 
 def capacity_of(node: Node, policy: Policy) -> Units:
-    """Give the GPU units of a node, by what policy counts each resource for."""
+    """Return the GPU units of a node, as policy weighs each resource."""
     return node.gpus(policy.resources)

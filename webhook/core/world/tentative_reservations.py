@@ -1,9 +1,11 @@
-"""Room that was advised to pods on their way to the commit, so that those who come meanwhile are sent elsewhere.
+"""Tentative reservations: room on nodes chosen by the mutating step, held until the validating step commits.
 
-A pod has no name yet when it is advised, so a piece of advice is known by what it takes and where: whoever takes just
-that there redeems the oldest of its own controller, or the oldest. Nobody is turned away for it, and it lapses soon.
-Nodes are ranked as if it were not there: pods of a burst fill a node together, as they would have one by one on a node
-that is in use. Where its like are counted, an advised pod counts.
+A pod has no name yet when the mutating step chooses its node. A reservation is therefore found by node and demand: a
+pod that commits exactly that consumes the oldest reservation of its own controller, or else the oldest one. A
+reservation never causes a refusal, and it expires soon.
+
+Nodes are ranked as if the reservations were not there: the pods of a burst fill a node together, as they would if they
+came one by one to a node in use. Pods with a reservation count for topology rules.
 """
 
 import math
@@ -19,86 +21,87 @@ from webhook.core.peers.pod_counts import PlacedPod, PodCounts
 from webhook.core.placement.fleet import Fleet
 
 TENTATIVE_SECONDS: Final = 10.0
-"""How long advice holds its room: the commit follows in milliseconds, but in a burst requests queue up before it."""
+"""How long a reservation lasts: the commit follows within milliseconds, but requests of a burst queue up before it."""
 
 
-_What = tuple[NodeName, Demand]
+_Key = tuple[NodeName, Demand]
 
 
-class _Piece(NamedTuple):
-    """What is kept of an advised pod: not what its user may have written at length."""
+class _Reservation(NamedTuple):
+    """One reservation. It keeps no text of unbounded length that a user may have written."""
 
-    lapses: float
+    expires_at: float
     holder: Uid
     namespace: Namespace
     owner: Owner | None
     labels: Mapping[str, str]
     anti_affinity_rules: tuple[AffinityRule, ...]
 
-    def is_like(self, pod: Pod | Resident) -> bool:
-        """Tell whether a pod comes from where the advised one did."""
+    def has_origin_of(self, pod: Pod | Resident) -> bool:
+        """Whether a pod has the namespace and the controller of the reservation."""
         return self.owner == pod.owner and self.namespace == pod.namespace
 
 
 class TentativeReservations:
-    """What is advised and not taken yet; its room is off the fleet that it is given."""
+    """The open reservations. Their room is taken off the nodes passed to each method."""
 
     def __init__(self, pod_counts: PodCounts | None = None) -> None:
         self._siblings = pod_counts or PodCounts()
         self._siblings.sources.append(self.seated)
-        self._pieces: dict[_What, deque[_Piece]] = {}
-        self._order: deque[tuple[float, _What]] = deque()  # all that was given, redeemed or not, the oldest first
-        self._given = 0
+        self._reservations: dict[_Key, deque[_Reservation]] = {}
+        self._order: deque[tuple[float, _Key]] = deque()  # every reservation ever made, oldest first
+        self._count = 0
 
     def promises(self, node: NodeName, demand: Demand) -> bool:
-        """Tell whether just this was advised to somebody."""
-        return (node, demand) in self._pieces
+        """Whether this demand is reserved on this node."""
+        return (node, demand) in self._reservations
 
     def give(self, fleet: Fleet, node: NodeName, pod: Pod, *, now: float) -> None:
-        """Keep room for the pod that was just advised."""
+        """Reserve room on the node chosen for a pod."""
         demand = pod.demand
-        self._given += 1
-        holder = Uid(f"advised-{self._given}")
-        lapses = now + TENTATIVE_SECONDS
-        piece = _Piece(lapses, holder, pod.namespace, pod.owner, pod.labels, pod.anti_affinity_rules)
-        self._pieces.setdefault((node, demand), deque()).append(piece)
-        self._order.append((lapses, (node, demand)))
-        self._siblings.change(piece, node, 1)
-        fleet.promise(node, demand, holder=holder)
+        self._count += 1
+        holder = Uid(f"tentative-{self._count}")
+        expires_at = now + TENTATIVE_SECONDS
+        reservation = _Reservation(expires_at, holder, pod.namespace, pod.owner, pod.labels, pod.anti_affinity_rules)
+        self._reservations.setdefault((node, demand), deque()).append(reservation)
+        self._order.append((expires_at, (node, demand)))
+        self._siblings.change(reservation, node, 1)
+        fleet.reserve(node, demand, holder=holder)
 
     def consume(self, fleet: Fleet, node: NodeName | None, pod: Pod | Resident) -> None:
-        """Let go of a piece that is just this: its pod takes the room now."""
-        if node is None or not self._pieces:
+        """Drop one reservation of exactly this node and demand: its pod takes the room now."""
+        if node is None or not self._reservations:
             return
-        pieces = self._pieces.get((node, pod.demand))
-        if pieces is not None:
-            self._let_go(fleet, node, pod.demand, next((piece for piece in pieces if piece.is_like(pod)), pieces[0]))
+        reservations = self._reservations.get((node, pod.demand))
+        if reservations is not None:
+            chosen = next((each for each in reservations if each.has_origin_of(pod)), reservations[0])
+            self._remove(fleet, node, pod.demand, chosen)
 
     def expire(self, fleet: Fleet, *, now: float) -> None:
-        """Let go of what nobody came for."""
+        """Drop the expired reservations."""
         while self._order and self._order[0][0] <= now:
-            _, what = self._order.popleft()
-            if what in self._pieces and self._pieces[what][0].lapses <= now:
-                self._let_go(fleet, *what, self._pieces[what][0])
+            _, key = self._order.popleft()
+            if key in self._reservations and self._reservations[key][0].expires_at <= now:
+                self._remove(fleet, *key, self._reservations[key][0])
 
     def withdraw(self, fleet: Fleet) -> bool:
-        """Let go of all of it; tells whether there was any."""
-        had_any = bool(self._pieces)
+        """Drop all reservations; return whether there were any."""
+        had_any = bool(self._reservations)
         self.expire(fleet, now=math.inf)
         return had_any
 
     def seated(self, namespace: Namespace) -> Iterator[PlacedPod]:
-        """List the advised pods of a namespace."""
-        for (node, _), pieces in self._pieces.items():
-            for piece in pieces:
-                if piece.namespace == namespace:
-                    yield PlacedPod(piece, node)
+        """Return the pods of a namespace that have a reservation, with their nodes."""
+        for (node, _), reservations in self._reservations.items():
+            for reservation in reservations:
+                if reservation.namespace == namespace:
+                    yield PlacedPod(reservation, node)
 
-    def _let_go(self, fleet: Fleet, node: NodeName, demand: Demand, piece: _Piece) -> None:
-        pieces = self._pieces[node, demand]
-        pieces.remove(piece)
-        if not pieces:
-            del self._pieces[node, demand]
-        fleet.promise(node, demand, sign=-1, holder=piece.holder)
-        fleet.settle(node)
-        self._siblings.change(piece, node, -1)
+    def _remove(self, fleet: Fleet, node: NodeName, demand: Demand, reservation: _Reservation) -> None:
+        reservations = self._reservations[node, demand]
+        reservations.remove(reservation)
+        if not reservations:
+            del self._reservations[node, demand]
+        fleet.reserve(node, demand, sign=-1, holder=reservation.holder)
+        fleet.rerank(node)
+        self._siblings.change(reservation, node, -1)

@@ -1,0 +1,220 @@
+"""The pods of the world: the room that each takes on its node, and its charge in its team's usage.
+
+Both change together, for any reason: a pod is added or removed, its claims, node or team become known, it is promoted,
+policy changes. The world translates events into these reasons.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from webhook.core.dra.dra_claims import Claims, ResolvedDemand
+from webhook.core.model.decision import Charge
+from webhook.core.model.demand import reweighed
+from webhook.core.model.names import ANY_MODEL, GpuModel, Namespace, ResourceName, TeamName, Uid
+from webhook.core.model.pod import Pod, Resident
+from webhook.core.model.policy import Policy, Team
+from webhook.core.model.tier import TIERS, Tier
+from webhook.core.peers.pod_counts import PodCounts
+from webhook.core.placement.fleet import Fleet
+from webhook.core.quota.in_flight import ENDED, UNSEEN, Alive, Evidence, Unseen
+from webhook.core.quota.tenancy import Tenancies
+from webhook.core.quota.usage import TeamUsage
+from webhook.core.world.pod_index import PodIndex, PodRecord
+
+
+class ChargedPods:
+    """Pods with their room and charges. `on_change` is called at each change of a usage."""
+
+    def __init__(self, policy: Policy, *, tenancies: Tenancies, pod_counts: PodCounts) -> None:
+        self.on_change: Callable[[], None] = _no_listener
+        self.fleet = Fleet()
+        self.claims = Claims()
+        self.pods = PodIndex(pod_counts)
+        self.usage: dict[TeamName, TeamUsage] = {}
+        self._promotions: dict[Uid, Evidence] = {}
+        self._policy = policy
+        self._tenancies = tenancies
+
+    def set_policy(self, policy: Policy) -> None:
+        """Weigh and charge every pod by another policy."""
+        self._policy = policy
+        self.usage.clear()
+        self.on_change()
+        for record in self.pods.all():
+            demand = reweighed(record.pod.demand, policy.resources)
+            self._change_demand(record, self._resolved(replace(record.pod, demand=demand)))
+            self._charge(record)
+
+    # -- pods
+
+    def add(self, record: PodRecord, charge: Charge | None = None, *, devices: tuple[int, ...] = ()) -> None:
+        """Add a pod, or replace its earlier record; without a `charge` its own fields say what it is charged."""
+        uid = record.pod.uid
+        self._take_off(uid)
+        self.pods.add(record)
+        if record.pod.claims or record.pod.demand.strange or record.pod.shares_by:
+            new_payers = self.claims.join(uid, record.pod.namespace, record.pod.claims)
+            record.pod = self._resolved(record.pod)
+            self.recount(new_payers)
+        elif record.pod.slices or self.fleet.mig_slots:
+            record.pod = self._resolved(record.pod)
+        if not record.is_reserved:
+            self._tenancies.note_pods(record.pod.namespace, are_there=True)
+        self._charge(record, charge, is_placed=False)
+        if record.node is not None:
+            self.fleet.take(record.node, record.pod.demand, holder=uid, devices=devices)
+
+    def remove(self, uid: Uid) -> None:
+        """Remove a pod."""
+        self._take_off(uid)
+        self.recount(self.claims.leave(uid))
+
+    def recount(self, uids: Iterable[Uid]) -> None:
+        """Resolve the demand again of pods whose claims changed, or that no longer pay for shared claims."""
+        for uid in uids:
+            record = self.pods[uid]
+            pod = self._resolved(record.pod)
+            if pod.demand == record.pod.demand:
+                continue
+            self._change_demand(record, pod)
+            usage = self.usage.get(record.team)
+            entry = None if usage is None else usage.get(uid)
+            if usage is not None and entry is not None:
+                usage.release(uid)
+            self._charge(record, None if entry is None else entry.charge._replace(gpus=pod.demand.gpus))
+
+    def recharge(self, uids: Iterable[Uid]) -> None:
+        """Charge pods again whose team, tier or GPU model may have changed."""
+        for uid in uids:
+            if not (record := self.pods[uid]).is_reserved:
+                if (usage := self.usage.get(record.team)) is not None:
+                    usage.release(record.pod.uid)
+                self._charge(record)
+
+    def update_team(self, namespace: Namespace) -> None:
+        """Charge the pods of a namespace to the team that it belongs to now."""
+        if self._tenancies.reassign(namespace):
+            self.recharge(self.pods.in_namespace(namespace))
+
+    def resolve(self, pod: Pod | Resident) -> ResolvedDemand:
+        """Resolve a pod's demand: its claims, the device classes of its resources, and its shares of devices."""
+        return self.claims.resolve(
+            pod.demand,
+            pod.claims,
+            namespace=pod.namespace,
+            uid=pod.uid,
+            is_admin=self._tenancies.of(pod.namespace).has_admin_access,
+            shares_by=pod.shares_by,
+            slices=self._slices(pod),
+            policy=self._policy,
+        )
+
+    # -- promotions
+
+    def promotion(self, uid: Uid) -> Evidence:
+        """Return what was seen of the label of a promoted pod."""
+        return self._promotions.get(uid, UNSEEN)
+
+    def promote(self, uid: Uid) -> None:
+        """Charge a pod as guaranteed, once it is seen and until its label says so itself."""
+        if uid in self._promotions:
+            return
+        record = self.pods.get(uid)
+        is_done = record is not None and record.pod.tier is Tier.GUARANTEED and not record.is_reserved
+        self._promotions[uid] = Alive(record.pod.version) if record is not None and is_done else UNSEEN
+        if record is not None:
+            self.recharge((uid,))
+
+    def confirm_promotion(self, pod: Resident) -> None:
+        """Record that the label of a promoted pod was seen."""
+        if pod.tier is Tier.GUARANTEED and isinstance(self._promotions.get(pod.uid), Unseen):
+            self._promotions[pod.uid] = Alive(pod.version)
+
+    def end_promotion(self, uid: Uid) -> None:
+        """Record that a promoted pod ended."""
+        if uid in self._promotions:
+            self._promotions[uid] = ENDED
+
+    def cancel_promotion(self, uid: Uid) -> None:
+        """Charge a pod by its label again."""
+        if self._promotions.pop(uid, None) is not None and uid in self.pods:
+            self.recharge((uid,))
+
+    # -- room and charges
+
+    def _take_off(self, uid: Uid) -> None:
+        """Remove a pod from its node and usage; its claims stay."""
+        record = self.pods.pop(uid)
+        if record is None:
+            return
+        namespace = record.pod.namespace
+        if self._tenancies.is_unseen_with_pods(namespace):
+            self._tenancies.note_pods(namespace, are_there=self.pods.has_seen_pods(namespace))
+        if record.node is not None:
+            self.fleet.take(record.node, record.pod.demand, sign=-1, holder=uid)
+        self.fleet.set_borrowed(uid, record.pod.demand, is_borrowed=False)
+        if (usage := self.usage.get(record.team)) is not None:
+            usage.release(uid)
+            self.on_change()
+
+    def _resolved(self, pod: Resident) -> Resident:
+        own = pod.demand.own  # set if its demand was resolved before
+        if not (pod.claims or pod.demand.strange or pod.shares_by or own or self._slices(pod)):
+            return pod
+        return replace(pod, demand=self.resolve(pod).demand)
+
+    def _slices(self, pod: Pod | Resident) -> tuple[ResourceName, ...]:
+        """Return the MIG resources behind a pod's `nvidia.com/gpu`: those of its node, or of all nodes it may be on."""
+        name = pod.node_name if isinstance(pod, Pod) else pod.node
+        node = None if name is None else self.fleet.get(name)
+        if node is None:
+            return pod.slices
+        return () if node.slice is None else (node.slice,)
+
+    def _change_demand(self, record: PodRecord, pod: Resident) -> None:
+        """Change the demand of a pod, and its room on its node."""
+        if record.node is not None and pod.demand.requests != record.pod.demand.requests:
+            devices = self.fleet.devices_of(record.node, pod.uid)
+            self.fleet.take(record.node, record.pod.demand, sign=-1, holder=pod.uid)
+            self.fleet.take(record.node, pod.demand, holder=pod.uid, devices=devices)
+        record.pod = pod
+
+    def _charge(self, record: PodRecord, charge: Charge | None = None, *, is_placed: bool = True) -> None:
+        if not record.pod.demand.gpus:
+            return
+        if charge is None:
+            charge = self._charge_of(record)
+        record.team = charge.team
+        is_borrowed = charge.tier is Tier.PREEMPTIBLE and record.pod.tier_label in TIERS
+        self.fleet.set_borrowed(
+            record.pod.uid, record.pod.demand, is_borrowed=is_borrowed, on=record.node if is_placed else None
+        )
+        self.usage.setdefault(charge.team, TeamUsage()).charge(record.pod.uid, record.entry(charge))
+        self.on_change()
+
+    def _charge_of(self, record: PodRecord) -> Charge:
+        pod = record.pod
+        tenancy = self._tenancies.of(pod.namespace)
+        return Charge(
+            team=tenancy.team_name,
+            tier=self._tier_of(pod),
+            gpus=pod.demand.gpus,
+            model=self._model_of(record, tenancy.team),
+            user=pod.user,
+        )
+
+    def _tier_of(self, pod: Resident) -> Tier:
+        if isinstance(self._promotions.get(pod.uid), Unseen):
+            return Tier.GUARANTEED
+        return TIERS.get(pod.tier_label or "", Tier.PREEMPTIBLE)
+
+    def _model_of(self, record: PodRecord, team: Team | None) -> GpuModel | None:
+        if team is None or not team.models:
+            return None
+        if record.node is not None and (node := self.fleet.get(record.node)) is not None:
+            return node.model
+        return ANY_MODEL if record.pod.model is None else record.pod.model
+
+
+def _no_listener() -> None:
+    return None
