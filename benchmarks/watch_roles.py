@@ -26,7 +26,7 @@ from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.core.world.world import World
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import objects
-from webhook.kube.pod.pods import to_resident
+from webhook.kube.pod.existing_pods import to_resident
 from webhook.policy.load import load
 
 MEBIBYTE = 1 << 20

@@ -1,1 +1,1 @@
-"""Certificates: make, keep, renew. Knows nothing of the webhook."""
+"""Certificates: issuing, storing and renewing. Independent of the webhook package."""

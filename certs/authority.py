@@ -1,6 +1,6 @@
-"""Makes certificates: a CA, and serving certificates signed by it. Pure but for the randomness of keys.
+"""Issues certificates: a CA, and serving certificates signed by it. Pure except for the randomness of keys.
 
-ECDSA P-256 everywhere: an RSA-2048 handshake costs the server another 225 us, and Go, OpenSSL and curl all take P-256.
+ECDSA P-256 everywhere: an RSA-2048 handshake takes the server 225 us longer, and Go, OpenSSL and curl support P-256.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,18 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 CA_LIFETIME: Final = timedelta(days=3650)
 LEAF_LIFETIME: Final = timedelta(days=90)
 CLOCK_SKEW: Final = timedelta(hours=1)
-"""Certificates are valid from a little before they are made: clocks of API servers may be behind ours. One that lives
-shorter than this is dated back by its own life, so that its last third still begins in the future."""
+"""Certificates are valid from this long before they are issued: clocks of API servers may be behind ours. One with a
+shorter lifetime is backdated by its own lifetime, so that its last third still begins in the future."""
 
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateOptions:
-    """What to issue: the hosts that a serving certificate names besides the local ones, and how long all is valid.
+    """What to issue: the hosts in a serving certificate besides the local ones, and the lifetimes.
 
-    The CA should live at least three times as long as the leaf, or it is due again before its predecessor has gone.
+    The CA's lifetime should be at least three times that of the leaf: otherwise its renewal is due before its
+    predecessor is removed.
     """
 
     hosts: tuple[str, ...] = ()
@@ -36,7 +37,7 @@ class CertificateOptions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """List every host that a serving certificate must name."""
+        """All hosts that a serving certificate must name."""
         return (*LOCAL_HOSTS, *self.hosts)
 
 
@@ -45,22 +46,22 @@ DEFAULT_TERMS: Final = CertificateOptions()
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A CA certificate with its key: what signs serving certificates."""
+    """A CA certificate with its key."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
-    """Make a key of the only kind this package issues for."""
+    """Return a new ECDSA P-256 key, the only kind that this package issues certificates for."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def make_ca(key: ec.EllipticCurvePrivateKey, *, now: datetime, lifetime: timedelta = CA_LIFETIME) -> Authority:
-    """Make a self-signed CA.
+    """Return a self-signed CA.
 
-    Its name comes from its key: two CAs never share a name, and a lost ca.crt made anew from the same key still
-    verifies what was issued before.
+    Its name is derived from its key: two CAs never share a name, and if ca.crt is lost, one issued again from the same
+    key verifies the existing certificates.
     """
     ski = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Fairgate CA {ski.digest.hex()[:8]}")])
@@ -83,9 +84,9 @@ def make_leaf(
     now: datetime,
     lifetime: timedelta = LEAF_LIFETIME,
 ) -> x509.Certificate:
-    """Issue a serving certificate for these DNS names and IP addresses, never outliving its CA.
+    """Return a serving certificate for these DNS names and IP addresses, which expires no later than its CA.
 
-    Raises ValueError for a host that cannot stand in a certificate.
+    Raises ValueError for a host that is not valid in a certificate.
     """
     until = min(now + lifetime, authority.certificate.not_valid_after_utc)
     issuer_ski = authority.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
@@ -105,22 +106,22 @@ def make_leaf(
 def renewal_due(
     certificate: x509.Certificate, now: datetime, *, hosts: Sequence[str] = (), ca: x509.Certificate | None = None
 ) -> str | None:
-    """Say why a new certificate is needed: the last third of its life, or a host it does not name. None: it is not.
+    """Return why a certificate must be renewed (the last third of its lifetime, or a missing host), or None.
 
-    One that lives as long as its CA already is not renewed for its age: a new one would live no longer.
+    A certificate that expires with its CA is not renewed for its age: a new one would expire at the same time.
     """
     end = certificate.not_valid_after_utc
     if ca is None or end < ca.not_valid_after_utc:
         if now >= end:
             return f"it expired at {end:%Y-%m-%d %H:%M} UTC"
         if end - now < (end - certificate.not_valid_before_utc) / 3:
-            return f"it is in the last third of its life, which ends at {end:%Y-%m-%d %H:%M} UTC"
+            return f"it is in the last third of its lifetime, which ends at {end:%Y-%m-%d %H:%M} UTC"
     missing = names_missing(certificate, hosts)
     return f"it does not name {', '.join(missing)}" if missing else None
 
 
 def names_missing(certificate: x509.Certificate, hosts: Sequence[str]) -> tuple[str, ...]:
-    """List the hosts that the certificate does not name, literally: wildcards are not expanded."""
+    """Return the hosts that the certificate does not name; wildcards are not expanded."""
     try:
         named = set(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
     except x509.ExtensionNotFound:
@@ -129,7 +130,7 @@ def names_missing(certificate: x509.Certificate, hosts: Sequence[str]) -> tuple[
 
 
 def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
-    """List the hosts that a certificate of ours names."""
+    """Return the hosts that a certificate issued by this package names."""
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return tuple(str(name.value) for name in names)
 

@@ -1,14 +1,14 @@
-"""All certificates of one installation, as they lie together in one Secret: read, written, nothing decided. Pure.
+"""All certificates of one installation, stored in one Secret: decoding and encoding. Pure.
 
-| key | is |
+| key | value |
 |---|---|
-| `tls.crt`, `tls.key` | the serving pair, of all replicas alike |
+| `tls.crt`, `tls.key` | the serving certificate and key, the same for all replicas |
 | `ca.crt` | every CA that callers should trust; the first one signs |
-| `ca.key` | the key of that first one |
-| `next-ca.key` | while a CA is announced: its key; its certificate is in `ca.crt` already |
+| `ca.key` | the key of the first CA |
+| `next-ca.key` | while a CA is announced: its key; its certificate is already in `ca.crt` |
 | `previous-tls.crt` | while a former CA is still trusted: the last serving certificate that it signed |
 
-Nothing here is a time or a counter: a replica whose clock is wrong has nothing to write down wrongly.
+No value is a time or a counter, so a replica with a wrong clock cannot store a wrong value.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ KEYS: Final = (CERTIFICATE, KEY, CA, CA_KEY, NEXT_CA_KEY, PREVIOUS)
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """A CA that signs no more, with the last certificate that it signed: until that has expired it may be in use."""
+    """A CA that no longer signs, with the last certificate that it signed, which may be in use until it expires."""
 
     ca: x509.Certificate
     last: x509.Certificate
@@ -51,9 +51,9 @@ class Former:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """The serving certificate, the CA that signed it, and what goes before and after that CA.
+    """The serving certificate, the CA that signed it, and the next and the former CA.
 
-    `announced` is trusted and signs nothing yet; `former` is trusted and signs nothing more.
+    `announced` is trusted and does not sign yet; `former` is trusted and no longer signs.
     """
 
     signing: Authority
@@ -64,20 +64,20 @@ class Bundle:
 
     @property
     def pair(self) -> Pair:
-        """What a server loads."""
+        """The certificate and key that a server loads."""
         return Pair(certificate=self.leaf, pem=certificate_to_pem(self.leaf) + key_to_pem(self.leaf_key))
 
     @property
     def cas(self) -> tuple[x509.Certificate, ...]:
-        """Every CA of the bundle, the signing one first."""
+        """All CAs of the bundle, the signing one first."""
         announced = (self.announced.certificate,) if self.announced else ()
         return (self.signing.certificate, *announced, *((self.former.ca,) if self.former else ()))
 
 
 def read_bundle(files: Mapping[str, bytes]) -> Bundle | None:
-    """Read a bundle; None: there is none yet, only empty values at most.
+    """Return the bundle in these files; None if all values are empty or missing.
 
-    Raises CertificateError for files that make no bundle, those of somebody else among them.
+    Raises CertificateError if the files are not a bundle, for example those of another program.
     """
     have = {name: files[name] for name in KEYS if files.get(name)}
     if not have:
@@ -85,13 +85,13 @@ def read_bundle(files: Mapping[str, bytes]) -> Bundle | None:
     missing = [name for name in (CERTIFICATE, KEY, CA, CA_KEY) if name not in have]
     if missing:
         raise CertificateError(
-            f"has {', '.join(have)} but no {' and no '.join(missing)}: Fairgate did not make it. Name another Secret, "
-            "or mount this one and give its folder as --certs"
+            f"has {', '.join(have)} but no {' and no '.join(missing)}: Fairgate did not create it. Use another Secret, "
+            "or mount this one and set --certs to its folder"
         )
     signing = read_authority(have[CA], have[CA_KEY])
     pair = read_pair(have[CERTIFICATE], have[KEY])
     if not is_issued_by(pair.certificate, signing.certificate):
-        raise CertificateError(f"{CERTIFICATE} was not issued by the first certificate of {CA}")
+        raise CertificateError(f"{CERTIFICATE} was not issued by the first certificate in {CA}")
     rest = read_certificates(have[CA], name=CA)[1:]
     announced = _announced(have, rest)
     return Bundle(
@@ -110,7 +110,7 @@ def _announced(have: Mapping[str, bytes], rest: list[x509.Certificate]) -> Autho
     for certificate in rest:
         if belongs_to(key, certificate):
             return Authority(certificate, key)
-    raise CertificateError(f"{NEXT_CA_KEY} belongs to no certificate of {CA}")
+    raise CertificateError(f"{NEXT_CA_KEY} does not belong to a certificate in {CA}")
 
 
 def _former(have: Mapping[str, bytes], rest: list[x509.Certificate]) -> Former | None:
@@ -120,11 +120,11 @@ def _former(have: Mapping[str, bytes], rest: list[x509.Certificate]) -> Former |
     for certificate in rest:
         if is_issued_by(last, certificate):
             return Former(certificate, last)
-    raise CertificateError(f"{PREVIOUS} was issued by no certificate of {CA} that signs no more")
+    raise CertificateError(f"{PREVIOUS} was not issued by a former CA in {CA}")
 
 
 def bundle_files(bundle: Bundle) -> dict[str, bytes]:
-    """Write a bundle as files: exactly those that `read_bundle` reads."""
+    """Return a bundle as the files that `read_bundle` reads."""
     files = {
         CERTIFICATE: certificate_to_pem(bundle.leaf),
         KEY: key_to_pem(bundle.leaf_key),

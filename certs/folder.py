@@ -1,7 +1,7 @@
-"""Keeps certificates in a folder: ca.crt, tls.crt, tls.key, and ca.key where Fairgate issued them itself.
+"""Certificates in a folder: ca.crt, tls.crt, tls.key, and ca.key if Fairgate issued them itself.
 
-A folder with ca.key is ours: what is missing is made, what grows old is renewed. Without ca.key the files belong to
-somebody else (a cert-manager mount, say) and are only read. Nothing else in this package touches a disk.
+In a folder with ca.key, missing files are created and certificates are renewed. Without ca.key the files belong to
+another program (such as a cert-manager mount) and are only read. No other module of this package uses the disk.
 """
 
 import fcntl
@@ -47,27 +47,27 @@ _READ: Final = (CA, CERTIFICATE, KEY)
 
 
 class NotWritableError(CertificateError):
-    """The folder needs a new file and does not take it."""
+    """The folder needs a new file and is not writable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What lies in a folder, by file name."""
+    """The files of a folder by name."""
 
     files: Mapping[str, bytes]
 
     @property
     def is_complete(self) -> bool:
-        """Tell whether all that a server reads is there."""
+        """Whether all files that a server reads are present."""
         return all(name in self.files for name in _READ)
 
 
 def files_due(contents: Contents, *, terms: CertificateOptions, now: datetime) -> dict[str, bytes]:
-    """Make the files that a folder lacks or that are due for renewal, in the order in which they must be written.
+    """Return the files that are missing or due for renewal, in the order in which they must be written.
 
-    The order matters: a crash after any one of them leaves a folder that the next start completes. A renewal keeps
-    the key and replaces tls.crt alone, so that no reader ever sees a certificate with another's key; a fresh key would
-    gain nothing, as ca.key lies beside it.
+    The order matters: after a crash between two files the next start can complete the folder. A renewal keeps the key
+    and replaces only tls.crt, so that no reader sees a certificate with another key; a new key would not be safer,
+    since ca.key is in the same folder.
     Raises CertificateError for a folder that cannot be completed.
     """
     have = contents.files
@@ -78,14 +78,14 @@ def files_due(contents: Contents, *, terms: CertificateOptions, now: datetime) -
         if missing:
             raise CertificateError(
                 f"has {', '.join(name for name in _READ if name in have)} but no {' and no '.join(missing)}: "
-                "provide all three files, or none to have them made"
+                "provide all three files, or none to have them created"
             )
         return {}
     due: dict[str, bytes] = {}
     if CA in have:
         authority = read_authority(have[CA], have[CA_KEY])
         if why := why_unusable(authority.certificate, now, name=CA):
-            raise CertificateError(f"{why}: remove all files to have a new CA made, and give clients the new ca.crt")
+            raise CertificateError(f"{why}: remove all files to have a new CA created, and give clients the new ca.crt")
     else:
         authority = make_ca(read_ec_key(have[CA_KEY], name=CA_KEY), now=now, lifetime=terms.ca_lifetime)
         due[CA] = certificate_to_pem(authority.certificate)
@@ -113,12 +113,12 @@ def _leaf_due(
         old = read_pair(have[CERTIFICATE], have[KEY]).certificate
         if not is_issued_by(old, authority.certificate):
             raise CertificateError(
-                "tls.crt was not issued by ca.crt: remove tls.crt and tls.key to have them made anew, "
-                "or remove ca.key to have the files used as they are"
+                "tls.crt was not issued by ca.crt: remove tls.crt and tls.key to have them created again, "
+                "or remove ca.key to use the files unchanged"
             )
         if renewal_due(old, now, hosts=terms.names, ca=authority.certificate) is None:
             return {}
-        # Names only grow: two servers on one folder must not take turns in removing each other's.
+        # Names are only added: two servers that share a folder must not alternately remove each other's names.
         old_names = names_of(old)
     return {CERTIFICATE: _issue(authority, read_ec_key(have[KEY], name=KEY), terms, now, old_names)}
 
@@ -137,9 +137,9 @@ def _issue(
 
 
 class CertFolder:
-    """A folder of certificates on disk. `terms` say what is issued if the folder is ours.
+    """A folder of certificates on disk. `terms` say what to issue in a folder with ca.key.
 
-    Raises CertificateError, with the folder's name, wherever its files cannot be used.
+    Methods raise CertificateError, with the folder's name, if its files cannot be used.
     """
 
     def __init__(self, path: Path, *, terms: CertificateOptions = DEFAULT_TERMS) -> None:
@@ -147,7 +147,7 @@ class CertFolder:
         self._terms = terms
 
     def prepare(self, now: datetime) -> Pair:
-        """Complete and renew the files if they are ours, then read a pair that can serve."""
+        """Complete and renew the files in a folder with ca.key, then return a usable pair."""
         with self._named():
             try:
                 self._write_due(now)
@@ -157,22 +157,22 @@ class CertFolder:
         return self.read(now)
 
     def renew(self, now: datetime) -> bool:
-        """Renew what is due in a folder of ours; tell whether anything was written."""
+        """Renew what is due in a folder with ca.key; return whether a file was written."""
         with self._named():
             return self._write_due(now)
 
     def read(self, now: datetime) -> Pair:
-        """Read the pair as it is now; raise CertificateError if it cannot serve."""
+        """Return the current pair. Raises CertificateError if it is not usable."""
         with self._named():
             files = self._contents().files
             missing = [name for name in _READ if name not in files]
             if missing:
                 raise CertificateError(f"has no {' and no '.join(missing)}")
             pair = read_pair(files[CERTIFICATE], files[KEY])
-            troubles = [why_unusable(ca, now, name=CA) for ca in read_certificates(files[CA], name=CA)]
+            ca_problems = [why_unusable(ca, now, name=CA) for ca in read_certificates(files[CA], name=CA)]
             for why in (
                 why_unusable(pair.certificate, now, name=CERTIFICATE),
-                troubles[0] if all(troubles) else None,
+                ca_problems[0] if all(ca_problems) else None,
             ):
                 if why:
                     raise CertificateError(why)
@@ -180,7 +180,7 @@ class CertFolder:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Say in every error which folder it is about."""
+        """Add the folder's path to every error."""
         try:
             yield
         except CertificateError as exc:
@@ -192,7 +192,7 @@ class CertFolder:
         if not files_due(self._contents(), terms=self._terms, now=now):
             return False
         with self._locked():
-            # Another process may have written them while we waited for the lock.
+            # Another process may have written them while this one waited for the lock.
             due = files_due(self._contents(), terms=self._terms, now=now)
             for name, content in due.items():
                 self._write(name, content)
@@ -200,7 +200,7 @@ class CertFolder:
 
     def _contents(self) -> Contents:
         files = {}
-        # Against the order of writing: whoever sees a file of ours also sees the ca.key that was written before it.
+        # Read in reverse order of writing: if one of our files is seen, the ca.key written before it is seen too.
         for name in (CERTIFICATE, KEY, CA, CA_KEY):
             try:
                 files[name] = (self.path / name).read_bytes()
@@ -224,7 +224,7 @@ class CertFolder:
             os.close(lock)
 
     def _write(self, name: str, content: bytes) -> None:
-        """Put a file in place at once, whole; keys readable by their owner only."""
+        """Replace a file atomically; keys are readable by the owner only."""
         try:
             handle, temporary = tempfile.mkstemp(dir=self.path, prefix=f".{name}.")
         except OSError as exc:
@@ -243,5 +243,5 @@ class CertFolder:
 
 def _not_writable(exc: OSError) -> NotWritableError:
     return NotWritableError(
-        f"cannot write there ({exc.strerror}): make the folder writable, or mount ca.crt, tls.crt and tls.key in it"
+        f"cannot write to it ({exc.strerror}): make the folder writable, or mount ca.crt, tls.crt and tls.key in it"
     )

@@ -1,8 +1,8 @@
-"""Keeps the certificates of all replicas in one store: made once, renewed, rotated, served; callers told whom to trust.
+"""Manages the certificates of all replicas in one store: creation, renewal, rotation, serving and caBundle updates.
 
-Every replica does all of it. A write counts only if the store is still as it was read, so that of several replicas one
-wins and the others read what it wrote. How long callers have known a CA is measured by looking, on this process's own
-monotonic clock: no time of day is ever compared between replicas.
+Every replica does all of this. A write succeeds only if the store has not changed since it was read, so that one of
+several replicas wins and the others read its result. How long callers have trusted a CA is measured on this process's
+own monotonic clock: wall-clock times are never compared between replicas.
 """
 
 import asyncio
@@ -24,38 +24,38 @@ from certs.serving import Reloaded, ReloadFailed, Serving, utc_now
 from certs.trust import merged
 
 SETTLE_SECONDS: Final = 300.0
-"""How long every webhook must have carried a new CA before it signs. An API server takes a change over within
-seconds; one that is cut off for longer than this from etcd does not create pods either."""
+"""How long every webhook must have had a new CA in its caBundle before the CA signs. An API server applies a change
+within seconds; one that is disconnected from etcd for longer does not create pods either."""
 
-LOOK_SECONDS: Final = 30.0
-"""Longest time between two looks. Changes ring the bell within milliseconds: this is for a watch that broke."""
+RESYNC_SECONDS: Final = 30.0
+"""Maximum time between two reconciliations. A watch triggers one within milliseconds: this is for a failed watch."""
 
-_STEPS: Final = 8  # a whole rotation has four; a race lost costs one
+_STEPS: Final = 8  # a complete rotation has four; each lost race takes one more
 _SPREAD_SECONDS: Final = 0.5
 
 
 class StoreError(Exception):
-    """The store or the callers' registrations cannot be read or written now; the text says which and why."""
+    """The store or a webhook configuration cannot be read or written now; the text says which and why."""
 
 
 class Store(Protocol):
-    """One Secret, or whatever else replicas share."""
+    """The storage that replicas share, in production a Secret."""
 
     name: str
 
     async def read(self) -> Mapping[str, bytes] | None:
-        """Read all files; None: there is nothing under that name."""
+        """Return all files; None if the store does not exist."""
 
     async def create(self, files: Mapping[str, bytes]) -> bool:
-        """Make it, unless somebody else was faster: False."""
+        """Create the store; return False if it already exists."""
 
     async def replace(self, files: Mapping[str, bytes]) -> bool:
-        """Write all files anew, unless somebody else wrote since the last read: False."""
+        """Replace all files; return False if the store has changed since the last read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Where callers are registered, which of these were changed just now, and the version of all of them together."""
+    """The webhook configurations: registered, missing, changed by this call, and a version of all of them together."""
 
     registered: tuple[str, ...]
     missing: tuple[str, ...]
@@ -64,15 +64,15 @@ class Published:
 
 
 class Callers(Protocol):
-    """Where callers learn whom to trust: the webhook configurations."""
+    """The webhook configurations, by which API servers know the CAs to trust."""
 
     async def publish(self, merge: Callable[[bytes], bytes]) -> Published:
-        """Let every registered caller trust what `merge` makes of what it trusts now."""
+        """Replace each caBundle by `merge(caBundle)`."""
 
 
 @dataclass(frozen=True, slots=True)
 class BundleChanged:
-    """This process wrote a new state of the certificates."""
+    """This process wrote a new bundle to the store."""
 
     change: Change
     why: str
@@ -80,14 +80,14 @@ class BundleChanged:
 
 @dataclass(frozen=True, slots=True)
 class CaBundlesPublished:
-    """These registrations were given another set of CAs by this process."""
+    """This process changed the caBundle of these webhook configurations."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CaBundlesUnpublished:
-    """Callers may not know whom to trust. `why` says why."""
+    """The CAs may not be in every caBundle. `why` says why."""
 
     why: str
 
@@ -96,10 +96,10 @@ Outcome = Reloaded | ReloadFailed | BundleChanged | CaBundlesPublished | CaBundl
 
 
 class CertificateManager:
-    """Holds the server's SSLContext and keeps its certificate the store's. `look` once, then start `run` as a task.
+    """Updates the server's SSLContext from the store. Call `look` once, then start `run` as a task.
 
-    Until the store could be read a certificate that nobody trusts is served: probes get their answers, callers do not.
-    Raises ValueError for terms with a host that cannot stand in a certificate.
+    Until the store has been read, the server uses a temporary certificate that no caller trusts: probes succeed,
+    reviews do not. Raises ValueError for terms with a host that is not valid in a certificate.
     """
 
     def __init__(
@@ -120,66 +120,66 @@ class CertificateManager:
         self._clock = clock
         self._monotonic = monotonic
         self._uniform = uniform
-        self._serving = Serving(new_bundle(terms, clock(), why="a stand-in").bundle.pair)
+        self._serving = Serving(new_bundle(terms, clock(), why="temporary").bundle.pair)
         self._bundle: Bundle | None = None
         self._files: Mapping[str, bytes] = {}
         self._written: x509.Certificate | None = None
-        self._bell = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._failures = 0
-        self._trouble: str | None = None  # with the store
-        self._untold: str | None = "not looked yet"
-        self._seen: tuple[object, ...] = ()
-        self._seen_since = 0.0
-        # Somebody who rehearses a rotation with short lives must not wait for longer than a CA lives.
+        self._store_problem: str | None = None
+        self._publish_problem: str | None = "not checked yet"
+        self._published: tuple[object, ...] = ()
+        self._published_since = 0.0
+        # In a test of the rotation with short lifetimes, the delay must be shorter than the lifetime of a CA.
         self._settle_seconds = min(SETTLE_SECONDS, terms.ca_lifetime.total_seconds() / 20)
-        self._look_seconds = min(LOOK_SECONDS, terms.leaf_lifetime.total_seconds() / 10)
+        self._resync_seconds = min(RESYNC_SECONDS, terms.leaf_lifetime.total_seconds() / 10)
 
     @property
     def serving(self) -> Serving:
-        """What to serve with."""
+        """The SSLContext and the pair in use."""
         return self._serving
 
     @property
     def bundle(self) -> Bundle | None:
-        """The certificates as last read; None before that."""
+        """The bundle as last read; None before the first read."""
         return self._bundle
 
     def why_unusable(self) -> str | None:
-        """Say why the certificate in use cannot serve at this moment."""
+        """Return why the certificate in use is not usable now, or None."""
         if self._bundle is None:
-            return f"not had from {self._store.name} yet: {self._trouble or 'still asking'}"
+            return f"not read from {self._store.name} yet: {self._store_problem or 'still waiting'}"
         return self._serving.why_unusable(self._clock())
 
     def why_unpublished(self) -> str | None:
-        """Say why callers may not know whom to trust."""
-        return self._untold
+        """Return why the CAs may not be in every caBundle, or None."""
+        return self._publish_problem
 
     def ring(self) -> None:
-        """Say that something may have changed."""
-        self._bell.set()
+        """Trigger a reconciliation: the store or a configuration may have changed."""
+        self._wakeup.set()
 
     async def run(self) -> None:
-        """Look for ever: soon after the bell, at the latest after a while; trouble is reported and tried again."""
+        """Reconcile forever: after each trigger, at the latest after RESYNC_SECONDS; errors are retried."""
         while True:
-            await self._rest()
+            await self._wait()
             await self.look()
 
     async def look(self) -> None:
-        """Do all that can be done now, and report it."""
-        trouble = None
+        """Apply all steps that are possible now, and report them."""
+        problem = None
         try:
-            await self._look()
+            await self._reconcile()
         except StoreError as exc:
-            trouble = str(exc)
+            problem = str(exc)
         except CertificateError as exc:
-            trouble = f"certificates in {self._store.name}: {exc}"
-        self._failures = self._failures + 1 if trouble else 0
-        if trouble != self._trouble:
-            self._trouble = trouble
-            if trouble is not None:
-                self._report(ReloadFailed(trouble))
+            problem = f"certificates in {self._store.name}: {exc}"
+        self._failures = self._failures + 1 if problem else 0
+        if problem != self._store_problem:
+            self._store_problem = problem
+            if problem is not None:
+                self._report(ReloadFailed(problem))
 
-    async def _look(self) -> None:
+    async def _reconcile(self) -> None:
         for _ in range(_STEPS):
             now = self._clock()
             files = await self._store.read()
@@ -188,14 +188,14 @@ class CertificateManager:
                 await self._write(self._first_step(now), files)
                 continue
             if self._bundle is None:
-                self._serve(bundle)  # anything is better than the stand-in
+                self._serve(bundle)  # any certificate is better than the temporary one
             self._bundle = bundle
             trust = trust_of(bundle, now)
-            is_told = await self._tell(trust)
-            is_settled = is_told and self._monotonic() - self._seen_since >= self._settle_seconds
+            is_published = await self._publish(trust)
+            is_settled = is_published and self._monotonic() - self._published_since >= self._settle_seconds
             if is_settled or self._may_serve(bundle, now):
                 self._serve(bundle)
-            withdrawn = is_told and bool(trust.withdrawn)
+            withdrawn = is_published and bool(trust.withdrawn)
             step = next_step(bundle, self._terms, now, is_settled=is_settled, is_withdrawn=withdrawn)
             if step is None:
                 return
@@ -203,7 +203,7 @@ class CertificateManager:
         self.ring()
 
     def _parsed(self, files: Mapping[str, bytes]) -> Bundle | None:
-        """Read the bundle; one that did not change is not verified again, which would cost a millisecond each time."""
+        """Return the bundle; an unchanged one is not verified again, which takes a millisecond."""
         if self._bundle is not None and files == self._files:
             return self._bundle
         bundle = read_bundle(files)
@@ -214,10 +214,10 @@ class CertificateManager:
     def _first_step(self, now: datetime) -> Step:
         if self._bundle is not None:
             return restored(self._bundle, self._terms, now)
-        return new_bundle(self._terms, now, why=f"{self._store.name} held none")
+        return new_bundle(self._terms, now, why=f"{self._store.name} had none")
 
     async def _write(self, step: Step, files: Mapping[str, bytes] | None) -> None:
-        """Write a step down; where somebody else was faster, his counts."""
+        """Write a step to the store, unless another replica wrote first."""
         foreign = {name: content for name, content in (files or {}).items() if name not in KEYS}
         whole = foreign | bundle_files(step.bundle)
         if await (self._store.create(whole) if files is None else self._store.replace(whole)):
@@ -225,9 +225,9 @@ class CertificateManager:
             self._report(BundleChanged(step.change, step.why))
 
     def _may_serve(self, bundle: Bundle, now: datetime) -> bool:
-        """Tell whether callers who take the certificate in use, if there are any, will take the bundle's.
+        """Whether all callers that accept the certificate in use also accept the bundle's.
 
-        If not, it must wait until they have had the time to learn of its CA: somebody put it there who did not.
+        If not, another program wrote the bundle, and it is served only after callers had time to trust its CA.
         """
         served = self._serving.pair.certificate
         return is_issued_by(served, bundle.signing.certificate) or self._serving.why_unusable(now) is not None
@@ -237,32 +237,32 @@ class CertificateManager:
             is_ours = bundle.leaf == self._written
             self._report(Reloaded(not_after=self._serving.not_after, is_renewed=is_ours))
 
-    async def _tell(self, trust: Trust) -> bool:
-        """Let callers trust what they should; tell whether they all are known to, and note since when."""
-        untold = None
+    async def _publish(self, trust: Trust) -> bool:
+        """Update every caBundle; return whether callers trust the wanted CAs, and record since when."""
+        problem = None
         try:
             published = await self._callers.publish(lambda pem: merged(pem, trust))
         except StoreError as exc:
-            untold, published = str(exc), Published((), (), (), "")
+            problem, published = str(exc), Published((), (), (), "")
         if published.changed:
             self._report(CaBundlesPublished(published.changed))
         if published.missing:
-            untold = f"there is no {' and no '.join(published.missing)}: apply what `fairgate manifests` prints"
-        is_told = untold is None or bool(published.registered)
-        seen = (frozenset(trust.wanted), published.version) if is_told else ()
-        if seen != self._seen:
-            self._seen, self._seen_since = seen, self._monotonic()
-        if untold != self._untold:
-            self._untold = untold
-            if untold is not None:
-                self._report(CaBundlesUnpublished(untold))
-        return is_told
+            problem = f"there is no {' and no '.join(published.missing)}: apply the output of `fairgate manifests`"
+        is_published = problem is None or bool(published.registered)
+        state = (frozenset(trust.wanted), published.version) if is_published else ()
+        if state != self._published:
+            self._published, self._published_since = state, self._monotonic()
+        if problem != self._publish_problem:
+            self._publish_problem = problem
+            if problem is not None:
+                self._report(CaBundlesUnpublished(problem))
+        return is_published
 
-    async def _rest(self) -> None:
-        longest = min(self._look_seconds, 2.0**self._failures) if self._failures else self._look_seconds
+    async def _wait(self) -> None:
+        longest = min(self._resync_seconds, 2.0**self._failures) if self._failures else self._resync_seconds
         with suppress(TimeoutError):
             async with asyncio.timeout(self._uniform(longest / 2, longest)):
-                await self._bell.wait()
-        # One change rings the bells of all replicas at once: let one do the work and the others find it done.
+                await self._wakeup.wait()
+        # One change triggers all replicas at once: with a random delay one does the work and the others find it done.
         await asyncio.sleep(self._uniform(0, _SPREAD_SECONDS))
-        self._bell.clear()
+        self._wakeup.clear()

@@ -1,4 +1,4 @@
-"""Reads PEM files into what a TLS server needs, and says what is wrong with them. Pure."""
+"""Parsing and validation of the PEM files of a TLS server. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,14 +19,14 @@ CA_KEY: Final = "ca.key"
 
 
 class CertificateError(Exception):
-    """Certificates that cannot be used; the text says which file, why, and what to do."""
+    """A certificate or key is not usable; the text says which file, why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """A serving certificate with the key that belongs to it.
 
-    `pem` holds the chain and the key in one piece: loaded from one file, they can never be of different ages.
+    `pem` has the chain and the key together: loaded from one file, they always match.
     """
 
     certificate: x509.Certificate
@@ -34,7 +34,7 @@ class Pair:
 
     @property
     def shown(self) -> str:
-        """Write what every client gets to see: the certificate and its intermediates, without the key."""
+        """The certificate and its intermediates as PEM, without the key."""
         chain = read_certificates(self.pem, name=CERTIFICATE)
         return b"".join(map(certificate_to_pem, chain)).decode()
 
@@ -74,7 +74,7 @@ def read_ec_key(pem: bytes, *, name: str) -> ec.EllipticCurvePrivateKey:
 
 
 def why_unusable(certificate: x509.Certificate, now: datetime, *, name: str) -> str | None:
-    """Say why a certificate cannot serve at this moment."""
+    """Return why a certificate is not usable now, or None."""
     if now >= certificate.not_valid_after_utc:
         return f"{name} expired at {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
     if now < certificate.not_valid_before_utc:
@@ -83,12 +83,12 @@ def why_unusable(certificate: x509.Certificate, now: datetime, *, name: str) -> 
 
 
 def belongs_to(key: PrivateKeyTypes, certificate: x509.Certificate) -> bool:
-    """Tell whether this is the certificate's own key."""
+    """Whether this is the certificate's key."""
     return _spki(key.public_key()) == _spki(certificate.public_key())
 
 
 def is_issued_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
-    """Tell whether the CA signed this certificate itself, with no intermediate between them."""
+    """Whether the CA signed this certificate directly, without an intermediate."""
     try:
         certificate.verify_directly_issued_by(ca)
     except (ValueError, TypeError, InvalidSignature):
@@ -97,14 +97,14 @@ def is_issued_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
 
 
 def key_to_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Write a private key as unencrypted PKCS #8."""
+    """Return a private key as unencrypted PKCS #8."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
 def certificate_to_pem(certificate: x509.Certificate) -> bytes:
-    """Write a certificate as PEM."""
+    """Return a certificate as PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
@@ -112,7 +112,7 @@ def _read_private_key(pem: bytes, *, name: str) -> PrivateKeyTypes:
     try:
         return serialization.load_pem_private_key(pem, password=None)
     except TypeError as exc:
-        raise CertificateError(f"{name} is encrypted with a passphrase; a server needs it in the clear") from exc
+        raise CertificateError(f"{name} is encrypted with a passphrase; a server needs it unencrypted") from exc
     except (ValueError, UnsupportedAlgorithm) as exc:
         raise CertificateError(f"{name} holds no readable PEM private key") from exc
 

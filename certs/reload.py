@@ -1,4 +1,4 @@
-"""Serves the newest usable certificate of a folder. A pair that cannot serve never replaces one that can."""
+"""Reloads the server's certificate from a folder. An unusable pair never replaces a usable one."""
 
 import asyncio
 import ssl
@@ -12,20 +12,20 @@ from certs.serving import Outcome, Reloaded, ReloadFailed, Serving, utc_now
 
 
 class Reloader:
-    """Holds the server's SSLContext (TLS 1.2 and newer) and keeps its certificate the folder's newest.
+    """Updates the server's SSLContext (TLS 1.2 and newer) from the folder.
 
-    Making one prepares the folder and raises CertificateError if it cannot serve. `clock` tells the time of day.
+    The constructor prepares the folder and raises CertificateError if it has no usable pair.
     """
 
     def __init__(self, folder: CertFolder, *, clock: Callable[[], datetime] = utc_now) -> None:
         self._folder = folder
         self._clock = clock
-        self._trouble: str | None = None
+        self._problem: str | None = None
         self._serving = Serving(folder.prepare(clock()))
 
     @property
     def context(self) -> ssl.SSLContext:
-        """What to serve with."""
+        """The context for the server."""
         return self._serving.context
 
     @property
@@ -39,43 +39,43 @@ class Reloader:
         return self._serving.pair
 
     def why_unusable(self) -> str | None:
-        """Say why the certificate in use cannot serve at this moment."""
+        """Return why the certificate in use is not usable now, or None."""
         return self._serving.why_unusable(self._clock())
 
     async def check(self) -> Outcome | None:
-        """Renew if due, load what changed, and say what happened; None: nothing, or the same trouble as last time."""
-        outcome = await asyncio.to_thread(self._look)
+        """Renew if due, load a changed pair, and return what happened; None: nothing, or the same problem as before."""
+        outcome = await asyncio.to_thread(self._renew_and_read)
         match outcome:
-            case _Found(pair=pair, is_renewed=is_renewed, trouble=trouble):
+            case _Found(pair=pair, is_renewed=is_renewed, problem=problem):
                 # Here, not in the thread: OpenSSL does not lock a context against handshakes that start meanwhile.
                 if self._serving.load(pair):
-                    self._trouble = None
+                    self._problem = None
                     return Reloaded(not_after=self.not_after, is_renewed=is_renewed)
-                return self._told_once(trouble)
+                return self._if_new(problem)
             case ReloadFailed(why=why):
-                return self._told_once(why)
+                return self._if_new(why)
 
     async def run(self, *, report: Callable[[Outcome], None], every_seconds: float = 5.0) -> None:
-        """Check for ever; a bug in one round ends the task, trouble with the files does not."""
+        """Check forever; an unexpected exception ends the task, a problem with the files does not."""
         while True:
             await asyncio.sleep(every_seconds)
             outcome = await self.check()
             if outcome is not None:
                 report(outcome)
 
-    def _told_once(self, why: str | None) -> ReloadFailed | None:
-        is_new, self._trouble = why != self._trouble, why
+    def _if_new(self, why: str | None) -> ReloadFailed | None:
+        is_new, self._problem = why != self._problem, why
         return ReloadFailed(why) if why is not None and is_new else None
 
-    def _look(self) -> "_Found | ReloadFailed":
+    def _renew_and_read(self) -> "_Found | ReloadFailed":
         now = self._clock()
-        is_renewed, trouble = False, None
+        is_renewed, problem = False, None
         try:
             is_renewed = self._folder.renew(now)
         except CertificateError as exc:
-            trouble = str(exc)  # the pair may still be good to serve
+            problem = str(exc)  # the pair may still be usable
         try:
-            return _Found(self._read(now), is_renewed=is_renewed, trouble=trouble)
+            return _Found(self._read(now), is_renewed=is_renewed, problem=problem)
         except CertificateError as exc:
             return ReloadFailed(str(exc))
 
@@ -83,7 +83,7 @@ class Reloader:
         try:
             return self._folder.read(now)
         except CertificateError:
-            # The two files may have been swapped between our two reads: look once more before calling them broken.
+            # The two files may have been replaced between the two reads: read again before reporting an error.
             return self._folder.read(now)
 
 
@@ -91,4 +91,4 @@ class Reloader:
 class _Found:
     pair: Pair
     is_renewed: bool
-    trouble: str | None
+    problem: str | None

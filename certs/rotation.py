@@ -1,8 +1,8 @@
-"""Decides what a bundle needs next, so that no caller ever meets a certificate that it cannot verify. Pure.
+"""Decides the next step of a bundle, so that every caller can always verify the serving certificate. Pure.
 
-A CA is exchanged in four steps, each one write: a new one is *announced* (trusted, signs nothing); once every caller
-has had the time to learn of it, it *takes over* (signs the serving certificate; the former one's key is gone); once
-the last certificate of the former one has expired it is *withdrawn* from callers; then the bundle *forgets* it.
+A CA is replaced in four steps, each one write. A new CA is *announced* (trusted, does not sign). When every caller had
+time to trust it, it *takes over* (signs the serving certificate; the key of the former CA is deleted). When the last
+certificate of the former CA has expired, that CA is *withdrawn* from callers; then the bundle *forgets* it.
 """
 
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ from certs.bundle import Bundle, Former
 
 
 class Change(StrEnum):
-    """What a write to the bundle did."""
+    """The kind of a write to the bundle."""
 
     CREATED = "created"
     RENEWED = "renewed"
@@ -37,7 +37,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The bundle as it should be next, and why."""
+    """The next bundle to write, and why."""
 
     change: Change
     bundle: Bundle
@@ -46,17 +46,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What callers should trust, and what no longer. A CA in neither is left as it is."""
+    """The CAs to add to and to remove from a caBundle. A CA in neither is not changed."""
 
     wanted: tuple[x509.Certificate, ...]
     withdrawn: tuple[x509.Certificate, ...] = ()
 
 
 def trust_of(bundle: Bundle, now: datetime) -> Trust:
-    """Tell which CAs callers should trust.
+    """Return which CAs callers should trust.
 
-    A former CA is wanted until its last certificate has expired, and withdrawn a while after that. In between it is
-    left alone: replicas whose clocks differ must not take turns in adding and removing it.
+    A former CA is wanted until its last certificate has expired, and withdrawn some time after that. In between it is
+    not changed: replicas whose clocks differ must not alternately add and remove it.
     """
     if bundle.former is None:
         return Trust(bundle.cas)
@@ -69,25 +69,25 @@ def trust_of(bundle: Bundle, now: datetime) -> Trust:
 
 
 def new_bundle(terms: CertificateOptions, now: datetime, *, why: str) -> Step:
-    """Make everything, for there is nothing. Raises ValueError for a host that cannot stand in a certificate."""
+    """Return a step that creates a bundle. Raises ValueError for a host that is not valid in a certificate."""
     authority = make_ca(new_key(), now=now, lifetime=terms.ca_lifetime)
     return Step(Change.CREATED, _signed(authority, terms, now), why)
 
 
 def restored(bundle: Bundle, terms: CertificateOptions, now: datetime) -> Step:
-    """Bring a bundle back that was deleted while it was in use, and let its CA be exchanged: that is what was meant."""
+    """Return a step that restores a deleted bundle in use and announces a new CA, as the deletion requests."""
     announced = bundle.announced or make_ca(new_key(), now=now, lifetime=terms.ca_lifetime)
-    why = "the Secret was deleted: what is in use goes on until a new CA takes over"
+    why = "the Secret was deleted: its CA stays in use until a new CA takes over"
     return Step(Change.CREATED, replace(bundle, announced=announced), why)
 
 
 def next_step(
     bundle: Bundle, terms: CertificateOptions, now: datetime, *, is_settled: bool, is_withdrawn: bool
 ) -> Step | None:
-    """Say what to write next; None: nothing.
+    """Return the next step, or None.
 
-    `is_settled`: every caller has had the time to learn of all CAs that are wanted. `is_withdrawn`: no registered
-    webhook trusts the former CA any more. Neither is a matter of the time of day.
+    `is_settled`: every caller had time to trust all wanted CAs. `is_withdrawn`: no registered webhook trusts the
+    former CA any more. Neither depends on the wall clock.
     """
     if step := _step_of_ca(bundle, terms, now, is_settled=is_settled):
         return step
@@ -107,16 +107,16 @@ def _step_of_ca(bundle: Bundle, terms: CertificateOptions, now: datetime, *, is_
         authority = bundle.announced
         if authority is None or renewal_due(authority.certificate, now):
             authority = make_ca(new_key(), now=now, lifetime=terms.ca_lifetime)
-        why = f"the CA expired at {end:%Y-%m-%d %H:%M} UTC: nobody takes its certificates any more"
+        why = f"the CA expired at {end:%Y-%m-%d %H:%M} UTC: callers no longer accept its certificates"
         return Step(Change.REPLACED, _signed(authority, terms, now, names_of(bundle.leaf)), why)
     if bundle.former is not None:
-        return None  # one exchange at a time: a caller never has to know more than two CAs
+        return None  # one replacement at a time: a caller never has to trust more than two CAs
     if bundle.announced is not None:
         if not is_settled:
             return None
         over = _signed(bundle.announced, terms, now, names_of(bundle.leaf))
         over = replace(over, former=Former(bundle.signing.certificate, bundle.leaf))
-        return Step(Change.TAKEN_OVER, over, "every caller has had the time to learn of the new CA")
+        return Step(Change.TAKEN_OVER, over, "every caller had time to trust the new CA")
     why_due = renewal_due(bundle.signing.certificate, now)
     if why_due is None:
         return None
@@ -125,7 +125,7 @@ def _step_of_ca(bundle: Bundle, terms: CertificateOptions, now: datetime, *, is_
 
 
 def _signed(authority: Authority, terms: CertificateOptions, now: datetime, old_names: tuple[str, ...] = ()) -> Bundle:
-    # Names only grow: two replicas with different hosts must not take turns in removing each other's.
+    # Names are only added: two replicas with different hosts must not alternately remove each other's names.
     key = new_key()
     hosts = (*terms.names, *old_names)
     leaf = make_leaf(authority, key=key.public_key(), hosts=hosts, now=now, lifetime=terms.leaf_lifetime)

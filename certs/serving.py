@@ -1,6 +1,6 @@
-"""One SSLContext whose certificate is replaced while it is in use.
+"""An SSLContext whose certificate is replaced while it is in use.
 
-New handshakes get the new certificate, open connections stay.
+New handshakes use the new certificate; open connections stay open.
 """
 
 import os
@@ -15,7 +15,7 @@ from certs.pair import Pair, why_unusable
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """Another certificate is served from now on; `is_renewed`: this process issued it."""
+    """The server now uses another certificate; `is_renewed`: this process issued it."""
 
     not_after: datetime
     is_renewed: bool
@@ -23,7 +23,7 @@ class Reloaded:
 
 @dataclass(frozen=True, slots=True)
 class ReloadFailed:
-    """What was found cannot serve or could not be renewed: the certificate in use stays. `why` says why."""
+    """The stored certificate is unusable or cannot be renewed: the one in use is kept. `why` says why."""
 
     why: str
 
@@ -32,12 +32,12 @@ Outcome = Reloaded | ReloadFailed
 
 
 def utc_now() -> datetime:
-    """Read the system's clock."""
+    """Return the system time in UTC."""
     return datetime.now(UTC)
 
 
 class Serving:
-    """A server's SSLContext (TLS 1.2 and newer) and the pair that it serves, which `load` alone may change."""
+    """A server's SSLContext (TLS 1.2 and newer) and its pair, which only `load` changes."""
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
@@ -52,11 +52,11 @@ class Serving:
         return self.pair.certificate.not_valid_after_utc
 
     def why_unusable(self, now: datetime) -> str | None:
-        """Say why the certificate in use cannot serve at this moment."""
+        """Return why the certificate in use is not usable now, or None."""
         return why_unusable(self.pair.certificate, now, name="the serving certificate")
 
     def load(self, pair: Pair) -> bool:
-        """Serve another pair from now on; tell whether it is another."""
+        """Use this pair from now on; return whether it differs from the current one."""
         if pair.pem == self.pair.pem:
             return False
         _load(self.context, pair.pem)
@@ -67,8 +67,8 @@ class Serving:
 def _load(context: ssl.SSLContext, pem: bytes) -> None:
     """Load exactly these bytes.
 
-    The ssl module reads files only. Reading the folder's files again could meet a half-swapped pair, which would leave
-    the context in use with a certificate and no key; so it reads memory under a file's name.
+    The ssl module only reads files. Reading the folder's files again could find a half-replaced pair, which would leave
+    the context with a certificate and no key; so it reads a memory file.
     """
     if sys.platform == "linux":
         memory = os.memfd_create("fairgate-tls", os.MFD_CLOEXEC)

@@ -5,10 +5,10 @@ from certs.rotation import Trust
 
 
 def merged(pem: bytes, trust: Trust) -> bytes:
-    """Add the CAs that are wanted and remove those that are withdrawn; give the same bytes where nothing differs.
+    """Return a caBundle with the wanted CAs and without the withdrawn ones; the same bytes if nothing changes.
 
-    All others stay, in their order: they are somebody else's, or of an installation that this one takes over from.
-    What is no certificates at all, such as the newline that some charts write to have something there, is replaced.
+    All other CAs stay, in their order: they belong to other programs or to a previous installation. Text that is not
+    certificates, such as the newline that some charts write as a placeholder, is replaced.
     """
     try:
         present = read_certificates(pem, name="caBundle")

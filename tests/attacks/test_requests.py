@@ -16,7 +16,7 @@ from tests.attacks.shapes import MIB, again, merged, pod, pods, review, salted, 
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.core.model.reason import Code
 from webhook.kube.objects import bounds, objects
-from webhook.kube.pod.pods import to_resident
+from webhook.kube.pod.existing_pods import to_resident
 
 LONGEST_TURN = 50.0
 """In milliseconds."""
@@ -96,7 +96,7 @@ def test_what_is_over_a_bound_is_refused_with_its_number(world):
     asked = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     told = json.loads(turn(gate(world).mutate(review(pod({"affinity": asked})), deadline=1e9)).answer.body)
     assert told["response"]["status"]["message"] == (
-        "spec.affinity: number of node selector terms 65 is more than 64, the most that Fairgate reads; write less "
+        "spec.affinity: number of node selector terms 65 is more than the maximum of 64 that Fairgate reads; reduce it "
         "(TooLarge)"
     )
 

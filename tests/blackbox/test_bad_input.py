@@ -201,9 +201,9 @@ def gpus(request, limit):
 AMOUNTS = {
     "negative": (gpus("-1", "-1"), "cannot be negative"),
     "negative number": (gpus(-1, -1), "cannot be negative"),
-    "fractional": (gpus("0.5", "0.5"), "whole pieces"),
-    "fractional number": (gpus(1.5, 1.5), "whole pieces"),
-    "milli": (gpus("500m", "500m"), "whole pieces"),
+    "fractional": (gpus("0.5", "0.5"), "counted in whole numbers"),
+    "fractional number": (gpus(1.5, 1.5), "counted in whole numbers"),
+    "milli": (gpus("500m", "500m"), "counted in whole numbers"),
     "huge": (gpus("1000000000", "1000000000"), "check the number"),
     "huge with suffix": (gpus("9E", "9E"), "check the number"),
     "beyond 64 bits": (gpus("99999999999999999999", "99999999999999999999"), "the largest amount Kubernetes can hold"),

@@ -44,7 +44,7 @@ WORLDS = {
         r"items\[0\] \(Node n\): status.allocatable.cpu: 'many' is not a quantity.*\n.*"
         r"items\[1\] \(Pod team-a/p\): container train: nvidia.com/gpu: 'x' is not a quantity",
     ),
-    "a node twice": (listed(node("n"), node("n")), r"Node n is there 2 times; keep one"),
+    "a node twice": (listed(node("n"), node("n")), r"Node n occurs 2 times; keep one"),
 }
 
 POLICIES = {
@@ -116,7 +116,7 @@ def others(root, taken):
         "closed": (closed, r"cannot read .*policy: Permission denied"),
         "closed file": (closed_file, r"cannot read .*policy\.yaml: Permission denied"),
         "dangling link": (dangling, r"cannot read .*b\.yaml: No such file or directory"),
-        "locked certs": (locked, r"certificates in .*certs: cannot write there \(Permission denied\): make the folder"),
+        "locked certs": (locked, r"certificates in .*certs: cannot write to it \(Permission denied\): make the folder"),
         "address in use": (
             prepared(root / "used") | {"--listen": taken},
             rf"cannot listen on {taken}: another process listens there",

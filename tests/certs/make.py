@@ -1,4 +1,4 @@
-"""A store and callers in memory that follow the keeper's contract, and replicas that a test moves step by step."""
+"""A store and webhook configurations in memory, and replicas that a test advances step by step."""
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ SETTLE_SECONDS = 300
 
 
 class Turn:
-    """A point where others may go on: every answer of the API is one."""
+    """A point where other replicas may run: each response of the API is one."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield
@@ -26,7 +26,7 @@ class Turn:
 
 @dataclass
 class Cluster:
-    """The one truth: time, the Secret, and the caBundle of two configurations with all that they ever were."""
+    """The shared state: time, the Secret, and the history of the caBundle of two configurations."""
 
     seconds: float = 0.0
     files: dict[str, bytes] | None = None
@@ -50,7 +50,7 @@ class Cluster:
         self.history.append((self.seconds, name, pem))
 
     def known_to_callers(self, name: str, *, lag_seconds: float) -> list[list[x509.Certificate]]:
-        """Every set of CAs that some caller may go by now, if none is further behind than this."""
+        """Every set of CAs that some caller may use now, if none is further behind than this."""
         seen = [(at, pem) for at, where, pem in self.history if where == name]
         last_before = max((i for i, (at, _) in enumerate(seen) if at <= self.seconds - lag_seconds), default=0)
         return [parsed(pem) for _, pem in seen[last_before:]]
@@ -88,7 +88,7 @@ class MemoryStore:
     async def _answer(self):
         await Turn()
         if self._cluster.is_away:
-            raise StoreError("cannot get secrets: nobody is there")
+            raise StoreError("cannot get secrets: no API server")
 
 
 class MemoryCallers:
@@ -100,7 +100,7 @@ class MemoryCallers:
         for name in list(self._cluster.bundles):
             await Turn()
             if self._cluster.is_away:
-                raise StoreError("cannot get webhook configurations: nobody is there")
+                raise StoreError("cannot get webhook configurations: no API server")
             wanted = merge(self._cluster.bundles[name])
             if wanted != self._cluster.bundles[name]:
                 self._cluster.set_bundle(name, wanted)
@@ -115,15 +115,15 @@ class MemoryCallers:
 
 
 class Replica:
-    """A keeper with a clock that may be wrong; it moves only when told to, one answer of the API at a time."""
+    """A certificate manager with a clock that may be wrong, advanced by the test one API response at a time."""
 
     def __init__(self, cluster: Cluster, *, skew_seconds: float = 0.0, terms: CertificateOptions = TERMS) -> None:
-        self.told: list[Outcome] = []
+        self.reported: list[Outcome] = []
         self.keeper = CertificateManager(
             MemoryStore(cluster),
             MemoryCallers(cluster),
             terms=terms,
-            report=self.told.append,
+            report=self.reported.append,
             clock=lambda: cluster.now + timedelta(seconds=skew_seconds),
             monotonic=lambda: cluster.seconds,
         )
@@ -134,7 +134,7 @@ class Replica:
         return self.keeper.serving.pair.certificate if self.keeper.bundle else None
 
     def step(self) -> None:
-        """Go on until the next answer of the API, or the end of the look."""
+        """Continue until the next response of the API, or the end of the reconciliation."""
         if self._looking is None:
             self._looking = self.keeper.look()
         try:
@@ -143,7 +143,7 @@ class Replica:
             self._looking = None
 
     def look(self) -> None:
-        """Finish a look that was begun, or do a whole one."""
+        """Finish a reconciliation in progress, or run a complete one."""
         self.step()
         while self._looking is not None:
             self.step()
@@ -162,8 +162,8 @@ def parsed(pem: bytes) -> list[x509.Certificate]:
 issued_by = lru_cache(is_issued_by)
 
 
-def is_taken(leaf: x509.Certificate, cas: list[x509.Certificate], now: datetime) -> bool:
-    """Tell whether a caller with these CAs takes a certificate, as far as CA and time go."""
+def is_accepted(leaf: x509.Certificate, cas: list[x509.Certificate], now: datetime) -> bool:
+    """Whether a caller with these CAs accepts a certificate, by CA and time."""
     is_in_time = leaf.not_valid_before_utc <= now < leaf.not_valid_after_utc
     return is_in_time and any(
         ca.not_valid_before_utc <= now < ca.not_valid_after_utc and issued_by(leaf, ca) for ca in cas

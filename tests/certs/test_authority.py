@@ -22,7 +22,7 @@ def leaf_for(*hosts, now=NOW):
     return make_leaf(make_ca(new_key(), now=NOW), key=new_key().public_key(), hosts=hosts, now=now)
 
 
-def test_leaf_names_every_host_as_what_it_is():
+def test_a_leaf_names_every_host_with_its_type():
     names = leaf_for(*LOCAL_HOSTS, "fairgate.gpu.svc").extensions.get_extension_for_class(x509.SubjectAlternativeName)
     assert names.value.get_values_for_type(x509.IPAddress) == [ip_address("127.0.0.1"), ip_address("::1")]
     assert names.value.get_values_for_type(x509.DNSName) == [
@@ -39,13 +39,13 @@ def test_leaf_is_issued_by_its_ca_and_no_other():
     assert ca.certificate.subject != other.certificate.subject
 
 
-def test_ca_made_anew_from_its_key_still_vouches_for_old_leaves():
+def test_a_ca_reissued_from_its_key_verifies_old_leaves():
     key = new_key()
     leaf = make_leaf(make_ca(key, now=NOW), key=new_key().public_key(), hosts=["a.svc"], now=NOW)
     assert is_issued_by(leaf, make_ca(key, now=NOW + timedelta(days=30)).certificate)
 
 
-def test_leaf_never_outlives_its_ca():
+def test_a_leaf_expires_no_later_than_its_ca():
     ca = make_ca(new_key(), now=NOW)
     late = ca.certificate.not_valid_after_utc - timedelta(days=5)
     leaf = make_leaf(ca, key=new_key().public_key(), hosts=["a.svc"], now=late)
@@ -56,8 +56,8 @@ def test_leaf_never_outlives_its_ca():
     ("later", "hosts", "want"),
     [
         pytest.param(timedelta(), ["a.svc"], None, id="fresh"),
-        pytest.param(LEAF_LIFETIME * 0.6, ["a.svc"], None, id="in its second third"),
-        pytest.param(LEAF_LIFETIME * 0.7, ["a.svc"], "last third", id="in its last third"),
+        pytest.param(LEAF_LIFETIME * 0.6, ["a.svc"], None, id="in the second third of its lifetime"),
+        pytest.param(LEAF_LIFETIME * 0.7, ["a.svc"], "last third", id="in the last third of its lifetime"),
         pytest.param(LEAF_LIFETIME, ["a.svc"], "expired", id="expired"),
         pytest.param(timedelta(), ["a.svc", "10.0.0.7"], "does not name 10.0.0.7", id="a host is missing"),
         pytest.param(timedelta(), ["A.SVC"], None, id="names are compared without case"),
@@ -74,6 +74,6 @@ def test_every_name_is_missing_from_a_certificate_without_names():
 
 
 @pytest.mark.parametrize("host", ["", "two words", "host:8443", "a/b", "müller.svc"])
-def test_impossible_hosts_are_refused(host):
+def test_invalid_hosts_are_refused(host):
     with pytest.raises(ValueError, match="expected a DNS name or an IP address"):
         leaf_for(host)

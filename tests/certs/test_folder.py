@@ -31,7 +31,7 @@ def foreign(path, *, now=NOW, key=None):
     return path
 
 
-def test_a_missing_folder_is_made_with_all_files(tmp_path):
+def test_a_missing_folder_is_created_with_all_files(tmp_path):
     path = tmp_path / "deep" / "certs"
     pair = CertFolder(path, terms=CertificateOptions(hosts=("fairgate.gpu.svc",))).prepare(NOW)
     names = pair.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -39,7 +39,7 @@ def test_a_missing_folder_is_made_with_all_files(tmp_path):
     assert sorted(p.name for p in path.iterdir()) == [".lock", "ca.crt", "ca.key", "tls.crt", "tls.key"]
 
 
-def test_keys_are_for_their_owner_only(tmp_path):
+def test_keys_are_readable_by_the_owner_only(tmp_path):
     old = os.umask(0)
     try:
         CertFolder(tmp_path).prepare(NOW)
@@ -56,7 +56,7 @@ def test_a_second_start_changes_nothing(tmp_path):
     assert contents(tmp_path) == before
 
 
-def test_foreign_files_are_used_as_they_are_and_nothing_is_written(tmp_path):
+def test_foreign_files_are_only_read(tmp_path):
     before = contents(foreign(tmp_path))
     pair = CertFolder(tmp_path, terms=CertificateOptions(hosts=("not.in.it",))).prepare(NOW + LEAF_LIFETIME * 0.9)
     assert certificate_to_pem(pair.certificate) == before["tls.crt"]
@@ -76,13 +76,13 @@ def test_a_renewal_keeps_ca_and_key_and_replaces_the_certificate(tmp_path):
     assert not CertFolder(tmp_path).renew(later)
 
 
-def test_an_expired_certificate_of_ours_is_made_anew_at_start(tmp_path):
+def test_an_expired_own_certificate_is_renewed_at_start(tmp_path):
     CertFolder(tmp_path).prepare(NOW)
     later = NOW + LEAF_LIFETIME * 2
     assert CertFolder(tmp_path).prepare(later).certificate.not_valid_after_utc == later + LEAF_LIFETIME
 
 
-def test_servers_with_different_hosts_do_not_take_turns(tmp_path):
+def test_servers_with_different_hosts_do_not_remove_each_others_names(tmp_path):
     one, two = (
         CertFolder(tmp_path, terms=CertificateOptions(hosts=("one.svc",))),
         CertFolder(tmp_path, terms=CertificateOptions(hosts=("two.svc",))),
@@ -94,7 +94,7 @@ def test_servers_with_different_hosts_do_not_take_turns(tmp_path):
 
 
 @pytest.mark.parametrize("lost", [("tls.crt",), ("tls.crt", "tls.key"), ("ca.crt", "tls.crt", "tls.key"), ("ca.crt",)])
-def test_a_crash_while_making_files_is_completed_at_the_next_start(tmp_path, lost):
+def test_files_missing_after_a_crash_are_created_at_the_next_start(tmp_path, lost):
     CertFolder(tmp_path).prepare(NOW)
     key = (tmp_path / "ca.key").read_bytes()
     for name in lost:
@@ -114,7 +114,7 @@ def test_a_crash_while_making_files_is_completed_at_the_next_start(tmp_path, los
         (("ca.crt", "tls.crt"), "has ca.crt, tls.crt but no tls.key"),
     ],
 )
-def test_only_some_foreign_files_are_refused(tmp_path, present, want):
+def test_incomplete_foreign_files_are_refused(tmp_path, present, want):
     foreign(tmp_path)
     for name in set(SERVED) - set(present):
         (tmp_path / name).unlink()
@@ -161,14 +161,14 @@ def test_broken_foreign_files_are_refused(tmp_path, name, content, want):
         (NOW - timedelta(days=4000), "tls.crt expired at"),
     ],
 )
-def test_foreign_certificates_outside_their_time_are_refused(tmp_path, made, want):
+def test_expired_and_future_foreign_certificates_are_refused(tmp_path, made, want):
     with pytest.raises(CertificateError, match=want):
         CertFolder(foreign(tmp_path, now=made)).prepare(NOW)
 
 
-def test_an_expired_ca_of_ours_is_refused_with_the_way_out(tmp_path):
+def test_an_expired_own_ca_is_refused_with_the_remedy(tmp_path):
     CertFolder(tmp_path).prepare(NOW)
-    with pytest.raises(CertificateError, match=r"ca.crt expired at .*: remove all files to have a new CA made"):
+    with pytest.raises(CertificateError, match=r"ca.crt expired at .*: remove all files to have a new CA created"):
         CertFolder(tmp_path).prepare(NOW + timedelta(days=4000))
 
 
@@ -184,43 +184,43 @@ def test_a_certificate_that_our_ca_did_not_issue_is_never_overwritten(tmp_path):
 @pytest.mark.parametrize(
     ("name", "want"), [("ca.key", "ca.key does not belong to ca.crt"), ("tls.key", "tls.key does")]
 )
-def test_a_mixed_up_folder_of_ours_is_refused(tmp_path, name, want):
+def test_an_inconsistent_own_folder_is_refused(tmp_path, name, want):
     CertFolder(tmp_path).prepare(NOW)
     (tmp_path / name).write_bytes(key_to_pem(new_key()))
     with pytest.raises(CertificateError, match=want):
         CertFolder(tmp_path).prepare(NOW)
 
 
-def test_a_ca_key_that_we_cannot_issue_with_is_refused(tmp_path):
+def test_an_unsupported_ca_key_is_refused(tmp_path):
     (tmp_path / "ca.key").write_bytes(rsa_pem())
     with pytest.raises(CertificateError, match="is not an ECDSA key"):
         CertFolder(tmp_path).prepare(NOW)
 
 
-def test_an_impossible_host_is_refused(tmp_path):
+def test_an_invalid_host_is_refused(tmp_path):
     with pytest.raises(CertificateError, match="expected a DNS name or an IP address"):
         CertFolder(tmp_path, terms=CertificateOptions(hosts=("two words",))).prepare(NOW)
 
 
-def test_a_path_that_is_no_folder_is_unreadable(tmp_path):
+def test_a_path_to_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CertificateError, match=r"file: cannot read tls.crt: Not a directory"):
         CertFolder(tmp_path / "file").prepare(NOW)
 
 
-def test_an_unwritable_folder_without_files_is_refused_with_the_way_out(tmp_path):
+def test_an_unwritable_folder_without_files_is_refused_with_the_remedy(tmp_path):
     (tmp_path / ".lock").mkdir()  # root may write anywhere; even root cannot open a folder as a file
-    with pytest.raises(CertificateError, match=r"cannot write there \(Is a directory\): make the folder writable, or"):
+    with pytest.raises(CertificateError, match=r"cannot write to it \(Is a directory\): make the folder writable, or"):
         CertFolder(tmp_path).prepare(NOW)
 
 
-def test_an_unwritable_folder_with_a_usable_pair_serves_although_renewal_is_due(tmp_path):
+def test_an_unwritable_folder_with_a_usable_pair_is_served(tmp_path):
     CertFolder(tmp_path).prepare(NOW)
     (tmp_path / ".lock").unlink()
     (tmp_path / ".lock").mkdir()
     pair = CertFolder(tmp_path).prepare(NOW + LEAF_LIFETIME * 0.7)
     assert pair.certificate.not_valid_after_utc == NOW + LEAF_LIFETIME
-    with pytest.raises(CertificateError, match="cannot write there"):
+    with pytest.raises(CertificateError, match="cannot write to it"):
         CertFolder(tmp_path).renew(NOW + LEAF_LIFETIME * 0.7)
 
 

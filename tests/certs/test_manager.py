@@ -1,4 +1,4 @@
-"""What one keeper does and says, with a store and callers in memory."""
+"""The certificate manager with a store and webhook configurations in memory."""
 
 import asyncio
 
@@ -22,10 +22,12 @@ def cluster():
 
 
 def changes(*replicas):
-    return [told.change for replica in replicas for told in replica.told if isinstance(told, BundleChanged)]
+    return [
+        outcome.change for replica in replicas for outcome in replica.reported if isinstance(outcome, BundleChanged)
+    ]
 
 
-def test_replicas_that_start_together_make_one_bundle_and_serve_it(cluster):
+def test_replicas_that_start_together_create_one_bundle(cluster):
     replicas = [Replica(cluster) for _ in range(3)]
     for _ in range(20):
         for replica in replicas:
@@ -36,47 +38,47 @@ def test_replicas_that_start_together_make_one_bundle_and_serve_it(cluster):
         replica.stop()
 
 
-def test_what_was_done_is_told_once(cluster):
+def test_each_change_is_reported_once(cluster):
     replica = Replica(cluster)
     replica.look()
     replica.look()
-    created, reloaded, told = replica.told
-    assert created == BundleChanged(Change.CREATED, "Secret gpu/certs held none")
+    created, reloaded, published = replica.reported
+    assert created == BundleChanged(Change.CREATED, "Secret gpu/certs had none")
     assert reloaded == Reloaded(not_after=bundle_of(cluster).leaf.not_valid_after_utc, is_renewed=True)
-    assert told == CaBundlesPublished(("mutating", "validating"))
+    assert published == CaBundlesPublished(("mutating", "validating"))
     assert cluster.bundles["mutating"] == cluster.files[CA]
     assert (replica.keeper.why_unusable(), replica.keeper.why_unpublished()) == (None, None)
 
 
-def test_an_empty_secret_is_filled_and_what_others_wrote_in_it_stays(cluster):
+def test_an_empty_secret_is_filled_and_other_keys_are_kept(cluster):
     cluster.files = {CERTIFICATE: b"", "notes": b"mine"}
     Replica(cluster).look()
     assert cluster.files["notes"] == b"mine"
     assert bundle_of(cluster) is not None
 
 
-def test_a_secret_of_somebody_else_is_never_touched(cluster):
+def test_a_foreign_secret_is_never_changed(cluster):
     files = bundle_files(new_bundle(TERMS, START, why="").bundle)
     cluster.files = {name: files[name] for name in ("tls.crt", "tls.key", "ca.crt")}
     before = dict(cluster.files)
     replica = Replica(cluster)
     replica.look()
-    (kept,) = replica.told
+    (kept,) = replica.reported
     assert isinstance(kept, ReloadFailed)
     assert "certificates in Secret gpu/certs: has tls.crt, tls.key, ca.crt but no ca.key" in kept.why
-    assert "not had from Secret gpu/certs yet" in replica.keeper.why_unusable()
+    assert "not read from Secret gpu/certs yet" in replica.keeper.why_unusable()
     assert cluster.files == before
 
 
-def test_an_api_that_is_away_is_told_once_and_what_is_in_use_goes_on(cluster):
+def test_an_api_outage_is_reported_once_and_the_certificate_is_kept(cluster):
     replica = Replica(cluster)
     replica.look()
     leaf = replica.leaf
-    replica.told.clear()
+    replica.reported.clear()
     cluster.is_away = True
     replica.look()
     replica.look()
-    assert replica.told == [ReloadFailed("cannot get secrets: nobody is there")]
+    assert replica.reported == [ReloadFailed("cannot get secrets: no API server")]
     assert (replica.leaf, replica.keeper.why_unusable()) == (leaf, None)
 
 
@@ -84,8 +86,8 @@ def test_without_registered_callers_a_ca_is_announced_but_never_takes_over():
     cluster = Cluster()
     replica = Replica(cluster)
     replica.look()
-    assert replica.told[-1] == CaBundlesUnpublished(
-        "there is no mutating and no validating: apply what `fairgate manifests` prints"
+    assert replica.reported[-1] == CaBundlesUnpublished(
+        "there is no mutating and no validating: apply the output of `fairgate manifests`"
     )
     cluster.seconds = CA_DUE_SECONDS
     for _ in range(3):
@@ -100,13 +102,13 @@ def test_without_registered_callers_a_ca_is_announced_but_never_takes_over():
     assert changes(replica)[3:] == [Change.TAKEN_OVER]
 
 
-def test_callers_who_lost_the_new_ca_get_the_whole_time_again(cluster):
+def test_the_delay_restarts_when_a_ca_bundle_loses_the_new_ca(cluster):
     replica = Replica(cluster)
     replica.look()
     cluster.seconds = CA_DUE_SECONDS
     replica.look()
     cluster.seconds += SETTLE_SECONDS - 1
-    cluster.set_bundle("validating", b"")  # somebody applied old manifests over ours
+    cluster.set_bundle("validating", b"")  # old manifests were applied
     replica.look()
     cluster.seconds += SETTLE_SECONDS - 1
     replica.look()
@@ -116,7 +118,7 @@ def test_callers_who_lost_the_new_ca_get_the_whole_time_again(cluster):
     assert changes(replica)[-1] is Change.TAKEN_OVER
 
 
-def test_time_that_a_replica_did_not_see_does_not_count(cluster):
+def test_only_observed_time_counts_toward_the_delay(cluster):
     first, second = Replica(cluster), Replica(cluster)
     first.look()
     cluster.seconds = CA_DUE_SECONDS
@@ -130,7 +132,7 @@ def test_time_that_a_replica_did_not_see_does_not_count(cluster):
     assert changes(first)[-1] is Change.TAKEN_OVER
 
 
-def test_a_strange_bundle_waits_until_callers_had_the_time_to_learn_of_its_ca(cluster):
+def test_a_foreign_bundle_is_served_after_the_delay(cluster):
     replica = Replica(cluster)
     replica.look()
     leaf = replica.leaf
@@ -143,7 +145,7 @@ def test_a_strange_bundle_waits_until_callers_had_the_time_to_learn_of_its_ca(cl
     assert replica.leaf == strange.leaf
 
 
-def test_a_deleted_secret_comes_back_and_its_ca_is_exchanged(cluster):
+def test_a_deleted_secret_is_restored_and_its_ca_replaced(cluster):
     replica = Replica(cluster)
     replica.look()
     leaf, ca = replica.leaf, bundle_of(cluster).signing.certificate
@@ -157,7 +159,7 @@ def test_a_deleted_secret_comes_back_and_its_ca_is_exchanged(cluster):
     assert is_issued_by(replica.leaf, after.signing.certificate)
 
 
-def test_a_rehearsal_settles_within_the_life_of_its_ca():
+def test_the_delay_is_shorter_than_a_short_ca_lifetime():
     cluster = Cluster()
     cluster.register()
     terms = type(TERMS)(ca_lifetime=TERMS.ca_lifetime / 600, leaf_lifetime=TERMS.leaf_lifetime / 600)
@@ -170,13 +172,13 @@ def test_a_rehearsal_settles_within_the_life_of_its_ca():
     assert len(authorities) > 5
 
 
-def test_an_impossible_host_is_refused_at_once():
+def test_an_invalid_host_is_refused_at_once():
     cluster = Cluster()
     with pytest.raises(ValueError, match="expected a DNS name or an IP address"):
         Replica(cluster, terms=type(TERMS)(("two words",)))
 
 
-async def test_the_bell_is_heard_long_before_the_next_look_is_due(cluster):
+async def test_a_trigger_starts_a_reconciliation_before_the_resync(cluster):
     looked = asyncio.Event()
 
     class Callers(MemoryCallers):

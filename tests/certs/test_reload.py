@@ -40,7 +40,7 @@ def ca():
     return make_ca(new_key(), now=NOW)
 
 
-async def test_nothing_changed_says_nothing(tmp_path, clock):
+async def test_no_change_reports_nothing(tmp_path, clock):
     reloader = Reloader(CertFolder(tmp_path), clock=clock)
     assert await reloader.check() is None
     assert reloader.why_unusable() is None
@@ -77,7 +77,7 @@ async def test_swapped_symlinks_of_a_secret_mount_are_followed(tmp_path, clock, 
     ],
     ids=["garbage", "a file is gone", "another key"],
 )
-async def test_a_broken_pair_keeps_the_old_one_and_says_so_once(tmp_path, clock, ca, damage, want):
+async def test_a_broken_pair_is_not_loaded_and_reported_once(tmp_path, clock, ca, damage, want):
     issue(tmp_path, ca=ca)
     reloader = Reloader(CertFolder(tmp_path), clock=clock)
     before = reloader.not_after
@@ -91,40 +91,40 @@ async def test_a_broken_pair_keeps_the_old_one_and_says_so_once(tmp_path, clock,
     assert await reloader.check() == Reloaded(not_after=leaf.not_valid_after_utc, is_renewed=False)
 
 
-async def test_our_own_certificate_is_renewed_before_it_expires(tmp_path, clock):
+async def test_an_own_certificate_is_renewed_before_it_expires(tmp_path, clock):
     reloader = Reloader(CertFolder(tmp_path), clock=clock)
     clock.now = NOW + LEAF_LIFETIME * 0.7
     assert await reloader.check() == Reloaded(not_after=clock.now + LEAF_LIFETIME, is_renewed=True)
     assert await reloader.check() is None
 
 
-async def test_a_renewal_that_cannot_be_written_is_told_and_the_old_one_serves_until_it_expires(tmp_path, clock):
+async def test_a_failed_renewal_is_reported_and_the_old_certificate_is_used_until_it_expires(tmp_path, clock):
     reloader = Reloader(CertFolder(tmp_path), clock=clock)
     (tmp_path / ".lock").unlink()
     (tmp_path / ".lock").mkdir()
     clock.now = NOW + LEAF_LIFETIME * 0.7
     outcome = await reloader.check()
     assert isinstance(outcome, ReloadFailed)
-    assert "cannot write there" in outcome.why
+    assert "cannot write to it" in outcome.why
     assert reloader.why_unusable() is None
     clock.now = NOW + LEAF_LIFETIME
     assert reloader.why_unusable() == "the serving certificate expired at 2026-05-30 12:00 UTC"
 
 
-async def test_run_reports_what_happens(tmp_path, clock, ca):
+async def test_run_reports_outcomes(tmp_path, clock, ca):
     issue(tmp_path, ca=ca)
     reloader = Reloader(CertFolder(tmp_path), clock=clock)
     told = asyncio.Queue()
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(reloader.run(report=told.put_nowait, every_seconds=0.01))
         leaf = issue(tmp_path, ca=ca, serial=1)
-        # Between the writes above the pair may be seen half: that may be told, too.
+        # Between the writes above a mixed pair may be read, which may be reported too.
         while not isinstance(outcome := await told.get(), Reloaded):
             pass
         watching.cancel()
     assert outcome.not_after == leaf.not_valid_after_utc
 
 
-def test_the_context_asks_for_modern_tls(tmp_path, clock):
+def test_the_context_requires_tls_1_2(tmp_path, clock):
     context = Reloader(CertFolder(tmp_path), clock=clock).context
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2

@@ -1,4 +1,4 @@
-"""Each rule of a bundle's life by itself."""
+"""Each rule of the rotation."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -32,7 +32,7 @@ def taken_over():
     return step(renewed, at=CA_DUE, is_settled=True).bundle
 
 
-def test_a_fresh_bundle_needs_nothing():
+def test_a_new_bundle_has_no_next_step():
     bundle = fresh()
     assert step(bundle, at=timedelta(), is_settled=True, is_withdrawn=True) is None
     assert set(names_of(bundle.leaf)) == {"localhost", "127.0.0.1", "::1", "fairgate.gpu.svc"}
@@ -48,7 +48,7 @@ def test_a_leaf_is_renewed_in_its_last_third_by_the_same_ca_with_a_new_key():
     assert renewed.bundle.cas == bundle.cas
 
 
-def test_a_leaf_gets_the_hosts_that_it_lacks_and_keeps_those_that_another_replica_wants():
+def test_a_renewed_leaf_adds_missing_hosts_and_keeps_the_others():
     other = replace(TERMS, hosts=("other.svc",))
     renewed = step(fresh(), at=timedelta(), terms=other).bundle
     assert {"fairgate.gpu.svc", "other.svc"} <= set(names_of(renewed.leaf))
@@ -56,7 +56,7 @@ def test_a_leaf_gets_the_hosts_that_it_lacks_and_keeps_those_that_another_replic
     assert step(renewed, at=timedelta()) is None
 
 
-def test_a_leaf_that_lives_as_long_as_its_ca_is_not_renewed_over_and_over():
+def test_a_leaf_that_expires_with_its_ca_is_not_renewed_repeatedly():
     bundle = replace(announced(), announced=None)
     end = bundle.signing.certificate.not_valid_after_utc - START
     late = step(bundle, at=end - timedelta(minutes=30)).bundle  # announces; the leaf is next
@@ -65,7 +65,7 @@ def test_a_leaf_that_lives_as_long_as_its_ca_is_not_renewed_over_and_over():
     assert step(late, at=end - timedelta(seconds=1)) is None
 
 
-def test_a_new_ca_is_announced_and_signs_only_when_callers_had_the_time_to_learn_of_it():
+def test_a_new_ca_is_announced_and_signs_after_the_delay():
     begun = step(fresh(), at=CA_DUE)
     assert begun.change is Change.ANNOUNCED
     assert trust_of(begun.bundle, START + CA_DUE).wanted == begun.bundle.cas
@@ -83,7 +83,7 @@ def test_a_new_ca_is_announced_and_signs_only_when_callers_had_the_time_to_learn
     )
 
 
-def test_a_former_ca_is_trusted_until_its_last_leaf_expired_then_left_alone_then_withdrawn():
+def test_a_former_ca_is_trusted_until_its_last_leaf_expired_then_withdrawn():
     bundle = taken_over()
     end = bundle.former.last.not_valid_after_utc
     second = timedelta(seconds=1)
@@ -102,7 +102,7 @@ def test_a_former_ca_is_forgotten_once_no_webhook_trusts_it():
     assert gone.bundle.cas == (bundle.signing.certificate,)
 
 
-def test_no_exchange_begins_before_the_last_one_is_over():
+def test_only_one_ca_is_replaced_at_a_time():
     bundle = replace(taken_over(), announced=make_ca(new_key(), now=START + CA_DUE))
     assert step(bundle, at=CA_DUE, is_settled=True) is None
     without = step(bundle, at=CA_DUE, is_settled=True, is_withdrawn=True).bundle
@@ -117,7 +117,7 @@ def test_no_exchange_begins_before_the_last_one_is_over():
         pytest.param(announced(), timedelta(days=9), False, id="the announced one expired too"),
     ],
 )
-def test_an_expired_ca_is_replaced_at_once_for_there_is_nothing_to_lose(bundle, late, is_known):
+def test_an_expired_ca_is_replaced_at_once(bundle, late, is_known):
     replaced = step(bundle, at=TERMS.ca_lifetime + late)
     assert replaced.change is Change.REPLACED
     assert len(replaced.bundle.cas) == 1
@@ -125,7 +125,7 @@ def test_an_expired_ca_is_replaced_at_once_for_there_is_nothing_to_lose(bundle, 
     assert (replaced.bundle.signing == bundle.announced) is is_known
 
 
-def test_a_deleted_bundle_comes_back_with_a_new_ca_announced():
+def test_a_deleted_bundle_is_restored_with_a_new_ca_announced():
     bundle = fresh()
     back = restored(bundle, TERMS, START).bundle
     assert (back.leaf, back.signing) == (bundle.leaf, bundle.signing)
@@ -139,29 +139,29 @@ def test_a_bundle_is_read_as_it_was_written(make):
     assert bundle_files(read_bundle(files)) == files
 
 
-def test_an_announced_and_a_former_ca_are_told_apart():
+def test_an_announced_and_a_former_ca_are_distinguished():
     bundle = replace(taken_over(), announced=make_ca(new_key(), now=START))
     read = read_bundle(bundle_files(bundle))
     assert (read.former, read.announced.certificate) == (bundle.former, bundle.announced.certificate)
 
 
 @pytest.mark.parametrize("files", [{}, {CERTIFICATE: b"", KEY: b""}, {"other": b"x"}])
-def test_nothing_is_no_bundle_yet(files):
+def test_empty_files_are_no_bundle(files):
     assert read_bundle(files) is None
 
 
 @pytest.mark.parametrize(
     ("change", "want"),
     [
-        ({CA_KEY: b""}, "has tls.crt, tls.key, ca.crt but no ca.key: Fairgate did not make it"),
+        ({CA_KEY: b""}, "has tls.crt, tls.key, ca.crt but no ca.key: Fairgate did not create it"),
         ({CA_KEY: key_to_pem(new_key())}, "ca.key does not belong to ca.crt"),
         ({KEY: key_to_pem(new_key())}, "tls.key does not belong to tls.crt"),
-        ({NEXT_CA_KEY: key_to_pem(new_key())}, "next-ca.key belongs to no certificate of ca.crt"),
+        ({NEXT_CA_KEY: key_to_pem(new_key())}, "next-ca.key does not belong to a certificate in ca.crt"),
         ({CA: b"x"}, "ca.crt holds no readable PEM certificate"),
-        ({PREVIOUS: certificate_to_pem(fresh().leaf)}, "previous-tls.crt was issued by no certificate of ca.crt that"),
+        ({PREVIOUS: certificate_to_pem(fresh().leaf)}, "previous-tls.crt was not issued by a former CA in ca.crt"),
     ],
 )
-def test_files_that_make_no_bundle_are_refused(change, want):
+def test_inconsistent_files_are_refused(change, want):
     with pytest.raises(CertificateError, match=want):
         read_bundle(bundle_files(fresh()) | change)
 
@@ -177,7 +177,7 @@ def pem(*cas):
     return b"".join(map(certificate_to_pem, cas))
 
 
-def test_cas_are_added_to_and_withdrawn_from_what_callers_trust_and_foreign_ones_stay():
+def test_cas_are_added_and_withdrawn_and_foreign_ones_are_kept():
     foreign, old, new = (make_ca(new_key(), now=START).certificate for _ in range(3))
     before = pem(foreign, old)
     assert merged(before, Trust((old, new))) == pem(foreign, old, new)
@@ -186,12 +186,12 @@ def test_cas_are_added_to_and_withdrawn_from_what_callers_trust_and_foreign_ones
 
 
 @pytest.mark.parametrize("before", [b"", b"\n", b"no certificate"])
-def test_what_is_no_certificate_is_replaced(before):
+def test_malformed_ca_bundles_are_replaced(before):
     ca = make_ca(new_key(), now=START).certificate
     assert merged(before, Trust((ca,))) == pem(ca)
 
 
-def test_what_is_right_already_stays_as_it_was_written():
+def test_a_correct_ca_bundle_stays_unchanged():
     ca = make_ca(new_key(), now=START).certificate
     written = b"# the CA of Fairgate\n" + pem(ca) + b"\n\n"
     assert merged(written, Trust((ca,))) is written

@@ -174,7 +174,7 @@ def test_the_kinds_of_workloads_are_all_in_the_table():
             row.kind.group or "core",
             ", ".join(row.versions),
             "yes" if row.kind.is_gang else "no",
-            row.told.replace("`", ""),
+            row.description.replace("`", ""),
         ]
         for row in BUILT_IN
     ]

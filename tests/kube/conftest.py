@@ -1,4 +1,4 @@
-"""One decision to write down, with defaults."""
+"""A decision with defaults."""
 
 import pytest
 

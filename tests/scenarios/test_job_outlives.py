@@ -148,7 +148,7 @@ def test_the_rule_is_added_where_it_can_be_and_nothing_fights_it(cluster):
         restarting["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
         restarting["spec"]["suspend"] = True
         assert (
-            "Warning: Job restarting: borrows up to 10 of 30 GPUs, and it fails once more than 6 pods were evicted"
+            "Warning: Job restarting: borrows up to 10 of 30 GPUs, and it fails after more than 6 evicted pods"
             in apply(restarting)
         )
         assert rules("restarting") is None

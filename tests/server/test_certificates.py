@@ -80,7 +80,7 @@ async def test_without_the_api_probes_are_answered_and_say_what_is_missing(tmp_p
         api.always["get"] = Answer(403)
         async with opened(settings_of(tmp_path, api.url), watchers) as certificates:
             assert not condition(watchers).ok
-            assert "not had from Secret default/certs yet: cannot get secrets: 403" in condition(watchers).why
+            assert "not read from Secret default/certs yet: cannot get secrets: 403" in condition(watchers).why
             assert "fairgate_ca_trusted 0.0" in watchers.metrics.expose().body.decode()
             with pytest.raises(ssl.SSLCertVerificationError):
                 await handshake(certificates.context, make_authority().pem.decode())

@@ -11,8 +11,8 @@ from webhook.core.model.names import Uid
 from webhook.core.world.world import World
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import objects
+from webhook.kube.pod.existing_pods import to_resident
 from webhook.kube.pod.pod_recovery import recovered_pod
-from webhook.kube.pod.pods import to_resident
 
 
 def world_kinds(

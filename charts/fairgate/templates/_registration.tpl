@@ -90,7 +90,7 @@ once it serves. What it has set stays: an upgrade reads it from the cluster.
 {{- end -}}
 {{- $_ := set (first $guard.spec.matchConditions) "expression" (join " || " $changed) -}}
 {{- $validation := first $guard.spec.validations -}}
-{{- $_ := set $validation "messageExpression" (replace "fairgate.dev/exempt, resource.kubernetes.io/admin-access say" (printf "%s say" (join ", " $keys)) $validation.messageExpression) -}}
+{{- $_ := set $validation "messageExpression" (replace "fairgate.dev/exempt, resource.kubernetes.io/admin-access set" (printf "%s set" (join ", " $keys)) $validation.messageExpression) -}}
 {{- else if has $name (list "fairgate-forged" "fairgate-grace") -}}
 {{- range $guard.spec.matchConditions -}}
 {{- $expression := eq .name "is-not-exempt" | ternary $exempt.globs (.expression | replace "> 600" (printf "> %s" $grace)) -}}

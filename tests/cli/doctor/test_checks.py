@@ -143,7 +143,7 @@ BROKEN = {
         "ValidatingWebhookConfiguration fairgate is missing",
     ),
     "a webhook that may be passed": (registered(failurePolicy="Ignore"), {"webhooks"}, "has failurePolicy Ignore"),
-    "a webhook that asks about less": (registered(matchConditions=[]), {"webhooks"}, "does not select what the policy"),
+    "a webhook that asks about less": (registered(matchConditions=[]), {"webhooks"}, "does not select the policy's"),
     "no guards": (
         {"guards": {key: ReadValue(None) for key in stage.guard_objects()}},
         {"guards"},
@@ -154,7 +154,11 @@ BROKEN = {
         {"guards"},
         "ValidatingAdmissionPolicyBinding fairgate-grace is missing",
     ),
-    "a guard of another version": (other_guard(), {"guards"}, "fairgate-labels is not what this version makes"),
+    "a guard of another version": (
+        other_guard(),
+        {"guards"},
+        "fairgate-labels differs from what this version generates",
+    ),
     "a team without a ledger": ({"ledgers": ReadValue([])}, {"ledger"}, "team vision has no TeamLedger"),
     "a server that is behind": (
         replicas(**{"pod-2_b": process(behind=["team vision: 40 resourceVersions behind"])}),

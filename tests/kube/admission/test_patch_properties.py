@@ -1,4 +1,4 @@
-"""Whatever the pod and the decision: the patch is what a plain reference makes of them, and repeats empty."""
+"""For any pod and decision: the patch equals a simple reference implementation, and applying it again is empty."""
 
 import copy
 from dataclasses import replace
@@ -48,7 +48,7 @@ def reference(manifest, admit, now=NOW):
         for toleration in steering.tolerations:
             if toleration not in [_core_toleration(t) for t in spec["tolerations"]]:
                 spec["tolerations"].append(_toleration(toleration))
-    _steer(spec, steering)
+    _choose_nodes(spec, steering)
     if admit.priority is not None:
         spec["priorityClassName"] = admit.priority.name
         spec["priority"] = admit.priority.value
@@ -76,7 +76,7 @@ def _toleration(toleration):
     return written
 
 
-def _steer(spec, steering):
+def _choose_nodes(spec, steering):
     required = {Mode.AUTO: steering.nodes, Mode.REQUIRE: steering.nodes[:1]}.get(steering.mode, ())
     preferred = {Mode.AUTO: steering.nodes[:3], Mode.PREFER: steering.nodes}.get(steering.mode, ())
     affinity_ = dict(spec.get("affinity") or {})
@@ -212,14 +212,14 @@ decisions = st.builds(
 
 
 @given(pods(), decisions)
-def test_a_patched_pod_is_what_the_reference_makes_of_it(manifest, admit):
+def test_a_patched_pod_equals_the_reference(manifest, admit):
     before = copy.deepcopy(manifest)
     assert _readable(patched(manifest, admit)) == _readable(reference(manifest, admit))
     assert manifest == before
 
 
 def _readable(manifest):
-    """Compare the decision by what it says, not by the order in which it says it."""
+    """Compare the decision by value, not by the order of its fields."""
     manifest = copy.deepcopy(manifest)
     annotations = manifest["metadata"]["annotations"]
     annotations["fairgate.dev/decision"] = marks.read(annotations["fairgate.dev/decision"])
@@ -227,19 +227,19 @@ def _readable(manifest):
 
 
 @given(pods(), decisions)
-def test_the_same_decision_a_second_time_changes_nothing(manifest, admit):
+def test_applying_a_decision_twice_changes_nothing(manifest, admit):
     once = patched(manifest, admit)
     assert patch_of(once, admit, now="2030-12-31T23:59:59Z") == []
 
 
 @given(pods(), decisions, decisions)
-def test_another_decision_later_still_leaves_a_pod_that_repeats_empty(manifest, first, second):
+def test_applying_a_second_decision_twice_changes_nothing(manifest, first, second):
     twice = patched(patched(manifest, first), second)
     assert patch_of(twice, second) == []
 
 
 @given(pods(), decisions)
-def test_what_the_user_wrote_is_still_there(manifest, admit):
+def test_user_fields_are_kept(manifest, admit):
     after = patched(manifest, admit)
     for name, value in (manifest["spec"].get("nodeSelector") or {}).items():
         assert after["spec"]["nodeSelector"][name] == value
@@ -256,7 +256,7 @@ def test_what_the_user_wrote_is_still_there(manifest, admit):
 
 @examples(25)
 @given(steerings)
-def test_a_pod_without_affinity_gets_what_one_with_an_empty_affinity_gets(steering):
+def test_no_affinity_and_an_empty_affinity_give_the_same_patch(steering):
     bare, empty = b.pod(), b.pod(affinity={"nodeAffinity": {}})
     got, want = patched(bare, admit_of(steering)), patched(empty, admit_of(steering))
     assert (got["spec"].get("affinity") or {"nodeAffinity": {}}) == want["spec"]["affinity"]

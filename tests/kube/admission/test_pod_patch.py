@@ -1,4 +1,4 @@
-"""Patches, case by case: what is written where, and what is left alone."""
+"""Patches, case by case: the fields that are written and those that are not changed."""
 
 import json
 
@@ -28,7 +28,7 @@ from webhook.core.model.tier import Tier
 from webhook.kube.objects.json_patch import escape
 
 
-def test_a_bare_pod_gets_everything():
+def test_a_pod_without_any_fields_gets_all_of_them():
     steering = Steering(
         Mode.AUTO,
         ("node-1", "node-2"),
@@ -72,50 +72,50 @@ def test_a_bare_pod_gets_everything():
     )
 
 
-def test_the_decision_is_read_back_by_the_core_as_it_was_taken():
+def test_the_core_reads_the_decision_back():
     admit = admit_of(Steering(Mode.REQUIRE, ("node-1",), pool="a100"))
     written = patched(b.pod(), admit)["metadata"]["annotations"]["fairgate.dev/decision"]
     assert marks.read(written) == marks.read(mark(admit, at=NOW))
 
 
-def test_the_asked_tier_is_replaced_by_the_outcome():
+def test_the_requested_tier_is_replaced_by_the_outcome():
     pod = patched(b.pod(labels={"fairgate.dev/tier": "guaranteed"}), admit_of(tier=Tier.PREEMPTIBLE))
     assert pod["metadata"]["labels"]["fairgate.dev/tier"] == "preemptible"
 
 
-def test_each_of_the_users_terms_is_kept_and_narrowed():
+def test_each_user_term_is_kept_and_restricted():
     zones = [{"matchExpressions": [expression("zone", "In", zone)]} for zone in ("a", "b")]
     pod = patched(with_terms(*zones), admit_of(Steering(Mode.AUTO, ("node-1", "node-2"))))
     assert terms_of(pod) == [zone | {"matchFields": [named(node)]} for zone in zones for node in ("node-1", "node-2")]
 
 
-def test_a_node_that_the_user_ruled_out_by_name_is_not_named():
+def test_a_node_that_the_user_excludes_is_not_added():
     term = {"matchFields": [expression("metadata.name", "NotIn", "node-1")]}
     pod = patched(with_terms(term), admit_of(Steering(Mode.AUTO, ("node-1", "node-2"))))
     assert terms_of(pod) == [{"matchFields": [*term["matchFields"], named("node-2")]}]
 
 
-def test_a_node_that_the_user_named_stays_the_only_one():
+def test_a_node_that_the_user_requires_stays_the_only_one():
     pod = patched(with_terms({"matchFields": [named("node-2")]}), admit_of(Steering(Mode.AUTO, ("node-1", "node-2"))))
     assert terms_of(pod) == [{"matchFields": [named("node-2")]}]
 
 
-def test_terms_that_fit_none_of_the_nodes_are_left_as_the_user_wrote_them():
+def test_terms_that_match_none_of_the_nodes_stay_unchanged():
     manifest = with_terms({"matchFields": [named("elsewhere")]})
     assert terms_of(patched(manifest, admit_of())) == [{"matchFields": [named("elsewhere")]}]
 
 
 @pytest.mark.parametrize("terms", [[], [{}], [{}, {"matchExpressions": []}]])
-def test_terms_that_match_no_node_at_all_stay_as_they_are(terms):
+def test_terms_that_match_no_node_stay_unchanged(terms):
     assert terms_of(patched(with_terms(*terms), admit_of())) == terms
 
 
-def test_an_empty_term_among_others_matches_nothing_and_is_left_out():
+def test_an_empty_term_among_others_is_dropped():
     pod = patched(with_terms({}, {"matchFields": [named("node-1")]}), admit_of(Steering(Mode.REQUIRE, ("node-1",))))
     assert terms_of(pod) == [{"matchFields": [named("node-1")]}]
 
 
-def test_a_term_that_meets_a_pool_by_its_own_words_is_not_multiplied():
+def test_a_term_that_implies_a_pool_is_not_multiplied():
     pools = ((Requirement("pool", Operator.IN, ("a",)),), (Requirement("pool", Operator.IN, ("b",)),))
     own = {"matchExpressions": [expression("pool", "In", "a")]}
     assert terms_of(patched(with_terms(own), admit_of(Steering(Mode.AUTO, pool_terms=pools)))) == [own]
@@ -143,7 +143,7 @@ def test_several_pools_without_a_node_are_alternatives():
         (Mode.OFF, [], []),
     ],
 )
-def test_how_firmly_each_mode_binds(mode, required, preferred):
+def test_required_and_preferred_nodes_by_mode(mode, required, preferred):
     spec = patched(b.pod(), admit_of(Steering(mode, ("node-1", "node-2"))))["spec"]
     nodes = spec.get("affinity", {}).get("nodeAffinity", {})
     terms = nodes.get(REQUIRED, {}).get("nodeSelectorTerms", [])
@@ -156,7 +156,7 @@ def test_each_weight_is_far_above_the_next():
     assert [term["weight"] for term in node_affinity(pod)[PREFERRED]] == [100, 6, 2, 1, 1]
 
 
-def test_terms_are_not_multiplied_beyond_what_an_object_can_hold():
+def test_multiplied_terms_are_limited():
     zones = [{"matchExpressions": [expression("zone", "In", str(i))]} for i in range(100)]
     admit = admit_of(Steering(Mode.AUTO, tuple(f"node-{i}" for i in range(16))))
     pod = patched(with_terms(*zones), admit)
@@ -167,7 +167,7 @@ def test_terms_are_not_multiplied_beyond_what_an_object_can_hold():
     assert len(terms_of(many)) == 500
 
 
-def test_names_and_values_with_a_meaning_in_json_or_templates_arrive_as_they_are():
+def test_names_and_values_with_special_characters_are_escaped():
     name, value = 'n%b"\\0', '100%b"%s'
     pools = ((Requirement("share", Operator.IN, (value,)),),)
     pod = patched(b.pod(), admit_of(Steering(Mode.AUTO, (name,), pool_terms=pools)))
@@ -179,18 +179,18 @@ def test_names_and_values_with_a_meaning_in_json_or_templates_arrive_as_they_are
     ]
 
 
-def test_a_selector_entry_of_the_users_wins():
+def test_the_users_node_selector_takes_precedence():
     steering = Steering(Mode.OFF, node_selector=(("disk", "ssd"), ("a~b/c", "d")))
     pod = patched(b.pod(nodeSelector={"disk": "hdd"}), admit_of(steering))
     assert pod["spec"]["nodeSelector"] == {"disk": "hdd", "a~b/c": "d"}
 
 
-def test_only_what_differs_of_the_priority_is_written():
+def test_only_differing_priority_fields_are_written():
     manifest = b.pod(priorityClassName="high", priority=0, preemptionPolicy="PreemptLowerPriority")
     paths = [op["path"] for op in patch_of(manifest, admit_of(priority=PriorityTriple("high", 7)))]
     assert [path for path in paths if "riority" in path] == ["/spec/priority"]
 
 
 @pytest.mark.parametrize(("key", "want"), [("a/b", "a~1b"), ("a~b", "a~0b"), ("~1", "~01"), ("plain", "plain")])
-def test_pointers_escape_what_has_a_meaning(key, want):
+def test_pointers_are_escaped(key, want):
     assert escape(key) == want

@@ -1,4 +1,4 @@
-"""Reviews in and out: what is read, what is refused with which words, and what the API server gets back."""
+"""Reviews and responses: decoding, error messages, and the encoded response."""
 
 import base64
 import json
@@ -14,10 +14,11 @@ from tests.realistic import realistic_review
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.text import printable
 from webhook.kube.admission.pod_patch import operations
-from webhook.kube.admission.review import Operation, Refusal, ReviewError, Status, decode, encode_response
+from webhook.kube.admission.review import Operation, ReviewError, decode
+from webhook.kube.admission.review_response import Refusal, Status, encode_response
 
 
-def test_a_creation_is_read_with_who_asks_and_what_for():
+def test_a_creation_has_user_and_pod():
     review = decode(realistic_review(index=3, dry_run=True))
     assert (review.operation, review.namespace, review.name) == (
         Operation.CREATE,
@@ -32,11 +33,11 @@ def test_a_creation_is_read_with_who_asks_and_what_for():
     assert review.old_pod is None
 
 
-def test_the_realistic_review_has_the_size_that_performance_is_measured_at():
+def test_the_realistic_review_has_the_benchmark_size():
     assert 9_300 <= len(realistic_review()) <= 9_700
 
 
-def test_a_pod_whose_name_is_still_to_be_made_has_none():
+def test_a_pod_with_a_generated_name_has_no_name_yet():
     nameless = b.pod()
     nameless["metadata"] = {"generateName": "train-", "namespace": "vision"}
     review = decode(b.review(nameless))
@@ -44,19 +45,19 @@ def test_a_pod_whose_name_is_still_to_be_made_has_none():
     assert review.pod.metadata.generate_name == "train-"
 
 
-def test_an_update_carries_the_metadata_from_before():
+def test_an_update_has_the_old_metadata():
     review = decode(b.review(b.pod(), old=b.pod(labels={"fairgate.dev/team": "vision"}), operation="UPDATE"))
     assert review.operation is Operation.UPDATE
     assert review.old_pod.metadata.labels == {"fairgate.dev/team": "vision"}
 
 
-def test_a_deletion_carries_only_the_pod_that_goes():
+def test_a_deletion_has_only_the_old_pod():
     review = decode(b.review(old=b.pod("gone"), operation="DELETE"))
     assert review.pod is None
     assert (review.old_pod.metadata.name, review.name) == ("gone", "gone")
 
 
-def test_an_absent_dry_run_is_no_dry_run():
+def test_dry_run_defaults_to_false():
     assert not decode(b.review(dry_run=None)).dry_run
 
 
@@ -80,10 +81,10 @@ BAD = {
     "empty body": (b"", "the body is empty"),
     "not JSON": (b"{nope", "not valid JSON"),
     "NaN": (b.review().replace(b'"dryRun":false', b'"dryRun":NaN'), "not valid JSON"),
-    "NaN where nobody looks": (b'{"apiVersion":"x","more":NaN}', "not valid JSON"),
-    "cut off": (b.review()[:-1], "not valid JSON"),
+    "NaN in an unread field": (b'{"apiVersion":"x","more":NaN}', "not valid JSON"),
+    "truncated": (b.review()[:-1], "not valid JSON"),
     "not UTF-8": (b.review().replace(b"alice", b"al\xffce"), "not UTF-8: invalid start byte at byte"),
-    "not UTF-8 where nobody looks": (b'{"more":"\xff"}', "not UTF-8"),
+    "not UTF-8 in an unread field": (b'{"more":"\xff"}', "not UTF-8"),
     "deep nesting": (b'{"more":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
     "deep nesting in a raw part": (
         b.review().replace(b'"spec":{', b'"spec":{"affinity":' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b","),
@@ -135,12 +136,12 @@ BAD = {
         envelope(object={**b.pod(), "metadata": {"labels": {"app": 1}}}),
         "request.object.metadata.labels[]: expected str, got int",
     ),
-    "an update without the pod from before": (envelope(operation="UPDATE"), "request.oldObject is missing"),
-    "a deletion without the pod from before": (
+    "an update without the old pod": (envelope(operation="UPDATE"), "request.oldObject is missing"),
+    "a deletion without the old pod": (
         envelope(operation="DELETE", object=None),
         "request.oldObject is missing",
     ),
-    "no namespace anywhere": (
+    "no namespace": (
         envelope(namespace="", object={**b.pod(), "metadata": {"name": "x"}}),
         "request.namespace is missing",
     ),
@@ -148,7 +149,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("body", "want"), BAD.values(), ids=BAD)
-def test_what_is_no_review_of_a_pod_is_refused_saying_why(body, want):
+def test_malformed_reviews_are_refused_with_the_problem(body, want):
     with pytest.raises(ReviewError) as refused:
         decode(body)
     assert refused.value.status == 400
@@ -156,7 +157,7 @@ def test_what_is_no_review_of_a_pod_is_refused_saying_why(body, want):
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_refused_and_never_a_surprise(body):
+def test_arbitrary_bytes_raise_only_review_error(body):
     with pytest.raises(ReviewError):
         decode(body)
 
@@ -179,7 +180,7 @@ def answered(**kwargs):
     return json.loads(encode_response("u-1", **kwargs))
 
 
-def test_leave_without_changes_is_the_shortest_answer():
+def test_admission_without_changes_has_no_patch():
     want = {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
@@ -212,7 +213,7 @@ def test_a_refusal_is_a_status_that_clients_understand():
     }
 
 
-def test_a_lost_race_says_when_to_ask_again():
+def test_too_many_requests_has_retry_after_seconds():
     status = answered(refusal=Refusal(Status.TOO_MANY_REQUESTS, "again", retry_after_seconds=1))["response"]["status"]
     assert (status["code"], status["reason"], status["details"]) == (
         429,
@@ -232,7 +233,7 @@ def test_a_refusal_never_carries_a_patch():
 
 
 @given(st.lists(st.text(max_size=300), max_size=6))
-def test_warnings_stay_within_what_the_api_shows(texts):
+def test_warnings_stay_within_the_api_servers_limits(texts):
     shown = answered(warnings=texts)["response"].get("warnings", [])
     assert len(shown) == min(len(texts), 3)
     for text, found in zip(texts, shown, strict=False):
@@ -242,7 +243,7 @@ def test_warnings_stay_within_what_the_api_shows(texts):
         assert found.removesuffix("…")[:100] == printable(" ".join(text.split()))[:100][: len(found.removesuffix("…"))]
 
 
-def test_a_real_patch_survives_the_way_out(make_admit):
+def test_a_realistic_patch_is_encoded_without_loss(make_admit):
     review = decode(realistic_review())
     patch = operations(review.pod, make_admit(), now_text="2026-01-01T00:00:00Z")
     response = json.loads(encode_response(review.uid, patch=patch))["response"]

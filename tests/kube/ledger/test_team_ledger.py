@@ -1,4 +1,4 @@
-"""What is written on a TeamLedger is what comes back, and the definition takes it."""
+"""TeamLedgers are decoded as they were encoded, and match their schema."""
 
 import json
 from fractions import Fraction
@@ -26,7 +26,7 @@ label_words = st.text("abc./-09", min_size=1, max_size=8)
 
 
 def stored(body, version="7"):
-    """The object as the API server gives it back."""
+    """The object as the API server returns it."""
     sent = json.loads(body)
     return json.dumps(sent | {"metadata": sent["metadata"] | {"uid": "u", "resourceVersion": version}}).encode()
 
@@ -59,14 +59,14 @@ def flights():
 
 
 @given(st.lists(flights(), max_size=4), st.integers(0, 2**63 - 1), st.integers(0, 2**31))
-def test_a_page_comes_back_as_it_was_written(listed, folded, turn):
+def test_encoded_charges_are_decoded_unchanged(listed, folded, turn):
     page = LedgerRecord({flight.pod.uid: flight for flight in listed}, folded, turn)
     found = decode(stored(encode(page, summary_of(A, world()), version=3)))
     assert (found.page, found.team, found.version) == (page, A, 7)
 
 
 @pytest.mark.parametrize("rest", ["1/0", "1e99/3", "x", "-1/2"])
-def test_a_rest_that_is_none_makes_no_sense(rest):
+def test_a_malformed_rest_is_an_error(rest):
     charge = Charge(A, Tier.GUARANTEED, Fraction(7, 3))
     written = encode(
         LedgerRecord({"u": InFlightCharge(resident(1, uid="u"), charge, None)}), summary_of(A, world()), version=3
@@ -76,7 +76,7 @@ def test_a_rest_that_is_none_makes_no_sense(rest):
         _ = decode(stored(written.replace(b"1/3", rest.encode()))).page
 
 
-def test_people_read_gpus():
+def test_the_status_is_in_gpus():
     place = world(policy(team(guaranteed=2.5, limit_=None)), residents=[resident(3), resident(1, tier="preemptible")])
     place.assume(InFlightCharge(resident(1), Charge(A, Tier.GUARANTEED, gpus(1)), None))
     status = json.loads(encode(LedgerRecord(), summary_of(A, place), version=0))["status"]
@@ -93,7 +93,7 @@ def test_people_read_gpus():
     }
 
 
-def test_a_new_object_names_no_version_and_none_keeps_managed_fields():
+def test_a_new_object_has_no_version_and_no_managed_fields():
     new, later = (json.loads(encode(LedgerRecord(), summary_of(A, world()), version=v))["metadata"] for v in (0, 9))
     assert new == {"name": "team-a", "managedFields": [{}]}
     assert later == {"name": "team-a", "resourceVersion": "9", "managedFields": [{}]}
@@ -108,11 +108,11 @@ def test_every_team_has_an_object_name(name, want):
     assert got == want if want == name else got.startswith(want)
 
 
-def test_names_that_differ_in_case_only_have_objects_of_their_own():
+def test_names_that_differ_only_in_case_have_different_objects():
     assert len({object_name(TeamName(name)) for name in ("vision", "Vision", "VISION")}) == 3
 
 
-def test_an_entry_stays_small_whatever_its_pod_says():
+def test_the_size_of_an_entry_is_limited():
     labels = {f"key-{number:05}": "x" * 63 for number in range(10_000)}
     large = {f"example.com/device-{number:05}": 1 for number in range(10_000)}
     pod = resident(
@@ -128,7 +128,7 @@ def test_an_entry_stays_small_whatever_its_pod_says():
     assert ("nvidia.com/gpu", 2) in found.pod.demand.requests, "devices come first"
 
 
-def test_the_definition_knows_every_field_that_is_written():
+def test_the_schema_has_every_field_that_is_written():
     (version,) = team_ledger_crd()["spec"]["versions"]
     assert f"{keys.OWN_GROUP}/{version['name']}" == keys.OWN_API
     parts = version["schema"]["openAPIV3Schema"]["properties"]

@@ -1,4 +1,4 @@
-"""Nodes, namespaces and priority classes, as the core sees them."""
+"""Nodes, namespaces and priority classes as core values."""
 
 import json
 
@@ -16,7 +16,7 @@ def translated(manifest):
     return to_node(msgspec.json.decode(json.dumps(manifest), type=objects.Node))
 
 
-def test_a_node_offers_what_is_allocatable_in_exact_integers():
+def test_allocatable_is_read_as_exact_integers():
     node = translated(b.node(gpus=10, model=b.A100))
     assert node.name == "node-1"
     assert node.allocatable == {"cpu": 64_000, "memory": 512 * 2**30, "pods": 110, b.GPU: 10}
@@ -29,7 +29,7 @@ def test_the_builders_of_both_worlds_agree():
     assert translated(b.node(model=b.A100)) == b.core_node(model=b.A100)
 
 
-def test_the_capacity_stands_in_for_a_missing_allocatable():
+def test_capacity_is_used_if_allocatable_is_missing():
     manifest = b.node()
     manifest["status"] = {"capacity": {"cpu": "8", b.GPU: "4"}}
     assert translated(manifest).allocatable == {"cpu": 8000, b.GPU: 4}
@@ -41,12 +41,12 @@ def test_every_known_label_names_the_model(label):
     assert (node.model, node.model_label) == ("M1", label)
 
 
-def test_the_devices_own_discovery_comes_before_the_clouds_word():
+def test_device_discovery_takes_precedence_over_the_cloud_label():
     node = translated(b.node(model=b.A100, labels={"cloud.google.com/gke-accelerator": "nvidia-tesla-a100"}))
     assert node.model == b.A100
 
 
-def test_a_node_that_says_nothing_has_no_model():
+def test_a_node_without_a_model_label_has_no_model():
     assert (translated(b.node()).model, translated(b.node()).model_label) == ("", "")
 
 
@@ -67,7 +67,7 @@ def test_readiness_is_the_ready_condition(conditions, want):
     assert translated(manifest).is_ready is want
 
 
-def test_taints_and_cordon_are_kept_both():
+def test_taints_and_cordon_are_both_read():
     taints = [
         {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
         {"key": b.GPU, "value": "present", "effect": "NoExecute"},
@@ -82,24 +82,24 @@ def test_taints_and_cordon_are_kept_both():
     assert not node.is_open
 
 
-def test_a_negative_allocatable_is_nothing():
+def test_a_negative_allocatable_counts_as_zero():
     manifest = b.node()
     manifest["status"]["allocatable"]["memory"] = "-1Gi"
     assert translated(manifest).allocatable["memory"] == 0
 
 
-def test_an_unreadable_amount_is_an_error_with_its_place():
+def test_a_malformed_amount_is_an_error_with_its_path():
     manifest = b.node()
     manifest["status"]["allocatable"]["cpu"] = "lots"
     with pytest.raises(ValueError, match=r"status\.allocatable\.cpu: 'lots' is not a quantity"):
         translated(manifest)
 
 
-def test_a_node_of_only_a_name_offers_nothing():
+def test_a_node_with_only_a_name_has_no_allocatable():
     assert translated({"metadata": {"name": "bare"}}).allocatable == {}
 
 
-def test_namespaces_keep_labels_and_annotations():
+def test_labels_and_annotations_of_a_namespace_are_read():
     body = json.dumps({"metadata": {"name": "vision", "labels": {"a": "b"}, "annotations": {"owner": "alice"}}})
     found = to_namespace(msgspec.json.decode(body, type=objects.Namespace))
     assert found == NamespaceFacts("vision", {"a": "b"}, {"owner": "alice"})
@@ -129,7 +129,7 @@ def test_priority_classes_become_triples(given, want):
         ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu.count": "8"}, ()),
     ],
 )
-def test_devices_that_are_shared_are_known_one_by_one(offered, labels, want):
+def test_shared_devices_are_read_one_by_one(offered, labels, want):
     manifest = b.node(labels=labels)
     manifest["status"]["allocatable"] = offered
     assert translated(manifest).devices.capacities == want

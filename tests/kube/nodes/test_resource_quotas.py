@@ -1,4 +1,4 @@
-"""ResourceQuotas as the API has them."""
+"""Decoding of ResourceQuotas."""
 
 import json
 from fractions import Fraction
@@ -15,7 +15,7 @@ def read(spec=None, status=STATUS):
     return decode_quotas(json.dumps({"items": [found]}).encode())
 
 
-def test_what_is_allowed_and_used_is_exact():
+def test_hard_and_used_are_exact():
     [quota] = read()
     assert quota.hard == {"pods": 2, "requests.cpu": Fraction(3, 2)}
     assert quota.used == {"pods": 1, "requests.cpu": 1}
@@ -25,15 +25,15 @@ def test_what_is_allowed_and_used_is_exact():
     ("spec", "status"),
     [
         pytest.param({"scopes": ["BestEffort"]}, STATUS, id="scopes"),
-        pytest.param({"scopeSelector": {"matchExpressions": []}}, STATUS, id="a selector of scopes"),
-        pytest.param({}, {}, id="not summed up yet"),
+        pytest.param({"scopeSelector": {"matchExpressions": []}}, STATUS, id="a scope selector"),
+        pytest.param({}, {}, id="no status yet"),
     ],
 )
-def test_what_is_not_known_for_sure_is_left_to_the_api_server(spec, status):
+def test_unsupported_quotas_are_left_to_the_api_server(spec, status):
     assert read(spec, status) == []
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"items": [{}]}'])
-def test_what_is_no_list_is_said_so(body):
+def test_a_malformed_list_is_an_error(body):
     with pytest.raises(ValueError, match=r"truncated|Expected|Object"):
         decode_quotas(body)

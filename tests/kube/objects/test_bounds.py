@@ -1,4 +1,4 @@
-"""What is too large is refused or left out by counts, and caches hold so many bytes."""
+"""Objects over a size limit are refused or reduced, and caches are limited in bytes."""
 
 import json
 
@@ -12,7 +12,8 @@ from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.core.model.reason import Code
 from webhook.kube.objects import bounds, keys
 from webhook.kube.objects.large_objects import without_large_parts
-from webhook.kube.pod.pods import InvalidPod, to_resident
+from webhook.kube.pod.existing_pods import to_resident
+from webhook.kube.pod.pods import InvalidPod
 
 
 def affinity(kind, terms):
@@ -48,39 +49,41 @@ MOST = {
     ),
     "claims": lambda more: b.pod(resourceClaims=[{"name": f"c{i}"} for i in range(bounds.CLAIMS + more)]),
     "labels": lambda more: b.pod(labels={f"k{i}": "" for i in range(bounds.LABELS + more)}),
-    "length of the decision": lambda more: b.pod(annotations={keys.DECISION: "x" * (bounds.MARK_BYTES + more)}),
-    "length of what is required": lambda more: b.pod(annotations={keys.REQUIRES: "x" * (bounds.ASKED_BYTES + more)}),
+    "length of the decision": lambda more: b.pod(annotations={keys.DECISION: "x" * (bounds.DECISION_BYTES + more)}),
+    "length of the required capabilities": lambda more: b.pod(
+        annotations={keys.REQUIRES: "x" * (bounds.REQUEST_BYTES + more)}
+    ),
 }
 
 
 @pytest.mark.parametrize("make", MOST.values(), ids=MOST)
-def test_the_bound_itself_is_allowed_and_one_more_is_too_much(make):
+def test_the_limit_is_allowed_and_one_more_is_refused(make):
     assert not isinstance(at_the_door(make(0)), InvalidPod)
     refused = at_the_door(make(1))
     assert isinstance(refused, InvalidPod)
     assert [reason.code for reason in refused.reasons] == [Code.TOO_LARGE]
 
 
-def test_what_carries_a_decision_may_be_larger_by_the_nodes_that_were_chosen():
-    patched = b.pod(annotations={keys.DECISION: "{}"}, **node_terms(bounds.MARKED_NODE_TERMS))
+def test_affinity_of_a_pod_with_a_decision_may_be_larger():
+    patched = b.pod(annotations={keys.DECISION: "{}"}, **node_terms(bounds.DECIDED_NODE_TERMS))
     assert not isinstance(at_the_door(patched), InvalidPod)
 
 
-def test_of_many_problems_the_first_are_told_and_none_at_length():
+def test_problems_are_limited_in_number_and_length():
     made = b.pod(containers=[b.container("c" * 5000, gpus="x" * 5000) for _ in range(100)])
     reasons = at_the_door(made).reasons
     assert len(reasons) == bounds.PROBLEMS
     assert all(len(reason.text) <= bounds.TEXT for reason in reasons)
 
 
-def test_a_selector_of_any_length_is_left_to_kube_scheduler():
+def test_a_long_label_selector_is_left_to_kube_scheduler():
     long = pod_term(labelSelector={"matchExpressions": [{"key": "a", "operator": "In", "values": ["x" * 5000]}]})
     found = at_the_door(b.pod(**affinity("podAntiAffinity", [long])))
     assert found.has_open_constraints
     assert not found.topology
 
 
-def test_a_pod_that_stands_keeps_off_others_by_so_many_terms_only():
+def test_anti_affinity_of_an_existing_pod_is_limited():
     def standing(number):
         return resident(b.pod(node="n0", **affinity("podAntiAffinity", [pod_term()] * number)))
 
@@ -88,14 +91,14 @@ def test_a_pod_that_stands_keeps_off_others_by_so_many_terms_only():
     assert standing(bounds.POD_TERMS + 1).anti_affinity_rules == ()
 
 
-def test_a_pod_with_too_many_labels_counts_by_those_that_say_whose_it_is():
+def test_a_pod_with_too_many_labels_keeps_only_team_and_tier():
     labels = {keys.TEAM: "a", keys.TIER: "guaranteed"} | {f"k{i}": "" for i in range(bounds.LABELS)}
     found = resident(b.pod(node="n0", labels=labels))
     assert unpack(found.packed) == {keys.TEAM: "a", keys.TIER: "guaranteed"}
     assert found.tier is not None
 
 
-def test_a_stored_pod_of_very_many_containers_counts_its_gpus():
+def test_an_existing_pod_with_too_many_containers_counts_its_gpus():
     others = [b.container(f"c{i}", gpus=None) for i in range(bounds.CONTAINERS)]
     assert resident(b.pod(node="n0", containers=[*others, b.container(gpus=3)])).demand.gpus == 3 * b.ONE_GPU
 
@@ -104,15 +107,15 @@ SHAPES = dict(pods(300_000))
 UNCOUNTABLE = ("resources", "claims", "a long resource name")
 
 
-def taken_from_a_watch(shape):
+def decoded_by_a_watch(shape):
     shape["metadata"]["uid"], shape["spec"]["nodeName"] = "u", "n0"
     return to_resident(PODS.decode(without_large_parts(json.dumps(shape).encode())), BUILT_IN_RESOURCES)
 
 
 @pytest.mark.parametrize("name", [name for name in SHAPES if name not in UNCOUNTABLE])
-def test_what_a_watch_trims_counts_as_before(name):
+def test_trimming_does_not_change_what_counts(name):
     try:
-        found = taken_from_a_watch(SHAPES[name])
+        found = decoded_by_a_watch(SHAPES[name])
     except ValueError as error:
         with pytest.raises(ValueError, match=str(error)):
             resident(SHAPES[name])
@@ -124,12 +127,12 @@ def test_what_a_watch_trims_counts_as_before(name):
 
 
 @pytest.mark.parametrize("name", UNCOUNTABLE)
-def test_a_stored_pod_that_cannot_be_counted_is_said_to_be_one(name):
-    with pytest.raises(ValueError, match=r"more .* than any pod that was admitted"):
-        taken_from_a_watch(SHAPES[name])
+def test_a_stored_pod_that_cannot_be_trimmed_is_an_error(name):
+    with pytest.raises(ValueError, match="longer than in any admitted pod"):
+        decoded_by_a_watch(SHAPES[name])
 
 
-def test_a_cache_holds_so_many_bytes_and_forgets_the_oldest():
+def test_a_cache_is_limited_in_bytes_and_drops_the_oldest():
     cache = bounds.ByteCache()
     for number in range(1000):
         cache.keep(number, "value", 10_000)

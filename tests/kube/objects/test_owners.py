@@ -1,4 +1,4 @@
-"""Owners of objects: what is read of them, and what a tenant's text cannot make of a path."""
+"""Owners of objects: reading owner references, and paths that a tenant's text cannot escape."""
 
 import json
 
@@ -28,17 +28,17 @@ def body(**meta):
     ("owners", "want"),
     [
         pytest.param([DEPLOYMENT], ObjectRef("Deployment", "team-a", "web", "u2", "apps/v1"), id="a controller"),
-        pytest.param([DEPLOYMENT | {"controller": False}], None, id="an owner that controls nothing"),
+        pytest.param([DEPLOYMENT | {"controller": False}], None, id="an owner that is not the controller"),
         pytest.param([DEPLOYMENT | {"uid": ""}], None, id="one without a UID"),
         pytest.param([DEPLOYMENT | {"name": "w" * 400}], None, id="one whose name no object can have"),
-        pytest.param([], None, id="nobody"),
+        pytest.param([], None, id="no owner"),
     ],
 )
-def test_the_controller_is_the_owner_that_is_named_in_full(owners, want):
+def test_the_controller_must_have_all_fields(owners, want):
     assert controller_of(metadata(*owners), namespace="team-a") == want
 
 
-def test_the_next_owner_is_read_only_from_the_very_object():
+def test_the_next_owner_is_read_only_if_the_uid_matches():
     deployment = ObjectRef("Deployment", "team-a", "web", "u2", "apps/v1")
     assert owner_in(body(uid="u1", ownerReferences=[DEPLOYMENT]), RS) == deployment
     assert owner_in(body(uid="another", ownerReferences=[DEPLOYMENT]), RS) is None
@@ -53,16 +53,18 @@ def test_the_next_owner_is_read_only_from_the_very_object():
     [
         pytest.param(RS, "/apis/apps/v1/namespaces/team-a/replicasets/web-1", id="a group"),
         pytest.param(ObjectRef("Pod", "n", "p", "u", "v1"), "/api/v1/namespaces/n/pods/p", id="the core"),
-        pytest.param(ObjectRef("Notebook", "n", "p", "u", "kubeflow.org/v1"), None, id="a kind that people make"),
+        pytest.param(ObjectRef("Notebook", "n", "p", "u", "kubeflow.org/v1"), None, id="a kind that users create"),
         pytest.param(ObjectRef("Job", "n", "j", "u", "apps/v1"), None, id="a kind of another group"),
-        pytest.param(ObjectRef("Job", "n", "../../../secrets", "u", "batch/v1"), None, id="a name that climbs"),
-        pytest.param(ObjectRef("Job", "n", "..", "u", "batch/v1"), None, id="a name that is a step up"),
+        pytest.param(
+            ObjectRef("Job", "n", "../../../secrets", "u", "batch/v1"), None, id="a name that leaves the namespace"
+        ),
+        pytest.param(ObjectRef("Job", "n", "..", "u", "batch/v1"), None, id="a name that is the parent directory"),
         pytest.param(ObjectRef("Job", "n", "a?watch=1", "u", "batch/v1"), None, id="a name with a query"),
-        pytest.param(ObjectRef("Job", "n", "j", "u", "batch/v1/../.."), None, id="a version that climbs"),
+        pytest.param(ObjectRef("Job", "n", "j", "u", "batch/v1/../.."), None, id="a version that leaves the API"),
         pytest.param(ObjectRef("Job", "n", "j", "u", "batch"), None, id="no version"),
     ],
 )
-def test_a_path_is_only_ever_of_an_object_in_the_namespace(ref, want):
+def test_a_path_never_leaves_the_namespace(ref, want):
     assert path_of(ref) == want
 
 
@@ -81,7 +83,7 @@ def event(**more):
     return msgspec.convert(base | more, RefusalEvent)
 
 
-def test_a_refusal_names_the_controller_itself_or_beside_its_owner():
+def test_a_refusal_event_names_the_controller():
     assert refused_owner(event()) == RefusedOwner("team-a", Controller("batch/v1", "Job", "train", "u3"))
     related = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u1", "namespace": "elsewhere"}
     assert refused_owner(event(related=related)) == RefusedOwner(
@@ -97,15 +99,15 @@ def test_a_refusal_names_the_controller_itself_or_beside_its_owner():
         pytest.param({"involvedObject": {"kind": "Job", "apiVersion": "batch/v1", "name": "j"}}, id="no UID"),
         pytest.param(
             {"involvedObject": {"kind": "PyTorchJob", "apiVersion": "kubeflow.org/v1", "name": "j", "uid": "u"}},
-            id="a kind that is not nudged",
+            id="a kind that is not retried",
         ),
     ],
 )
-def test_other_events_name_nobody_to_nudge(more):
+def test_other_events_trigger_no_retry(more):
     assert refused_owner(event(**more)) is None
 
 
-def test_a_nudge_is_an_annotation_on_the_very_object():
+def test_a_retry_patch_is_an_annotation_with_the_uid():
     assert json.loads(retry_patch("u1", at="2026-01-01T00:00:00Z")) == {
         "metadata": {"uid": "u1", "annotations": {"fairgate.dev/retry-at": "2026-01-01T00:00:00Z"}}
     }

@@ -1,4 +1,4 @@
-"""Quantities: exact, rounded up, and refused with advice."""
+"""Quantities: exact, rounded up, and refused with a remedy."""
 
 from fractions import Fraction
 from math import ceil
@@ -29,7 +29,7 @@ def test_every_decimal_with_every_suffix_is_read_exactly_and_rounded_up(whole, p
     number = str(whole) if part is None else f"{whole}.{part}"
     want = Fraction(number.rstrip(".")) * SUFFIXES[suffix] * (-1 if sign == "-" else 1)
     text = f"{sign}{number}{suffix}"
-    if abs(want) > quantity.LARGEST:
+    if abs(want) > quantity.MAX_VALUE:
         with pytest.raises(ValueError, match="largest amount"):
             quantity.exact(text)
         return
@@ -86,10 +86,10 @@ def test_each_resource_is_counted_in_its_own_unit(resource, text, want):
         (float("inf"), "not a quantity"),
     ],
 )
-def test_what_is_no_quantity_is_refused_with_advice(text, want):
+def test_malformed_quantities_are_refused_with_a_remedy(text, want):
     with pytest.raises(ValueError, match=want):
         quantity.exact(text)
 
 
-def test_the_largest_amount_that_kubernetes_holds_is_read():
-    assert quantity.whole("9223372036854775807") == quantity.LARGEST
+def test_the_largest_kubernetes_amount_is_read():
+    assert quantity.whole("9223372036854775807") == quantity.MAX_VALUE

@@ -1,4 +1,4 @@
-"""What a pod asks for, in exact integers."""
+"""The demand of pods, in exact integers."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.demand import Container, pod_requests
 
 
-def test_the_demand_of_a_worker_with_a_helper_and_an_init_container():
+def test_demand_of_containers_and_init_container():
     pod = at_the_door(realistic_pod(gpus=2))
     assert pod.demand.gpus == 2 * ONE_GPU
     assert pod.demand.devices == (("nvidia.com/gpu", 2),)
@@ -48,12 +48,12 @@ def test_pod_level_requests_replace_the_sum_for_cpu_and_memory_only():
     assert dict(at_the_door(manifest).demand.requests) == {"cpu": 9000, "memory": 2**30, b.GPU: 1, "pods": 1}
 
 
-def test_pod_level_limits_are_requests_where_no_container_asks():
+def test_pod_level_limits_are_requests_if_no_container_has_one():
     manifest = with_resources({"cpu": "1"}, {b.GPU: 1}, resources=resources(None, {"cpu": "9", "memory": "2Gi"}))
     assert dict(at_the_door(manifest).demand.requests) == {"cpu": 1000, "memory": 2 * 2**30, b.GPU: 1, "pods": 1}
 
 
-def test_a_pod_without_resources_takes_its_place_among_the_nodes_pods():
+def test_a_pod_without_resources_counts_as_one_pod_of_its_node():
     pod = at_the_door(b.pod(containers=[{"name": "web"}]))
     assert (pod.demand.gpus, pod.demand.requests) == (0, (("pods", 1),))
 
@@ -62,7 +62,7 @@ def test_a_pod_without_resources_takes_its_place_among_the_nodes_pods():
     st.lists(st.tuples(st.integers(0, 8), st.integers(0, 9)), min_size=1, max_size=3),
     st.lists(st.tuples(st.integers(0, 8), st.integers(0, 9), st.booleans()), max_size=3),
 )
-def test_the_demand_is_the_cores_formula_over_the_containers(app, init):
+def test_demand_is_the_core_formula_over_the_containers(app, init):
     manifest = b.pod(
         containers=[b.container(f"c{i}", gpus=gpus, cpu=str(cpu)) for i, (gpus, cpu) in enumerate(app)],
         initContainers=[
@@ -78,16 +78,16 @@ def test_the_demand_is_the_cores_formula_over_the_containers(app, init):
     assert dict(at_the_door(manifest).demand.requests) == {name: n for name, n in want.items() if n}
 
 
-def test_weights_say_what_counts_as_gpu_also_after_they_changed():
+def test_changed_weights_change_the_demand():
     manifest = b.pod(resource="example.com/npu", gpus=2)
     assert at_the_door(manifest).demand.gpus == 0
     assert at_the_door(manifest, {"example.com/npu": ONE_GPU // 2}).demand.gpus == ONE_GPU
-    for share in range(1, 20):  # more policies than are remembered at a time
+    for share in range(1, 20):  # more policies than are cached at a time
         assert at_the_door(manifest, {"example.com/npu": share}).demand.gpus == 2 * share
     assert at_the_door(manifest).demand.gpus == 0
 
 
-def test_readings_are_shared_between_pods_of_one_template_and_forgotten_in_time():
+def test_demands_are_cached_by_template_and_evicted():
     first = at_the_door(realistic_pod(index=1))
     assert at_the_door(realistic_pod(index=2)).demand is first.demand
     for cpu in range(200):
@@ -98,7 +98,7 @@ def test_readings_are_shared_between_pods_of_one_template_and_forgotten_in_time(
     assert again is not first.demand
 
 
-def test_a_pod_with_very_many_containers_is_read_without_being_kept():
+def test_a_pod_with_many_containers_is_not_cached():
     manifest = b.pod(containers=[b.container(f"c{i}", gpus=None, cpu=f"{i}m") for i in range(400)])
     first, again = at_the_door(manifest).demand, at_the_door(manifest).demand
     assert first == again

@@ -1,4 +1,4 @@
-"""Claims, templates, classes and slices of resource.k8s.io/v1, as the core counts them."""
+"""Claims, templates, classes and slices of resource.k8s.io/v1 as core values."""
 
 import json
 
@@ -49,7 +49,7 @@ FIRST = {
         (FIRST, DeviceRequest((ClassCount(GPU, 1), ClassCount(MIG, 4)))),
     ],
 )
-def test_a_request_is_read_in_every_form(request_, want):
+def test_every_form_of_a_request_is_read(request_, want):
     assert claim(request_) == (want,)
     template = {"spec": {"devices": {"requests": [request_]}}}
     assert dra.to_template(read(dra.ResourceClaimTemplate, spec=template)) == (want,)
@@ -69,24 +69,24 @@ def test_a_request_is_read_in_every_form(request_, want):
         ('device.driver == "nic.x.dev" ? false : true', ""),
     ],
 )
-def test_a_claims_own_cel_says_whose_devices_it_selects_only_where_all_of_it_is_plain(expression, want):
+def test_a_claims_cel_selects_a_driver_only_if_all_conditions_are_plain(expression, want):
     selectors = [{"cel": {"expression": expression}}]
     assert claim(exactly(selectors=selectors)) == (DeviceRequest((ClassCount(GPU, 1, want),)),)
 
 
-def test_an_allocated_claim_says_whose_devices_it_got():
+def test_an_allocated_claim_has_the_drivers_of_its_devices():
     allocation = {"devices": {"results": [{"request": "gpus", "driver": driver} for driver in (GPU, GPU, "nic.x.dev")]}}
     found = read(dra.ResourceClaim, spec={"devices": {"requests": [exactly()]}}, status={"allocation": allocation})
     want = tuple(DeviceRequest((ClassCount(GPU, *each),)) for each in ((2, GPU), (1, "nic.x.dev")))
     assert dra.to_claim(found) == want
 
 
-def test_an_allocated_claim_is_what_it_got():
+def test_an_allocated_claim_counts_its_allocation():
     got = claim(exactly(allocationMode="All"), FIRST, results=["gpus", "gpus", "any/slices", "any/slices"])
     assert got == (DeviceRequest((ClassCount(GPU, 2),)), DeviceRequest((ClassCount(MIG, 2),)))
 
 
-def test_a_claim_that_kube_scheduler_made_for_a_container_is_none():
+def test_a_claim_for_an_extended_resource_is_not_counted():
     assert claim(exactly(), annotations={"resource.kubernetes.io/extended-resource-claim": "true"}) is None
 
 
@@ -111,7 +111,7 @@ def device_class(*expressions, **spec):
         ("device.capacity['x.dev'].memory.compareTo(quantity('1Gi')) > 0", ()),
     ],
 )
-def test_the_conditions_of_a_class_are_read_where_they_are_plain(expression, want):
+def test_plain_conditions_of_a_class_are_read(expression, want):
     assert dra.conditions_of(device_class(expression)) == want
 
 
@@ -133,11 +133,11 @@ def test_the_conditions_of_a_class_are_read_where_they_are_plain(expression, wan
         (device_class("true", "device.driver == 'a.dev'"), DeviceClass("x")),
     ],
 )
-def test_a_class_speaks_of_gpus_by_name_resource_or_selector(found, want):
+def test_a_class_concerns_gpus_by_name_resource_or_selector(found, want):
     assert dra.to_class(found) == want
 
 
-def test_a_slice_names_its_nodes_devices_in_full_and_leaves_tainted_ones_out():
+def test_a_slice_has_qualified_attributes_and_no_tainted_devices():
     spec = {
         "driver": GPU,
         "nodeName": "n0",
@@ -157,7 +157,7 @@ def test_a_slice_names_its_nodes_devices_in_full_and_leaves_tainted_ones_out():
     assert dra.to_slice(read(dra.ResourceSlice, spec={**spec, "nodeName": None, "allNodes": True})) is None
 
 
-def test_a_group_shares_what_it_makes_from_templates():
+def test_a_pod_group_shares_claims_from_templates():
     claims = [{"name": "gpus", "resourceClaimTemplateName": "two"}, {"name": "own", "resourceClaimName": "x"}]
     group = read(dra.PodGroup, spec={"resourceClaims": claims, "schedulingPolicy": {"gang": {"minCount": 2}}})
     assert dra.to_group(group) == {GroupEntry("gpus", "two")}

@@ -1,4 +1,4 @@
-"""Inter-pod affinity as manifests write it, to core rules."""
+"""From inter-pod affinity in manifests to core rules."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_all_terms_of_an_affinity_are_one_rule():
     assert set(rule.selector.requirements) == {*WEB.requirements, Requirement("tier", Operator.EXISTS, ())}
 
 
-def test_a_term_without_a_selector_selects_nobody():
+def test_a_term_without_a_selector_selects_no_pod():
     assert read(near=[HOST, {"topologyKey": "zone"}]).topology[0].selector is None
     assert read(away=[{"topologyKey": "zone"}]).topology[0].selector is None
 
@@ -48,21 +48,21 @@ def test_a_term_without_a_selector_selects_nobody():
         {"namespaceSelector": {}},
         {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Resembles"}]}},
     ],
-    ids=["namespaces by labels", "what came after us"],
+    ids=["namespaces by labels", "an unknown operator"],
 )
-def test_what_is_not_judged_here_is_left_to_the_scheduler_and_the_rest_is_kept(more):
+def test_unsupported_terms_are_left_to_kube_scheduler(more):
     found = read(away=[HOST | more, HOST])
     assert found.has_open_constraints
     assert len(found.topology) == 1
     assert read(near=[HOST | more]).has_open_constraints
 
 
-def test_terms_of_an_affinity_that_speak_of_different_namespaces_are_left_to_the_scheduler():
+def test_affinity_terms_of_different_namespaces_are_left_to_kube_scheduler():
     found = read(near=[HOST, HOST | {"namespaces": ["other"]}])
     assert (found.topology, found.has_open_constraints) == ((), True)
 
 
-def test_labels_in_common_or_that_differ_complete_a_selector_and_twice_is_once():
+def test_match_label_keys_extend_the_selector_once():
     labels = {"app": "web", "pod-template-hash": "5f", "tenant": "blue"}
     keyed = HOST | {"matchLabelKeys": ["pod-template-hash", "absent"], "mismatchLabelKeys": ["tenant"]}
     merged = [
@@ -82,12 +82,12 @@ def test_labels_in_common_or_that_differ_complete_a_selector_and_twice_is_once()
     assert read(away=[{"topologyKey": "zone", "matchLabelKeys": ["app"]}]).topology[0].selector is None
 
 
-def test_the_door_refuses_what_is_no_affinity():
+def test_a_malformed_affinity_is_refused():
     found = read(away=[{"topologyKey": 7}])
     assert found.problems[0].startswith("spec.affinity.podAntiAffinity")
 
 
-def test_preferred_terms_have_a_weight_and_those_that_cannot_be_read_are_left_out():
+def test_preferred_terms_have_a_weight_and_unsupported_ones_are_ignored():
     manifest = b.pod()
     preferred = {
         "preferredDuringSchedulingIgnoredDuringExecution": [
@@ -104,7 +104,7 @@ def test_preferred_terms_have_a_weight_and_those_that_cannot_be_read_are_left_ou
     assert resident(b.pod(node="n1", affinity=manifest["spec"]["affinity"])).anti_affinity_rules == ()
 
 
-def test_a_pod_on_a_node_says_whom_it_keeps_off():
+def test_anti_affinity_of_an_existing_pod_is_read():
     manifest = b.pod(node="n1", affinity={"podAntiAffinity": {REQUIRED: [HOST]}, "podAffinity": {REQUIRED: [HOST]}})
     want = AffinityRule(("kubernetes.io/hostname",), True, WEB)
     assert resident(manifest).anti_affinity_rules == (want,)

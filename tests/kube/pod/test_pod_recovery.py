@@ -1,4 +1,4 @@
-"""A pod that cannot be read whole still counts: by who it is, where it is, and what can be read of its amounts."""
+"""A pod that cannot be decoded completely still counts, by its identity, node and readable amounts."""
 
 import json
 
@@ -8,8 +8,8 @@ import pytest
 from tests.core.support.make import gpus
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.kube.objects import objects
-from webhook.kube.pod.pod_recovery import UNREADABLE_PIECES, recovered_pod
-from webhook.kube.pod.pods import to_resident
+from webhook.kube.pod.existing_pods import to_resident
+from webhook.kube.pod.pod_recovery import UNREADABLE_AMOUNT, recovered_pod
 
 DECODER = msgspec.json.Decoder(objects.Pod)
 
@@ -42,7 +42,7 @@ def counted(found):
         "no volumes",
     ],
 )
-def test_a_field_that_is_not_what_it_should_be(broken):
+def test_a_pod_with_a_malformed_field_is_counted(broken):
     raw = json.dumps(pod(**broken)).encode()
     with pytest.raises(msgspec.ValidationError):
         DECODER.decode(raw)
@@ -52,19 +52,19 @@ def test_a_field_that_is_not_what_it_should_be(broken):
 
 
 @pytest.mark.parametrize("amount", ["lots", "1e99", "-1", [], None], ids=str)
-def test_an_amount_that_cannot_be_read_is_a_large_one(amount):
+def test_a_malformed_amount_counts_as_a_large_one(amount):
     raw = json.dumps(pod(amount)).encode()
-    assert counted(raw).demand.gpus == gpus(UNREADABLE_PIECES)
+    assert counted(raw).demand.gpus == gpus(UNREADABLE_AMOUNT)
 
 
-def test_a_pod_that_was_decoded_and_makes_no_sense():
+def test_a_decoded_pod_with_malformed_amounts_is_counted():
     found = DECODER.decode(json.dumps(pod("lots")).encode())
     with pytest.raises(ValueError, match="not a quantity"):
         to_resident(found, BUILT_IN_RESOURCES)
-    assert counted(found).demand.gpus == gpus(UNREADABLE_PIECES)
+    assert counted(found).demand.gpus == gpus(UNREADABLE_AMOUNT)
     assert counted(found).node == "n0"
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"{}", b'{"metadata": {}, "spec": 1}'])
-def test_what_is_no_pod_at_all(raw):
+def test_other_objects_are_ignored(raw):
     assert recovered_pod(raw) is None

@@ -1,4 +1,4 @@
-"""Pods at the door and in the cluster, as the core sees them."""
+"""Pods under admission as core values."""
 
 import json
 
@@ -26,26 +26,25 @@ WRONG = {
     ),
     "a fraction": (
         with_resources({b.GPU: "0.5"}, {b.GPU: "0.5"}),
-        "container train: nvidia.com/gpu is 0.5; GPUs are counted in whole pieces: ask for 1, "
-        "or for a resource that is a share of a GPU, where the cluster offers one",
+        "container train: nvidia.com/gpu is 0.5; GPUs are counted in whole numbers: request 1, "
+        "or a resource that is a share of a GPU, if the cluster offers one",
     ),
     "thousandths": (
         with_resources(None, {b.GPU: "500m"}),
-        "container train: nvidia.com/gpu is 500m; GPUs are counted in whole pieces: ask for 1, "
-        "or for a resource that is a share of a GPU, where the cluster offers one",
+        "container train: nvidia.com/gpu is 500m; GPUs are counted in whole numbers: request 1, "
+        "or a resource that is a share of a GPU, if the cluster offers one",
     ),
     "negative": (
         with_resources(None, {b.GPU: -1}),
-        "container train: nvidia.com/gpu is -1; an amount cannot be negative: ask for 0 or more",
+        "container train: nvidia.com/gpu is -1; an amount cannot be negative: request 0 or more",
     ),
     "huge": (
         with_resources(None, {b.GPU: "1000001"}),
-        "container train: nvidia.com/gpu is 1000001, more than the 1000000 that one container may ask for; "
-        "check the number",
+        "container train: nvidia.com/gpu is 1000001, more than the maximum of 1000000 per container; check the number",
     ),
     "pod level": (
         with_resources(None, {b.GPU: 1}, resources=resources(None, {b.GPU: 1})),
-        "pod resources: nvidia.com/gpu cannot be given to the pod as a whole; set it on the container that uses it",
+        "pod resources: nvidia.com/gpu cannot be set for the whole pod; set it on the container that uses it",
     ),
     "in an init container": (
         b.pod(initContainers=[{"name": "warm-up", "resources": resources({b.GPU: 1})}]),
@@ -56,12 +55,15 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("manifest", "want"), WRONG.values(), ids=WRONG)
-def test_gpu_amounts_that_kubernetes_would_refuse_are_explained(manifest, want):
+def test_gpu_amounts_that_kubernetes_would_refuse_are_reported(manifest, want):
     assert problems(manifest) == (want,)
 
 
 UNREADABLE = {
-    "no number": (with_resources(None, {b.GPU: "many"}), "container train: nvidia.com/gpu: 'many' is not a quantity"),
+    "not a number": (
+        with_resources(None, {b.GPU: "many"}),
+        "container train: nvidia.com/gpu: 'many' is not a quantity",
+    ),
     "beyond all limits": (with_resources(None, {b.GPU: "1e25"}), "container train: nvidia.com/gpu: '1e25' is more"),
     "negative cpu": (with_resources({"cpu": "-1"}), "container train: cpu is -1; an amount cannot be negative"),
     "a quantity that is a boolean": (
@@ -92,11 +94,11 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize(("manifest", "want"), UNREADABLE.values(), ids=UNREADABLE)
-def test_what_cannot_be_read_is_named_with_its_place(manifest, want):
+def test_malformed_fields_are_reported_with_their_path(manifest, want):
     assert any(want in problem for problem in problems(manifest)), problems(manifest)
 
 
-def test_all_problems_are_told_at_once():
+def test_all_problems_are_reported_at_once():
     manifest = b.pod(
         containers=[
             {"name": "one", "resources": resources({b.GPU: 1})},
@@ -133,17 +135,17 @@ def test_equal_amounts_in_different_notations_are_equal():
     ],
     ids=["plain", "default scheduler", "foreign scheduler", "nodeName", "DaemonSet", "ReplicaSet", "mirror"],
 )
-def test_who_places_a_pod(manifest, want):
+def test_handling_by_scheduler_node_and_controller(manifest, want):
     assert at_the_door(manifest).handling is want
 
 
-def test_a_daemon_set_of_another_api_is_no_daemon_set():
+def test_a_daemon_set_of_another_api_group_is_not_a_daemon_set():
     manifest = b.pod(controller=("DaemonSet", "x"))
     manifest["metadata"]["ownerReferences"][0]["apiVersion"] = "example.com/v1"
     assert at_the_door(manifest).handling is Handling.MANAGED
 
 
-def test_an_owner_has_a_name_of_some_length_at_most():
+def test_the_name_of_an_owner_is_truncated():
     manifest = b.pod(controller=("K" * 1_000_000, "n" * 1_000_000))
     assert at_the_door(manifest).owner == Owner("K" * 63, "n" * 253)
 
@@ -199,7 +201,7 @@ def test_selector_affinity_and_tolerations_become_constraints():
     )
 
 
-def test_null_parts_are_absent_parts():
+def test_null_fields_are_absent_fields():
     manifest = b.pod(affinity=None, nodeSelector=None, tolerations=None, resourceClaims=None, overhead=None)
     assert at_the_door(manifest) == at_the_door(b.pod())
 
@@ -248,13 +250,13 @@ FROM_THE_FUTURE = {
         "no device claims",
     ],
 )
-def test_conditions_that_only_the_scheduler_judges_leave_the_constraints_open(spec, want):
+def test_constraints_that_only_kube_scheduler_evaluates_are_flagged(spec, want):
     manifest = b.pod()
     manifest["spec"].update(spec)
     assert at_the_door(manifest).has_open_constraints is want
 
 
-def test_labels_and_annotations_of_ours_are_read():
+def test_labels_and_annotations_of_fairgate_are_read():
     pod = at_the_door(
         b.pod(
             labels={"fairgate.dev/team": "vision", "fairgate.dev/tier": "preemptible"},
@@ -276,7 +278,7 @@ def test_labels_and_annotations_of_ours_are_read():
     assert pod.requires == {"nvlink", "model-on-gpu"}
 
 
-def test_a_stand_in_names_a_pod_only_until_it_has_its_own_name_and_uid():
+def test_the_given_name_and_uid_are_used_only_if_the_pod_has_none():
     given = {"namespace": "vision", "weights": BUILT_IN_RESOURCES, "name": "stand-in", "uid": "u-0"}
     nameless = b.pod()
     nameless["metadata"] = {"generateName": "train-"}
@@ -314,7 +316,7 @@ def test_the_device_that_gpushare_chose_is_known(index, want):
         ({b.GPU: 2}, None),
     ],
 )
-def test_shared_memory_is_asked_of_single_devices(asked, want):
+def test_shared_memory_is_requested_per_device(asked, want):
     assert at_the_door(with_resources(None, asked)).demand.per_device == want
 
 
@@ -326,14 +328,14 @@ def test_shared_memory_is_asked_of_single_devices(asked, want):
         ("ReplicaSet", {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}]}, False),
         ("Job", {}, False),
     ],
-    ids=["a ReplicaSet's", "an empty list", "its own word", "a Job's"],
+    ids=["a ReplicaSet's", "an empty list", "its own constraints", "a Job's"],
 )
-def test_whose_pods_kube_scheduler_spreads_by_default(kind, spec, want):
+def test_pods_that_kube_scheduler_spreads_by_default(kind, spec, want):
     found = at_the_door(b.pod(controller=(kind, "o"), **spec))
     assert found.is_spread_by_default is want
 
 
-def test_a_bare_pod_is_not_spread_by_default():
+def test_a_pod_without_a_controller_is_not_spread_by_default():
     assert not at_the_door(b.pod()).is_spread_by_default
 
 
@@ -362,12 +364,12 @@ LABEL = "nvidia.com/gpu.product"
         ({"nodeSelector": {LABEL: "H100"}, "nodeName": "n1"}, (None, None)),
     ],
 )
-def test_a_pod_that_others_place_waits_where_its_own_conditions_bind_it(spec, want):
+def test_a_pending_foreign_pod_counts_on_the_node_of_its_own_constraints(spec, want):
     found = resident(b.pod(schedulerName="mine", **spec))
     assert (found.promised, found.model) == want
 
 
-def test_a_pod_that_we_placed_waits_for_the_model_of_its_decision():
+def test_a_pending_pod_counts_for_the_model_of_its_decision():
     mark = json.dumps({"nodes": [], "model": "H100"})
     found = resident(b.pod(labels={"fairgate.dev/team": "a"}, annotations={"fairgate.dev/decision": mark}))
     assert (found.promised, found.model) == (None, "H100")

@@ -1,4 +1,4 @@
-"""Pods that exist: which count, and as what."""
+"""Existing pods: which ones count, and how."""
 
 from datetime import UTC, datetime
 
@@ -11,7 +11,7 @@ from webhook.core.model.pod import Owner
 from webhook.core.model.tier import Tier
 
 
-def test_a_running_pod_is_a_resident_with_its_node_team_and_owner():
+def test_a_running_pod_has_node_team_and_owner():
     manifest = b.pod(
         uid="u-1",
         node="node-1",
@@ -55,21 +55,21 @@ def test_a_hand_written_pod_needs_neither_uid_nor_namespace():
     assert (resident(manifest).uid, resident(manifest).namespace) == ("default/train-0", "default")
 
 
-def test_what_the_door_would_refuse_counts_as_it_stands_once_it_is_in():
+def test_amounts_that_admission_would_refuse_count_as_they_are():
     assert resident(with_resources({b.GPU: "1.5"}, {b.GPU: "2"})).demand.devices == ((b.GPU, 2),)
 
 
-def test_amounts_that_cannot_be_read_are_an_error():
+def test_malformed_amounts_are_an_error():
     with pytest.raises(ValueError, match="container train: cpu: 'x' is not a quantity"):
         resident(with_resources({"cpu": "x"}))
 
 
 @pytest.mark.parametrize("mark", ["{}", '{"user":7}', '"user"', "not json", '{"user":null}'])
-def test_a_mark_that_names_nobody_names_nobody(mark):
+def test_a_malformed_decision_has_no_user(mark):
     assert resident(b.pod(annotations={"fairgate.dev/decision": mark})).user is None
 
 
-def test_its_age_and_what_its_user_asked_for_are_known():
+def test_age_and_requested_tier_are_read():
     manifest = b.pod(
         labels={"fairgate.dev/tier": "preemptible"}, annotations={"fairgate.dev/decision": '{"asked":"guaranteed"}'}
     )
@@ -77,13 +77,13 @@ def test_its_age_and_what_its_user_asked_for_are_known():
     found = resident(manifest)
     assert found.created == datetime(2026, 1, 1, 0, 1, tzinfo=UTC).timestamp()
     assert found.requested_tier is Tier.GUARANTEED
-    assert found.tier is None  # without the team's label the tier is only what somebody wrote
+    assert found.tier is None  # without the team label the tier label was not written by Fairgate
     manifest["metadata"]["labels"]["fairgate.dev/team"] = "vision"
     assert resident(manifest).tier is Tier.PREEMPTIBLE
 
 
 @pytest.mark.parametrize("time", [None, "", "yesterday", "9999-99-99T00:00:00Z"])
-def test_a_pod_whose_age_nobody_can_read_is_the_oldest(time):
+def test_a_pod_with_a_malformed_creation_time_is_the_oldest(time):
     manifest = b.pod()
     manifest["metadata"]["creationTimestamp"] = time
     assert resident(manifest).created == 0
@@ -98,9 +98,9 @@ def test_a_pod_whose_age_nobody_can_read_is_the_oldest(time):
         ('{"nodes":[]}', {"fairgate.dev/team": "vision"}, None, None),
         ('{"nodes":"n1"}', {"fairgate.dev/team": "vision"}, None, None),
     ],
-    ids=["waiting", "bound", "without our label", "no nodes chosen", "not what we write"],
+    ids=["waiting", "bound", "without our label", "no nodes chosen", "malformed"],
 )
-def test_a_waiting_pod_keeps_the_node_that_its_decision_names_first(mark, labels, node, want):
+def test_a_pending_pod_reserves_the_first_node_of_its_decision(mark, labels, node, want):
     found = resident(b.pod(annotations={"fairgate.dev/decision": mark}, labels=labels, node=node))
     assert found.promised == want
 

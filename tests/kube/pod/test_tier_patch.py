@@ -21,7 +21,7 @@ def found(mark, **metadata):
     return read_labeled_pod(json.dumps(pod).encode())
 
 
-def test_it_names_the_pod_and_its_version_and_changes_nothing_but_tier_and_reason():
+def test_the_patch_changes_only_tier_and_reason_of_this_version():
     mark = '{"gpus":"2","code":"Borrows","user":"ä","at":"2026-01-01T00:00:00Z"}'
     patch = json.loads(tier_patch(found(mark), Tier.GUARANTEED, team="a"))
     told = patch["metadata"].pop("annotations")[keys.DECISION]
@@ -35,11 +35,11 @@ def test_it_names_the_pod_and_its_version_and_changes_nothing_but_tier_and_reaso
 
 
 @pytest.mark.parametrize("mark", [None, "", "none", "[1]", "[" * 100_000])
-def test_a_decision_that_cannot_be_read_stays_as_it_is(mark):
+def test_a_malformed_decision_stays_unchanged(mark):
     assert "annotations" not in json.loads(tier_patch(found(mark), Tier.GUARANTEED, team="a"))["metadata"]
 
 
-def test_a_pod_that_leaves_is_seen_to():
+def test_a_terminating_pod_is_recognized():
     assert not found(None).is_leaving
     assert found(None, deletionTimestamp="2026-01-01T00:00:00Z").is_leaving
     ended = builders.pod("p", phase="Succeeded")

@@ -1,4 +1,4 @@
-"""Topology spread constraints as pods write them."""
+"""From topology spread constraints in pods to core rules."""
 
 import json
 
@@ -42,11 +42,11 @@ def read(*constraints, labels=None):
     ],
     ids=["no selector selects nothing", "an empty one", "labels", "soft", "policies", "expressions"],
 )
-def test_a_constraint_is_read_whole(given, want):
+def test_all_fields_of_a_constraint_are_read(given, want):
     assert read(ZONE | given) == (want,)
 
 
-def test_labels_to_be_had_in_common_narrow_the_selector_and_twice_is_once():
+def test_match_label_keys_extend_the_selector_once():
     labels = {"app": "web", "pod-template-hash": "5f"}
     keyed = ZONE | OF_WEB | {"matchLabelKeys": ["pod-template-hash", "absent"]}
     merged = {"key": "pod-template-hash", "operator": "In", "values": ["5f"]}
@@ -56,12 +56,12 @@ def test_labels_to_be_had_in_common_narrow_the_selector_and_twice_is_once():
     assert read(by_the_server, labels=labels) == (rule,)
 
 
-def test_labels_in_common_make_no_selector_where_there_is_none():
+def test_match_label_keys_without_a_selector_have_no_effect():
     (rule,) = read(ZONE | {"matchLabelKeys": ["app"]}, labels={"app": "web"})
     assert rule.selector is None
 
 
-def test_what_no_version_knows_is_left_to_the_scheduler():
+def test_unknown_operators_are_left_to_kube_scheduler():
     strange = {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Resembles"}]}}
     found = read_spreading(json.dumps([ZONE | strange, ZONE | OF_WEB]).encode())
     assert found.is_open
@@ -69,16 +69,16 @@ def test_what_no_version_knows_is_left_to_the_scheduler():
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"[]"])
-def test_none_is_none(raw):
+def test_no_constraints(raw):
     assert read_spreading(raw).rules == ()
 
 
-def test_the_door_refuses_what_is_no_list_of_constraints():
+def test_malformed_constraints_are_refused():
     found = at_the_door(b.pod(topologySpreadConstraints=[{"maxSkew": "one"}]))
     assert found.problems[0].startswith("spec.topologySpreadConstraints[0].maxSkew: expected int")
 
 
-def test_a_pod_at_the_door_and_one_in_the_cluster_say_their_labels():
+def test_labels_are_read_under_admission_and_in_the_cluster():
     manifest = b.pod(node="n1", labels={"app": "web"}, topologySpreadConstraints=[ZONE | OF_WEB])
     assert [rule.key for rule in at_the_door(manifest).topology] == ["zone"]
     assert resident(manifest).labels == {"app": "web"}

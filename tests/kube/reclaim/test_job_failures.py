@@ -1,4 +1,4 @@
-"""What an eviction means to a controller, read from what its objects say."""
+"""The effect of an eviction on a pod's controller."""
 
 import json
 
@@ -72,7 +72,7 @@ def condition(action, kind="DisruptionTarget", status="True"):
         "nothing said",
     ],
 )
-def test_what_a_job_survives(spec, status, want):
+def test_evictions_that_a_job_survives(spec, status, want):
     assert budget(spec, **status) == want
 
 
@@ -99,7 +99,7 @@ def test_what_a_job_survives(spec, status, want):
         "nothing",
     ],
 )
-def test_what_a_training_job_survives(spec, want):
+def test_evictions_that_a_training_job_survives(spec, want):
     written = {"metadata": {"name": "t"}, "spec": spec}
     assert training_budget(msgspec.json.decode(json.dumps(written), type=TrainingJob)) == want
 
@@ -116,5 +116,5 @@ def test_what_a_training_job_survives(spec, want):
         ("example.com/v1", "RayCluster", {"ray.io/node-type": "head"}, Loss.COUNTED),
     ],
 )
-def test_what_the_kind_alone_says(api, kind, labels, want):
+def test_loss_by_kind(api, kind, labels, want):
     assert loss_of(OwnerReference(kind, "x", api, True), labels) is want

@@ -1,4 +1,4 @@
-"""The registration: which pods reach us, and what happens when we do not answer."""
+"""The registration: which requests are selected, and the failure policies."""
 
 import base64
 import json
@@ -22,7 +22,7 @@ from webhook.core.model.selector import Operator, Requirement
 from webhook.kube.registration.registration import (
     ServiceReference,
     gpu_pod_expression,
-    steers_expression,
+    pool_pod_expression,
     webhook_configurations,
 )
 
@@ -51,7 +51,7 @@ def test_there_is_one_configuration_of_each_kind_and_the_mutating_one_sorts_late
         ("validate.fairgate.dev", "CREATE", "/validate", ("Fail", 5, "NoneOnDryRun")),
     ],
 )
-def test_each_webhook_is_asked_for_what_it_decides(name, operation, path, want):
+def test_operations_and_paths_of_each_webhook(name, operation, path, want):
     hook = webhooks()[name]
     [rule] = hook["rules"]
     assert (rule["operations"], rule["resources"], rule["apiGroups"]) == ([operation], ["pods"], [""])
@@ -61,17 +61,17 @@ def test_each_webhook_is_asked_for_what_it_decides(name, operation, path, want):
 
 
 @pytest.mark.parametrize("mode", [Enforcement.SHADOW, Enforcement.WARN])
-def test_nobody_waits_for_us_while_nothing_is_enforced(mode):
+def test_all_webhooks_fail_open_while_the_policy_is_not_enforced(mode):
     found = webhooks(Policy(enforce=mode))
     assert {(hook["failurePolicy"], hook["timeoutSeconds"]) for hook in found.values()} == {("Ignore", 2)}
     assert len(found) == 5
 
 
-def test_nobody_is_asked_while_we_are_switched_off():
+def test_no_webhook_is_registered_while_the_policy_is_off():
     assert configurations(Policy(enforce=Enforcement.OFF)) == []
 
 
-def test_only_mutating_webhooks_are_called_again_after_others():
+def test_only_mutating_webhooks_are_reinvoked():
     assert {name: hook.get("reinvocationPolicy") for name, hook in webhooks().items()} == {
         "mutate.fairgate.dev": "IfNeeded",
         "jobs.fairgate.dev": "IfNeeded",
@@ -81,7 +81,7 @@ def test_only_mutating_webhooks_are_called_again_after_others():
     }
 
 
-def test_the_webhook_for_claims_is_asked_once_when_one_gets_its_devices_and_keeps_them_back_while_it_is_down():
+def test_the_claims_webhook_is_called_on_allocation_and_fails_closed():
     hook = webhooks()["claims.fairgate.dev"]
     [rule] = hook["rules"]
     assert (rule["apiGroups"], rule["resources"]) == (["resource.k8s.io"], ["resourceclaims/status"])
@@ -97,7 +97,7 @@ def test_the_webhook_for_claims_is_asked_once_when_one_gets_its_devices_and_keep
     ]
 
 
-def test_the_webhook_for_workloads_is_asked_once_about_every_kind_and_harms_nobody_when_it_is_down():
+def test_the_workloads_webhook_selects_every_kind_and_fails_open():
     own = WorkloadKind("ml.example.com", "Run", "runs")
     hook = webhooks(Policy(workloads=WorkloadRules(kinds=(own,))))["workloads.fairgate.dev"]
     assert hook["clientConfig"]["url"] == "https://127.0.0.1:8443/workloads"
@@ -113,7 +113,7 @@ def test_the_webhook_for_workloads_is_asked_once_about_every_kind_and_harms_nobo
     assert "pods" not in rules[""]["resources"]
 
 
-def test_the_webhook_for_jobs_is_asked_about_those_with_gpus_and_harms_nobody_when_it_is_down():
+def test_the_jobs_webhook_selects_jobs_with_gpus_and_fails_open():
     hook = webhooks()["jobs.fairgate.dev"]
     [rule] = hook["rules"]
     assert (rule["apiGroups"], rule["apiVersions"], rule["resources"]) == (["batch"], ["v1"], ["jobs"])
@@ -126,12 +126,12 @@ def test_the_webhook_for_jobs_is_asked_about_those_with_gpus_and_harms_nobody_wh
     assert hook["matchConditions"][0]["expression"] == concerns
 
 
-def test_the_ca_is_handed_over_in_base64():
+def test_the_ca_bundle_is_base64():
     for hook in webhooks().values():
         assert base64.b64decode(hook["clientConfig"]["caBundle"]) == CA
 
 
-def test_a_service_is_named_with_its_path():
+def test_a_service_reference_has_the_path():
     hook = webhooks(service=ServiceReference("fairgate-system", "fairgate", 8443))["validate.fairgate.dev"]
     assert hook["clientConfig"]["service"] == {
         "namespace": "fairgate-system",
@@ -147,12 +147,12 @@ def test_a_url_may_end_in_a_slash():
 
 
 @pytest.mark.parametrize("where", [{"url": None}, {"url": "https://h", "service": ServiceReference("a", "b")}])
-def test_exactly_one_way_to_us_is_needed(where):
-    with pytest.raises(ValueError, match="one of them"):
+def test_exactly_one_of_url_and_service_is_required(where):
+    with pytest.raises(ValueError, match="exactly one of url and service"):
         configurations(**where)
 
 
-def test_system_own_and_exactly_named_exempt_namespaces_never_wait_for_us():
+def test_system_and_exempt_namespaces_are_excluded():
     policy = Policy(exempt_namespaces=("monitoring", "kube-system", "ci-*", "a?", "[x]"))
     for hook in webhooks(policy).values():
         assert hook["namespaceSelector"] == {
@@ -177,7 +177,7 @@ def test_creations_are_filtered_by_resource():
 
 
 class AbsentError(Exception):
-    """A field that is not there was read: CEL would end with an error, and the request with it."""
+    """An absent field was read: CEL would fail, and so would the request."""
 
 
 class Value(dict):
@@ -199,7 +199,7 @@ class Values(list):
 
 
 class Text(str):
-    def startsWith(self, start):  # noqa: N802 - the name that CEL gives it
+    def startsWith(self, start):  # noqa: N802 - CEL's name
         return self.startswith(start)
 
     def matches(self, pattern):
@@ -213,7 +213,7 @@ def wrap(value):
 
 
 def holds(expression, **objects):
-    """Evaluate CEL by rewriting it to Python; has(a.b) is true where reading a.b finds something."""
+    """Evaluate CEL by rewriting it to Python; has(a.b) is true if reading a.b succeeds."""
     strings = []
 
     def keep(found):
@@ -269,11 +269,11 @@ PLAIN = {"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}
         (pod(PLAIN) | {"spec": {"containers": [PLAIN], "resourceClaims": [{"name": "gpus"}]}}, True),
     ],
 )
-def test_only_pods_that_ask_for_a_counted_resource_cross_the_wire(manifest, want):
+def test_only_pods_with_a_counted_resource_are_sent(manifest, want):
     assert holds(gpu_pod_expression(Policy()), object=manifest) is want
 
 
-def test_the_resource_names_are_the_policys():
+def test_resource_names_come_from_the_policy():
     policy = Policy(resources={'odd"name\\.dev/gpu': 1, "example.com/npu": 1})
     odd = pod({"resources": {"limits": {'odd"name\\.dev/gpu': "1"}}})
     assert holds(gpu_pod_expression(policy), object=odd)
@@ -300,16 +300,14 @@ def test_the_resource_names_are_the_policys():
         (Requirement("app", Operator.DOES_NOT_EXIST), {"tier": "x"}, True),
     ],
 )
-def test_pods_without_gpus_are_sent_to_the_mutating_webhook_alone_where_a_pool_is_for_their_kind(
-    requirement, labels, want
-):
+def test_pods_without_gpus_that_match_a_pool_are_only_mutated(requirement, labels, want):
     policy = Policy(pools=(Pool("apart", match=LabelSelector((requirement,))), Pool("rest")))
-    assert holds(steers_expression(policy), object=pod(PLAIN, labels=labels)) is want
+    assert holds(pool_pod_expression(policy), object=pod(PLAIN, labels=labels)) is want
     assert not holds(gpu_pod_expression(policy), object=pod(PLAIN, labels=labels))
     hooks = webhooks(policy)
-    assert hooks["mutate.fairgate.dev"]["matchConditions"][0]["expression"] == steers_expression(policy)
+    assert hooks["mutate.fairgate.dev"]["matchConditions"][0]["expression"] == pool_pod_expression(policy)
     assert hooks["validate.fairgate.dev"]["matchConditions"][0]["expression"] == gpu_pod_expression(policy)
 
 
-def test_a_policy_that_counts_nothing_is_asked_nothing():
+def test_a_policy_without_resources_selects_no_pod():
     assert gpu_pod_expression(Policy(resources={})) == "false"

@@ -1,4 +1,4 @@
-"""Takes manifests to the door and into the world, for the tests of the translation."""
+"""Translates manifests to core pods, for the tests of the translation."""
 
 import json
 
@@ -7,7 +7,8 @@ import msgspec
 from tests import builders as b
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.kube.objects import objects
-from webhook.kube.pod.pods import InvalidPod, to_pod, to_resident
+from webhook.kube.pod.existing_pods import to_resident
+from webhook.kube.pod.pods import InvalidPod, to_pod
 
 PODS = msgspec.json.Decoder(objects.Pod)
 

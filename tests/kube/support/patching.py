@@ -1,4 +1,4 @@
-"""Patches manifests and looks at what became of them."""
+"""Patches manifests and returns parts of the result."""
 
 import json
 

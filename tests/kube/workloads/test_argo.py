@@ -1,4 +1,4 @@
-"""Argo Workflows: the heaviest moment against every moment, and workflows that are too much to be read."""
+"""Argo Workflows: the peak compared with every antichain, and workflows over a limit."""
 
 from itertools import combinations
 
@@ -32,14 +32,14 @@ def problem(document):
 
 @st.composite
 def graphs(draw):
-    """Weights of tasks, and which of them wait for which: a task waits for earlier ones only."""
+    """Weights of tasks and their dependencies: a task depends on earlier ones only."""
     weights = draw(st.lists(st.integers(0, 5), min_size=1, max_size=8))
     named = [draw(st.sets(st.integers(0, number - 1))) if number else set() for number in range(len(weights))]
     return weights, named
 
 
 @given(graphs(), st.integers(1, 4))
-def test_the_heaviest_moment_of_a_dag_is_as_heavy_as_any(graph, most):
+def test_peak_of_a_dag_is_the_heaviest_antichain(graph, most):
     weights, named = graph
     waits = [[f"t{other}" for other in each] for each in named]
     order = before([Task.of({"name": f"t{task}", "dependencies": each}) for task, each in enumerate(waits)])
@@ -63,12 +63,12 @@ def test_the_heaviest_moment_of_a_dag_is_as_heavy_as_any(graph, most):
     assert len(run) == most or sum(weights[task] for task in run) == sum(weights[task] for task in found)
 
 
-def test_tasks_that_wait_for_each_other_end_the_search():
+def test_cyclic_dependencies_terminate():
     tasks = [Task.of({"name": "a", "depends": "b"}), Task.of({"name": "b", "depends": "a"}), Task.of({"name": "c"})]
     assert before(tasks)[2] == 0
 
 
-def test_a_long_chain_is_read():
+def test_a_long_chain_of_tasks_is_read():
     tasks = [{"name": f"t{i}", "inline": pod(1), "dependencies": [f"t{i - 1}"]} for i in range(30)]
     found = expand(workflow({"name": "main", "dag": {"tasks": tasks}}), kinds=KINDS)
     assert [pods.count for pods in found.pod_sets] == [1]
@@ -79,7 +79,7 @@ def test_a_long_chain_is_read():
     [
         (
             [{"name": "main", "dag": {"tasks": [{"name": f"t{i}", "template": "t"} for i in range(65)]}}],
-            "more than 64 of its tasks ask for devices",
+            "more than 64 of its tasks request devices",
         ),
         ([{"name": "main", "steps": [[{"name": "s", "template": "t"}]] * 5001}], "more than 5,000 steps"),
         (
@@ -91,12 +91,12 @@ def test_a_long_chain_is_read():
         ),
         (
             [{"name": "main", "steps": [[{"name": "s", "template": "{{inputs.parameters.what}}"}]]}],
-            "is not among what was read",
+            "was not provided",
         ),
     ],
-    ids=["a graph too wide", "steps too many", "templates too deep", "a template that only a run names"],
+    ids=["a graph too wide", "too many steps", "templates too deep", "a template name that is a parameter"],
 )
-def test_what_is_too_much_is_left_to_its_pods(templates, why):
+def test_a_workflow_over_a_limit_is_reported_as_unknown(templates, why):
     assert why in problem(workflow(*templates, {"name": "t", **pod(1)}))
 
 
@@ -104,5 +104,5 @@ def test_what_is_too_much_is_left_to_its_pods(templates, why):
     "spec",
     [{}, {"templates": 3}, {"templates": [None, {"name": []}]}, {"templates": [{"name": "main", "dag": {"tasks": 1}}]}],
 )
-def test_a_broken_workflow_is_answered(spec):
+def test_a_malformed_workflow_raises_nothing(spec):
     assert expand({**workflow(), "spec": {"entrypoint": "main", **spec}}, kinds=KINDS).name == "it"

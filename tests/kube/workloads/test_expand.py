@@ -1,4 +1,4 @@
-"""What expansion does with what it does not know, and properties that hold for every kind."""
+"""Expansion of unknown kinds, and properties that hold for every kind."""
 
 import copy
 import re
@@ -11,7 +11,7 @@ from tests.examples import examples
 from webhook.core.model.policy import PodPath, WorkloadKind
 from webhook.kube.workloads.expand import expand, flattened
 from webhook.kube.workloads.model import Unknown, Workload
-from webhook.kube.workloads.paths import MOST_PODS
+from webhook.kube.workloads.paths import MAX_PODS
 from webhook.kube.workloads.related import Related
 from webhook.kube.workloads.table import BUILT_IN, kind_table
 
@@ -48,7 +48,7 @@ def own(*pods, group="ml.example.com", kind="Run"):
     ],
     ids=lambda document: document["kind"],
 )
-def test_what_makes_no_pods_is_none(document):
+def test_kinds_without_pods_are_none(document):
     assert expand(document, kinds=KINDS) is None
 
 
@@ -61,39 +61,39 @@ def test_what_makes_no_pods_is_none(document):
         ({"templates": [{"container": {"image": "train:1"}}]}, "spec.templates[0].container"),
     ],
 )
-def test_a_kind_that_nobody_described_is_never_a_silent_zero(spec, where):
+def test_an_unknown_kind_with_containers_is_reported(spec, where):
     found = expand(manifest("ml.example.com/v1", "Run", spec), kinds=KINDS)
     assert isinstance(found, Unknown)
-    assert f"kind Run of ml.example.com, which holds containers at {where}" in found.reason
+    assert f"kind Run of ml.example.com is not known, and it has containers at {where}" in found.reason
 
 
 @pytest.mark.parametrize("document", [{}, {"apiVersion": "v1"}, {"kind": "Pod"}, {"image": {"tag": "1"}}])
-def test_what_is_no_object_of_the_api_is_unknown(document):
+def test_malformed_objects_are_unknown(document):
     assert isinstance(expand(document, kinds=KINDS), Unknown)
 
 
-def test_versions_of_a_kind_keep_their_pods_in_the_same_places():
+def test_all_versions_of_a_kind_are_read_alike():
     found = expand(manifest("kubeflow.org/v9", "Notebook", {"template": TEMPLATE}), kinds=KINDS)
     assert [pod_set.count for pod_set in found.pod_sets] == [1]
 
 
-def test_a_group_of_another_name_is_another_kind():
+def test_the_same_kind_in_another_group_is_another_kind():
     found = expand(manifest("example.com/v1", "Deployment", {"template": TEMPLATE}), kinds=KINDS)
     assert isinstance(found, Unknown)
 
 
-def test_lists_are_taken_apart_however_nested():
+def test_nested_lists_are_flattened():
     inner = {"apiVersion": "v1", "kind": "List", "items": [deployment(), None]}
     stream = [None, {"kind": "DeploymentList", "items": [deployment(), inner]}, deployment(), "text"]
     assert [found["kind"] for found in flattened(stream)] == ["Deployment"] * 3
 
 
-def test_an_object_without_a_namespace_is_in_the_one_that_is_given():
+def test_the_default_namespace_is_used():
     found = expand(deployment(), kinds=KINDS, namespace="vision")
     assert found.namespace == found.pod_sets[0].template["metadata"]["namespace"] == "vision"
 
 
-def test_a_generated_name_stands_in_for_a_name():
+def test_a_generate_name_is_used_as_the_name():
     document = deployment()
     document["metadata"] = {"generateName": "train-"}
     assert expand(document, kinds=KINDS).name == "train"
@@ -107,7 +107,7 @@ def test_a_bare_pod_keeps_its_name_and_its_owners():
     assert (metadata["name"], metadata["ownerReferences"]) == ("p", owners)
 
 
-def test_kinds_of_policy_are_read_by_their_paths():
+def test_kinds_in_the_policy_are_read_by_their_paths():
     head = PodPath("spec.head", role="head")
     workers = PodPath("template", ("replicas", "hosts"), each="spec.workers", default=1)
     spec = {
@@ -120,20 +120,20 @@ def test_kinds_of_policy_are_read_by_their_paths():
     assert (owner["apiVersion"], owner["kind"]) == ("ml.example.com/v1", "Run")
 
 
-def test_a_number_that_policy_gives_no_default_for_is_unknown():
+def test_a_count_without_a_default_is_unknown():
     kinds = own(PodPath("template", ("replicas",), each="spec.workers"))
     found = expand(manifest("ml.example.com/v1", "Run", {"workers": [{"template": TEMPLATE}]}), kinds=kinds)
     [pod_set] = found.pod_sets
     assert (pod_set.count, pod_set.problem) == (None, "spec.workers[0].replicas is not set")
 
 
-def test_policy_may_describe_a_built_in_kind_anew():
+def test_the_policy_may_override_a_built_in_kind():
     kinds = own(PodPath("spec.template", ("spec.copies",)), group="apps", kind="Deployment")
     found = expand(deployment(copies=7, replicas=1), kinds=kinds)
     assert found.pod_sets[0].count == 7
 
 
-def test_an_autoscaler_elsewhere_changes_nothing():
+def test_an_autoscaler_of_another_object_changes_nothing():
     scaler = {
         "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": "h"},
@@ -163,7 +163,7 @@ rows = st.sampled_from(BUILT_IN)
 
 @given(rows, st.dictionaries(st.sampled_from(WORDS), trees, max_size=5), st.lists(trees, max_size=2))
 @examples(100)
-def test_no_manifest_is_too_broken_to_answer_and_none_is_changed(row, spec, others):
+def test_a_malformed_manifest_raises_nothing_and_is_not_changed(row, spec, others):
     document = manifest(f"{row.kind.group}/{row.versions[0]}".lstrip("/"), row.kind.kind, spec)
     before = copy.deepcopy(document)
     related = Related.of([other for other in others if isinstance(other, dict)])
@@ -194,9 +194,9 @@ def test_a_job_set_counts_each_replica_of_each_job(jobs):
     assert [pod_set.count for pod_set in found.pod_sets] == want
 
 
-@given(st.integers(0, MOST_PODS), st.none() | st.integers(0, MOST_PODS))
+@given(st.integers(0, MAX_PODS), st.none() | st.integers(0, MAX_PODS))
 @examples()
-def test_a_policys_description_of_a_kind_counts_as_the_built_in_one(replicas, limit):
+def test_a_kind_described_in_the_policy_counts_like_the_built_in_one(replicas, limit):
     described = own(PodPath("spec.template", ("spec.replicas",), default=1), group="apps", kind="Deployment")
     scaler = {
         "kind": "HorizontalPodAutoscaler",

@@ -1,4 +1,4 @@
-"""ResourceQuotas as shares, and the policy that is printed of them."""
+"""ResourceQuotas as shares, and the policy that is printed for them."""
 
 import json
 from fractions import Fraction
@@ -25,13 +25,13 @@ CASES = {
     "slices and whole ones add up": ([quota(hard={GPU: "2", MIG: "7"})], {"vision": 3}),
     "of two quotas the smaller counts": ([quota(hard={GPU: "8"}), quota(name="b", hard={GPU: "5"})], {"vision": 5}),
     "each namespace has its own": ([quota(hard={GPU: "1"}), quota("nlp", hard={GPU: 2})], {"nlp": 2, "vision": 1}),
-    "cpu alone is no share": ([quota(hard={"requests.cpu": "64"})], {}),
+    "a quota on cpu alone gives no share": ([quota(hard={"requests.cpu": "64"})], {}),
     "a part of a GPU": ([quota(hard={MIG: "3"})], {"vision": Fraction(3, 7)}),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_a_namespace_may_ask_for(case):
+def test_gpus_of_a_namespaces_quotas(case):
     found, want = CASES[case]
     shares = shares_of(found, BUILT_IN)
     assert {share.namespace: Fraction(share.gpus, ONE_GPU) for share in shares} == want
@@ -45,9 +45,9 @@ def test_what_a_namespace_may_ask_for(case):
         (quota(hard={GPU: "4"}, scopeSelector={"matchExpressions": []} | {"x": 1}), "scopes"),
         (quota(hard={"requests.example.com/gpu-half": "4"}), "`resources`"),
     ],
-    ids=["for some pods only", "for some priorities only", "a GPU that nobody weighs"],
+    ids=["for some pods only", "for some priorities only", "a GPU without a weight"],
 )
-def test_what_has_no_counterpart_is_told(found, told):
+def test_entries_without_a_counterpart_are_reported(found, told):
     [share] = shares_of([found], BUILT_IN)
     assert share.gpus == 0
     assert told in share.left_out[0]
@@ -75,6 +75,6 @@ def test_without_a_quota_on_gpus_nothing_is_printed():
 
 
 @pytest.mark.parametrize("rubbish", ["{", '{"kind": "ResourceQuota", "spec": {"hard": {"pods": "many"}}}'])
-def test_what_cannot_be_read_is_an_error(rubbish):
+def test_malformed_input_is_an_error(rubbish):
     result = CliRunner().invoke(main, ["policy", "from-quotas", "-"], input=rubbish)
     assert (result.exit_code, result.stdout) == (2, "")

@@ -1,4 +1,4 @@
-"""Pseudonyms: nobody is named, and the same is decided."""
+"""Pseudonyms: no real name remains, and decisions do not change."""
 
 import json
 
@@ -97,18 +97,18 @@ def sums(made):
     return {team: (book.total, book.guaranteed, len(book)) for team, book in made.usage_by_team().items()}
 
 
-def test_no_name_is_left_that_policy_does_not_name():
+def test_only_names_in_the_policy_remain():
     found, _ = written()
     assert "secret" not in json.dumps(found)
 
 
-def test_the_same_is_charged_to_the_same_teams():
+def test_usage_by_team_is_unchanged():
     found, _ = written()
     assert sums(world(found)) == sums(world(OBJECTS))
     assert set(sums(world(OBJECTS))) == {"vision", "nlp", "unassigned"}
 
 
-def test_the_same_nodes_are_open_to_the_same_pods():
+def test_eligible_nodes_are_unchanged():
     found, _ = written()
     pod = next(each for each in found if each["metadata"].get("namespace") == "vision-namespace-1")
     [node] = [each for each in found if each["kind"] == "Node"]
@@ -121,7 +121,7 @@ def test_the_same_nodes_are_open_to_the_same_pods():
     assert json.loads(pod["metadata"]["annotations"][keys.DECISION])["nodes"] == [node["metadata"]["name"]]
 
 
-def test_what_policy_and_vendors_define_stays():
+def test_names_of_policy_and_vendors_are_kept():
     found, _ = written()
     [node] = [each for each in found if each["kind"] == "Node"]
     assert (
@@ -147,7 +147,7 @@ def test_without_teams_every_namespace_is_renamed():
 
 
 @pytest.mark.parametrize("mark", ["no json: secret", "[]", '{"nodes": "x"}', "{}"])
-def test_a_decision_that_is_none_is_not_passed_on(mark):
+def test_a_malformed_decision_is_removed(mark):
     found = b.pod("p", annotations={keys.DECISION: mark})
     kept = Pseudonyms(names_in_policy(POLICY)).rewritten(kept_fields(found, annotations=frozenset()))
     assert "secret" not in json.dumps(kept)
@@ -159,7 +159,7 @@ CLAIM = {
 DRA = "resource.k8s.io/v1"
 
 
-def test_claims_stay_with_their_pods():
+def test_pods_still_refer_to_their_claims():
     objects = [
         {"apiVersion": DRA, "kind": "DeviceClass", "metadata": {"name": "gpu.nvidia.com"}},
         {

@@ -1,4 +1,4 @@
-"""World files: what kubectl prints becomes a world, and what is wrong is told with its place."""
+"""World files: kubectl's output is read, and problems are reported with their path."""
 
 import json
 
@@ -53,7 +53,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
-def test_every_form_that_kubectl_prints_or_people_write_is_read(text):
+def test_every_supported_form_is_read(text):
     world = parse(text)
     assert [node.name for node in world.nodes] == ["node-1", "node-2"]
     assert [(pod.name, pod.node) for pod in world.pods] == [("running", "node-1"), ("waiting", None)]
@@ -71,7 +71,7 @@ def test_a_file_is_read_and_fills_a_world(tmp_path):
     assert world.fleet.fits("node-2", taken)
 
 
-def test_amounts_may_be_bare_numbers_where_people_write():
+def test_amounts_may_be_plain_numbers():
     text = "{apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: 4, nvidia.com/gpu: 2}}}"
     assert parse("---\n" + text).nodes[0].allocatable == {"cpu": 4000, "nvidia.com/gpu": 2}
 
@@ -85,16 +85,16 @@ def nameless(manifest):
 
 
 BAD = {
-    "nothing": ("", "world.yaml: is empty"),
+    "an empty file": ("", "world.yaml: is empty"),
     "only comments": ("# nothing\n---\n", "world.yaml: is empty"),
-    "no YAML": ("a: [1", "world.yaml: not valid YAML: while parsing a flow sequence"),
-    "no JSON": ("{]", "world.yaml: JSON is malformed"),
+    "malformed YAML": ("a: [1", "world.yaml: not valid YAML: while parsing a flow sequence"),
+    "malformed JSON": ("{]", "world.yaml: JSON is malformed"),
     "a tag that runs code": ("!!python/object/apply:os.getcwd []", "world.yaml: not valid YAML: could not determine"),
     "deep YAML": ("[" * 100_000, "world.yaml: not valid YAML: nested more than 100 levels deep, in line 1"),
     "deep JSON": ('{"a":' * 100_000, "world.yaml: nested too deeply; expected a v1 List"),
     "a word": ("hello", "world.yaml: expected object, got str; expected a v1 List"),
     "a table in YAML": ("- 1\n- 2", "world.yaml: expected object, got array; expected a v1 List"),
-    "an item that is none": (yaml.safe_dump(listed(7)), "world.yaml: items[0]: expected object, got int"),
+    "an item that is a number": (yaml.safe_dump(listed(7)), "world.yaml: items[0]: expected object, got int"),
     "another kind": (
         yaml.safe_dump(listed(b.node(), {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}})),
         "world.yaml: items[1]: got apps/v1 Deployment; expected one of v1 Node, v1 Pod, v1 Namespace, "
@@ -107,36 +107,36 @@ BAD = {
     ),
     "no kind": ("metadata: {name: x}", "world.yaml: got no apiVersion no kind; expected one of"),
     "no name": (yaml.safe_dump(listed(nameless(b.node()))), "items[0]: Node without metadata.name"),
-    "a bad amount": (
+    "a malformed amount": (
         yaml.safe_dump(listed(b.node(), b.node("node-2", cpu="many"))),
         "world.yaml: items[1] (Node node-2): status.allocatable.cpu: 'many' is not a quantity",
     ),
-    "a bad shape": (
+    "a wrong type": (
         yaml.safe_dump_all([b.node(), {**b.pod(), "spec": {"containers": {}}}]),
         "world.yaml: document 2 (Pod vision/train-0): spec.containers: expected array, got object",
     ),
-    "a bad amount in a pod": (
+    "a malformed amount in a pod": (
         yaml.safe_dump(listed(b.pod(gpus="x"))),
         "world.yaml: items[0] (Pod vision/train-0): container train: nvidia.com/gpu: 'x' is not a quantity",
     ),
-    "the same node twice": (yaml.safe_dump(listed(b.node(), b.node())), "world.yaml: Node node-1 is there 2 times"),
-    "the same pod twice": (yaml.safe_dump(listed(b.pod(), b.pod())), "Pod vision/train-0 is there 2 times; keep one"),
+    "the same node twice": (yaml.safe_dump(listed(b.node(), b.node())), "world.yaml: Node node-1 occurs 2 times"),
+    "the same pod twice": (yaml.safe_dump(listed(b.pod(), b.pod())), "Pod vision/train-0 occurs 2 times; keep one"),
 }
 
 
 @pytest.mark.parametrize(("text", "want"), BAD.values(), ids=BAD)
-def test_what_is_no_world_is_refused_with_place_and_remedy(text, want):
+def test_malformed_files_are_refused_with_path_and_remedy(text, want):
     assert any(want in problem for problem in problems(text)), problems(text)
 
 
-def test_all_problems_are_told_and_very_many_are_counted():
+def test_problems_are_listed_up_to_a_limit_and_then_counted():
     bad = [b.node(f"node-{i}", cpu="x") for i in range(30)]
     found = problems(yaml.safe_dump(listed(*bad)))
     assert len(found) == 21
     assert found[-1] == "world.yaml: and 10 more problems"
 
 
-def test_a_file_that_cannot_be_read_says_so(tmp_path):
+def test_an_unreadable_file_is_reported(tmp_path):
     with pytest.raises(WorldFileError, match=r"none\.yaml: cannot be read: No such file"):
         read_world(str(tmp_path / "none.yaml"), BUILT_IN_RESOURCES)
 

@@ -1,4 +1,4 @@
-"""World files keep what decisions read, all of it and nothing else."""
+"""World files keep exactly the fields that decisions read."""
 
 import json
 import types
@@ -31,7 +31,7 @@ STRUCTS = {
 
 
 def fields(struct, path):
-    """Every field that a struct reads, as a path; lists count as what is in them."""
+    """Every field that a struct reads, as a path; a list is represented by its elements."""
     for field in msgspec.structs.fields(struct):
         here = f"{path}.{field.encode_name}"
         inner = [each for each in flat(field.type) if isinstance(each, type) and issubclass(each, msgspec.Struct)]
@@ -86,12 +86,12 @@ OBJECTS = [
 ]
 
 
-def test_a_world_reads_the_same_before_and_after():
+def test_a_world_is_the_same_after_reduction():
     stripped = [kept_fields(found, annotations=frozenset({"owner"})) for found in OBJECTS]
     assert world_of(*stripped) == world_of(*OBJECTS)
 
 
-def test_what_others_keep_in_a_pod_is_left_out():
+def test_foreign_annotations_and_fields_are_dropped():
     pod = realistic_pod()
     spec = pod["spec"]
     spec["containers"][0] |= {"command": [SECRET], "args": [SECRET], "image": SECRET}
@@ -105,7 +105,7 @@ def test_what_others_keep_in_a_pod_is_left_out():
     assert '"ephemeral": {}' in kept
 
 
-def test_kinds_that_are_no_part_of_a_world_are_left_out():
+def test_other_kinds_are_dropped():
     assert kept_fields({"apiVersion": "v1", "kind": "Secret", "data": {"a": SECRET}}, annotations=frozenset()) is None
 
 
@@ -122,6 +122,6 @@ TREE = st.recursive(
 
 
 @given(st.sampled_from([*STRUCTS, "Other"]), st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), TREE))
-def test_any_object_can_be_stripped_and_twice_is_once(kind, tree):
+def test_reduction_is_idempotent(kind, tree):
     once = kept_fields({"kind": kind, **tree}, annotations=frozenset())
     assert once is None or kept_fields(once, annotations=frozenset()) == once

@@ -26,7 +26,7 @@ from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.tiers.tier_changes import promotion, tier_changes
 from webhook.kube.nodes.nodes import to_namespace
 from webhook.kube.objects import keys, objects
-from webhook.kube.pod.pods import to_resident
+from webhook.kube.pod.existing_pods import to_resident
 from webhook.observe.gpu_time import Accounting
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics

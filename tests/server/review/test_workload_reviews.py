@@ -191,7 +191,7 @@ def restarting(pods, restart="OnFailure", **spec):
 
 def test_what_borrows_and_fails_of_evictions_is_told():
     counts = WorkloadRules(job_evictions=JobEvictions.COUNT)
-    fails = "it fails once more than 6 pods were evicted"
+    fails = "it fails after more than 6 evicted pods"
     assert told(restarting(8)) == [f"Job train: borrows up to 4 of 8 GPUs, and {fails}"]
     assert told(restarting(8, "Never")) == []
     assert told(restarting(8, "Never"), rules=counts) == [f"Job train: borrows up to 4 of 8 GPUs, and {fails}"]
@@ -210,4 +210,4 @@ def test_so_is_what_the_operators_fail_of():
     assert told(training("TFJob", "tfReplicaSpecs")) == [f"TFJob t: {first}"]
     jobs = [{"name": "w", "template": {"spec": {"parallelism": 8, "template": template()}}}]
     made = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "s"}}
-    assert "more than 6 pods" in told({**made, "spec": {"replicatedJobs": jobs}})[0]
+    assert "more than 6 evicted pods" in told({**made, "spec": {"replicatedJobs": jobs}})[0]

@@ -3,10 +3,10 @@
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError
 from webhook.core.model.pod import Resident
-from webhook.kube.pod.pods import PodState, decode_pod_state
+from webhook.kube.pod.existing_pods import Fate, decode_pod_state
 
 
-async def fate_of(connection: ApiConnection, pod: Resident) -> PodState | None:
+async def fate_of(connection: ApiConnection, pod: Resident) -> Fate | None:
     """Get the pod that has this one's name now, which may be another; None where there is none.
 
     Raises ClusterError where nothing is known.

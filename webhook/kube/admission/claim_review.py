@@ -1,4 +1,4 @@
-"""AdmissionReviews of ResourceClaims that kube-scheduler gives their devices."""
+"""AdmissionReviews of ResourceClaims to which kube-scheduler allocates devices."""
 
 from typing import Final, NamedTuple
 
@@ -7,7 +7,7 @@ import msgspec
 from webhook.core.admission.claim_allocation import Allocation
 from webhook.core.model.names import Namespace, Uid
 from webhook.kube.admission.object_review import ObjectReview, read_request
-from webhook.kube.admission.review import NOBODY, Envelope, Operation
+from webhook.kube.admission.review import NO_USER, Operation, RequestFields
 from webhook.kube.objects import bounds, keys
 from webhook.kube.pod import dra
 
@@ -15,7 +15,7 @@ _PODS: Final = "pods"
 
 
 class ClaimReview(NamedTuple):
-    """One question of the API server about a claim; `allocation` is None where it gets no devices."""
+    """A review of a claim; `allocation` is None if it is allocated no devices."""
 
     uid: str
     operation: Operation
@@ -26,7 +26,7 @@ class ClaimReview(NamedTuple):
     allocation: Allocation | None
 
 
-class _Request(Envelope, frozen=True, gc=False, rename="camel"):
+class _Request(RequestFields, frozen=True, gc=False, rename="camel"):
     object: dra.ResourceClaim | None = None
 
 
@@ -34,10 +34,9 @@ _decoder: Final = msgspec.json.Decoder(ObjectReview[_Request])
 
 
 def decode_claim(body: bytes) -> ClaimReview:
-    """Read a review of a claim.
+    """Decode a review of a claim.
 
-    Raises ReviewError, saying what was expected, for all else, and TooLargeError for a claim that is larger than any
-    that is read.
+    Raises ReviewError, with what was expected, if the body is not one, and TooLargeError if the claim is too large.
     """
     request = read_request(
         body,
@@ -46,7 +45,7 @@ def decode_claim(body: bytes) -> ClaimReview:
         owner="every ResourceClaim",
         checked_from=bounds.LABEL_BYTES,
     )
-    claim, user = request.object, request.user_info or NOBODY
+    claim, user = request.object, request.user_info or NO_USER
     return ClaimReview(
         uid=request.uid,
         operation=request.operation,
@@ -59,15 +58,15 @@ def decode_claim(body: bytes) -> ClaimReview:
 
 
 def _allocation(claim: dra.ResourceClaim, namespace: Namespace) -> Allocation | None:
-    got = dra.allocated(claim)
-    if got is None:
+    allocated = dra.allocated(claim)
+    if allocated is None:
         return None
     reserved = (claim.status.reserved_for if claim.status is not None else None) or ()
     key = dra.claim_key(claim.metadata)
     return Allocation(
         key=key._replace(namespace=namespace),
         uid=claim.metadata.uid,
-        got=got,
+        got=allocated,
         pods=tuple(Uid(each.uid) for each in reserved if each.resource == _PODS),
         is_extended=keys.EXTENDED_CLAIM in (claim.metadata.annotations or {}),
     )

@@ -1,7 +1,7 @@
 """AdmissionReviews of Jobs, and the podFailurePolicy rule by which evictions do not count as failures.
 
-A Job's podFailurePolicy cannot change once the Job is there. So the rule is added on creation, and added again where an
-update would take it out: kubectl apply and GitOps controllers send the list that is written in their manifest.
+A Job's podFailurePolicy is immutable. So the rule is added on creation, and added again if an update would remove it:
+kubectl apply and GitOps controllers send the list in their manifest.
 """
 
 from typing import Any, Final, NamedTuple
@@ -10,19 +10,19 @@ import msgspec
 
 from webhook.core.model.names import Namespace
 from webhook.kube.admission.object_review import ObjectReview, read_request
-from webhook.kube.admission.review import NOBODY, Envelope, Operation, ReviewError
+from webhook.kube.admission.review import NO_USER, Operation, RequestFields, ReviewError
 from webhook.kube.objects import bounds, keys, objects
 from webhook.kube.objects.json_patch import Operation as Change
 from webhook.kube.reclaim.job_failures import DISRUPTION, Rule
 
 MOST_RULES: Final = 20
-"""The API server takes no more rules."""
+"""The API server accepts no more rules."""
 
 RULE: Final[dict[str, Any]] = {
     "action": "Ignore",
     "onPodConditions": [{"type": DISRUPTION, "status": "True"}],
 }
-"""The first rule that matches decides, so this one comes first: an evicted pod may end with any exit code."""
+"""The first matching rule applies, so this one comes first: an evicted pod may end with any exit code."""
 
 _Rules = list[dict[str, Any]]
 
@@ -46,30 +46,30 @@ class _Spec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class ReviewedJob(msgspec.Struct, frozen=True, gc=False):
-    """A Job under admission, as far as its failures are counted."""
+    """The fields of a Job under admission that concern its failures."""
 
     metadata: objects.ObjectMeta = objects.ObjectMeta()
     spec: _Spec = _Spec()
 
     @property
     def rules(self) -> _Rules | None:
-        """Read the rules of its podFailurePolicy; None where it has none."""
+        """The rules of its podFailurePolicy, or None if it has none."""
         policy = self.spec.pod_failure_policy
         return None if policy is None else policy.rules
 
     @property
-    def is_left_alone(self) -> bool:
-        """Tell whether its owner asks for no rule."""
+    def has_opted_out(self) -> bool:
+        """Whether its annotation asks for no rule."""
         return (self.metadata.annotations or {}).get(keys.JOB_EVICTIONS) == keys.COUNT_EVICTIONS
 
     @property
     def can_have_rules(self) -> bool:
-        """Tell whether the API server lets it have a podFailurePolicy."""
+        """Whether the API server allows it a podFailurePolicy."""
         return self.spec.template.spec.restart_policy == "Never"
 
 
 class JobReview(NamedTuple):
-    """One question of the API server about a Job; `old` is there on an update."""
+    """A review of a Job; `old` is set on an update."""
 
     uid: str
     operation: Operation
@@ -82,13 +82,13 @@ class JobReview(NamedTuple):
 
 
 class FailurePolicyChange(NamedTuple):
-    """How a Job's podFailurePolicy is changed; no `patch`: it stays. `told` is what its owner must know of it."""
+    """The change of a Job's podFailurePolicy; empty `patch`: none. `told` is a warning for its owner."""
 
     patch: tuple[Change, ...] = ()
     told: str = ""
 
 
-class _Request(Envelope, frozen=True, gc=False, rename="camel"):
+class _Request(RequestFields, frozen=True, gc=False, rename="camel"):
     object: ReviewedJob | None = None
     old_object: ReviewedJob | None = None
 
@@ -97,14 +97,14 @@ _decoder: Final = msgspec.json.Decoder(ObjectReview[_Request])
 
 
 def decode_job(body: bytes) -> JobReview:
-    """Read a review of a Job. Raises ReviewError, saying what was expected, for all else.
+    """Decode a review of a Job.
 
-    Raises TooLargeError for a Job that is larger than any that is read.
+    Raises ReviewError, with what was expected, if the body is not one, and TooLargeError if the Job is too large.
     """
     request = read_request(
         body, _decoder, title="AdmissionReview of a Job", owner="every Job", checked_from=bounds.LARGE_BYTES
     )
-    job, user = request.object, request.user_info or NOBODY
+    job, user = request.object, request.user_info or NO_USER
     return JobReview(
         uid=request.uid,
         operation=request.operation,
@@ -117,16 +117,16 @@ def decode_job(body: bytes) -> JobReview:
     )
 
 
-def is_rewritten(job: ReviewedJob, *, restart_policy: str) -> bool:
-    """Tell whether a Job gets the rule when it is created; `restart_policy` is that of one which names none."""
+def gets_rule(job: ReviewedJob, *, restart_policy: str) -> bool:
+    """Whether a Job gets the rule when it is created; `restart_policy` is the default if the Job sets none."""
     restarts = job.spec.template.spec.restart_policy or restart_policy
-    return restarts == "Never" and not job.is_left_alone and bool(_on_create(job).patch)
+    return restarts == "Never" and not job.has_opted_out and bool(_on_create(job).patch)
 
 
 def failure_policy_change(review: JobReview) -> FailurePolicyChange:
-    """Decide what becomes of a Job's podFailurePolicy."""
+    """Return how a Job's podFailurePolicy changes."""
     job = review.job
-    if job is None or not job.can_have_rules or job.is_left_alone:
+    if job is None or not job.can_have_rules or job.has_opted_out:
         return FailurePolicyChange()
     match review.operation:
         case Operation.CREATE:
@@ -146,39 +146,39 @@ def _on_create(job: ReviewedJob) -> FailurePolicyChange:
         )
     if len(rules) >= MOST_RULES:
         full = f"its podFailurePolicy has {len(rules)} rules, so none is added: evictions may count as failures"
-        return FailurePolicyChange((), "" if _is_about_evictions(rules) else full)
-    if _is_about_evictions(rules):
+        return FailurePolicyChange((), "" if _match_evictions(rules) else full)
+    if _match_evictions(rules):
         return FailurePolicyChange()
     added: Change = {"op": "add", "path": "/spec/podFailurePolicy/rules/0", "value": RULE}
-    told = "a first rule is added to its podFailurePolicy: evictions do not count as failures"
-    return FailurePolicyChange((added, *_replacement(job)), told)
+    warning = "a first rule is added to its podFailurePolicy: evictions do not count as failures"
+    return FailurePolicyChange((added, *_replacement(job)), warning)
 
 
 def _restoring(job: ReviewedJob, old: ReviewedJob) -> tuple[Change, ...]:
-    """Keep the rule in a Job that has it, where all else of its rules stays as it was."""
+    """Return the operations that keep the rule in a Job that has it, if no other rule changes."""
     before, now = old.rules or [], job.rules or []
     if not before or before[0] != RULE:
         return ()
     if now == before:
         return _replacement(job)
     if now != before[1:]:
-        return ()  # more is changed: the API server says that it cannot
+        return ()  # other rules change too: the API server refuses the update
     policy: Change = {"op": "add", "path": "/spec/podFailurePolicy", "value": {"rules": before}}
     return (policy, *_replacement(job))
 
 
 def _replacement(job: ReviewedJob) -> tuple[Change, ...]:
-    """Let a Job replace pods once they have failed: the API server takes no other way beside a podFailurePolicy.
+    """Return the operation that sets podReplacementPolicy Failed, the only value allowed with a podFailurePolicy.
 
-    It fills in another default before it asks us, which cannot be told from what a user wrote.
+    The API server fills in another default before the webhook, which looks the same as a user's value.
     """
     if job.spec.pod_replacement_policy in (None, "Failed"):
         return ()
     return ({"op": "replace", "path": "/spec/podReplacementPolicy", "value": "Failed"},)
 
 
-def _is_about_evictions(rules: _Rules) -> bool:
-    """Tell whether its user decided about evictions already. Raises ReviewError for rules that are none."""
+def _match_evictions(rules: _Rules) -> bool:
+    """Whether the user's rules already match evictions. Raises ReviewError if they are malformed."""
     try:
         return any(rule.is_about_evictions for rule in msgspec.convert(rules, list[Rule]))
     except msgspec.ValidationError as error:

@@ -1,17 +1,25 @@
-"""AdmissionReviews of objects other than pods: what reading them has in common, whatever the object is."""
+"""Decoding of AdmissionReviews of objects other than pods, for any kind of object."""
 
 from typing import Generic, TypeVar
 
 import msgspec
 
-from webhook.kube.admission.review import Envelope, ReviewError, Typed, check_is_review, check_size, parse, present
+from webhook.kube.admission.review import (
+    RequestFields,
+    ReviewError,
+    TypeMeta,
+    check_is_review,
+    check_size,
+    parse,
+    require_request,
+)
 from webhook.kube.objects import objects
 
-_R = TypeVar("_R", bound=Envelope)
+_R = TypeVar("_R", bound=RequestFields)
 
 
-class ObjectReview(Typed, Generic[_R], frozen=True, gc=False, rename="camel"):
-    """An AdmissionReview whose request holds an object as a module reads it."""
+class ObjectReview(TypeMeta, Generic[_R], frozen=True, gc=False, rename="camel"):
+    """An AdmissionReview whose request has a module's own fields of the object."""
 
     request: _R | None = None
 
@@ -19,10 +27,10 @@ class ObjectReview(Typed, Generic[_R], frozen=True, gc=False, rename="camel"):
 def read_request(
     body: bytes, decoder: "msgspec.json.Decoder[ObjectReview[_R]]", *, title: str, owner: str, checked_from: int
 ) -> _R:
-    """Read what is asked about an object in a namespace; `title` names the review in errors, `owner` the object.
+    """Return the request of a review of a namespaced object; errors name the review `title` and the object `owner`.
 
-    Raises ReviewError, saying what was expected, for all else, and TooLargeError for an object that is larger than any
-    that is read: bodies of more than `checked_from` bytes are measured first.
+    Raises ReviewError, with what was expected, if the body is not such a review, and TooLargeError if the object is
+    too large: the size of bodies over `checked_from` bytes is checked first.
     """
     if len(body) > checked_from:
         check_size(body)
@@ -31,7 +39,7 @@ def read_request(
     except msgspec.ValidationError as error:
         raise ReviewError(f"not a valid {title}: {objects.describe(error)}") from error
     check_is_review(review)
-    request = present(review.request)
+    request = require_request(review.request)
     if not request.namespace:
         raise ReviewError(f"request.namespace is missing: {owner} has a namespace")
     return request

@@ -1,7 +1,7 @@
-"""JSON Patch operations, built from the decision and from what the pod already says. The only writer of pods.
+"""JSON Patch operations that apply a decision to a pod.
 
-Nothing of the user's is removed or overridden; only our own two labels and our annotation are replaced. The same
-decision on a pod that carries it already gives no operations.
+User fields are never removed or overridden; only Fairgate's two labels and its annotation are replaced. Applying the
+same decision to a pod again gives no operations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ from webhook.kube.objects.json_patch import Operation, add, escape, put
 from webhook.kube.pod.constraints import read_tolerations
 
 
-class _Mark(msgspec.Struct, gc=False, omit_defaults=True):
-    """The decision annotation, without its time: core.model.decision_annotation's Mark, which reads it back; written here for speed."""
+class _Decision(msgspec.Struct, gc=False, omit_defaults=True):
+    """The decision annotation without its time. The core decodes it; this struct is for encoding speed."""
 
     demand: Mapping[str, str]
     gpus: str
@@ -47,28 +47,28 @@ _DECISION_PATH: Final = f"/metadata/annotations/{escape(keys.DECISION)}"
 
 
 def operations(pod: objects.Pod, admit: Admit, *, now_text: str) -> list[Operation]:
-    """Write down what must change for the pod to be what was decided.
+    """Return the operations that apply a decision to a pod.
 
-    Values may hold pre-encoded JSON (msgspec.Raw): encode_response and `apply` know what to do with it. Raises
-    ValueError where the pod's own affinity or nodeSelector is not what Kubernetes defines (to_pod has told before).
+    Values may contain pre-encoded JSON (msgspec.Raw), which encode_response and `apply` handle. Raises ValueError if
+    the pod's affinity or nodeSelector is malformed, which to_pod reports earlier.
     """
     found: list[Operation] = []
     _write_labels(found, pod.metadata, admit)
-    _write_mark(found, pod.metadata, admit, now_text)
-    _write_steering(found, pod.spec, admit.steering)
+    _write_decision(found, pod.metadata, admit, now_text)
+    _write_node_choice(found, pod.spec, admit.steering)
     if admit.priority is not None:
         _write_priority(found, pod.spec, admit.priority)
     return found
 
 
 def node_choice_operations(pod: objects.Pod, steering: Steering) -> list[Operation]:
-    """Write down where a pod is sent, and nothing else. Raises as `operations` does."""
+    """Return only the operations for node selection. Raises as `operations` does."""
     found: list[Operation] = []
-    _write_steering(found, pod.spec, steering)
+    _write_node_choice(found, pod.spec, steering)
     return found
 
 
-def _write_steering(found: list[Operation], spec: objects.PodSpec, steering: Steering) -> None:
+def _write_node_choice(found: list[Operation], spec: objects.PodSpec, steering: Steering) -> None:
     if steering.node_selector:
         _write_selector(found, spec, steering.node_selector)
     if steering.tolerations:
@@ -78,7 +78,7 @@ def _write_steering(found: list[Operation], spec: objects.PodSpec, steering: Ste
 
 
 def apply(pod: Mapping[str, Any], patch: Sequence[Operation]) -> dict[str, Any]:
-    """Make the pod that the API server will make of this patch; the given one stays as it is."""
+    """Return the pod after the patch; the given pod is not changed."""
     patched: dict[str, Any] = jsonpatch.apply_patch(pod, msgspec.json.decode(_encoder.encode(patch)))
     return patched
 
@@ -89,35 +89,35 @@ def _write_labels(found: list[Operation], metadata: objects.ObjectMeta, admit: A
         found.append(add("/metadata/labels", {keys.TEAM: str(charge.team), keys.TIER: str(charge.tier)}))
     else:
         team_now, tier_now = labels.get(keys.TEAM), labels.get(keys.TIER)
-        team_is_right = None if team_now is None else team_now == charge.team
-        tier_is_right = None if tier_now is None else tier_now == charge.tier
-        found += _label_operations(charge.team, charge.tier, team_is_right, tier_is_right)
+        has_team = None if team_now is None else team_now == charge.team
+        has_tier = None if tier_now is None else tier_now == charge.tier
+        found += _label_operations(charge.team, charge.tier, has_team, has_tier)
 
 
-@lru_cache(maxsize=1024)  # most pods of a team bring neither label and get the same two; nobody changes an operation
+@lru_cache(maxsize=1024)  # most pods of a team have neither label and get the same two; operations are never modified
 def _label_operations(
-    team: TeamName, tier: Tier, team_is_right: bool | None, tier_is_right: bool | None
+    team: TeamName, tier: Tier, has_team: bool | None, has_tier: bool | None
 ) -> tuple[Operation, ...]:
-    """Set what is wrong (False) or absent (None)."""
-    labels = ((_TEAM_PATH, str(team), team_is_right), (_TIER_PATH, str(tier), tier_is_right))
-    return tuple(put(path, want, exists=is_right is not None) for path, want, is_right in labels if not is_right)
+    """Return operations for the labels that are wrong (False) or absent (None)."""
+    labels = ((_TEAM_PATH, str(team), has_team), (_TIER_PATH, str(tier), has_tier))
+    return tuple(put(path, want, exists=is_set is not None) for path, want, is_set in labels if not is_set)
 
 
-def _write_mark(found: list[Operation], metadata: objects.ObjectMeta, admit: Admit, now_text: str) -> None:
-    body = _mark(admit)
+def _write_decision(found: list[Operation], metadata: objects.ObjectMeta, admit: Admit, now_text: str) -> None:
+    body = _encoded_decision(admit)
     annotations = metadata.annotations
     if annotations is None:
         found.append(add("/metadata/annotations", {keys.DECISION: _dated(body, now_text)}))
         return
     present = annotations.get(keys.DECISION)
-    # `at` is written last, so that a repeat of the same decision is seen by comparing what stands before it
+    # `at` comes last, so that an equal decision is found by comparing the text before it
     if present is None or present.rpartition(',"at":')[0] != body:
         found.append(put(_DECISION_PATH, _dated(body, now_text), exists=present is not None))
 
 
-def _mark(admit: Admit) -> str:
+def _encoded_decision(admit: Admit) -> str:
     charge, steering = admit.charge, admit.steering
-    mark = _Mark(
+    decision = _Decision(
         demand=_amounts(admit.demand.devices),
         gpus=format_gpus(charge.gpus),
         mode=steering.mode,
@@ -130,7 +130,7 @@ def _mark(admit: Admit) -> str:
         asked=admit.requested_tier,
         claims=admit.demand.claims,
     )
-    return _encoder.encode(mark)[:-1].decode()
+    return _encoder.encode(decision)[:-1].decode()
 
 
 @lru_cache(maxsize=1024)
@@ -157,7 +157,7 @@ def _write_tolerations(found: list[Operation], spec: objects.PodSpec, wanted: tu
         return
     present = read_tolerations(raw)
     for toleration in wanted:
-        key = toleration.key  # comparing whole dataclasses costs more than all else here
+        key = toleration.key  # comparing whole dataclasses costs more than everything else here
         if not any(other.key == key and other == toleration for other in present):
             found.append(add("/spec/tolerations/-", _toleration(toleration)))
 
@@ -172,7 +172,7 @@ def _toleration(toleration: Toleration) -> dict[str, str]:
 
 
 def _write_priority(found: list[Operation], spec: objects.PodSpec, wanted: PriorityTriple) -> None:
-    """Write the three fields as one: kube-apiserver's priority plugin refuses a class with another class's value."""
+    """Set the three fields together: kube-apiserver's priority plugin refuses a class with another class's value."""
     if spec.priority_class_name != wanted.name:
         found.append(put("/spec/priorityClassName", wanted.name, exists=bool(spec.priority_class_name)))
     if spec.priority != wanted.value:

@@ -1,4 +1,4 @@
-"""AdmissionReviews of objects that make pods: the whole object, as plain values."""
+"""AdmissionReviews of workloads: the whole object, as plain values."""
 
 from typing import Any, Final, NamedTuple
 
@@ -6,12 +6,12 @@ import msgspec
 
 from webhook.core.model.names import Namespace
 from webhook.kube.admission.object_review import ObjectReview, read_request
-from webhook.kube.admission.review import NOBODY, Envelope, Operation
+from webhook.kube.admission.review import NO_USER, Operation, RequestFields
 from webhook.kube.objects import bounds
 
 
 class WorkloadReview(NamedTuple):
-    """One question of the API server about an object that makes pods; `document` is None where there is none."""
+    """A review of an object that creates pods; `document` is None if the review has no object."""
 
     uid: str
     operation: Operation
@@ -21,7 +21,7 @@ class WorkloadReview(NamedTuple):
     document: dict[str, Any] | None
 
 
-class _Request(Envelope, frozen=True, gc=False, rename="camel"):
+class _Request(RequestFields, frozen=True, gc=False, rename="camel"):
     object: dict[str, Any] | None = None
 
 
@@ -29,14 +29,14 @@ _decoder: Final = msgspec.json.Decoder(ObjectReview[_Request])
 
 
 def decode_workload(body: bytes) -> WorkloadReview:
-    """Read a review of any object in a namespace. Raises ReviewError, saying what was expected, for all else.
+    """Decode a review of any namespaced object.
 
-    Raises TooLargeError for an object that is larger than any that is judged.
+    Raises ReviewError, with what was expected, if the body is not one, and TooLargeError if the object is too large.
     """
     request = read_request(
-        body, _decoder, title="AdmissionReview", owner="everything that makes pods", checked_from=bounds.LARGE_BYTES
+        body, _decoder, title="AdmissionReview", owner="every workload", checked_from=bounds.LARGE_BYTES
     )
-    user = request.user_info or NOBODY
+    user = request.user_info or NO_USER
     return WorkloadReview(
         request.uid, request.operation, request.namespace, bool(request.dry_run), user.username, request.object
     )

@@ -8,7 +8,7 @@ _Json = dict[str, Any]
 
 
 def report_crd() -> _Json:
-    """Make the definition."""
+    """Return the definition."""
     return {
         "apiVersion": keys.EXTENSIONS_API,
         "kind": "CustomResourceDefinition",
@@ -47,28 +47,28 @@ def _schema() -> _Json:
         "required": ["hash", "enforce"],
         "properties": {
             "hash": text,
-            "enforce": {**text, "description": "off, shadow, warn or enforce, as a flag may have said."},
+            "enforce": {**text, "description": "off, shadow, warn or enforce; a flag may override the policy."},
             "documents": {**text, "description": "The policy as YAML, without comments."},
-            "omitted": {**text, "description": "Why the documents are left out."},
+            "omitted": {**text, "description": "Why the documents are omitted."},
         },
     }
     replica = {
         "type": "object",
-        "description": "What one process says of itself, every ten seconds.",
+        "description": "The state of one process, updated every ten seconds.",
         "required": ["component", "at", "version", "policy", "enforce"],
         "properties": {
             **dict.fromkeys(("version", "policy", "enforce", "policyProblem", "election", "registration"), text),
             "component": {**text, "enum": ["server", "evictor"]},
-            "at": {**text, "description": "When it said so, by its own clock."},
+            "at": {**text, "description": "Time of the update, by the process's own clock."},
             "leading": {"type": "boolean"},
-            "certificate": {**text, "description": "What it serves with, as PEM, without the key."},
+            "certificate": {**text, "description": "The serving certificate as PEM, without the key."},
             "notReady": texts,
             "behind": texts,
         },
     }
     return {
         "type": "object",
-        "description": "What Fairgate publishes of itself. Written by Fairgate only.",
+        "description": "The state that Fairgate publishes. Written by Fairgate only.",
         "properties": {
             "policy": policy,
             "replicas": {

@@ -1,7 +1,7 @@
 """Report, the object in which Fairgate publishes its state: the policy in force, and one entry for each process.
 
-There are two objects of the kind, cluster-scoped so that no namespace admin can forge one: `policy` and `replicas`.
-Every write is a merge patch of the writer's own part, so writers never conflict. Texts are cut to a fixed length.
+There are two Reports, `policy` and `replicas`, cluster-scoped so that no namespace admin can forge one. Every write is
+a merge patch of the writer's own part, so writers never conflict. Texts are truncated to a fixed length.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,23 +17,23 @@ POLICY: Final = "policy"
 REPLICAS: Final = "replicas"
 
 MAX_POLICY_BYTES: Final = 1_000_000
-"""The largest policy that is published: etcd takes 1.5 MiB for an object."""
+"""The largest policy that is published: etcd's limit for an object is 1.5 MiB."""
 MAX_TEXT_CHARACTERS: Final = 500
-"""Characters of a reason in a report; the log has it whole."""
+"""Characters of a reason in a report; the log has it in full."""
 MAX_TEAMS: Final = 20
-"""Teams that a replica names."""
+"""Teams that a replica lists."""
 MAX_CERTIFICATE_CHARACTERS: Final = 16_384
 """Characters of a certificate with its intermediates."""
 
 _UNSTORED: Final[tuple[dict[str, str], ...]] = ({},)
-"""managedFields of one empty entry: the API server then stores none, which would grow with each replica."""
+"""managedFields of one empty entry: the API server then stores none; otherwise they grow with each replica."""
 
 
 class PolicyReport(msgspec.Struct, frozen=True, rename="camel"):
     """The policy in force.
 
-    `documents` is the policy as YAML without comments, "" where it is too large: `omitted` then says so. `enforce` is
-    what is in force, which a flag may have set.
+    `documents` is the policy as YAML without comments, "" if it is too large: `omitted` then says so. `enforce` is the
+    mode in force, which a flag may override.
     """
 
     hash: str
@@ -43,11 +43,11 @@ class PolicyReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ReplicaReport(msgspec.Struct, frozen=True, rename="camel"):
-    """What one process reports of itself. Texts are empty where there is nothing to say.
+    """The state of one process. Texts are empty if there is nothing to report.
 
-    `not_ready` has the reason of each condition that does not hold, `behind` the teams whose ledger this replica's view
-    of the pods has not reached for two reports in a row; lists, for a merge patch replaces them whole. `certificate`
-    is PEM: the served certificate first.
+    `not_ready` has the reason of each readiness condition that does not hold, `behind` the teams whose ledger is newer
+    than this replica's view of the pods for two reports in a row. They are lists because a merge patch replaces lists
+    completely. `certificate` is PEM, the serving certificate first.
     """
 
     component: str
@@ -80,24 +80,24 @@ _decoder: Final = msgspec.json.Decoder(Report)
 
 
 def decode(body: bytes) -> Report:
-    """Read one object as the API server answers it; raises ValueError where it is none."""
+    """Decode a Report. Raises ValueError if the body is not one."""
     return _decoder.decode(body)
 
 
 def policy_patch(report: PolicyReport) -> dict[str, Any]:
-    """Write the policy in force as a merge patch."""
+    """Return the policy in force as a merge patch."""
     return {"metadata": msgspec.to_builtins(_Metadata()), "policy": msgspec.to_builtins(report)}
 
 
 def replica_patch(identity: str, report: ReplicaReport | None, *, gone: Iterable[str] = ()) -> dict[str, Any]:
-    """Write a process's own entry (None: take it off) and take off those that are `gone`, as a merge patch."""
+    """Return a merge patch that writes a process's entry (None: removes it) and removes the entries in `gone`."""
     entries: dict[str, Any] = dict.fromkeys(gone)
     entries[identity] = None if report is None else msgspec.to_builtins(report)
     return {"metadata": msgspec.to_builtins(_Metadata()), "replicas": entries}
 
 
 def new_report(name: str, patch: Mapping[str, Any]) -> bytes:
-    """Make the object that a patch found missing."""
+    """Return the Report to create when a patch finds it missing."""
     replicas = patch.get("replicas")
     parts = {"replicas": _present(replicas)} if replicas is not None else {"policy": patch["policy"]}
     head = {"apiVersion": keys.OWN_API, "kind": keys.REPORT, "metadata": {"name": name}}
@@ -105,17 +105,17 @@ def new_report(name: str, patch: Mapping[str, Any]) -> bytes:
 
 
 def shortened(text: str) -> str:
-    """Cut a text to what a report may hold."""
+    """Return a text truncated to the limit of a report."""
     return text if len(text) <= MAX_TEXT_CHARACTERS else f"{text[: MAX_TEXT_CHARACTERS - 1]}…"
 
 
 def written_at(seconds: float) -> str:
-    """Write a time of day for a report."""
+    """Return a Unix time as text for a report."""
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def read_at(text: str) -> float | None:
-    """Read the time of a report; None where it is none."""
+    """Return the Unix time of a report's text; None if it is malformed."""
     try:
         return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
     except ValueError:

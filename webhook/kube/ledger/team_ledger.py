@@ -1,7 +1,7 @@
-"""TeamLedger, the object that holds one team's page: its name, its fields, and the way there and back.
+"""TeamLedger, the object with one team's charges in flight: its name, its fields, decoding and encoding.
 
-`status` is for people and never read; `ledger` is exact. Keys of an entry are short, since every write carries all of
-them. The entries are one atomic list, and managedFields is sent as the empty marker that keeps it from being stored.
+`status` is for display and never read back; `ledger` is exact. Keys of an entry are short, since every write contains
+all entries. They are one atomic list, and managedFields is sent as one empty entry so that it is not stored.
 """
 
 import re
@@ -29,22 +29,22 @@ _V = TypeVar("_V", int, str)
 _DNS_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _REST: Final = re.compile("[1-9][0-9]{0,99}/[1-9][0-9]{0,99}")
 _UNSTORED: Final[tuple[dict[str, str], ...]] = ({},)
-"""managedFields of one empty entry: the API server then drops them, half a kilobyte a write."""
+"""managedFields of one empty entry: the API server then stores none, half a kilobyte per write."""
 
 MAX_LEDGER_BYTES: Final = 1_000_000
-"""The largest object that is written: etcd takes 1.5 MiB. Some thousand charges in flight; folded within a second."""
+"""The largest object that is written: etcd's limit is 1.5 MiB. A few thousand charges, in flight for about a second."""
 
-_MOST_CHARACTERS: Final = 1_000
-"""Of an entry's labels, of its requests, devices first, and of its owner: whoever makes a pod chooses them, and the
-team has one object for all. None of them is needed for a sum."""
+_MAX_CHARACTERS: Final = 1_000
+"""Limit for each of an entry's labels, its requests (devices first) and its owner: tenants choose them, and a team has
+one object for all. None of them is needed for the team's usage."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One charge in flight. `gpus` in whole GPU units, `rest` the part of a unit beside them ("2/3").
+    """One charge in flight. `gpus` is in whole GPU units, `rest` the remaining fraction of a unit ("2/3").
 
-    `requests` are as the core counts them, `label` the pod's tier label; `labels` are those by which its like are to be
-    spread: it counts before it is seen. `lingers` are the seconds for which its node may still run it, where it was
-    deleted by force.
+    `requests` are as the core counts them, `label` is the pod's tier label; `labels` are those of topology spread
+    rules, which count the pod before the watch delivers it. `lingers` is for how many seconds its node may still run a
+    pod that was force-deleted.
     """
 
     uid: Uid
@@ -73,7 +73,7 @@ class Ledger(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Status(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The part for people, in GPUs; `in_flight` counts entries."""
+    """The part for display, in GPUs; `in_flight` is the number of entries."""
 
     team: str
     guaranteed: str = ""
@@ -95,17 +95,17 @@ class TeamLedger(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     @property
     def team(self) -> TeamName:
-        """Name the team."""
+        """The team's name."""
         return TeamName(self.status.team)
 
     @property
     def version(self) -> int:
-        """Tell the object's own version; those of one kind compare as integers."""
+        """The object's resourceVersion; those of one kind compare as integers."""
         return int(self.metadata.resource_version)
 
     @property
     def page(self) -> LedgerRecord:
-        """Translate the exact part; raises ValueError where it makes no sense."""
+        """The exact part as core values. Raises ValueError if it is malformed."""
         flights = {entry.uid: _flight(entry, self.team) for entry in self.ledger.in_flight}
         return LedgerRecord(flights, int(self.ledger.folded), self.ledger.turn)
 
@@ -129,12 +129,12 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 def decode(body: bytes) -> TeamLedger:
-    """Read one object as the API server answers it; raises ValueError where it is none."""
+    """Decode a TeamLedger. Raises ValueError if the body is not one."""
     return _decoder.decode(body)
 
 
 def encode(page: LedgerRecord, summary: Summary, *, version: int) -> bytes:
-    """Write a page over the object's version, or as a new object where that is 0."""
+    """Return a TeamLedger that replaces the object at this resourceVersion, or a new one if that is 0."""
     return _encoder.encode(
         _Written(
             metadata=_Metadata(object_name(summary.team), str(version) if version else ""),
@@ -145,7 +145,7 @@ def encode(page: LedgerRecord, summary: Summary, *, version: int) -> bytes:
 
 
 def status_of(summary: Summary, *, in_flight: int) -> Status:
-    """Write a summary for people."""
+    """Return a summary for display."""
     return Status(
         team=summary.team,
         guaranteed=format_gpus(summary.guaranteed),
@@ -160,7 +160,7 @@ def status_of(summary: Summary, *, in_flight: int) -> Status:
 
 
 def object_name(team: TeamName) -> str:
-    """Name a team's object: as the team, or made into a DNS name and told apart by a hash."""
+    """Return the name of a team's object: the team's name, or a DNS name made from it with a hash."""
     if _DNS_NAME.fullmatch(team):
         return team
     slug = re.sub(r"[^a-z0-9]+", "-", team.lower()).strip("-") or "team"
@@ -177,22 +177,22 @@ def _entry(flight: InFlightCharge) -> Entry:
         gpus=int(gpus),
         tier=charge.tier,
         rest=str(rest) if rest else "",
-        requests=_fitting((*pod.demand.devices, *pod.demand.requests)),
+        requests=_truncated((*pod.demand.devices, *pod.demand.requests)),
         label=pod.tier_label,
         model=charge.model,
         user=charge.user,
         node=flight.node,
         bound=pod.node,
-        owner=f"{pod.owner.kind}/{pod.owner.name}"[:_MOST_CHARACTERS] if pod.owner is not None else None,
-        labels=_fitting(pod.labels.items()),
+        owner=f"{pod.owner.kind}/{pod.owner.name}"[:_MAX_CHARACTERS] if pod.owner is not None else None,
+        labels=_truncated(pod.labels.items()),
         lingers=flight.lingers,
     )
 
 
-def _fitting(items: Iterable[tuple[_K, _V]]) -> dict[_K, _V]:
-    """Take the first of these, as many as are not too long together."""
+def _truncated(items: Iterable[tuple[_K, _V]]) -> dict[_K, _V]:
+    """Return the first items whose total length is within the limit."""
     found: dict[_K, _V] = {}
-    left = _MOST_CHARACTERS
+    left = _MAX_CHARACTERS
     for key, value in items:
         left -= len(key) + len(str(value))
         if left < 0:

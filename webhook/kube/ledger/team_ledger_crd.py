@@ -15,13 +15,13 @@ _COLUMNS: Final = (
     ("Preemptible", "preemptible"),
     ("Waiting", "waiting"),
 )
-"""For people, in GPUs; a team's own name comes first, since that of its object may be an escaped one."""
+"""For display, in GPUs. The team's name comes first, since the object's name may be escaped."""
 
 
 def team_ledger_crd() -> _Json:
-    """Make the definition.
+    """Return the definition.
 
-    There is no status subresource on purpose: one write carries the charges and what is told of them.
+    It has no status subresource: one write updates both the charges and the status.
     """
     return {
         "apiVersion": keys.EXTENSIONS_API,
@@ -67,26 +67,26 @@ def _schema() -> _Json:
             **dict.fromkeys(("uid", "ns", "name", "tier", "label", "model", "user", "node", "bound", "owner"), text),
             "lingers": whole,
             "gpus": {**whole, "description": "In units of 1/840,000 of a GPU."},
-            "rest": {**text, "description": "The part of a unit beside them, such as 2/3."},
+            "rest": {**text, "description": "The remaining fraction of a unit, such as 2/3."},
             "requests": {"type": "object", "additionalProperties": whole, "x-kubernetes-map-type": "atomic"},
             "labels": {"type": "object", "additionalProperties": text, "x-kubernetes-map-type": "atomic"},
         },
     }
     status = {
         "type": "object",
-        "description": "For people, in GPUs; a few seconds old while the team is idle.",
+        "description": "For display, in GPUs; a few seconds old while the team is idle.",
         "required": ["team"],
         "properties": {"team": text, **{field: text for _, field in _COLUMNS}, "inFlight": whole},
         "x-kubernetes-map-type": "atomic",
     }
     ledger = {
         "type": "object",
-        "description": "What was charged and is not seen as a pod yet. Written by Fairgate only.",
+        "description": "Charges whose pods the watch has not delivered yet. Written by Fairgate only.",
         "properties": {
             "folded": {
                 "type": "string",
                 "pattern": "^[0-9]+$",
-                "description": "Who charges must have seen the pods up to this resourceVersion.",
+                "description": "A replica must have seen the pods up to this resourceVersion before it charges.",
             },
             "turn": whole,
             "inFlight": {"type": "array", "items": entry, "x-kubernetes-list-type": "atomic"},

@@ -1,4 +1,4 @@
-"""From a node, a namespace or a priority class as Kubernetes writes it to what the core decides on."""
+"""From a Kubernetes Node, Namespace or PriorityClass to core values."""
 
 from collections.abc import Mapping
 from sys import intern
@@ -12,21 +12,21 @@ from webhook.kube.objects import keys, objects, quantity
 
 _NO_SPEC: Final = objects.NodeSpec()
 _NO_STATUS: Final = objects.NodeStatus()
-_MOST_DEVICES: Final = 256
-_LONGEST_COUNT: Final = 4
+_MAX_DEVICES: Final = 256
+_MAX_DIGITS: Final = 4
 _EFFECTS: Final = {effect.value: effect for effect in Effect}
 
 
 def to_node(node: objects.Node) -> Node:
     """Translate a node.
 
-    A node without a Ready condition counts as ready, as it does for kube-scheduler, which reads the taints only: a
-    new node is kept closed by its not-ready taint. Raises ValueError where its amounts cannot be read.
+    A node without a Ready condition counts as ready, as for kube-scheduler, which reads only the taints: a new node
+    has the not-ready taint. Raises ValueError if its amounts cannot be parsed.
     """
     spec, status = node.spec or _NO_SPEC, node.status or _NO_STATUS
-    # the nodes of a cluster carry the same labels: without this, those of 5,000 nodes hold 20 MB
+    # the nodes of a cluster have the same labels: without interning, those of 5,000 nodes take 20 MB
     labels = {intern(key): intern(value) for key, value in (node.metadata.labels or {}).items()}
-    # the API server, too, takes the capacity where nothing is said to be allocatable
+    # the API server also defaults allocatable to capacity
     allocatable = _amounts(status.capacity if status.allocatable is None else status.allocatable)
     model_label = next((key for key in keys.GPU_MODEL_LABELS if labels.get(key)), "")
     return Node(
@@ -53,7 +53,7 @@ def to_namespace(namespace: objects.Namespace) -> NamespaceFacts:
 
 
 def to_priority(priority_class: objects.PriorityClass) -> PriorityTriple:
-    """Translate a priority class into the three fields that a pod carries of it."""
+    """Return the three pod fields that a priority class sets."""
     name, value = priority_class.metadata.name, priority_class.value
     if priority_class.preemption_policy is None:
         return PriorityTriple(name, value)
@@ -61,14 +61,14 @@ def to_priority(priority_class: objects.PriorityClass) -> PriorityTriple:
 
 
 def _devices(allocatable: Mapping[ResourceName, int], labels: Mapping[str, str]) -> Devices:
-    """Read the sizes of a node's devices from gpushare's sums, which its device plugin makes of equal devices."""
+    """Return the sizes of a node's devices from gpushare's total, which its device plugin reports for equal devices."""
     memory = allocatable.get(ResourceName(keys.GPU_MEMORY), 0)
     if not memory:
         return NO_DEVICES
-    told = (labels[key] for key in keys.GPU_COUNT_LABELS if labels.get(key, "").isdecimal())
-    number = allocatable.get(ResourceName(keys.GPU_COUNT), 0) or int(next(told, "1")[:_LONGEST_COUNT])
-    if not 1 <= number <= _MOST_DEVICES:
-        number = 1  # nobody says how it is cut: one piece, as kube-scheduler sees it
+    labeled = (labels[key] for key in keys.GPU_COUNT_LABELS if labels.get(key, "").isdecimal())
+    number = allocatable.get(ResourceName(keys.GPU_COUNT), 0) or int(next(labeled, "1")[:_MAX_DIGITS])
+    if not 1 <= number <= _MAX_DEVICES:
+        number = 1  # unknown: one device with all memory, as kube-scheduler sees it
     return Devices(ResourceName(keys.GPU_MEMORY), (memory // number,) * number)
 
 

@@ -1,4 +1,4 @@
-"""ResourceQuota as the API has it, and the part of it that is compared with new pods."""
+"""Decoding of ResourceQuotas to core Quotas, which are compared with new pods."""
 
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class ResourceQuota(msgspec.Struct, frozen=True):
-    """A quota of a namespace."""
+    """A ResourceQuota."""
 
     metadata: objects.ObjectMeta
     spec: _Spec = _Spec()
@@ -37,9 +37,9 @@ _list_decoder: Final = msgspec.json.Decoder(_List)
 
 
 def to_quota(found: ResourceQuota) -> Quota | None:
-    """Read a quota; None for one that is only for some pods (scopes), or that nobody summed up yet.
+    """Translate a quota; None if it applies to some pods only (scopes), or has no status yet.
 
-    kube-apiserver compares with `status.hard` and `status.used`, too. Raises ValueError for amounts that are none.
+    kube-apiserver also compares with `status.hard` and `status.used`. Raises ValueError for malformed amounts.
     """
     if found.spec.scopes or found.spec.scope_selector:
         return None
@@ -54,6 +54,6 @@ def to_quota(found: ResourceQuota) -> Quota | None:
 
 
 def decode_quotas(body: bytes) -> list[Quota]:
-    """Decode a list of quotas. Raises ValueError where it is none."""
+    """Decode a list of quotas. Raises ValueError if the body is not one."""
     found = _list_decoder.decode(body).items or ()
     return [quota for each in found if (quota := to_quota(each)) is not None]

@@ -1,8 +1,8 @@
-"""How large what a tenant writes may be, before anything is judged, and caches that no tenant can fill.
+"""Size limits for objects that tenants write, checked before a decision, and caches whose size tenants cannot control.
 
-Each number is far above what real workloads use; docs/security.md lists them. What is over a bound is refused where
-the pod asks for GPUs, and otherwise left to kube-scheduler: it never becomes work. Counts are looked at where a reading
-is made for the first time, so that a pod of a known template pays nothing.
+Each limit is far above what real workloads use; docs/security.md lists them. An object over a limit is refused if it
+requests GPUs and is otherwise left to kube-scheduler: Fairgate never processes it. Counts are checked when a part is
+parsed for the first time, so that pods of a cached template cost nothing.
 """
 
 from collections.abc import Iterator
@@ -12,30 +12,30 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 LARGE_BYTES: Final = 256 * 1024
-"""A larger object is read in two steps: its size first. Up to here every shape is read within milliseconds."""
+"""The size of a larger object is checked before it is decoded. Up to this size, any object decodes in milliseconds."""
 
 POD_BYTES: Final = 1024 * 1024
-"""A pod, or an object that makes pods, as JSON. Real ones have up to 50 KiB; annotations may have 256 KiB together."""
+"""Size of a pod or workload as JSON. Real ones have up to 50 KiB; all annotations together may have 256 KiB."""
 
 POD_VALUES: Final = 20_000
-"""Its values, by their commas. A pod of 50 KiB has 2,000."""
+"""Number of its JSON values, counted by commas. A pod of 50 KiB has 2,000."""
 
 CONTAINERS: Final = 1024
 RESOURCES: Final = 32
 RESOURCE_NAME: Final = 317
-"""Containers of a pod, init containers included; different resources that it asks for, and the name of one."""
+"""Containers of a pod, init containers included; distinct resources that it requests; characters of a resource name."""
 
 CLAIMS: Final = 64
 """Entries of spec.resourceClaims."""
 
 LABELS: Final = 256
 LABEL_BYTES: Final = 64 * 1024
-"""Labels of a pod, and all of their text."""
+"""Number of a pod's labels, and their total length."""
 
-MARK_BYTES: Final = 16 * 1024
+DECISION_BYTES: Final = 16 * 1024
 """The decision annotation: 32 nodes with names of 253 characters have 9 KiB."""
 
-ASKED_BYTES: Final = 4096
+REQUEST_BYTES: Final = 4096
 """Each of the annotations fairgate.dev/requires and fairgate.dev/pool."""
 
 SELECTOR_TERMS: Final = 64
@@ -43,18 +43,18 @@ SELECTOR_TERMS: Final = 64
 
 AFFINITY_BYTES: Final = 64 * 1024
 NODE_TERMS: Final = 64
-"""spec.affinity as its user writes it, and its required node terms."""
+"""Length of spec.affinity as the user writes it, and number of its required node terms."""
 
-MARKED_AFFINITY_BYTES: Final = 256 * 1024
-MARKED_NODE_TERMS: Final = 1024
-"""The same of a pod that carries a decision: each of its user's terms was multiplied by the nodes that were chosen."""
+DECIDED_AFFINITY_BYTES: Final = 256 * 1024
+DECIDED_NODE_TERMS: Final = 1024
+"""The same for a pod with a decision: each of the user's terms was multiplied by the chosen nodes."""
 
 POD_TERMS: Final = 16
-"""Terms of pod affinity and anti-affinity, required and preferred; one about several namespaces counts for each."""
+"""Terms of pod affinity and anti-affinity, required and preferred; a term counts once per namespace that it names."""
 
 LABEL_SELECTOR_PARTS: Final = 64
 LABEL_SELECTOR_BYTES: Final = 4096
-"""Expressions and values of one label selector, and their text."""
+"""Number of expressions and values of one label selector, and their total length."""
 
 TOLERATIONS: Final = 64
 TOLERATION_BYTES: Final = 64 * 1024
@@ -64,34 +64,34 @@ SPREAD_BYTES: Final = 64 * 1024
 """Topology spread constraints."""
 
 POD_SETS: Final = 32
-"""Groups of equal pods that one object makes, such as the replicated jobs of a JobSet."""
+"""Groups of equal pods that one workload creates, such as the replicated jobs of a JobSet."""
 
 PROBLEMS: Final = 10
 TEXT: Final = 300
-"""Problems of one pod that are told, and characters of each."""
+"""Problems of one pod that are reported, and characters of each."""
 
 CACHED_BYTES: Final = 16 * 1024
-"""A longer reading is made again each time."""
+"""Longer inputs are not cached."""
 
 CACHE_BYTES: Final = 1024 * 1024
-"""All texts that one cache keeps readings of. A reading takes up to ten times as much memory; a template has 1 KiB."""
+"""Total length of a cache's inputs. A parsed value takes up to ten times as much memory; a template has 1 KiB."""
 
 
-def excess(what: str, number: int, most: int) -> Iterator[str]:
-    """Say what there is too much of; nothing where the bound is kept."""
-    if number > most:
-        yield f"{what} {number:,} is more than {most:,}, the most that Fairgate reads; write less"
+def excess(what: str, number: int, maximum: int) -> Iterator[str]:
+    """Yield a message if `number` exceeds `maximum`."""
+    if number > maximum:
+        yield f"{what} {number:,} is more than the maximum of {maximum:,} that Fairgate reads; reduce it"
 
 
-def shortened(text: str, most: int = TEXT) -> str:
-    """Cut a tenant's text for people to read."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def shortened(text: str, maximum: int = TEXT) -> str:
+    """Return a tenant's text, truncated for display."""
+    return text if len(text) <= maximum else f"{text[: maximum - 1]}…"
 
 
 class ByteCache(Generic[K, V]):
-    """Remembers readings by what was read, up to so many bytes of that; the oldest are forgotten.
+    """Caches parsed values by their input, limited by the total size of the inputs; the oldest are dropped first.
 
-    `known` is there to be looked up in.
+    Look values up in `known`.
     """
 
     __slots__ = ("_bytes", "_sizes", "known")
@@ -102,7 +102,7 @@ class ByteCache(Generic[K, V]):
         self._bytes = 0
 
     def keep(self, key: K, value: V, size: int) -> None:
-        """Remember a reading of so many bytes, if it is small enough."""
+        """Cache a value parsed from `size` bytes, unless that is too large."""
         if size > CACHED_BYTES or key in self.known:
             return
         self.known[key] = value
@@ -115,4 +115,4 @@ class ByteCache(Generic[K, V]):
 
 
 _ENTRY_BYTES: Final = 64
-"""What even an empty reading costs."""
+"""The cost of an entry with an empty input."""

@@ -1,7 +1,7 @@
-"""Events as `kubectl describe` shows them: core/v1, with a count, as every other controller writes them.
+"""Events as `kubectl describe` shows them: core/v1, with a count, as most controllers write them.
 
-Not events.k8s.io/v1: what is written there carries no lastTimestamp, by which most people sort, and its series is shown
-by fewer tools. Both APIs read the same objects.
+Not events.k8s.io/v1: its Events have no lastTimestamp, by which most users sort, and fewer tools show its series. Both
+APIs read the same objects.
 """
 
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from webhook.core.model.text import printable_lines
 from webhook.kube.objects import keys
 
 MAX_MESSAGE_BYTES: Final = 1024
-"""In bytes: kube-apiserver refuses longer ones."""
+"""In bytes: kube-apiserver refuses longer messages."""
 
-_LONGEST_NAME: Final = 253
+_MAX_NAME: Final = 253
 _ID_DIGITS: Final = 16
-_NAMESPACE_OF_NONE: Final = "default"  # where Kubernetes keeps events about objects that have no namespace
+_DEFAULT_NAMESPACE: Final = "default"  # where Kubernetes stores events about cluster-scoped objects
 
 
 class EventReason(StrEnum):
-    """Why something is told, in a word that can be searched for; docs/operations.md lists them."""
+    """The `reason` of an Event; docs/operations.md lists them."""
 
     PROMOTED = "Promoted"
     DEMOTED = "Demoted"
@@ -45,7 +45,7 @@ class EventReason(StrEnum):
 
 
 class EventType(StrEnum):
-    """Whether somebody should look."""
+    """The `type` of an Event."""
 
     NORMAL = "Normal"
     WARNING = "Warning"
@@ -53,7 +53,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """What an event is about. `namespace` is "" where the object has none."""
+    """The object that an event is about. `namespace` is "" for a cluster-scoped object."""
 
     kind: str
     namespace: str
@@ -64,10 +64,10 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happened to an object. Equal events are one object in the API, with a count.
+    """Something that happened to an object. Equal events are one object in the API, with a count.
 
-    `action` is what was done, in a verb: the reason says why. Events of one `series` are one object, too, with the
-    message of the last one: for messages whose numbers change each time. `related` is a second object that it is about.
+    `action` is a verb for what was done; the reason says why. Events of one `series` are also one object, with the
+    latest message: for messages whose numbers change each time. `related` is a second object that the event is about.
     """
 
     about: ObjectRef
@@ -80,26 +80,26 @@ class Event:
 
     @property
     def namespace(self) -> str:
-        """Tell where the event is kept."""
-        return self.about.namespace or _NAMESPACE_OF_NONE
+        """The namespace of the Event."""
+        return self.about.namespace or _DEFAULT_NAMESPACE
 
     @property
     def identity(self) -> "Identity":
-        """Tell which events are the same one in the API."""
+        """The key by which events are equal."""
         return Identity(
             self.about, self.type, self.reason, self.action, self.series, "" if self.series else self.message
         )
 
     @property
     def name(self) -> str:
-        """Name the event by what it says: the same from another replica meets itself, and is not told twice."""
-        told = "\0".join((self.about.uid, self.type, self.reason, self.action, self.series or self.message))
-        digits = sha256(told.encode()).hexdigest()[:_ID_DIGITS]
-        return f"{self.about.name[: _LONGEST_NAME - _ID_DIGITS - 1].rstrip('-.')}.{digits}"
+        """The name of the Event, a hash of its content: an equal event of another replica has the same name."""
+        content = "\0".join((self.about.uid, self.type, self.reason, self.action, self.series or self.message))
+        digits = sha256(content.encode()).hexdigest()[:_ID_DIGITS]
+        return f"{self.about.name[: _MAX_NAME - _ID_DIGITS - 1].rstrip('-.')}.{digits}"
 
 
 class Identity(NamedTuple):
-    """What equal events have in common."""
+    """The fields that equal events have in common."""
 
     about: ObjectRef
     type: EventType
@@ -158,7 +158,7 @@ _counted: Final = msgspec.json.Decoder(_Counted)
 
 
 def new_event(event: Event, *, count: int, first: datetime, last: datetime, component: str, instance: str) -> bytes:
-    """Write an event that was not told before, though it may have happened several times."""
+    """Return an Event that is not in the API yet, though it may have happened `count` times."""
     about = event.about
     body = _Event(
         metadata=_Metadata(event.name, event.namespace),
@@ -166,7 +166,7 @@ def new_event(event: Event, *, count: int, first: datetime, last: datetime, comp
         type=event.type,
         reason=event.reason,
         action=event.action,
-        message=_cut(printable_lines(event.message)),
+        message=_truncated(printable_lines(event.message)),
         count=count,
         first_timestamp=_time(first),
         last_timestamp=_time(last),
@@ -181,12 +181,12 @@ def new_event(event: Event, *, count: int, first: datetime, last: datetime, comp
 
 
 def repeat_patch(event: Event, *, count: int, last: datetime) -> bytes:
-    """Write a merge patch that says how often an event has happened by now, and what it says by now."""
-    return msgspec.json.encode(_Repeat(count, _time(last), _cut(event.message)))
+    """Return a merge patch with an event's current count and message."""
+    return msgspec.json.encode(_Repeat(count, _time(last), _truncated(event.message)))
 
 
 def count_of(body: bytes) -> int:
-    """Read how often an event has happened by what the API server keeps of it. Raises ValueError where it is none."""
+    """Return the count of an Event from its JSON. Raises ValueError if it is not an Event."""
     return max(1, _counted.decode(body).count or 1)
 
 
@@ -194,7 +194,7 @@ def _reference(ref: ObjectRef) -> _Reference:
     return _Reference(ref.kind, ref.name, ref.api_version, ref.namespace, ref.uid)
 
 
-def _cut(message: str) -> str:
+def _truncated(message: str) -> str:
     raw = message.encode()
     return message if len(raw) <= MAX_MESSAGE_BYTES else raw[: MAX_MESSAGE_BYTES - 3].decode(errors="ignore") + "…"
 

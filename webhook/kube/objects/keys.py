@@ -1,36 +1,36 @@
-"""Every key, name and apiVersion that Fairgate reads or writes on Kubernetes objects. Nothing but constants."""
+"""Every key, name and apiVersion that Fairgate reads or writes on Kubernetes objects. Constants only."""
 
 from typing import Final
 
 TEAM: Final = "fairgate.dev/team"
 """Pod label: the team charged. Written by Fairgate only."""
 TIER: Final = "fairgate.dev/tier"
-"""Pod label: asked for by the user, then overwritten with the outcome."""
+"""Pod label: requested by the user, then overwritten with the outcome."""
 DECISION: Final = "fairgate.dev/decision"
 """Pod annotation: the decision as compact JSON. Written by Fairgate only."""
 REQUIRES: Final = "fairgate.dev/requires"
-"""Pod annotation: capabilities, comma separated; any pool that offers all of them will do."""
+"""Pod annotation: capabilities, comma separated; any pool that offers all of them is suitable."""
 POOL: Final = "fairgate.dev/pool"
 """Pod annotation: the one pool to use."""
 EXEMPT: Final = "fairgate.dev/exempt"
-"""Namespace label: Fairgate leaves its pods alone, but still counts their GPUs."""
+"""Namespace label: Fairgate does not decide on its pods, but still counts their GPUs."""
 
 CHECKPOINTED: Final = "fairgate.dev/checkpointed-at"
-"""Pod annotation: when the workload last saved its work, in RFC 3339. Written by the workload."""
+"""Pod annotation: time of the workload's last checkpoint, in RFC 3339. Written by the workload."""
 EVICT_AT: Final = "fairgate.dev/evict-at"
-"""Pod annotation: when a borrowing pod will be evicted, in RFC 3339. Written by the evictor."""
+"""Pod annotation: when a preemptible pod will be evicted, in RFC 3339. Written by the evictor."""
 EVICT_FOR: Final = "fairgate.dev/evict-for"
 """Pod annotation: the team that gets its share back."""
 RETRY_AT: Final = "fairgate.dev/retry-at"
-"""Annotation of a controller's object whose pods were refused: when it was asked to try again. Written by Fairgate."""
+"""Annotation of a workload whose pods were refused: when its controller was triggered to retry. Written by Fairgate."""
 JOB_EVICTIONS: Final = "fairgate.dev/job-evictions"
-"""Job annotation: how its evictions are to count, written by its owner."""
+"""Job annotation: whether evictions count as failures. Written by its owner."""
 COUNT_EVICTIONS: Final = "count"
-"""Its value that keeps a Job's podFailurePolicy as it is."""
+"""The value with which Fairgate does not change the Job's podFailurePolicy."""
 HELD: Final = "fairgate.dev/held"
-"""Key of the taint on a node whose room is kept for certain pods, and of the tolerations of those pods."""
+"""Key of the taint on a node that is reserved for certain pods, and of those pods' tolerations."""
 HOLD: Final = "fairgate.dev/hold"
-"""Node annotation: for whom its room is kept, who goes for it, and until when, as JSON."""
+"""Node annotation: the reservation as JSON: for which pods, which victims, and until when."""
 
 GUARDED_LABELS: Final = (TEAM, TIER)
 GUARDED_ANNOTATIONS: Final = (DECISION,)
@@ -38,10 +38,10 @@ GUARDED_ANNOTATIONS: Final = (DECISION,)
 GPUSHARE_DEVICE: Final = "ALIYUN_COM_GPU_MEM_IDX"
 """Pod annotation: the index of the device that gpushare's scheduler extender chose."""
 EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
-"""Annotation of a claim that kube-scheduler made for what the pod's containers request: counted there."""
+"""Annotation of a claim that kube-scheduler created for the pod's container requests, where it is counted."""
 GPU_MEMORY: Final = "aliyun.com/gpu-mem"
 GPU_COUNT: Final = "aliyun.com/gpu-count"
-"""gpushare: memory of devices in pieces of a GiB (or MiB), and how many devices it is spread over."""
+"""gpushare: device memory in units of a GiB (or MiB), and the number of devices that it is spread over."""
 
 GANG_ANNOTATIONS: Final = (
     "scheduling.k8s.io/group-name",  # Volcano
@@ -56,7 +56,7 @@ GANG_LABELS: Final = (
     "leaderworkerset.sigs.k8s.io/group-key",
     "ray.io/cluster",
 )
-"""Who says by them which pods belong together: gangs of other schedulers and operators."""
+"""Labels that identify the gangs of other schedulers and operators."""
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
@@ -84,11 +84,11 @@ VIEWER: Final = "fairgate-viewer"
 HELD_NODES_KIND: Final = "HeldNodes"
 HELD_NODES: Final = "heldnodes"
 HELD_NODES_NAME: Final = "fairgate"
-"""Its only object: a guard in the API server finds it by this name."""
+"""The only object of the kind: a ValidatingAdmissionPolicy refers to it by this name."""
 
 OWN_NAMESPACE: Final = "fairgate-system"
 OWN_LABELS: Final = (("app.kubernetes.io/name", "fairgate"),)
-"""On every object that Fairgate makes or prints."""
+"""On every object that Fairgate creates or prints."""
 SYSTEM_NAMESPACE: Final = "kube-system"
 
 GPU_MODEL_LABELS: Final = (
@@ -104,7 +104,7 @@ GPU_MODEL_LABELS: Final = (
     "node.koordinator.sh/gpu-model",
     "cloud.google.com/gke-tpu-accelerator",
 )
-"""Labels that name a node's GPU model; the first one present speaks: the device's own discovery before the cloud's."""
+"""Labels that name a node's GPU model, by precedence: device discovery before the cloud provider."""
 
 GPU_COUNT_LABELS: Final = ("nvidia.com/gpu.count", "aliyun.accelerator/nvidia_count")
-"""Labels that tell how many GPUs a node has, where its device plugin does not; the first one present speaks."""
+"""Labels with a node's number of GPUs, by precedence, for device plugins that do not report it."""

@@ -1,4 +1,4 @@
-"""Label selectors, as the API writes them, to core selectors."""
+"""From label selectors of the API to core selectors."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -21,14 +21,14 @@ class _Expression(msgspec.Struct, frozen=True, gc=False):
 
 
 class Selector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A selector as it is written."""
+    """A LabelSelector of the API."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: tuple[_Expression, ...] | None = None
 
 
 def to_selector(written: Selector) -> LabelSelector | None:
-    """Translate a selector; None where it is too long, or has an operator that was not known when this was written."""
+    """Translate a selector; None if it is too long or has an unknown operator."""
     expressions, labelled = written.match_expressions or (), written.match_labels or {}
     if any(each.operator not in _OPERATORS for each in expressions) or _is_long(expressions, labelled):
         return None
@@ -37,7 +37,7 @@ def to_selector(written: Selector) -> LabelSelector | None:
 
 
 def _is_long(expressions: tuple[_Expression, ...], labels: Mapping[str, str]) -> bool:
-    """Tell whether pods are not counted by this selector: each pod of a namespace would be held against all of it."""
+    """Whether a selector is too long to evaluate against every pod of a namespace."""
     parts = len(labels) + len(expressions) + sum(len(each.values or ()) for each in expressions)
     if parts > bounds.LABEL_SELECTOR_PARTS:
         return True
@@ -46,5 +46,5 @@ def _is_long(expressions: tuple[_Expression, ...], labels: Mapping[str, str]) ->
 
 
 def selector_of(requirements: tuple[Requirement, ...]) -> LabelSelector:
-    """Write a selector in one way, however it was written: pods are counted once for each."""
+    """Return a selector in canonical order: equal selectors share one count of pods."""
     return LabelSelector(tuple(sorted(set(requirements), key=repr)))

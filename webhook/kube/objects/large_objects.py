@@ -1,7 +1,7 @@
-"""Large objects without what makes them large, as JSON again: a watch decodes them in milliseconds then.
+"""Large objects of a watch, reduced as JSON to the fields that are read, so that they decode in milliseconds.
 
-What is stored cannot be refused. Labels and annotations of which there are too many are left out but for those that
-Fairgate reads; of very many containers only those that ask for devices are kept, and their fields that are read.
+Stored objects cannot be refused. Of too many labels or annotations only those that Fairgate reads are kept; of too many
+containers only those that request devices, with the fields that are read.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ _Parts = dict[str, msgspec.Raw]
 
 
 def _only(name: str, listed: Iterable[str]) -> "msgspec.json.Decoder[Any]":
-    """Make a decoder that skips every key but these."""
+    """Return a decoder that skips all other keys."""
     fields = [(f"key_{n}", str, msgspec.field(default="", name=key)) for n, key in enumerate(listed)]
     return msgspec.json.Decoder(msgspec.defstruct(name, fields, omit_defaults=True))
 
@@ -49,9 +49,9 @@ _BOUND_VOLUME: Final = msgspec.Raw(b'[{"ephemeral":{}}]')
 
 
 def without_large_parts(raw: bytes) -> bytes:
-    """Leave out of an object what makes it large.
+    """Return an object without its large parts.
 
-    Raises msgspec.DecodeError where it is none, or where what must be counted is longer than at the door.
+    Raises msgspec.DecodeError if it is not an object, or if a counted part is longer than admission allows.
     """
     top = _parts.decode(raw)
     if "metadata" in top:
@@ -77,14 +77,14 @@ def _spec(raw: bytes) -> msgspec.Raw:
     if _is_long(found.get("volumes")):
         found["volumes"] = _BOUND_VOLUME
     if _is_long(found.get("resourceClaims")):
-        raise msgspec.ValidationError("spec.resourceClaims: more of them than any pod that was admitted")
+        raise msgspec.ValidationError("spec.resourceClaims: longer than in any admitted pod")
     for name in ("containers", "initContainers"):
         if _is_long(found.get(name)):
             listed = _containers.decode(found[name]) or []
             if len(listed) > bounds.CONTAINERS:
                 listed = [each for each in listed if b"/" in bytes(each.resources)]
             if any(_is_long(each.resources) for each in listed):
-                raise msgspec.ValidationError(f"spec.{name}: more of resources than any pod that was admitted")
+                raise msgspec.ValidationError(f"spec.{name}: resources are longer than in any admitted pod")
             found[name] = _encoded(listed)
     return _encoded(found)
 

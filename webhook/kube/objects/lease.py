@@ -1,4 +1,4 @@
-"""A Lease of coordination.k8s.io/v1 in and out: who leads, for how long, since when. Nothing is elected here."""
+"""Decoding and encoding of a coordination.k8s.io/v1 Lease. No leader election here."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,7 @@ from webhook.kube.objects import keys
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """What a Lease says. No holder: it is free. The times are for people: whoever compares them trusts a clock."""
+    """The content of a Lease. No holder: it is free. The times are for display: clocks of replicas may differ."""
 
     holder: str = ""
     duration_seconds: int = 0
@@ -22,7 +22,7 @@ class LeaseRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoredLease:
-    """A record and the resourceVersion under which the API server keeps it."""
+    """A record and the resourceVersion at which it is stored."""
 
     record: LeaseRecord
     version: str
@@ -53,7 +53,7 @@ _decoder: Final = msgspec.json.Decoder(_Lease)
 
 
 def read_lease(body: bytes) -> StoredLease:
-    """Read a Lease, also one that somebody made by hand without a spec. Raises ValueError where it is none."""
+    """Decode a Lease; one created by hand may have no spec. Raises ValueError if it is not a Lease."""
     lease = _decoder.decode(body)
     spec = lease.spec or _Spec()
     record = LeaseRecord(
@@ -67,18 +67,18 @@ def read_lease(body: bytes) -> StoredLease:
 
 
 def new_lease(record: LeaseRecord, *, namespace: str, name: str) -> bytes:
-    """Write a Lease to be created."""
+    """Return a Lease to be created."""
     metadata = _Metadata(name=name, namespace=namespace)
     return msgspec.json.encode(_Lease(metadata, _spec(record), keys.LEASE_API, "Lease"))
 
 
 def lease_patch(record: LeaseRecord, *, version: str) -> bytes:
-    """Write a merge patch that takes only if the Lease still has this version; what others put on it stays."""
+    """Return a merge patch that succeeds only if the Lease still has this version; other fields stay unchanged."""
     return msgspec.json.encode(_Lease(_Metadata(resource_version=version), _spec(record)))
 
 
 def micro_time(moment: datetime) -> str:
-    """Write a time in UTC as Kubernetes' MicroTime."""
+    """Return a UTC time as a Kubernetes MicroTime."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

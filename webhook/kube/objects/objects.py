@@ -1,12 +1,12 @@
-"""The fields of Kubernetes objects that Fairgate reads, as msgspec structs; all other fields are skipped unread.
+"""The fields of Kubernetes objects that Fairgate reads, as msgspec structs; the decoder skips all other fields.
 
 Parts that the pods of one template share (selectors, affinity, tolerations, resources) stay raw JSON here, so that
 constraints.py and demands.py can look them up by their bytes and parse each template once. A raw part is a view into
-the body it came from: keep bytes(raw), never the Raw itself, beyond the request.
+the request body: keep bytes(raw), never the Raw itself, after the request.
 
-Names carry the core's types from here on: calling a NewType costs 0.1 us each time.
+Names have the core's types from here on: calling a NewType costs 0.1 us each time.
 
-gc=False: nothing here can form a cycle, and 50,000 pods must not slow the collector down.
+gc=False: nothing here can form a cycle, and 50,000 pods must not slow down garbage collection.
 """
 
 from typing import Final, TypeVar
@@ -20,13 +20,13 @@ from webhook.kube.objects.quantity import Quantity
 _T = TypeVar("_T")
 
 ABSENT: Final = frozenset({b"", b"null"})
-"""The bytes of a raw part that is not there."""
+"""The bytes of a raw part that is absent."""
 NOTHING: Final = msgspec.Raw()
 """A raw part that is absent."""
 
 
 class OwnerReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Who made an object; `controller` marks the one that manages it."""
+    """An owner of an object; `controller` marks the managing one."""
 
     kind: str
     name: str
@@ -52,7 +52,7 @@ class ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class ContainerPort(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A port; one on the host admits a single pod per node."""
+    """A container port; a host port allows a single pod per node."""
 
     host_port: int = 0
 
@@ -67,18 +67,18 @@ class Container(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Present(msgspec.Struct, frozen=True, gc=False):
-    """An object of which only its being there matters."""
+    """An object of which only the presence matters."""
 
 
 class Volume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A volume, as far as it may tie the pod to a zone or node."""
+    """A volume; those that may bind the pod to a zone or node are read."""
 
     persistent_volume_claim: Present | None = None
     ephemeral: Present | None = None
 
 
 class PodResourceClaim(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A claim that a pod uses, by its name or by the template it is made from."""
+    """An entry of spec.resourceClaims: a claim's name, or the template that it is created from."""
 
     name: str = ""
     resource_claim_name: str | None = None
@@ -114,7 +114,7 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class PodResourceClaimStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The claim that was made for one of a pod's entries."""
+    """The claim that was created for an entry of spec.resourceClaims."""
 
     name: str
     resource_claim_name: str | None = None
@@ -138,7 +138,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class PodMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A pod of which only the metadata matters: the old object of an update."""
+    """The metadata of a pod: all that is read of the old object of an update."""
 
     metadata: ObjectMeta
 
@@ -196,7 +196,7 @@ class PriorityClass(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 def describe(error: Exception, *, under: str = "") -> str:
-    """Say where and what was wrong with a value: `spec.containers[0].name: expected str, got int`."""
+    """Return a decoding error as path and problem: `spec.containers[0].name: expected str, got int`."""
     if isinstance(error, RecursionError):
         return f"{under}: nested too deeply".removeprefix(": ")
     what, _, path = str(error).partition(" - at `$")
@@ -208,10 +208,7 @@ def describe(error: Exception, *, under: str = "") -> str:
 
 
 def read_part(decoder: "msgspec.json.Decoder[_T]", raw: bytes, *, where: str) -> _T | None:
-    """Decode a raw part; None where it is absent or null.
-
-    Raises ValueError, naming the place, where it is not what Kubernetes defines there.
-    """
+    """Decode a raw part; None if it is absent or null. Raises ValueError with the path `where` if it is malformed."""
     if not raw or raw == b"null":
         return None
     try:

@@ -1,4 +1,4 @@
-"""Who owns an object: its controller by metadata.ownerReferences, one step at a time. Pure translation."""
+"""The controller of an object by metadata.ownerReferences, one level at a time. Pure translation."""
 
 import re
 from typing import Final
@@ -8,7 +8,7 @@ import msgspec
 from webhook.kube.objects import objects
 from webhook.kube.objects.events import ObjectRef
 
-READ: Final = {
+OWNER_KINDS: Final = {
     ("", "Pod"): "pods",
     ("", "ReplicationController"): "replicationcontrollers",
     ("apps", "DaemonSet"): "daemonsets",
@@ -21,13 +21,13 @@ READ: Final = {
     ("serving.knative.dev", "Configuration"): "configurations",
     ("serving.knative.dev", "Revision"): "revisions",
 }
-"""Kinds that others make for people: only these are read to find who owns them, and the roles allow no others."""
+"""Kinds that other controllers create: only their owners are looked up, and RBAC allows no others."""
 
-LONGEST: Final = 317
-"""Characters of an apiVersion, the longest of an owner's texts: a tenant may write any length, and they are kept."""
+MAX_FIELD: Final = 317
+"""Maximum characters of an owner's fields (apiVersion is the longest): they are stored, and tenants set the length."""
 
 ACCEPT: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-"""The answer holds metadata alone: no template, no status."""
+"""The response has metadata only: no template, no status."""
 
 
 class _Object(msgspec.Struct, frozen=True):
@@ -39,20 +39,20 @@ _decoder: Final = msgspec.json.Decoder(_Object)
 
 
 def controller_of(metadata: objects.ObjectMeta, *, namespace: str) -> ObjectRef | None:
-    """Name the controller of an object of a namespace; None where it has none, or one that is not named in full."""
+    """Return the controller of an object in a namespace; None if it has none, or if the reference is incomplete."""
     for owner in metadata.owner_references or ():
         if owner.controller:
             texts = (owner.api_version, owner.kind, owner.name, owner.uid)
-            if not all(texts) or max(map(len, texts)) > LONGEST:
+            if not all(texts) or max(map(len, texts)) > MAX_FIELD:
                 return None
             return ObjectRef(owner.kind, namespace, owner.name, owner.uid, owner.api_version)
     return None
 
 
 def path_of(ref: ObjectRef) -> str | None:
-    """Tell where the API keeps an object of a kind that others make for people; None for any other kind."""
+    """Return the API path of an object of one of OWNER_KINDS; None for any other kind."""
     group, _, version = ref.api_version.rpartition("/")
-    plural = READ.get((group, ref.kind))
+    plural = OWNER_KINDS.get((group, ref.kind))
     if plural is None or not (_is_plain(version) and _is_plain(ref.name)):
         return None
     base = f"/apis/{group}/{version}" if group else f"/api/{version}"
@@ -60,9 +60,9 @@ def path_of(ref: ObjectRef) -> str | None:
 
 
 def owner_in(body: bytes, ref: ObjectRef) -> ObjectRef | None:
-    """Read the controller of an object; None where it has none, or where the name is another object's by now.
+    """Return the controller of the object in a response; None if it has none, or if its UID is not that of `ref`.
 
-    Raises ValueError where the answer is no object.
+    Raises ValueError if the body is not an object.
     """
     metadata = _decoder.decode(body).metadata
     found = controller_of(metadata, namespace=ref.namespace) if metadata.uid == ref.uid else None
@@ -70,5 +70,5 @@ def owner_in(body: bytes, ref: ObjectRef) -> ObjectRef | None:
 
 
 def _is_plain(part: str) -> bool:
-    """Tell whether a tenant's text can only be one part of a path."""
+    """Whether a tenant's text is safe as one segment of a path."""
     return part not in (".", "..") and _PART.fullmatch(part) is not None

@@ -1,6 +1,6 @@
-"""Where a pod lets itself be placed: from raw selectors, affinity and tolerations to core Constraints.
+"""A pod's placement constraints: from raw selectors, affinity and tolerations to core Constraints.
 
-Pods of one template carry these parts byte for byte alike, so the reading is cached by those bytes.
+Pods of one template have identical bytes in these parts, so the parsed constraints are cached by those bytes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,10 +23,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A pod's own conditions.
+    """A pod's own placement constraints.
 
-    `is_open` says that it has some between pods that only kube-scheduler judges. `excess` is what there is too much of;
-    `unmarked` the same for a pod that carries no decision, whose user alone wrote all of it. `slices` are as a Pod's.
+    `is_open`: some constraints between pods can be evaluated only by kube-scheduler. `excess` lists exceeded limits;
+    `undecided_excess` those that hold only for a pod without a decision, whose user wrote all of it. `slices` are as
+    in core Pod.
     """
 
     constraints: Constraints = NO_CONSTRAINTS
@@ -35,11 +36,11 @@ class Placement:
     interpod: InterPod = NO_RULES
     problems: tuple[str, ...] = ()
     excess: tuple[str, ...] = ()
-    unmarked: tuple[str, ...] = ()
+    undecided_excess: tuple[str, ...] = ()
     slices: tuple[ResourceName, ...] = ()
 
     def topology(self, labels: Mapping[str, str]) -> tuple[TopologyRule, ...]:
-        """List what a pod with these labels demands of other pods."""
+        """Return the rules about other pods for a pod with these labels."""
         spreading = rules_for(self.spreading, labels)
         return (*rules_of(self.interpod, labels), *spreading) if self.interpod.rules else spreading
 
@@ -72,7 +73,7 @@ class _Affinity(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     pod_anti_affinity: Terms | None = None
 
 
-class _Apart(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class _AntiAffinityPart(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     pod_anti_affinity: msgspec.Raw = objects.NOTHING
 
 
@@ -85,7 +86,7 @@ class _Toleration(msgspec.Struct, frozen=True, gc=False):
 
 _selector_decoder: Final = msgspec.json.Decoder(dict[str, str])
 _affinity_decoder: Final = msgspec.json.Decoder(_Affinity)
-_apart_decoder: Final = msgspec.json.Decoder(_Apart)
+_anti_affinity_part_decoder: Final = msgspec.json.Decoder(_AntiAffinityPart)
 _anti_decoder: Final = msgspec.json.Decoder(Terms)
 _tolerations_decoder: Final = msgspec.json.Decoder(list[_Toleration])
 
@@ -93,29 +94,29 @@ _EFFECTS: Final = {effect.value: effect for effect in Effect}
 
 
 def read_placement(spec: objects.PodSpec) -> Placement:
-    """Read where a pod may go by its own word."""
+    """Return the placement constraints in a pod's spec."""
     selector, affinity = bytes(spec.node_selector), bytes(spec.affinity)
     tolerations, spread = bytes(spec.tolerations), bytes(spec.topology_spread_constraints)
     source = (selector, affinity, tolerations, spread)
     known = _PLACEMENTS.known.get(source)
     if known is not None:
         return known
-    if over := _too_long(selector, affinity, tolerations, spread):
-        return Placement(excess=over)
+    if excess := _too_long(selector, affinity, tolerations, spread):
+        return Placement(excess=excess)
     read = _read(*source)
     _PLACEMENTS.keep(source, read, len(selector) + len(affinity) + len(tolerations) + len(spread))
     return read
 
 
 def read_slices(spec: objects.PodSpec) -> tuple[ResourceName, ...]:
-    """Read of which MIG resources a pod's `nvidia.com/gpu` must be (see slices.py); few pods say so."""
+    """Return the MIG resources that a pod's `nvidia.com/gpu` must be (see slices.py); few pods constrain this."""
     if b"-MIG-" in bytes(spec.node_selector) or b"-MIG-" in bytes(spec.affinity):
         return read_placement(spec).slices
     return ()
 
 
 def read_tolerations(raw: bytes) -> tuple[Toleration, ...]:
-    """Read tolerations alone. Raises ValueError where they are none."""
+    """Return tolerations from raw JSON. Raises ValueError if it is malformed."""
     known = _TOLERATIONS.known.get(raw)
     if known is None:
         known = _tolerations(raw)
@@ -123,26 +124,26 @@ def read_tolerations(raw: bytes) -> tuple[Toleration, ...]:
     return known
 
 
-def read_keeps_off(spec: objects.PodSpec) -> tuple[AffinityRule, ...]:
-    """Read which other pods a pod on a node does not bear near it; nothing where that cannot be read, or is too much.
+def read_anti_affinity(spec: objects.PodSpec) -> tuple[AffinityRule, ...]:
+    """Return the required anti-affinity of an existing pod; empty if it cannot be read or is too large.
 
-    The API server has completed its selectors by its labels.
+    The API server has already added matchLabelKeys to its selectors.
     """
     affinity = bytes(spec.affinity)
-    if b"podAntiAffinity" not in affinity or len(affinity) > bounds.MARKED_AFFINITY_BYTES:
+    if b"podAntiAffinity" not in affinity or len(affinity) > bounds.DECIDED_AFFINITY_BYTES:
         return ()
     with suppress(ValueError):
-        found = objects.read_part(_apart_decoder, affinity, where="spec.affinity")
+        found = objects.read_part(_anti_affinity_part_decoder, affinity, where="spec.affinity")
         raw = b"" if found is None else bytes(found.pod_anti_affinity)
-        known = _KEEP_OFF.known.get(raw)
+        known = _ANTI_AFFINITIES.known.get(raw)
         if known is None:
-            known = _keeps_off(raw)
-            _KEEP_OFF.keep(raw, known, len(raw))
+            known = _anti_affinity(raw)
+            _ANTI_AFFINITIES.keep(raw, known, len(raw))
         return known
     return ()
 
 
-def _keeps_off(raw: bytes) -> tuple[AffinityRule, ...]:
+def _anti_affinity(raw: bytes) -> tuple[AffinityRule, ...]:
     found = objects.read_part(_anti_decoder, raw, where="spec.affinity.podAntiAffinity")
     if found is not None and number_of_terms(NO_TERMS, found) > bounds.POD_TERMS:
         return ()
@@ -165,9 +166,9 @@ def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -
         problems.append(str(error))
     if problems:
         return Placement(problems=tuple(problems))
-    over = tuple(_too_many(labels or {}, wanted, tolerated, spreading))
-    if over:
-        return Placement(excess=over)
+    excess = tuple(_too_many(labels or {}, wanted, tolerated, spreading))
+    if excess:
+        return Placement(excess=excess)
     constraints = Constraints(
         node_selector=tuple((labels or {}).items()),
         terms=None if wanted is None else _terms(wanted.node_affinity),
@@ -183,13 +184,13 @@ def _read(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -
         is_open,
         spreading,
         interpod,
-        unmarked=tuple(_too_large_unmarked(affinity, constraints)),
+        undecided_excess=tuple(_too_large_undecided(affinity, constraints)),
         slices=slices_of(constraints.possible(PRODUCT)),
     )
 
 
 def _too_long(selector: bytes, affinity: bytes, tolerations: bytes, spread: bytes) -> tuple[str, ...]:
-    found = [*bounds.excess("spec.affinity: length in bytes", len(affinity), bounds.MARKED_AFFINITY_BYTES)]
+    found = [*bounds.excess("spec.affinity: length in bytes", len(affinity), bounds.DECIDED_AFFINITY_BYTES)]
     found += bounds.excess("spec.nodeSelector: length in bytes", len(selector), bounds.AFFINITY_BYTES)
     found += bounds.excess("spec.tolerations: length in bytes", len(tolerations), bounds.TOLERATION_BYTES)
     found += bounds.excess("spec.topologySpreadConstraints: length in bytes", len(spread), bounds.SPREAD_BYTES)
@@ -206,12 +207,12 @@ def _too_many(
         return
     required = None if wanted.node_affinity is None else wanted.node_affinity.required
     terms = 0 if required is None else len(required.node_selector_terms or ())
-    yield from bounds.excess("spec.affinity: number of node selector terms", terms, bounds.MARKED_NODE_TERMS)
+    yield from bounds.excess("spec.affinity: number of node selector terms", terms, bounds.DECIDED_NODE_TERMS)
     between = number_of_terms(wanted.pod_affinity or NO_TERMS, wanted.pod_anti_affinity or NO_TERMS)
     yield from bounds.excess("spec.affinity: number of terms about other pods", between, bounds.POD_TERMS)
 
 
-def _too_large_unmarked(affinity: bytes, constraints: Constraints) -> Iterator[str]:
+def _too_large_undecided(affinity: bytes, constraints: Constraints) -> Iterator[str]:
     yield from bounds.excess("spec.affinity: length in bytes", len(affinity), bounds.AFFINITY_BYTES)
     terms = len(constraints.terms or ())
     yield from bounds.excess("spec.affinity: number of node selector terms", terms, bounds.NODE_TERMS)
@@ -223,7 +224,7 @@ def _tolerations(raw: bytes) -> tuple[Toleration, ...]:
 
 
 _PLACEMENTS: Final = bounds.ByteCache[tuple[bytes, bytes, bytes, bytes], Placement]()
-_KEEP_OFF: Final = bounds.ByteCache[bytes, tuple[AffinityRule, ...]]()
+_ANTI_AFFINITIES: Final = bounds.ByteCache[bytes, tuple[AffinityRule, ...]]()
 _TOLERATIONS: Final = bounds.ByteCache[bytes, tuple[Toleration, ...]]()
 
 
@@ -241,7 +242,7 @@ def _requirements(listed: tuple[_Requirement, ...] | None) -> tuple[Requirement,
 
 
 def _toleration(found: _Toleration) -> Toleration | None:
-    """Translate a toleration; None for operators and effects that came after us: such a pod tolerates less, to us."""
+    """Return a toleration; None for unknown operators and effects: the pod is then taken to tolerate less."""
     if found.operator not in (None, "", "Equal", "Exists"):
         return None
     if found.effect and found.effect not in _EFFECTS:

@@ -1,6 +1,6 @@
-"""What a pod asks for: from the raw resources of its containers to a core Demand. No placement, no metadata.
+"""A pod's demand: from the raw resources of its containers to a core Demand. No placement, no metadata.
 
-Pods of one template carry the same resources byte for byte, so a whole pod's reading is cached by those bytes.
+Pods of one template have identical bytes in their resources, so the demand is cached by those bytes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,15 +15,15 @@ from webhook.core.model.names import CPU, MEMORY, PODS, ResourceName
 from webhook.kube.objects import bounds, keys, objects, quantity
 from webhook.kube.objects.quantity import Quantity
 
-MOST_PIECES: Final = 1_000_000
-"""No pod asks for more devices of one kind: a larger number is a typing error, or an attack on the arithmetic."""
+MAX_DEVICES: Final = 1_000_000
+"""Maximum number of devices of one kind in a pod: a larger number is a typing error or an attack on the arithmetic."""
 
 _GPU_MEMORY: Final = ResourceName(keys.GPU_MEMORY)
 _GPU_COUNT: Final = ResourceName(keys.GPU_COUNT)
 
 _T = TypeVar("_T")
 
-_POLICIES: Final = 8
+_CACHED_POLICIES: Final = 8
 _CONTAINER_BYTES: Final = 64
 
 _Named = tuple[str, bytes, bool]
@@ -32,10 +32,10 @@ _Source = tuple[tuple[_Named, ...], tuple[_Named, ...], bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A pod's demand as read.
+    """A pod's parsed demand.
 
-    `problems` is everything the API server would refuse in the GPU amounts, and everything unreadable. `demand` is
-    None where something could not be read at all; `excess` is what there is too much of.
+    `problems` lists what the API server would refuse in the GPU amounts, and what cannot be parsed. `demand` is None
+    if something cannot be parsed; `excess` lists exceeded limits.
     """
 
     demand: Demand | None
@@ -63,9 +63,9 @@ _amounts_decoder: Final = msgspec.json.Decoder(dict[str, Quantity])
 
 
 def read_demand(spec: objects.PodSpec, weights: Weights) -> Reading:
-    """Add up what a pod asks for; `weights` maps each GPU resource to the GPU units of one piece.
+    """Return a pod's total demand; `weights` maps each GPU resource to the GPU units of one device.
 
-    The mapping is known by identity: pass the same policy's mapping each time, and never change it in place.
+    The cache identifies the mapping by identity: pass the same policy's mapping each time, and never change it.
     """
     init = spec.init_containers
     source = (
@@ -76,14 +76,14 @@ def read_demand(spec: objects.PodSpec, weights: Weights) -> Reading:
     )
     known = _READINGS.get(id(weights))
     if known is None or known.weights is not weights:
-        known = _start(weights)
+        known = _new_cache(weights)
     reading = known.by_source.known.get(source)
-    return _read_new(known, source) if reading is None else reading
+    return _read_and_cache(known, source) if reading is None else reading
 
 
 @dataclass(frozen=True, slots=True)
 class _Readings:
-    """What was read under one policy's weights, which are kept alive so that their id stays theirs."""
+    """The cache for one policy's weights; holding the weights keeps their id from being reused."""
 
     weights: Weights
     by_source: bounds.ByteCache[_Source, Reading] = field(default_factory=bounds.ByteCache)
@@ -92,14 +92,14 @@ class _Readings:
 _READINGS: Final[dict[int, _Readings]] = {}
 
 
-def _start(weights: Weights) -> _Readings:
-    if len(_READINGS) >= _POLICIES:
+def _new_cache(weights: Weights) -> _Readings:
+    if len(_READINGS) >= _CACHED_POLICIES:
         _READINGS.clear()
-    started = _READINGS[id(weights)] = _Readings(weights)
-    return started
+    cache = _READINGS[id(weights)] = _Readings(weights)
+    return cache
 
 
-def _read_new(known: _Readings, source: _Source) -> Reading:
+def _read_and_cache(known: _Readings, source: _Source) -> Reading:
     app, init, overhead, pod_level = source
     reading = _read(known.weights, source)
     size = (
@@ -121,10 +121,10 @@ def _read(weights: Weights, source: _Source) -> Reading:
         return Reading(None, problems)
     requests = pod_requests(containers, init=inits, overhead=over, pod_level=whole_pod)
     excess = tuple(_excess(requests))
-    requests[PODS] = 1  # every pod takes one of the pods its node allows
+    requests[PODS] = 1  # every pod uses one of its node's `pods`
     counted = None
     if any(requests.get(name) for name in SHARES):
-        # HAMi's scheduler reads the shares of app containers only: an init container gets whole devices
+        # HAMi's scheduler reads shares of app containers only: an init container gets whole devices
         counted = pod_requests([_shaped(c) for c in containers], init=[_whole(c) for c in inits], overhead=over)
     return Reading(demand_of(requests, weights, per_device=_per_device(requests), counted=counted), problems, excess)
 
@@ -136,7 +136,7 @@ def _excess(requests: Mapping[ResourceName, int]) -> Iterator[str]:
 
 
 def _per_device(requests: Mapping[ResourceName, int]) -> PerDevice | None:
-    """Ask for shared memory on single devices: gpushare puts all of a pod's on one, or on as many as it names."""
+    """Return the shared memory needed per device: gpushare uses one device, or as many as the pod names."""
     memory = requests.get(_GPU_MEMORY, 0)
     number = requests.get(_GPU_COUNT, 0) or 1
     return PerDevice(_GPU_MEMORY, -(-memory // number), number) if memory else None
@@ -163,9 +163,9 @@ def _container(named: _Named, *, what: str, weights: Weights, findings: _Finding
         problem = _gpu_problem(resource, requests.get(resource), limits.get(resource))
         if problem is not None:
             findings.problems.append(f"{where}: {problem}")
-    asked = {**limits, **requests}
+    effective = {**limits, **requests}
     # requests default to limits, resource by resource, as in the API server's own defaulting
-    return Container(_amounts(asked, where, findings), is_restartable=is_restartable)
+    return Container(_amounts(effective, where, findings), is_restartable=is_restartable)
 
 
 def _pod_level(
@@ -174,22 +174,22 @@ def _pod_level(
     listed = _part(_resources_decoder, raw, where="pod resources", findings=findings) or _ResourceList()
     requests, limits = listed.requests or {}, listed.limits or {}
     findings.problems.extend(
-        f"pod resources: {resource} cannot be given to the pod as a whole; set it on the container that uses it"
+        f"pod resources: {resource} cannot be set for the whole pod; set it on the container that uses it"
         for resource in sorted((requests.keys() | limits.keys()) & weights.keys())
     )
-    asked = {name for container in containers for name in container.requests}
+    requested = {name for container in containers for name in container.requests}
     # a pod-level limit is the request where neither the pod nor any container has one (setDefaultPodRequests)
-    effective = {name: value for name, value in limits.items() if name not in asked} | requests
+    effective = {name: value for name, value in limits.items() if name not in requested} | requests
     amounts = _amounts(effective, "pod resources", findings)
     return {name: value for name, value in amounts.items() if name in (CPU, MEMORY) or name.startswith("hugepages-")}
 
 
 def _gpu_problem(resource: str, request: Quantity | None, limit: Quantity | None) -> str | None:
-    """Say what the API server would refuse in one container's GPUs of one kind; None where all is well."""
+    """Return what the API server would refuse in one container's GPUs of one kind, or None."""
     try:
-        asked = limit if request is None else request
-        if asked is not None and quantity.amount(resource, asked) < 0:
-            return None  # told by _amounts, as of any other resource
+        requested = limit if request is None else request
+        if requested is not None and quantity.amount(resource, requested) < 0:
+            return None  # reported by _amounts, as for any other resource
         for value in (request, limit):
             problem = None if value is None else _count_problem(resource, value)
             if problem is not None:
@@ -203,7 +203,7 @@ def _gpu_problem(resource: str, request: Quantity | None, limit: Quantity | None
                 "set both to the same number"
             )
     except ValueError:
-        return None  # told by _amounts, once for every kind of resource
+        return None  # reported by _amounts, once for every kind of resource
     return None
 
 
@@ -211,11 +211,11 @@ def _count_problem(resource: str, value: Quantity) -> str | None:
     exact = quantity.exact(value)
     if exact.denominator != 1:
         return (
-            f"{resource} is {value}; GPUs are counted in whole pieces: ask for {quantity.whole(value)}, "
-            "or for a resource that is a share of a GPU, where the cluster offers one"
+            f"{resource} is {value}; GPUs are counted in whole numbers: request {quantity.whole(value)}, "
+            "or a resource that is a share of a GPU, if the cluster offers one"
         )
-    if exact > MOST_PIECES:
-        return f"{resource} is {value}, more than the {MOST_PIECES} that one container may ask for; check the number"
+    if exact > MAX_DEVICES:
+        return f"{resource} is {value}, more than the maximum of {MAX_DEVICES} per container; check the number"
     return None
 
 
@@ -228,7 +228,7 @@ def _amounts(listed: Mapping[str, Quantity] | None, where: str, findings: _Findi
             findings.unreadable(f"{where}: {name}: {error}")
             continue
         if read < 0:
-            findings.unreadable(f"{where}: {name} is {value}; an amount cannot be negative: ask for 0 or more")
+            findings.unreadable(f"{where}: {name} is {value}; an amount cannot be negative: request 0 or more")
         else:
             found[ResourceName(name)] = read
     return found

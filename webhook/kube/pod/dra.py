@@ -1,4 +1,4 @@
-"""From claims, their templates, DeviceClasses and ResourceSlices (resource.k8s.io/v1) to what the core counts."""
+"""From ResourceClaims, their templates, DeviceClasses and ResourceSlices (resource.k8s.io/v1) to core values."""
 
 import re
 from collections import Counter
@@ -18,9 +18,9 @@ from webhook.kube.objects import keys, objects
 _ALL: Final = "All"
 _CLOSED_TO_PODS: Final = frozenset({"NoSchedule", "NoExecute"})
 
-_Attributed = tuple[str, Value, type]  # the type too: True and 1 are equal, and no class takes one for the other
+_Attributed = tuple[str, Value, type]  # the type too: True and 1 are equal in Python but not in CEL
 _UNIQUE: Final = frozenset({"uuid", "parentUUID", "pciBusID", "pcieRoot"})
-"""Attributes that no two devices share. Nobody counts by them, and without them equal devices are one object."""
+"""Attributes that are unique to a device. They are not counted by; without them equal devices share an object."""
 
 # `device.driver == "gpu.nvidia.com"` and `device.attributes["gpu.nvidia.com"].type == "gpu"`, alone or joined by &&
 _DRIVER: Final = re.compile(r"""device\.driver\s*==\s*(["'])(?P<value>[^"']*)\1""")
@@ -28,7 +28,6 @@ _ATTRIBUTE: Final = re.compile(
     r"""device\.attributes\[(["'])(?P<domain>[^"']+)\1\]\.(?P<name>\w+)\s*==\s*"""
     r"""((["'])(?P<text>[^"']*)\5|(?P<number>-?\d{1,18})|(?P<bool>true|false))"""
 )
-
 
 # several drivers: `device.driver in ["a", "b"]`; no escapes in a driver's name, which could hide another one
 _DRIVER_NAME: Final = r"""(["'])[a-z0-9.-]+\1"""
@@ -90,7 +89,7 @@ class _ClaimStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class ResourceClaim(msgspec.Struct, frozen=True, gc=False):
-    """A claim of devices."""
+    """A ResourceClaim."""
 
     metadata: objects.ObjectMeta
     spec: _ClaimSpec
@@ -102,7 +101,7 @@ class _TemplateSpec(msgspec.Struct, frozen=True, gc=False):
 
 
 class ResourceClaimTemplate(msgspec.Struct, frozen=True, gc=False):
-    """What claims are made from."""
+    """A ResourceClaimTemplate."""
 
     metadata: objects.ObjectMeta
     spec: _TemplateSpec
@@ -118,7 +117,7 @@ class _Dated(objects.ObjectMeta, frozen=True, gc=False, rename="camel"):
 
 
 class DeviceClassObject(msgspec.Struct, frozen=True, gc=False):
-    """A kind of device."""
+    """A DeviceClass."""
 
     metadata: _Dated
     spec: _DeviceClassSpec = _DeviceClassSpec()
@@ -152,7 +151,7 @@ class _SliceSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class ResourceSlice(msgspec.Struct, frozen=True, gc=False):
-    """Devices that a driver offers."""
+    """A ResourceSlice: devices that a driver offers."""
 
     metadata: objects.ObjectMeta
     spec: _SliceSpec
@@ -168,14 +167,14 @@ class _PodGroupSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class PodGroup(msgspec.Struct, frozen=True, gc=False):
-    """Pods that are scheduled together, as far as they share claims (scheduling.k8s.io)."""
+    """A PodGroup (scheduling.k8s.io): the claims that its pods share."""
 
     metadata: objects.ObjectMeta
     spec: _PodGroupSpec = _PodGroupSpec()
 
 
 def to_group(group: PodGroup) -> frozenset[GroupEntry]:
-    """Translate what the pods of a group share."""
+    """Return the claim templates that the pods of a group share."""
     return frozenset(
         GroupEntry(claim.name, claim.resource_claim_template_name)
         for claim in group.spec.resource_claims or ()
@@ -184,44 +183,44 @@ def to_group(group: PodGroup) -> frozenset[GroupEntry]:
 
 
 def group_key(metadata: objects.ObjectMeta) -> ClaimKey:
-    """Name a group."""
+    """Return the key of a PodGroup."""
     return ClaimKey("group", metadata.namespace or Namespace("default"), metadata.name)
 
 
 def claim_key(metadata: objects.ObjectMeta) -> ClaimKey:
-    """Name a claim."""
+    """Return the key of a claim."""
     return ClaimKey("claim", metadata.namespace or Namespace("default"), metadata.name)
 
 
 def template_key(metadata: objects.ObjectMeta) -> ClaimKey:
-    """Name a template."""
+    """Return the key of a claim template."""
     return ClaimKey("template", metadata.namespace or Namespace("default"), metadata.name)
 
 
 def to_claim(claim: ResourceClaim) -> ClaimSpec | None:
-    """Translate a claim; None for one that kube-scheduler made for what containers request: that is counted there."""
+    """Return what a claim counts as; None if kube-scheduler made it for container requests, which are counted there."""
     if keys.EXTENDED_CLAIM in (claim.metadata.annotations or {}):
         return None
-    got = allocated(claim)
-    return _wanted(claim.spec) if got is None else got
+    found = allocated(claim)
+    return _requested(claim.spec) if found is None else found
 
 
 def allocated(claim: ResourceClaim) -> ClaimSpec | None:
-    """Translate what a claim got; None while it got nothing."""
+    """Return the devices allocated to a claim, or None if it has no allocation."""
     allocation = claim.status.allocation if claim.status is not None else None
     if allocation is None:
         return None
-    got = Counter((result.request, result.driver) for result in allocation.devices.results or ())
-    return tuple(each for request in claim.spec.devices.requests or () for each in _got(request, got))
+    counts = Counter((result.request, result.driver) for result in allocation.devices.results or ())
+    return tuple(each for request in claim.spec.devices.requests or () for each in _allocated_to(request, counts))
 
 
 def to_template(template: ResourceClaimTemplate) -> ClaimSpec:
-    """Translate a template."""
-    return _wanted(template.spec.spec)
+    """Return what a claim from this template counts as."""
+    return _requested(template.spec.spec)
 
 
 def to_class(found: DeviceClassObject) -> DeviceClass:
-    """Translate a class."""
+    """Translate a DeviceClass."""
     spec, name = found.spec, found.metadata.name
     resource = spec.extended_resource_name
     expressions = [selector.cel.expression for selector in spec.selectors or ()]
@@ -235,7 +234,7 @@ def to_class(found: DeviceClassObject) -> DeviceClass:
 
 
 def conditions_of(found: DeviceClassObject) -> tuple[Condition, ...]:
-    """Read the conditions of a class on driver and attributes; what else its CEL asks is left out."""
+    """Return a class's conditions on driver and attributes; other conditions in its CEL are ignored."""
     return tuple(
         condition
         for selector in found.spec.selectors or ()
@@ -246,7 +245,7 @@ def conditions_of(found: DeviceClassObject) -> tuple[Condition, ...]:
 
 
 def to_slice(found: ResourceSlice) -> Slice | None:
-    """Translate a slice; None where its devices belong to no single node."""
+    """Translate a ResourceSlice; None if its devices do not belong to a single node."""
     spec = found.spec
     if not spec.node_name:
         return None
@@ -258,7 +257,7 @@ def to_slice(found: ResourceSlice) -> Slice | None:
     return Slice(NodeName(spec.node_name), f"{spec.driver}/{spec.pool.name}", spec.pool.generation, devices)
 
 
-def _wanted(spec: _ClaimSpec) -> ClaimSpec:
+def _requested(spec: _ClaimSpec) -> ClaimSpec:
     return tuple(
         DeviceRequest(tuple(map(_counted, subs)), any(bool(sub.admin_access) for sub in subs))
         for request in spec.devices.requests or ()
@@ -266,17 +265,17 @@ def _wanted(spec: _ClaimSpec) -> ClaimSpec:
     )
 
 
-def _got(request: _DeviceRequest, results: Mapping[tuple[str, str], int]) -> ClaimSpec:
-    """Count what an allocated request got: of the one alternative that was chosen, so many devices of each driver."""
-    got: list[DeviceRequest] = []
+def _allocated_to(request: _DeviceRequest, counts: Mapping[tuple[str, str], int]) -> ClaimSpec:
+    """Return the devices allocated to a request, by driver, of the alternative that was chosen."""
+    found: list[DeviceRequest] = []
     for sub in _alternatives(request):
-        named = request.name if request.exactly is not None else f"{request.name}/{sub.name}"
-        got += (
+        name = request.name if request.exactly is not None else f"{request.name}/{sub.name}"
+        found += (
             DeviceRequest((ClassCount(sub.device_class_name, number, driver),), bool(sub.admin_access))
-            for (what, driver), number in results.items()
-            if what == named
+            for (allocated_for, driver), number in counts.items()
+            if allocated_for == name
         )
-    return tuple(got)
+    return tuple(found)
 
 
 def _alternatives(request: _DeviceRequest) -> tuple[_DeviceSubRequest, ...]:
@@ -290,7 +289,7 @@ def _counted(sub: _DeviceSubRequest) -> ClassCount:
 
 
 def _driver_of(expression: str) -> str:
-    """Tell whose devices a claim's own CEL selects; "" unless all of it is plain conditions: tenants write it."""
+    """Return the driver that a claim's own CEL selects; "" unless it is only plain conditions: tenants write it."""
     conditions = [_condition(part.strip()) for part in expression.split("&&")]
     if None in conditions:
         return ""
@@ -298,7 +297,7 @@ def _driver_of(expression: str) -> str:
 
 
 def _names_drivers(expression: str) -> bool:
-    """Tell whether a class selects devices of the drivers that its CEL names, and no others."""
+    """Whether a class selects only devices of the drivers that its CEL names."""
     return "?" not in expression and all(
         any(_SOME_DRIVER.fullmatch(part.strip(" \n()")) for part in alternative.split("&&"))
         for alternative in expression.split("||")
@@ -323,7 +322,7 @@ def _condition(text: str) -> Condition | None:
 
 
 def _attributes(device: _Device, driver: str) -> tuple[_Attributed, ...]:
-    """Name attributes in full: one without a domain is of the driver's."""
+    """Return the attributes by qualified name: the driver is the domain of one without a domain."""
     found: dict[str, Value] = {}
     for name, given in (device.attributes or {}).items():
         value = next((v for v in (given.text, given.number, given.flag) if v is not None), None)
@@ -334,5 +333,5 @@ def _attributes(device: _Device, driver: str) -> tuple[_Attributed, ...]:
 
 @lru_cache(maxsize=4096)
 def _device(driver: str, attributes: tuple[_Attributed, ...]) -> Device:
-    """Share equal devices: a fleet has a few kinds, and 40,000 devices with attributes of their own hold 80 MB."""
+    """Return one shared object for equal devices: a cluster has few kinds; 40,000 separate objects take 80 MB."""
     return Device(driver, {name: value for name, value, _ in attributes})

@@ -1,4 +1,4 @@
-"""Inter-pod affinity and anti-affinity, as a pod writes them, to core rules."""
+"""From a pod's inter-pod affinity and anti-affinity to core rules."""
 
 from collections.abc import Mapping
 from itertools import chain
@@ -14,7 +14,7 @@ from webhook.kube.objects.label_selectors import Selector, selector_of, to_selec
 
 
 class Term(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A term as it is written."""
+    """A PodAffinityTerm."""
 
     topology_key: str = ""
     label_selector: Selector | None = None
@@ -25,14 +25,14 @@ class Term(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Preference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A preferred term as it is written."""
+    """A WeightedPodAffinityTerm."""
 
     weight: int = 1
     pod_affinity_term: Term = Term()
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False):
-    """The terms of an affinity, or of an anti-affinity."""
+    """The terms of a podAffinity or a podAntiAffinity."""
 
     required: tuple[Term, ...] | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
@@ -43,19 +43,19 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
 
 
 class Keys(NamedTuple):
-    """The labels whose values are to be had in common with the pod, and those whose values are to differ."""
+    """The matchLabelKeys and mismatchLabelKeys of a rule's terms."""
 
-    alike: tuple[str, ...] = ()
-    unlike: tuple[str, ...] = ()
+    match: tuple[str, ...] = ()
+    mismatch: tuple[str, ...] = ()
 
 
 NO_KEYS = Keys()
 
 
 class InterPod(NamedTuple):
-    """A pod's rules, each with the keys that complete its selector by the pod's own labels.
+    """A pod's rules, each with the keys by which the pod's own labels extend its selector.
 
-    `is_open`: some that are required depend on more than is read here, and only kube-scheduler judges them.
+    `is_open`: some required terms use fields that are not read here; only kube-scheduler can evaluate them.
     """
 
     rules: tuple[tuple[AffinityRule, Keys], ...] = ()
@@ -67,40 +67,40 @@ NO_RULES = InterPod()
 
 
 def number_of_terms(affinity: Terms, anti_affinity: Terms) -> int:
-    """Count a pod's terms; one that is about several namespaces counts for each."""
+    """Return the number of a pod's terms; a term counts once per namespace that it names."""
     terms = [
         each
         for listed in (affinity, anti_affinity)
-        for each in (*(listed.required or ()), *(wish.pod_affinity_term for wish in listed.preferred or ()))
+        for each in (*(listed.required or ()), *(one.pod_affinity_term for one in listed.preferred or ()))
     ]
     return sum(max(1, len(each.namespaces or ())) for each in terms)
 
 
 def read_terms(affinity: Terms, anti_affinity: Terms) -> InterPod:
-    """Translate a pod's terms: pods beside it must match all that the one requires, none that the other does."""
+    """Translate a pod's terms of affinity and anti-affinity."""
     rules = [_rule((term,), is_anti=True) for term in anti_affinity.required or ()]
     if affinity.required:
         rules.append(_rule(affinity.required, is_anti=False))
-    wished = [
+    preferred = [
         _rule((each.pod_affinity_term,), is_anti=terms is anti_affinity, weight=each.weight)
         for terms in (affinity, anti_affinity)
         for each in terms.preferred or ()
     ]
-    return InterPod(tuple([rule for rule in (*rules, *wished) if rule is not None]), None in rules)
+    return InterPod(tuple([rule for rule in (*rules, *preferred) if rule is not None]), None in rules)
 
 
 def rules_of(interpod: InterPod, labels: Mapping[str, str]) -> tuple[AffinityRule, ...]:
-    """Complete a pod's rules by its own labels; where the API server did so, nothing changes."""
-    return tuple([rule if keys is NO_KEYS else _completed(rule, keys, labels) for rule, keys in interpod.rules])
+    """Return a pod's rules, extended by its own labels (matchLabelKeys); the result is the same on a stored pod."""
+    return tuple([rule if keys is NO_KEYS else _extended(rule, keys, labels) for rule, keys in interpod.rules])
 
 
-def _completed(rule: AffinityRule, keys: Keys, labels: Mapping[str, str]) -> AffinityRule:
+def _extended(rule: AffinityRule, keys: Keys, labels: Mapping[str, str]) -> AffinityRule:
     if rule.selector is None:
         return rule
     more = [
         Requirement(key, operator, (labels[key],))
-        for named, operator in ((keys.alike, Operator.IN), (keys.unlike, Operator.NOT_IN))
-        for key in named
+        for listed, operator in ((keys.match, Operator.IN), (keys.mismatch, Operator.NOT_IN))
+        for key in listed
         if key in labels
     ]
     return rule._replace(selector=selector_of((*rule.selector.requirements, *more)))
@@ -115,10 +115,10 @@ def _rule(terms: tuple[Term, ...], *, is_anti: bool, weight: int = 0) -> tuple[A
         return None
     keys = tuple([term.topology_key for term in terms])
     selector = _all_of(selectors) if len(selectors) == len(terms) else None
-    alike = tuple([key for term in terms for key in term.match_label_keys or ()])
-    unlike = tuple([key for term in terms for key in term.mismatch_label_keys or ()])
+    match = tuple([key for term in terms for key in term.match_label_keys or ()])
+    mismatch = tuple([key for term in terms for key in term.mismatch_label_keys or ()])
     rule = AffinityRule(keys, is_anti, selector, namespaces.pop(), weight)
-    return rule, Keys(alike, unlike) if alike or unlike else NO_KEYS
+    return rule, Keys(match, mismatch) if match or mismatch else NO_KEYS
 
 
 def _all_of(selectors: list[LabelSelector | None]) -> LabelSelector:

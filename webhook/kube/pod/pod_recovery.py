@@ -1,4 +1,4 @@
-"""What can be read of a pod that cannot be read whole: enough to count it, so that it does not vanish from the sums."""
+"""Partial decoding of a pod that cannot be decoded completely, so that its GPUs are still counted."""
 
 from typing import Any, Final
 
@@ -6,8 +6,8 @@ import msgspec
 
 from webhook.kube.objects import objects, quantity
 
-UNREADABLE_PIECES: Final = 16
-"""What an amount that is there and cannot be read counts: no machine has more GPUs."""
+UNREADABLE_AMOUNT: Final = 16
+"""The number that an unreadable amount counts as: no node has more GPUs."""
 
 _TEXTS: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 
@@ -15,9 +15,9 @@ _Json = dict[str, Any]
 
 
 def recovered_pod(found: objects.Pod | bytes) -> objects.Pod | None:
-    """Read who a pod is, where it is and what its containers ask for; None where not even that is there.
+    """Return a pod's identity, node and container resources; None if it has no UID.
 
-    Everything else is left out, and an amount that cannot be read is taken for a large one.
+    All other fields are dropped, and an unreadable amount counts as a large one.
     """
     if isinstance(found, objects.Pod):
         return _with_amounts(found)
@@ -38,7 +38,7 @@ def recovered_pod(found: objects.Pod | bytes) -> objects.Pod | None:
 
 
 def _with_amounts(pod: objects.Pod) -> objects.Pod:
-    """Give a pod whose amounts can be read, and nothing else that says what it asks for."""
+    """Return a pod with readable container resources, and without other fields that add to its demand."""
     spec = objects.PodSpec(
         [_readable(each) for each in pod.spec.containers],
         [_readable(each) for each in pod.spec.init_containers or ()],
@@ -67,7 +67,7 @@ def _raw(resources: _Json) -> msgspec.Raw:
 
 
 def _amounts(listed: _Json) -> _Json:
-    return {name: value if _is_amount(name, value) else UNREADABLE_PIECES for name, value in listed.items()}
+    return {name: value if _is_amount(name, value) else UNREADABLE_AMOUNT for name, value in listed.items()}
 
 
 def _is_amount(name: str, value: object) -> bool:

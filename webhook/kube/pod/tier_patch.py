@@ -1,4 +1,4 @@
-"""The one patch that Fairgate makes to a pod that exists: its tier, and the reason in its decision."""
+"""The patch of an existing pod's tier, and of the reason code in its decision."""
 
 import json
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from webhook.kube.objects import keys, objects
 from webhook.kube.pod.pods import has_ended
 
 FIELD_MANAGER: Final = "fairgate"
-"""Says in each write who made it; the guard of labels looks for it."""
+"""The field manager of these writes, which the guard of labels checks."""
 
 _CODES: Final = {Tier.GUARANTEED: Code.WITHIN_SHARE, Tier.PREEMPTIBLE: Code.BORROWS}
 _decoder: Final = msgspec.json.Decoder(objects.Pod)
@@ -21,7 +21,7 @@ _decoder: Final = msgspec.json.Decoder(objects.Pod)
 
 @dataclass(frozen=True, slots=True)
 class LabeledPod:
-    """A pod as it is now, as far as its tier goes. `is_leaving`: it is being deleted."""
+    """The current tier fields of a pod. `is_leaving`: it is being deleted."""
 
     uid: Uid
     version: str
@@ -33,7 +33,7 @@ class LabeledPod:
 
 
 def read_labeled_pod(body: bytes) -> LabeledPod:
-    """Read a pod. Raises ValueError where it is none."""
+    """Decode a pod. Raises ValueError if the body is not a pod."""
     pod = _decoder.decode(body)
     metadata = pod.metadata
     return LabeledPod(
@@ -48,9 +48,9 @@ def read_labeled_pod(body: bytes) -> LabeledPod:
 
 
 def tier_patch(pod: LabeledPod, tier: Tier, *, team: TeamName) -> bytes:
-    """Write a merge patch that takes only if this very pod is still as it was read.
+    """Return a merge patch that succeeds only if the pod has not changed since it was read.
 
-    The team is written where none is: on a pod that never passed the gate.
+    It also sets the team of a pod without one, which bypassed admission.
     """
     metadata: dict[str, Any] = {
         "uid": pod.uid,
@@ -66,11 +66,11 @@ def tier_patch(pod: LabeledPod, tier: Tier, *, team: TeamName) -> bytes:
 
 
 def _with_code(mark: str | None, code: Code) -> str | None:
-    """Let a decision give the reason of the new tier; None where it cannot be read, and so stays as it is."""
+    """Return a decision annotation with this reason code; None if it cannot be parsed, and so stays unchanged."""
     try:
-        told = json.loads(mark or "")
+        decision = json.loads(mark or "")
     except (ValueError, RecursionError):
         return None
-    if not isinstance(told, dict):
+    if not isinstance(decision, dict):
         return None
-    return json.dumps(told | {"code": str(code)}, separators=(",", ":"))
+    return json.dumps(decision | {"code": str(code)}, separators=(",", ":"))

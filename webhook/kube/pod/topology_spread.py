@@ -1,4 +1,4 @@
-"""Topology spread constraints, as a pod writes them, to core rules."""
+"""From a pod's topology spread constraints to core rules."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -15,9 +15,9 @@ _HONOR, _IGNORE = "Honor", "Ignore"
 
 
 class Spreading(NamedTuple):
-    """A pod's rules; `keys` has the labels of each whose values are to be had in common. `is_open`: one cannot be read.
+    """A pod's rules; `keys` has the matchLabelKeys of each. `is_open`: a required constraint cannot be evaluated here.
 
-    The API server refuses what is malformed. What came after us only kube-scheduler judges.
+    The API server refuses malformed constraints; only kube-scheduler can evaluate those with unknown operators.
     """
 
     rules: tuple[SpreadRule, ...] = ()
@@ -43,7 +43,7 @@ _decoder: Final = msgspec.json.Decoder(tuple[_Constraint, ...])
 
 
 def read_spreading(raw: bytes) -> Spreading:
-    """Read all constraints of a pod. Raises ValueError where they are none."""
+    """Translate a pod's constraints. Raises ValueError if they are malformed."""
     found = objects.read_part(_decoder, raw, where="spec.topologySpreadConstraints")
     if not found:
         return NOTHING
@@ -58,19 +58,19 @@ def read_spreading(raw: bytes) -> Spreading:
 
 
 def rules_for(spreading: Spreading, labels: Mapping[str, str]) -> tuple[SpreadRule, ...]:
-    """Complete a pod's rules by its own labels (matchLabelKeys); where the API server did so, nothing changes."""
+    """Return a pod's rules, extended by its own labels (matchLabelKeys); the result is the same on a stored pod."""
     if not spreading.keys:
         return spreading.rules
     return tuple(
         [
-            _narrowed(rule, tuple([(key, labels[key]) for key in keys if key in labels]))
+            _extended(rule, tuple([(key, labels[key]) for key in keys if key in labels]))
             for rule, keys in zip(spreading.rules, spreading.keys, strict=True)
         ]
     )
 
 
 @lru_cache(maxsize=128)
-def _narrowed(rule: SpreadRule, own: tuple[tuple[str, str], ...]) -> SpreadRule:
+def _extended(rule: SpreadRule, own: tuple[tuple[str, str], ...]) -> SpreadRule:
     if rule.selector is None or not own:
         return rule
     more = [Requirement(key, Operator.IN, (value,)) for key, value in own]

@@ -1,4 +1,4 @@
-"""How the leader hears of refusals and has a controller try again: Events read, an annotation written. Pure."""
+"""Retries of controllers whose pods were refused: the Event that is read and the annotation that is written. Pure."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from webhook.core.reclaim.reclaim_pod import Controller
 from webhook.kube.objects import keys
 from webhook.kube.objects.events import EventReason
 
-NUDGED: Final = frozenset(
+RETRIED_KINDS: Final = frozenset(
     {
         ("", "ReplicationController"),
         ("apps", "DaemonSet"),
@@ -19,7 +19,7 @@ NUDGED: Final = frozenset(
         ("batch", "Job"),
     }
 )
-"""Kinds whose controllers try again after any change of the object: within 0.2 s, Jobs within 1.2 s (measured)."""
+"""Kinds whose controllers retry after any change of the object: within 0.2 s, Jobs within 1.2 s (measured)."""
 
 
 class _Reference(msgspec.Struct, frozen=True, rename="camel"):
@@ -34,7 +34,7 @@ class _Metadata(msgspec.Struct, frozen=True):
 
 
 class RefusalEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """An Event that says that a pod was refused, as far as it names its controller."""
+    """The fields of an Event about a refused pod that name its controller."""
 
     metadata: _Metadata = _Metadata()
     reason: str | None = None
@@ -43,13 +43,13 @@ class RefusalEvent(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def refused_owner(event: RefusalEvent) -> RefusedOwner | None:
-    """Read whose pod was refused; None where its controller is of a kind that is left alone.
+    """Return the controller of the refused pod; None if its kind is not retried.
 
-    Whoever may create Events may name anything in them: the namespace is always that of the Event.
+    Users who may create Events may name any object in them, so the namespace is always that of the Event.
     """
     found = event.related or event.involved_object
     group = found.api_version.rpartition("/")[0]
-    if event.reason != EventReason.REFUSED or (group, found.kind) not in NUDGED:
+    if event.reason != EventReason.REFUSED or (group, found.kind) not in RETRIED_KINDS:
         return None
     if not (event.metadata.namespace and found.name and found.uid):
         return None
@@ -58,5 +58,5 @@ def refused_owner(event: RefusalEvent) -> RefusedOwner | None:
 
 
 def retry_patch(uid: str, *, at: str) -> bytes:
-    """Write a merge patch of nothing but an annotation, which takes only on the object with this UID."""
+    """Return a merge patch of one annotation, which succeeds only on the object with this UID."""
     return msgspec.json.encode({"metadata": {"uid": uid, "annotations": {keys.RETRY_AT: at}}})

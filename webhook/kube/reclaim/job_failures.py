@@ -1,4 +1,4 @@
-"""What the eviction of a pod means to the object that controls it, by the rules of each controller.
+"""The effect of a pod's eviction on the object that controls it, by the rules of each controller.
 
 docs/workloads.md has the table, with the reasons.
 """
@@ -17,35 +17,35 @@ DISRUPTION: Final = "DisruptionTarget"
 
 _DEFAULT_BACKOFF_LIMIT: Final = 6
 _EVICTED_EXIT_CODES: Final = (137, 143)
-"""SIGKILL and SIGTERM: how most processes end that do not expect it."""
+"""SIGKILL and SIGTERM: the exit codes of most processes that do not handle them."""
 
-_LONGEST_UID: Final = 64
+_MAX_UID: Final = 64
 """Characters; a UID has 36."""
 
-_MOST_INDEXES: Final = 100_000
-"""The API server takes no larger maxFailedIndexes."""
+_MAX_INDEXES: Final = 100_000
+"""The API server accepts no larger maxFailedIndexes."""
 
 
 class ExitCodes(msgspec.Struct, frozen=True, gc=False):
-    """Exit codes that a rule is about."""
+    """The exit codes that a rule matches."""
 
     operator: str = ""
     values: list[int] = []
 
     def covers(self, code: int) -> bool:
-        """Tell whether a container that ends so is meant."""
+        """Whether a container with this exit code matches."""
         return (code in self.values) == (self.operator == "In")
 
 
 class ConditionPattern(msgspec.Struct, frozen=True, gc=False):
-    """A condition that a rule is about."""
+    """A pod condition that a rule matches."""
 
     type: str
     status: str = "True"
 
 
 class Rule(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A rule of a podFailurePolicy: the first that matches decides."""
+    """A rule of a podFailurePolicy; the first that matches applies."""
 
     action: str
     on_exit_codes: ExitCodes | None = None
@@ -53,7 +53,7 @@ class Rule(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     @property
     def is_about_evictions(self) -> bool:
-        """Tell whether it names the condition of evicted pods."""
+        """Whether it matches the condition of evicted pods."""
         return any(each.type == DISRUPTION and each.status == "True" for each in self.on_pod_conditions or ())
 
 
@@ -81,7 +81,7 @@ class _JobStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):
-    """A batch/v1 Job, as far as it counts failures."""
+    """The fields of a batch/v1 Job that concern failures."""
 
     metadata: objects.ObjectMeta
     spec: _JobSpec = _JobSpec()
@@ -110,7 +110,7 @@ class _TrainingSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class TrainingJob(msgspec.Struct, frozen=True, gc=False):
-    """A job of the training operator, of any of its kinds but MPIJob."""
+    """A job of the Kubeflow training operator, of any kind except MPIJob."""
 
     metadata: objects.ObjectMeta
     spec: _TrainingSpec = _TrainingSpec()
@@ -121,12 +121,12 @@ TRAINING_JOBS: Final = ("jaxjobs", "mxjobs", "paddlejobs", "pytorchjobs", "tfjob
 
 
 def workload_id(namespace: str, uid: str) -> WorkloadId | None:
-    """Name the controller of a pod; None for what is no UID: whoever creates pods may write anything there."""
-    return WorkloadId(intern(f"{namespace}/{uid}")) if 0 < len(uid) <= _LONGEST_UID else None
+    """Return the ID of a pod's controller; None if `uid` is not a UID: tenants may write any text there."""
+    return WorkloadId(intern(f"{namespace}/{uid}")) if 0 < len(uid) <= _MAX_UID else None
 
 
 def job_budget(job: Job) -> FailureBudget | None:
-    """Tell how many evictions a Job survives; None: any number."""
+    """Return how many evictions a Job survives; None: any number."""
     spec, status = job.spec, job.status
     action = action_on_eviction(spec.pod_failure_policy)
     if action == "Ignore":
@@ -145,7 +145,7 @@ def job_budget(job: Job) -> FailureBudget | None:
 
 
 def action_on_eviction(policy: PodFailurePolicy | None) -> str:
-    """Tell what a podFailurePolicy makes of an evicted pod: Ignore, Count, FailIndex or FailJob."""
+    """Return the action of a podFailurePolicy for an evicted pod: Ignore, Count, FailIndex or FailJob."""
     for rule in policy.rules if policy is not None else ():
         codes = rule.on_exit_codes
         if codes is not None and rule.action != "Ignore" and any(map(codes.covers, _EVICTED_EXIT_CODES)):
@@ -156,9 +156,9 @@ def action_on_eviction(policy: PodFailurePolicy | None) -> str:
 
 
 def training_budget(job: TrainingJob) -> FailureBudget | None:
-    """Tell whether a training job fails of the first eviction; None: it survives any number.
+    """Return a budget of 0 if a training job fails with its first eviction; None: it survives any number.
 
-    The operator counts the restarts of containers only, so that other backoffLimits are never used up by evictions.
+    The operator counts only container restarts, so evictions never count toward other backoffLimits.
     """
     spec = job.spec
     if spec.run_policy is not None and spec.run_policy.backoff_limit == 0:
@@ -172,7 +172,7 @@ def training_budget(job: TrainingJob) -> FailureBudget | None:
 
 
 def loss_of(controller: objects.OwnerReference, labels: Mapping[str, str]) -> Loss:
-    """Tell what the eviction of a pod means to its controller, where its kind alone says that."""
+    """Return the effect of a pod's eviction on its controller, by the controller's kind."""
     match controller.api_version.partition("/")[0], controller.kind:
         case "ray.io", "RayCluster":
             return Loss.FATAL if labels.get("ray.io/node-type") == "head" else Loss.HARMLESS
@@ -187,6 +187,6 @@ def _count_indexes(text: str) -> int:
     count = 0
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")
-        if first.isdecimal() and (last or first).isdecimal() and len(part) < len(str(_MOST_INDEXES)) * 2 + 2:
+        if first.isdecimal() and (last or first).isdecimal() and len(part) < len(str(_MAX_INDEXES)) * 2 + 2:
             count += max(0, int(last or first) - int(first) + 1)
     return count

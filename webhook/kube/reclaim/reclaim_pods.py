@@ -16,7 +16,8 @@ from webhook.core.reclaim.victim import GangId
 from webhook.kube.objects import keys, objects
 from webhook.kube.objects.owners import controller_of
 from webhook.kube.pod.constraints import Placement, read_placement
-from webhook.kube.pod.pods import chosen_nodes, grace_seconds, to_resident, unix_seconds
+from webhook.kube.pod.existing_pods import chosen_nodes, to_resident
+from webhook.kube.pod.pods import grace_seconds, unix_seconds
 from webhook.kube.reclaim.job_failures import loss_of, workload_id
 
 _PLACED: Final = Placement()

@@ -1,4 +1,4 @@
-"""The shape of a ValidatingAdmissionPolicy and its binding, and what its expressions in CEL have in common."""
+"""Builders of ValidatingAdmissionPolicies and their bindings, and the CEL expressions that several of them share."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -19,13 +19,13 @@ EXEMPT_LABEL: Final = (
 def admission_policy(
     name: str, *, rules: list[_Json], conditions: dict[str, str], validations: Iterable[_Json]
 ) -> _Json:
-    """Make a policy that looks at these requests where all conditions hold."""
+    """Return a policy that validates the requests selected by `rules` where all conditions hold."""
     return {
         "apiVersion": keys.REGISTRATION_API,
         "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": name, "labels": dict(keys.OWN_LABELS)},
         "spec": {
-            # Fail: an expression that cannot be evaluated must not open the door.
+            # Fail: a request must not be admitted because an expression could not be evaluated.
             "failurePolicy": "Fail",
             "matchConstraints": {"matchPolicy": "Equivalent", "resourceRules": rules},
             "matchConditions": [{"name": key, "expression": expression} for key, expression in conditions.items()],
@@ -34,9 +34,9 @@ def admission_policy(
     }
 
 
-def policy_binding(guard: _Json, actions: tuple[str, ...], *, param_ref: Mapping[str, str] | None = None) -> _Json:
-    """Bind a policy, with what happens to a request that it refuses, and the object that it takes its values from."""
-    name = guard["metadata"]["name"]
+def policy_binding(policy: _Json, actions: tuple[str, ...], *, param_ref: Mapping[str, str] | None = None) -> _Json:
+    """Return the binding of a policy: `actions` apply to requests that it refuses, `param_ref` names its parameters."""
+    name = policy["metadata"]["name"]
     spec = {"policyName": name, "validationActions": list(actions)}
     return {
         "apiVersion": keys.REGISTRATION_API,
@@ -47,7 +47,7 @@ def policy_binding(guard: _Json, actions: tuple[str, ...], *, param_ref: Mapping
 
 
 def core_rule(resources: list[str], *operations: str, scope: str = "Namespaced") -> _Json:
-    """Name resources of the core group."""
+    """Return a rule for resources of the core API group."""
     return {
         "apiGroups": [""],
         "apiVersions": [keys.CORE_API],
@@ -58,18 +58,18 @@ def core_rule(resources: list[str], *operations: str, scope: str = "Namespaced")
 
 
 def trusted_expression(users: Iterable[str], others: str) -> str:
-    """Write in CEL: the user is one of these, or `others` holds."""
+    """Return a CEL expression: the user is one of `users`, or the expression `others` holds."""
     named = sorted(set(users))
     return f"request.userInfo.username in {json.dumps(named)} || {others}" if named else others
 
 
-def is_not_exempt(policy: Policy) -> str:
-    """Write in CEL: no glob of exempt namespaces matches; exact names are left out by a selector."""
+def not_exempt_expression(policy: Policy) -> str:
+    """Return a CEL expression: the namespace matches no exempt glob. Exact names are excluded by a selector."""
     globs = [name for name in policy.exempt_namespaces if set(name) & GLOB]
     matched = [f"request.namespace.matches({quoted(_pattern(glob))})" for glob in globs]
     return " && ".join(f"!{each}" for each in matched) or "true"
 
 
 def _pattern(glob: str) -> str:
-    """Write a glob as a regular expression: the rest of a namespace's name is never special in one."""
+    """Return a glob as a regular expression. No other character of a namespace name is special in one."""
     return f"^{glob.replace('*', '.*').replace('?', '.')}$"

@@ -1,7 +1,7 @@
-"""What the API server guards by itself, also while Fairgate is down: ValidatingAdmissionPolicies and their bindings.
+"""ValidatingAdmissionPolicies and bindings with which the API server protects objects, also while Fairgate is down.
 
-Whom they let through is asked of RBAC, so that no name must be known: who may write TeamLedgers is Fairgate, and who
-may patch nodes could take a taint off as well. None of them waits for Fairgate, and none of it is on a decision's way.
+They allow users by RBAC permission, not by name: a user who may write TeamLedgers is Fairgate, and one who may patch
+nodes could also remove a taint. The API server evaluates them itself, without a call to Fairgate.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,13 +16,13 @@ from webhook.kube.registration.admission_policy import (
     EXEMPT_LABEL,
     admission_policy,
     core_rule,
-    is_not_exempt,
+    not_exempt_expression,
     policy_binding,
     trusted_expression,
 )
 from webhook.kube.registration.device_guards import device_guards
 from webhook.kube.registration.held_guards import PARAM_REF, held_guards
-from webhook.kube.registration.registration import gpu_pod_expression, namespace_selector, quoted, value_of
+from webhook.kube.registration.registration import gpu_pod_expression, metadata_value, namespace_selector, quoted
 
 LABELS: Final = "fairgate-labels"
 HELD_ROOM: Final = "fairgate-held-room"
@@ -30,10 +30,10 @@ TENANCY: Final = "fairgate-tenancy"
 FORGED: Final = "fairgate-forged"
 GRACE: Final = "fairgate-grace"
 ASSIGN_VERB: Final = "assign"
-"""Who may `assign` `namespaces` of our API group may say which team a namespace belongs to, or that it is exempt."""
+"""A user who may `assign` `namespaces` in our API group may set a namespace's team, or make it exempt."""
 
 TENANCY_LABELS: Final = (keys.EXEMPT, ADMIN_ACCESS)
-"""Labels of namespaces whose pods are not judged, or whose claims get devices without being counted."""
+"""Labels of namespaces whose pods are exempt, or whose claims may use admin access, which is not counted."""
 
 _ACTIONS: Final = {
     Enforcement.ENFORCE: ("Deny",),
@@ -46,16 +46,16 @@ _Json = dict[str, Any]
 
 
 def guards(policy: Policy, *, trusted_users: Iterable[str] = ()) -> list[_Json]:
-    """Make the guards for a policy, each with its binding. `trusted_users` may do what else only Fairgate may."""
+    """Return the guards for a policy, each with its binding. `trusted_users` have the same permissions as Fairgate."""
     actions = _ACTIONS[policy.enforce]
-    made = [
+    policies = [
         _labels(trusted_users),
         _held_room(trusted_users),
         _tenancy(policy, trusted_users),
         _forged(policy, trusted_users),
         _grace(policy, trusted_users),
     ]
-    bound = [part for guard in made for part in (guard, policy_binding(guard, actions))]
+    bound = [part for guard in policies for part in (guard, policy_binding(guard, actions))]
     for guard in held_guards(trusted_users):
         bound += (guard, policy_binding(guard, actions, param_ref=PARAM_REF))
     match policy.defaults.device_access:
@@ -70,10 +70,10 @@ def guards(policy: Policy, *, trusted_users: Iterable[str] = ()) -> list[_Json]:
 
 
 def _labels(trusted_users: Iterable[str]) -> _Json:
-    """Nobody but Fairgate changes a pod's team, tier or decision, not by its status or its binding either."""
+    """Only Fairgate may change a pod's team, tier or decision, including through its status or binding."""
     guarded = [(at, key) for at, names in _GUARDED for key in names]
-    told = ", ".join(
-        f'({value_of("object", at, key)} != {value_of("oldObject", at, key)} ? "{at[:-1]} {key}" : "")'
+    changed = ", ".join(
+        f'({metadata_value("object", at, key)} != {metadata_value("oldObject", at, key)} ? "{at[:-1]} {key}" : "")'
         for at, key in guarded
     )
     by_us = f'{quoted(keys.OWN_GROUP)}).resource({quoted(keys.TEAM_LEDGERS)}).check("update").allowed()'
@@ -83,13 +83,13 @@ def _labels(trusted_users: Iterable[str]) -> _Json:
         rules=[core_rule(["pods", "pods/status"], "UPDATE"), core_rule(["bindings", "pods/binding"], "CREATE")],
         conditions={"changes-fairgate-keys": changed_keys_expression(_GUARDED)},
         allowed=trusted_expression(trusted_users, f"({manager} && authorizer.group({by_us})"),
-        message=f'"only Fairgate may change " + [{told}].filter(t, t != "").join(", ") + '
+        message=f'"only Fairgate may change " + [{changed}].filter(t, t != "").join(", ") + '
         f'": leave it as it is ({Code.PROTECTED_KEY_CHANGED})"',
     )
 
 
 def _held_room(trusted_users: Iterable[str]) -> _Json:
-    """Nobody but the evictor lets a pod into the room that is kept for others."""
+    """Only the evictor may let a pod tolerate the taint of nodes that are reserved for other pods."""
     held = f"has(t.key) && t.key == {quoted(keys.HELD)}"
     old = "oldObject != null && has(oldObject.spec.tolerations) && oldObject.spec.tolerations.exists(o, o == t)"
     return _policy(
@@ -100,13 +100,13 @@ def _held_room(trusted_users: Iterable[str]) -> _Json:
             f"object.spec.tolerations.exists(t, {held} && !({old}))"
         },
         allowed=trusted_expression(trusted_users, 'authorizer.group("").resource("nodes").check("patch").allowed()'),
-        message=f'"only Fairgate lets pods tolerate {keys.HELD}, for whom it keeps that room: '
-        f'take the toleration out ({Code.HELD_ROOM})"',
+        message=f'"only Fairgate may add a toleration of {keys.HELD}, to pods that it reserves the node for: '
+        f'remove the toleration ({Code.HELD_ROOM})"',
     )
 
 
 def _tenancy(policy: Policy, trusted_users: Iterable[str]) -> _Json:
-    """Nobody moves a namespace to another team, or out of what is counted, but who was given that right."""
+    """Only users with the permission may move a namespace to another team, or exempt it."""
     own = (("labels", tuple(sorted({*TENANCY_LABELS, *_selecting_labels(policy)}))),)
     namespaces = ["namespaces", "namespaces/status", "namespaces/finalize"]
     may_assign = f'authorizer.group({quoted(keys.OWN_GROUP)}).resource("namespaces").check({quoted(ASSIGN_VERB)})'
@@ -115,64 +115,67 @@ def _tenancy(policy: Policy, trusted_users: Iterable[str]) -> _Json:
         rules=[core_rule(namespaces, "CREATE", "UPDATE", scope="Cluster")],
         conditions={"changes-tenancy": changed_keys_expression(own)},
         allowed=trusted_expression(trusted_users, f"{may_assign}.allowed()"),
-        message=f'"labels {", ".join(own[0][1])} say which team a namespace belongs to, or that what its pods hold '
-        f"does not count: changing them takes the right to {ASSIGN_VERB} namespaces of {keys.OWN_GROUP} "
+        message=f'"labels {", ".join(own[0][1])} set which team a namespace belongs to, or that what its pods use '
+        f"is not counted: changing them requires permission to {ASSIGN_VERB} namespaces of {keys.OWN_GROUP} "
         f'({Code.TENANCY_CHANGED})"',
     )
 
 
 def _forged(policy: Policy, trusted_users: Iterable[str]) -> _Json:
-    """Nobody makes a pod without GPUs that looks as if Fairgate had decided on it; the others are its own to judge."""
-    made = _policy(
+    """Tenants may not create a pod without GPUs that carries Fairgate's keys; the webhook checks pods with GPUs."""
+    guard = _policy(
         FORGED,
         rules=[core_rule(["pods"], "CREATE")],
         conditions={
-            "is-not-exempt": is_not_exempt(policy),
+            "is-not-exempt": not_exempt_expression(policy),
             "carries-fairgate-keys": changed_keys_expression(_GUARDED),
             "asks-for-no-gpu": f"!({gpu_pod_expression(policy)})",
         },
         allowed=trusted_expression(trusted_users, EXEMPT_LABEL),
-        message=f'"only pods with GPUs carry {", ".join(keys.GUARDED_LABELS + keys.GUARDED_ANNOTATIONS)}: '
-        f'take them out ({Code.PROTECTED_KEY_CHANGED})"',
+        message=f'"only pods with GPUs may have {", ".join(keys.GUARDED_LABELS + keys.GUARDED_ANNOTATIONS)}: '
+        f'remove them ({Code.PROTECTED_KEY_CHANGED})"',
     )
-    made["spec"]["matchConstraints"]["namespaceSelector"] = namespace_selector(policy)
-    return made
+    guard["spec"]["matchConstraints"]["namespaceSelector"] = namespace_selector(policy)
+    return guard
 
 
 def _grace(policy: Policy, trusted_users: Iterable[str]) -> _Json:
-    """Nobody lets a pod run on with its GPUs by deleting, or evicting, it with a long grace period.
+    """A pod may not keep its GPUs by being deleted or evicted with a long grace period.
 
-    Who may patch nodes may: a drain asks for it. An Eviction does not show its pod, so those of all pods are judged.
+    Users who may patch nodes are allowed: a drain needs it. An Eviction does not contain its pod, so evictions of all
+    pods are checked.
     """
     longest, evicted = policy.defaults.maximum_grace_seconds, "dyn(object).deleteOptions"
-    asked = (
+    requested = (
         'request.operation == "DELETE" ? '
         "(has(request.options.gracePeriodSeconds) ? request.options.gracePeriodSeconds : 0) : "
         f"(has({evicted}) && has({evicted}.gracePeriodSeconds) ? {evicted}.gracePeriodSeconds : 0)"
     )
     of_gpus = gpu_pod_expression(policy, spec="dyn(oldObject).spec")
-    made = _policy(
+    guard = _policy(
         GRACE,
         rules=[core_rule(["pods"], "DELETE"), core_rule(["pods/eviction"], "CREATE")],
         conditions={
-            "is-not-exempt": is_not_exempt(policy),
-            "asks-for-long": f"({asked}) > {longest}",
+            "is-not-exempt": not_exempt_expression(policy),
+            "asks-for-long": f"({requested}) > {longest}",
             "may-hold-gpus": f'request.operation == "CREATE" || {of_gpus}',
         },
         allowed=trusted_expression(
             trusted_users, f'{EXEMPT_LABEL} || authorizer.group("").resource("nodes").check("patch").allowed()'
         ),
         message=f'"the grace period of a pod with GPUs is at most {longest} seconds: '
-        f'ask for less, or leave it out ({Code.GRACE_PERIOD_TOO_LONG})"',
+        f'set a shorter one, or none ({Code.GRACE_PERIOD_TOO_LONG})"',
     )
-    made["spec"]["matchConstraints"]["namespaceSelector"] = namespace_selector(policy)
-    return made
+    guard["spec"]["matchConstraints"]["namespaceSelector"] = namespace_selector(policy)
+    return guard
 
 
 def changed_keys_expression(guarded: Iterable[tuple[str, Iterable[str]]]) -> str:
-    """Write in CEL: a label or annotation of these is not what it was, or is there from the beginning."""
+    """Return a CEL expression: one of these labels or annotations is changed, or set on creation."""
     return " || ".join(
-        f"{value_of('object', at, key)} != {value_of('oldObject', at, key)}" for at, names in guarded for key in names
+        f"{metadata_value('object', at, key)} != {metadata_value('oldObject', at, key)}"
+        for at, names in guarded
+        for key in names
     )
 
 
@@ -186,5 +189,5 @@ def _selecting_labels(policy: Policy) -> Iterator[str]:
 
 
 def _policy(name: str, *, rules: list[_Json], conditions: dict[str, str], allowed: str, message: str) -> _Json:
-    said = {"expression": allowed, "messageExpression": message}
-    return admission_policy(name, rules=rules, conditions=conditions, validations=[said])
+    validation = {"expression": allowed, "messageExpression": message}
+    return admission_policy(name, rules=rules, conditions=conditions, validations=[validation])

@@ -1,6 +1,6 @@
-"""What an operator's look at an installation reads of Kubernetes objects: how it is registered, who answers a probe.
+"""What `fairgate doctor` reads from Kubernetes objects: how Fairgate is registered, and the result of a dry run.
 
-Nothing is judged here but what the objects themselves say; `fairgate doctor` draws the conclusions.
+This module compares objects with what the policy requires; `fairgate doctor` interprets the results.
 """
 
 from base64 import b64decode
@@ -29,18 +29,18 @@ CONFIGURATIONS: Final = (
     ("MutatingWebhookConfiguration", MUTATING_CONFIGURATION),
     ("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION),
 )
-_NOWHERE: Final = "https://where.invalid"
+_PLACEHOLDER_URL: Final = "https://where.invalid"
 _USUAL_GPU: Final = "nvidia.com/gpu"
 
 
 def path_of(kind: str, name: str) -> str:
-    """Give the path of an object by which Fairgate is registered."""
+    """Return the API path of an object that registers Fairgate."""
     return f"/apis/{keys.REGISTRATION_API}/{PLURALS[kind]}/{name}"
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookEndpoint:
-    """How the API server reaches one webhook: the host that its certificate must name, and the CAs that it trusts."""
+    """How the API server reaches one webhook: the host that the certificate must name, and the CAs that it trusts."""
 
     webhook: str
     host: str
@@ -49,7 +49,7 @@ class WebhookEndpoint:
 
 
 def webhook_endpoints(configuration: _Json) -> list[WebhookEndpoint]:
-    """Read how the webhooks of a configuration are reached."""
+    """Return how the API server reaches each webhook of a configuration."""
     return [_caller(webhook["name"], webhook["clientConfig"]) for webhook in configuration.get("webhooks") or ()]
 
 
@@ -62,14 +62,14 @@ def _caller(name: str, client: _Json) -> WebhookEndpoint:
 
 
 def registration_problems(policy: Policy, found: Mapping[str, _Json | None]) -> list[str]:
-    """Say what is missing or different of the webhook configurations, by name, for a policy."""
+    """Return what is missing or different in the webhook configurations, given by name, for a policy."""
     if policy.enforce is Enforcement.OFF:
         return [f"{name} is registered, though the policy is off" for name, each in found.items() if each is not None]
     problems = []
-    for wanted in webhook_configurations(policy, ca_bundle_pem=None, url=_NOWHERE):
+    for wanted in webhook_configurations(policy, ca_bundle_pem=None, url=_PLACEHOLDER_URL):
         name = wanted["metadata"]["name"]
-        there = found.get(name)
-        problems += [f"{wanted['kind']} {name} is missing"] if there is None else _differences(name, wanted, there)
+        present = found.get(name)
+        problems += [f"{wanted['kind']} {name} is missing"] if present is None else _differences(name, wanted, present)
     return problems
 
 
@@ -77,56 +77,56 @@ def _differences(name: str, wanted: _Json, found: _Json) -> list[str]:
     by_name = {webhook["name"]: webhook for webhook in found.get("webhooks") or ()}
     problems = []
     for webhook in wanted["webhooks"]:
-        there = by_name.get(webhook["name"])
-        if there is None:
+        present = by_name.get(webhook["name"])
+        if present is None:
             problems.append(f"webhook {webhook['name']} is missing in {name}")
-        elif there.get("failurePolicy") != webhook["failurePolicy"]:
+        elif present.get("failurePolicy") != webhook["failurePolicy"]:
             problems.append(
-                f"webhook {webhook['name']} has failurePolicy {there.get('failurePolicy')}, and "
-                f"{webhook['failurePolicy']} is right for this policy"
+                f"webhook {webhook['name']} has failurePolicy {present.get('failurePolicy')}; "
+                f"this policy requires {webhook['failurePolicy']}"
             )
     adjusted = aligned_with_policy(dict(found), dict(wanted), is_served=False)
     if [_selection(each) for each in adjusted["webhooks"]] != [
         _selection(each) for each in found.get("webhooks") or ()
     ]:
-        problems.append(f"{name} does not select what the policy is about (rules, conditions or namespaces differ)")
+        problems.append(f"{name} does not select the policy's requests (rules, conditions or namespaces differ)")
     return problems
 
 
 def _selection(webhook: _Json) -> dict[str, Any]:
-    """Leave out of a webhook what happens when nothing answers: that is looked at by itself."""
+    """Return a webhook without its failurePolicy, which is compared separately."""
     return {key: value for key, value in webhook.items() if key != "failurePolicy"}
 
 
 def wanted_guards(policy: Policy) -> list[tuple[str, str]]:
-    """Name the guards and bindings that a policy wants, by kind and name."""
+    """Return the kind and name of each guard and binding for a policy."""
     if policy.enforce is Enforcement.OFF:
         return []
     return [(each["kind"], each["metadata"]["name"]) for each in guards(policy)]
 
 
 def guard_problems(policy: Policy, found: Mapping[tuple[str, str], _Json | None]) -> list[str]:
-    """Say which guards are missing, or not those of this version and policy."""
+    """Return which guards are missing, or differ from those of this version and policy."""
     problems = []
     for wanted in guards(policy) if policy.enforce is not Enforcement.OFF else ():
         kind, name = wanted["kind"], wanted["metadata"]["name"]
-        there = found.get((kind, name))
-        if there is None:
+        present = found.get((kind, name))
+        if present is None:
             problems.append(f"{kind} {name} is missing")
         elif kind == GUARD:
-            if aligned_with_policy(dict(there), dict(wanted), is_served=False) != there:
-                problems.append(f"{kind} {name} is not what this version makes of the policy")
-        elif sorted(there["spec"].get("validationActions") or ()) != sorted(wanted["spec"]["validationActions"]):
+            if aligned_with_policy(dict(present), dict(wanted), is_served=False) != present:
+                problems.append(f"{kind} {name} differs from what this version generates for the policy")
+        elif sorted(present["spec"].get("validationActions") or ()) != sorted(wanted["spec"]["validationActions"]):
             actions = ", ".join(wanted["spec"]["validationActions"])
             problems.append(f"{kind} {name} has other actions than {actions}")
     return problems
 
 
-# -- a pod that is never made
+# -- a dry-run pod
 
 
 class ProbeOutcome(StrEnum):
-    """What a dry-run creation shows of the way from the API server to Fairgate."""
+    """Whether the API server reached Fairgate in a dry-run creation."""
 
     YES = "yes"
     NOT_CALLED = "not called"
@@ -136,14 +136,14 @@ class ProbeOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What came of a dry run, in the API server's words."""
+    """The result of a dry run; `text` is the API server's message."""
 
     reached: ProbeOutcome
     text: str = ""
 
 
 def probe_pod(policy: Policy) -> dict[str, Any]:
-    """Make a pod that asks for one GPU, or for one piece of whatever the policy counts."""
+    """Return a pod that requests one GPU, or one of another resource that the policy counts."""
     whole = [name for name, weight in policy.resources.items() if weight == ONE_GPU]
     resource = _USUAL_GPU if _USUAL_GPU in whole else min(whole or policy.resources, default=_USUAL_GPU)
     container = {"name": "probe", "image": "registry.k8s.io/pause:3.10", "resources": {"limits": {resource: "1"}}}
@@ -156,14 +156,14 @@ def probe_pod(policy: Policy) -> dict[str, Any]:
 
 
 def created_probe(pod: _Json) -> Probe:
-    """Read a dry run that made a pod: Fairgate was asked if its label is on it."""
+    """Return the result of a dry run that created a pod: Fairgate was called if the pod has its label."""
     if keys.TIER in (pod["metadata"].get("labels") or {}):
         return Probe(ProbeOutcome.YES)
-    return Probe(ProbeOutcome.NOT_CALLED, "the API server took a GPU pod without asking Fairgate")
+    return Probe(ProbeOutcome.NOT_CALLED, "the API server admitted a GPU pod without calling Fairgate")
 
 
 def refused_probe(status: int, text: str) -> Probe:
-    """Read a dry run that was refused."""
+    """Return the result of a dry run that was refused."""
     if "failed calling webhook" in text and keys.OWN_GROUP in text:
         return Probe(ProbeOutcome.FAILED, text)
     if Code.MUTATION_MISSING in text or "did not pass Fairgate's mutating webhook" in text:
@@ -174,13 +174,13 @@ def refused_probe(status: int, text: str) -> Probe:
 
 
 def is_exempt(namespace: _Json | None) -> bool:
-    """Tell whether a namespace's label keeps Fairgate off."""
+    """Whether a namespace's label exempts it from Fairgate."""
     labels = (namespace or {}).get("metadata", {}).get("labels") or {}
     return keys.EXEMPT in labels and labels[keys.EXEMPT] != "false"
 
 
 def deployment_problems(found: Iterable[_Json]) -> list[str]:
-    """Say which Deployments have fewer pods available than they should have."""
+    """Return the Deployments that have fewer available pods than replicas."""
     problems = []
     for each in found:
         wanted = each["spec"].get("replicas", 1)

@@ -1,4 +1,4 @@
-"""The webhook configurations that send pods to us: who is asked, when, and what happens when we do not answer."""
+"""The webhook configurations that register Fairgate: selected requests, endpoints, timeouts and failure policies."""
 
 import json
 from base64 import b64decode, b64encode
@@ -24,14 +24,14 @@ WORKLOADS_NAME: Final = "workloads.fairgate.dev"
 CLAIMS_NAME: Final = "claims.fairgate.dev"
 JOBS_NAME: Final = "jobs.fairgate.dev"
 
-# Mutating configurations run in the order of their names: a late one sees what the others made of the pod.
+# Mutating configurations run in the order of their names: a late one sees the changes of the others.
 MUTATING_CONFIGURATION: Final = "zz-fairgate"
 VALIDATING_CONFIGURATION: Final = "fairgate"
 _MUTATE_SECONDS: Final = 3
 _VALIDATE_SECONDS: Final = 5
 _WORKLOADS_SECONDS: Final = 2
 GLOB: Final = frozenset("*?[")
-_ABSENT: Final = "!absent"  # no label has this value; an annotation with it says nothing to us
+_ABSENT: Final = "!absent"  # no label may have this value, and no annotation of ours has it
 
 _Json = dict[str, Any]
 
@@ -48,14 +48,14 @@ class ServiceReference:
 def webhook_configurations(
     policy: Policy, *, ca_bundle_pem: bytes | None, url: str | None = None, service: ServiceReference | None = None
 ) -> list[_Json]:
-    """Make the mutating and the validating configuration for a policy.
+    """Return the mutating and the validating configuration for a policy.
 
-    While policy is not enforced nobody waits for Fairgate, and with `off` there are none. Fairgate is reached at `url`
-    (`https://HOST:PORT`, no path) or through `service`, exactly one of them. Raises ValueError otherwise. Without
-    `ca_bundle_pem` somebody else fills the caBundle in, and apply leaves it to him.
+    If the policy is not enforced, all webhooks fail open; with `off` there are no configurations. Fairgate is reached
+    at `url` (`https://HOST:PORT`, no path) or through `service`; raises ValueError unless exactly one is given.
+    Without `ca_bundle_pem` another process sets the caBundle, and `kubectl apply` does not change it.
     """
     if (url is None) == (service is None):
-        raise ValueError("say how the API server reaches Fairgate: by url or by service, one of them")
+        raise ValueError("set exactly one of url and service, by which the API server reaches Fairgate")
 
     def client(path: str) -> _Json:
         where: _Json = {"caBundle": b64encode(ca_bundle_pem).decode()} if ca_bundle_pem is not None else {}
@@ -66,19 +66,19 @@ def webhook_configurations(
 
     selector = namespace_selector(policy)
     concerns_us = [{"name": "concerns-fairgate", "expression": gpu_pod_expression(policy)}]
-    # only advice for pods without GPUs: they must not wait for us while we are away
-    steers = [{"name": "concerns-fairgate", "expression": steers_expression(policy)}]
+    # pods without GPUs are only mutated, never validated: they must not depend on Fairgate being available
+    has_pool = [{"name": "concerns-fairgate", "expression": pool_pod_expression(policy)}]
     mutate = {
-        # Ignore: a pod that slips by unmutated is refused by the validating step with a silent retry, so failing here
-        # as well would buy nothing and turn a lost advice into an outage.
-        **_webhook(MUTATE_NAME, "CREATE", failure="Ignore", seconds=_MUTATE_SECONDS, conditions=steers),
+        # Ignore: the validating webhook refuses a pod that was not mutated, and the client retries silently. Failing
+        # here as well would turn a missing mutation into an outage.
+        **_webhook(MUTATE_NAME, "CREATE", failure="Ignore", seconds=_MUTATE_SECONDS, conditions=has_pool),
         "clientConfig": client(MUTATE_PATH),
         "namespaceSelector": selector,
         "sideEffects": "None",
         "reinvocationPolicy": "IfNeeded",
     }
     jobs = {
-        # Ignore: a Job without the rule runs all the same, and reclaim then keeps off the last of its failures.
+        # Ignore: a Job without the rule still runs, and reclaim then does not cause the last failure that it allows.
         **_webhook(JOBS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=_of_jobs(policy)),
         "rules": [
             _rule("batch", versions=["v1"], resources=["jobs"], operation="CREATE")
@@ -90,14 +90,14 @@ def webhook_configurations(
         "reinvocationPolicy": "IfNeeded",
     }
     validate = {
-        # Fail: a hard limit is hard. The conditions keep pods that ask for no GPU out of our outages.
+        # Fail: limits are hard. The conditions exclude pods without GPUs, so that an outage does not affect them.
         **_webhook(VALIDATE_NAME, "CREATE", failure="Fail", seconds=_VALIDATE_SECONDS, conditions=concerns_us),
         "clientConfig": client(VALIDATE_PATH),
         "namespaceSelector": selector,
         "sideEffects": "NoneOnDryRun",
     }
     workloads = {
-        # Ignore: it only warns, and where policy refuses, the pods' own limits hold all the same.
+        # Ignore: it only warns; if the policy refuses workloads, the limits of their pods still hold.
         **_webhook(
             WORKLOADS_NAME, "CREATE", failure="Ignore", seconds=_WORKLOADS_SECONDS, conditions=_of_workloads(policy)
         ),
@@ -107,7 +107,7 @@ def webhook_configurations(
         "sideEffects": "None",
     }
     claims = {
-        # Fail: a claim that changed after its pod was let in must not get its devices while we are away.
+        # Fail: a claim that changed after its pod was admitted must not be allocated devices during an outage.
         **_webhook(CLAIMS_NAME, "UPDATE", failure="Fail", seconds=_VALIDATE_SECONDS, conditions=_GETS_DEVICES),
         "rules": [_rule("resource.k8s.io", versions=["v1"], resources=["resourceclaims/status"], operation="UPDATE")],
         "clientConfig": client(CLAIMS_PATH),
@@ -126,7 +126,7 @@ def webhook_configurations(
 
 
 def with_ca_bundles(configuration: _Json, merge: Callable[[bytes], bytes]) -> _Json:
-    """Let every webhook of a configuration trust what `merge` makes of what it trusts now; the rest stays as it is."""
+    """Return a configuration with each caBundle replaced by `merge(caBundle)`; all other fields stay unchanged."""
 
     def changed(webhook: _Json) -> _Json:
         client = webhook["clientConfig"]
@@ -146,7 +146,7 @@ _GETS_DEVICES: Final[list[_Json]] = [
 
 
 def workload_rules(policy: Policy) -> list[_Json]:
-    """Name the kinds that make pods, one rule for each group; those whose definitions are absent match nothing."""
+    """Return rules for the kinds that create pods, one per API group; kinds without a CRD match nothing."""
     rows = [row for row in kind_table(policy.workloads.kinds).values() if row.is_workload]
     groups = sorted({row.kind.group for row in rows})
     return [
@@ -161,101 +161,98 @@ def workload_rules(policy: Policy) -> list[_Json]:
 
 
 def _of_workloads(policy: Policy) -> list[_Json]:
-    """Keep away what a controller made, whose warnings nobody would read, and Kubernetes' own kinds without GPUs."""
+    """Return conditions that exclude objects of controllers, which ignore warnings, and built-in kinds without GPUs."""
     template = '(request.kind.kind == "CronJob" ? object.spec.jobTemplate.spec.template : object.spec.template)'
     owners = "object.metadata.ownerReferences"
     made = f"has({owners}) && {owners}.exists(o, has(o.controller) && o.controller)"
     groups = ", ".join(quoted(group) for group in ("", "apps", "batch"))
-    asks = gpu_pod_expression(policy, spec=f"{template}.spec")
+    requests = gpu_pod_expression(policy, spec=f"{template}.spec")
     return [
         {"name": "is-made-by-no-controller", "expression": f"!({made})"},
-        {"name": "may-ask-for-gpus", "expression": f"!(request.kind.group in [{groups}]) || {asks}"},
+        {"name": "may-ask-for-gpus", "expression": f"!(request.kind.group in [{groups}]) || {requests}"},
     ]
 
 
 def _of_jobs(policy: Policy) -> list[_Json]:
-    """Keep away Jobs without GPUs, those that can have no podFailurePolicy, and updates that leave it as it is."""
+    """Return conditions that exclude Jobs without GPUs, without restartPolicy Never, and updates without a change."""
     new, old = "object.spec", "oldObject.spec"
     replaced = f'has({new}.podReplacementPolicy) && {new}.podReplacementPolicy != "Failed"'
     kept = f"has({new}.podFailurePolicy) && {new}.podFailurePolicy == {old}.podFailurePolicy"
     changes = f"has({old}.podFailurePolicy) && (!({kept}) || ({replaced}))"
-    asked = value_of("object", "annotations", keys.JOB_EVICTIONS)
+    choice = metadata_value("object", "annotations", keys.JOB_EVICTIONS)
     return [
         {"name": "may-ask-for-gpus", "expression": gpu_pod_expression(policy, spec="object.spec.template.spec")},
         {"name": "can-have-failure-policy", "expression": f'{new}.template.spec.restartPolicy == "Never"'},
         {"name": "changes-failure-policy", "expression": f'request.operation == "CREATE" || ({changes})'},
-        {"name": "is-not-left-alone", "expression": f"{asked} != {quoted(keys.COUNT_EVICTIONS)}"},
+        {"name": "is-not-left-alone", "expression": f"{choice} != {quoted(keys.COUNT_EVICTIONS)}"},
     ]
 
 
 def gpu_pod_expression(policy: Policy, *, spec: str = "object.spec") -> str:
-    """Write in CEL: a pod claims devices, or asks for a resource that policy counts or may have to refuse.
-
-    `spec` is where its spec is found.
-    """
+    """Return a CEL expression: the pod with this `spec` has claims, or resources that the policy counts or refuses."""
     if not policy.resources:
         return "false"
-    asks = " || ".join(
+    requests = " || ".join(
         f"(has(c.resources.{side}) && c.resources.{side}.exists(k, {_concerning(policy)}))"
         for side in ("limits", "requests")
     )
     containers = f"({spec}.containers + (has({spec}.initContainers) ? {spec}.initContainers : []))"
-    return f"has({spec}.resourceClaims) || {containers}.exists(c, has(c.resources) && ({asks}))"
+    return f"has({spec}.resourceClaims) || {containers}.exists(c, has(c.resources) && ({requests}))"
 
 
-def steers_expression(policy: Policy) -> str:
-    """Write in CEL: the pod concerns us, or a pool is for its kind even if it asks for no GPU."""
+def pool_pod_expression(policy: Policy) -> str:
+    """Return a CEL expression: the pod may request GPUs, or its labels match a pool."""
     kinds = [f" || ({_matching(pool.match)})" for pool in policy.pools if pool.match is not None]
     return gpu_pod_expression(policy) + "".join(kinds)
 
 
 def _concerning(policy: Policy) -> str:
-    """Write in CEL: the name of a resource k concerns us."""
+    """Return a CEL expression: the policy counts the resource named k, or may refuse it as an unknown GPU."""
     names = ", ".join(quoted(name) for name in sorted(policy.resources))
-    asked = f"k in [{names}] || k.startsWith({quoted(DEVICE_CLASS)})"
+    counted = f"k in [{names}] || k.startsWith({quoted(DEVICE_CLASS)})"
     if policy.defaults.unknown_gpu is UnknownGpu.IGNORE:
-        return asked
+        return counted
     known = ", ".join(quoted(name) for name in sorted(policy.ignored_resources) if looks_like_gpu(name))
-    return f"{asked} || (k.matches({quoted(PATTERN)})" + (f" && !(k in [{known}]))" if known else ")")
+    return f"{counted} || (k.matches({quoted(PATTERN)})" + (f" && !(k in [{known}]))" if known else ")")
 
 
 def _matching(selector: LabelSelector) -> str:
-    """Write in CEL: the pod's labels are selected."""
-    return " && ".join(map(_meeting, selector.requirements))
+    """Return a CEL expression: the selector matches the pod's labels."""
+    return " && ".join(map(_matches_requirement, selector.requirements))
 
 
-def _meeting(requirement: Requirement) -> str:
+def _matches_requirement(requirement: Requirement) -> str:
     labels, key = "object.metadata.labels", quoted(requirement.key)
-    is_there = f"has({labels}) && {key} in {labels}"
+    is_present = f"has({labels}) && {key} in {labels}"
     values = ", ".join(map(quoted, requirement.values))
     match requirement.operator:
         case Operator.EXISTS:
-            return f"({is_there})"
+            return f"({is_present})"
         case Operator.DOES_NOT_EXIST:
-            return f"!({is_there})"
+            return f"!({is_present})"
         case Operator.IN:
-            return f"({is_there} && {labels}[{key}] in [{values}])"
+            return f"({is_present} && {labels}[{key}] in [{values}])"
         case Operator.NOT_IN:
-            return f"!({is_there} && {labels}[{key}] in [{values}])"
-        case Operator.GT | Operator.LT:  # for node affinity only: policy refuses them in a label selector
+            return f"!({is_present} && {labels}[{key}] in [{values}])"
+        case Operator.GT | Operator.LT:  # node affinity only: the policy refuses them in a label selector
             return "false"
         case _ as never:
             assert_never(never)
 
 
-def value_of(root: str, at: str, key: str) -> str:
-    """Write in CEL: the value of a label or annotation (`at`) of an object, which is null where it is not there yet."""
+def metadata_value(root: str, at: str, key: str) -> str:
+    """Return a CEL expression: the value of a label or annotation (`at`) of an object, which may be null."""
     found = f"{root}.metadata.{at}"
     return f"({root} != null && has({found}) && {quoted(key)} in {found} ? {found}[{quoted(key)}] : {quoted(_ABSENT)})"
 
 
 def quoted(text: str) -> str:
-    """Quote for CEL, whose strings know JSON's escapes."""
+    """Return a CEL string literal; CEL accepts JSON's escapes."""
     return json.dumps(text)
 
 
 def namespace_selector(policy: Policy) -> _Json:
-    """Keep out the namespaces that must never wait for us; the watch counts the pods of exempt ones all the same."""
+    """Return a selector that excludes system and exempt namespaces; the watch still counts the pods of exempt ones."""
     exact = {name for name in policy.exempt_namespaces if not GLOB & set(name)}
     return {"matchExpressions": [_not_in(sorted(exact | {keys.SYSTEM_NAMESPACE, keys.OWN_NAMESPACE}))]}
 

@@ -1,4 +1,4 @@
-"""The ClusterRole of people who look: what Fairgate publishes, and how it is registered. No right to write."""
+"""The ClusterRole for read access to what Fairgate publishes and to its registration."""
 
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ _GROUP: Final = keys.REGISTRATION_API.partition("/")[0]
 
 
 def viewer_role() -> _Json:
-    """Make the role. It is aggregated to `view`, so users who may view the whole cluster may view this."""
+    """Return the role. It is aggregated to `view`, so users who may view the whole cluster may view this."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",

@@ -1,18 +1,18 @@
-"""Which tasks of a graph weigh most together, of those that none waits for another of: the most that runs at once."""
+"""The heaviest antichain of a task graph: the tasks of largest total weight that may all run at the same time."""
 
 from collections.abc import Sequence
 from itertools import pairwise
 
 
 def heaviest(weights: Sequence[int], before: Sequence[int]) -> set[int]:
-    """Choose tasks, none of which comes before another, of the largest weight together.
+    """Return the set of tasks with the largest total weight in which no task depends on another.
 
-    `before[i]` has a bit for every task that must end before task i starts, at any distance; tasks without weight are
-    never chosen. By Dilworth's theorem it is what a largest flow from tasks to those after them leaves (a minimum cut).
+    `before[i]` has a bit for each task that must end before task i starts, directly or transitively; tasks without
+    weight are never chosen. By Dilworth's theorem a minimum cut of the flow from tasks to later tasks gives the set.
     """
     size = len(weights)
     after = [sum(1 << later for later in range(size) if before[later] >> task & 1) for task in range(size)]
-    left, room = list(weights), list(weights)  # what may still leave a task, and what may still come to one
+    left, room = list(weights), list(weights)  # remaining outgoing and incoming capacity of each task
     flow = [[0] * size for _ in range(size)]
     while True:
         reached, parents, end = _search(after, left, room, flow)
@@ -35,11 +35,11 @@ _Parents = tuple[dict[int, int], dict[int, int]]
 def _search(
     after: Sequence[int], left: Sequence[int], room: Sequence[int], flow: Sequence[Sequence[int]]
 ) -> tuple[tuple[int, int], _Parents, int | None]:
-    """Look for a way on which more can flow: what is reached on either side, by whom, and where the way ends."""
+    """Search an augmenting path: returns the nodes reached on either side, their parents, and the path's end."""
     size = len(left)
     tasks = sum(1 << task for task in range(size) if left[task])
     laters = 0
-    of_task: dict[int, int] = {}  # the later one from which a task was reached, back along a flow
+    of_task: dict[int, int] = {}  # the later task from which a task was reached, back along a flow
     of_later: dict[int, int] = {}
     waiting = [task for task in range(size) if left[task]]
     while waiting:
@@ -52,16 +52,16 @@ def _search(
             of_later[later] = task
             if room[later]:
                 return (tasks, laters), (of_task, of_later), later
-            for giver in range(size):
-                if flow[giver][later] and not tasks >> giver & 1:
-                    tasks |= 1 << giver
-                    of_task[giver] = later
-                    waiting.append(giver)
+            for source in range(size):
+                if flow[source][later] and not tasks >> source & 1:
+                    tasks |= 1 << source
+                    of_task[source] = later
+                    waiting.append(source)
     return (tasks, laters), (of_task, of_later), None
 
 
 def _path(end: int, parents: _Parents) -> list[tuple[int, int]]:
-    """List the steps from a task to a later one, from the first task on."""
+    """Return the forward edges of an augmenting path, from its first task on."""
     of_task, of_later = parents
     steps = [(of_later[end], end)]
     while (back := of_task.get(steps[0][0])) is not None:
@@ -70,5 +70,5 @@ def _path(end: int, parents: _Parents) -> list[tuple[int, int]]:
 
 
 def _back(path: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """List the flows that a path takes back: between the end of each step and the task of the next."""
+    """Return the flows that a path reduces: from the end of each edge to the task of the next."""
     return [(later, task) for (_, later), (task, _) in pairwise(path)]

@@ -1,9 +1,8 @@
-"""Argo: Workflows by the moment at which the most devices are in use, and Rollouts.
+"""Argo: Workflows at their peak of devices, and Rollouts.
 
-A workflow runs many pods over time. Counted are those of one moment that can come: of steps the group with the most
-devices, of a DAG the tasks with the most of which none waits for another, no more than `parallelism` lets run.
-Conditions (`when`) count as met. Pods of other templates run at other times, and are judged one by one; those that ask
-for no devices are left out.
+A workflow runs many pods over time. The pods at its peak are counted: of steps the group with the most devices, of a
+DAG the independent tasks with the most devices, limited by `parallelism`. Conditions (`when`) count as true. Pods of
+other templates run at other times and are checked one by one; pods without devices are ignored.
 """
 
 from collections.abc import Mapping
@@ -14,92 +13,93 @@ from webhook.kube.workloads.antichain import heaviest
 from webhook.kube.workloads.argo_pods import devices_of, has_pod, pod_of
 from webhook.kube.workloads.argo_tasks import Task, before, instances, tasks_of
 from webhook.kube.workloads.batch import suspended
-from webhook.kube.workloads.kind_row import Found, Scene
+from webhook.kube.workloads.kind_row import PodsFound, ReadContext
 from webhook.kube.workloads.model import Json, listed, mapping, text
-from webhook.kube.workloads.paths import MOST_PODS, Count, Pods, count_at, dig
+from webhook.kube.workloads.paths import MAX_PODS, Count, Pods, count_at, dig
 
-_MOST_TASKS: Final = 64
-"""Tasks of one workflow that are compared: to find the heaviest takes the cube of their number."""
-_MOST_CALLS: Final = 5000
-_DEEPEST: Final = 32
-_MANY: Final = 1000
-"""How many pods a task is taken to have, next to others, whose number nobody knows."""
+_MAX_TASKS: Final = 64
+"""Maximum tasks with devices in a workflow: the search for the peak takes cubic time."""
+_MAX_CALLS: Final = 5000
+_MAX_DEPTH: Final = 32
+_ASSUMED_PODS: Final = 1000
+"""The number of pods assumed for a task of unknown count when tasks are compared."""
 
 _Counts = Mapping[str, Count]
 _NOTHING: Final[_Counts] = {}
 
 
 class _Peak(NamedTuple):
-    """The pods at a template's heaviest moment, by the names of their templates; `staying` run on after it is done."""
+    """The pods at a template's peak, by template name; `daemons` continue to run after it has ended."""
 
     counts: _Counts = _NOTHING
-    staying: _Counts = _NOTHING
+    daemons: _Counts = _NOTHING
 
 
 class _Library(NamedTuple):
-    """Templates that may call each other: those of the workflow, or of a WorkflowTemplate (its name, with a slash)."""
+    """Templates that may call each other: of the workflow, or of a WorkflowTemplate (`prefix`: name and slash)."""
 
     prefix: str
     templates: Mapping[str, Json]
 
 
 class _UnknownError(Exception):
-    """Nobody can tell how many pods there are: the text says why."""
+    """The number of pods cannot be determined; the text says why."""
 
 
-def workflow(document: Json, scene: Scene) -> Found:
+def workflow(document: Json, context: ReadContext) -> PodsFound:
     """Read a Workflow."""
-    return _workflow(mapping(document.get("spec")), scene, suspended(document, "spec.suspend"))
+    return _workflow(mapping(document.get("spec")), context, suspended(document, "spec.suspend"))
 
 
-def cron_workflow(document: Json, scene: Scene) -> Found:
+def cron_workflow(document: Json, context: ReadContext) -> PodsFound:
     """Read a CronWorkflow: one run of it."""
     warnings = suspended(document, "spec.suspend")
     if text(dig(document, "spec.concurrencyPolicy")) in {"", "Allow"}:
         warnings += ("one run is counted; concurrencyPolicy Allow lets several overlap",)
-    return _workflow(mapping(dig(document, "spec.workflowSpec")), scene, warnings)
+    return _workflow(mapping(dig(document, "spec.workflowSpec")), context, warnings)
 
 
-def rollout(document: Json, scene: Scene) -> Found:
+def rollout(document: Json, context: ReadContext) -> PodsFound:
     """Read a Rollout, whose template may be that of another object."""
     count = count_at(document, "spec.replicas", default=1)
     ref = mapping(dig(document, "spec.workloadRef"))
     if not ref:
-        return Found((Pods("", count, mapping(dig(document, "spec.template"))),))
+        return PodsFound((Pods("", count, mapping(dig(document, "spec.template"))),))
     kind, name = text(ref.get("kind")), text(ref.get("name"))
-    found = scene.related.find(kind, name, namespace=scene.namespace)
+    found = context.related.find(kind, name, namespace=context.namespace)
     if found is None:
-        problem = f"its workloadRef, {kind} {name}, is not among what was read: give it, too"
-        return Found((Pods("", Count(None, problem), {}),))
-    return Found((Pods("", count, mapping(dig(found, "spec.template"))),))
+        problem = f"its workloadRef, {kind} {name}, was not provided: add it to the input"
+        return PodsFound((Pods("", Count(None, problem), {}),))
+    return PodsFound((Pods("", count, mapping(dig(found, "spec.template"))),))
 
 
-def _workflow(spec: Json, scene: Scene, warnings: tuple[str, ...]) -> Found:
+def _workflow(spec: Json, context: ReadContext, warnings: tuple[str, ...]) -> PodsFound:
     try:
-        run = _Run.of(spec, scene)
+        run = _Run.of(spec, context)
         peak = run.peak()
     except _UnknownError as unknown:
-        return Found((Pods("", Count(None, str(unknown)), {}),), warnings)
-    asking = {name: pod for name, pod in run.pods.items() if run.devices[name]} or dict(list(run.pods.items())[:1])
-    if not asking:
-        return Found((), (*warnings, "it runs no pods of its own"))
-    now = {name: count for name, count in peak.items() if name in asking and count.number != 0}
-    later = tuple(Pods(name, Count(1), pod) for name, pod in asking.items() if name not in now)
+        return PodsFound((Pods("", Count(None, str(unknown)), {}),), warnings)
+    with_devices = {name: pod for name, pod in run.pods.items() if run.devices[name]}
+    with_devices = with_devices or dict(list(run.pods.items())[:1])
+    if not with_devices:
+        return PodsFound((), (*warnings, "it runs no pods of its own"))
+    now = {name: count for name, count in peak.items() if name in with_devices and count.number != 0}
+    later = tuple(Pods(name, Count(1), pod) for name, pod in with_devices.items() if name not in now)
     if later and now:
         others = ", ".join(pods.role for pods in later)
-        warnings += (f"the moment with the most devices is counted; pods of {others} run at other times",)
-    at_once = tuple(Pods(name, count, asking[name]) for name, count in now.items())
-    return Found(at_once or later, warnings, later if at_once else ())
+        warnings += (f"the pods with the most devices at one time are counted; pods of {others} run at other times",)
+    at_once = tuple(Pods(name, count, with_devices[name]) for name, count in now.items())
+    return PodsFound(at_once or later, warnings, later if at_once else ())
 
 
 @dataclass(slots=True)
 class _Run:
-    """One workflow while it is read: what it says of all pods, and the pods that were met on the way."""
+    """The state of reading one workflow: its settings for all pods, and the pods found so far."""
 
     spec: Json
-    scene: Scene
+    context: ReadContext
     parameters: Mapping[str, str]
-    most: Count
+    limit: Count
     pods: dict[str, Json] = field(default_factory=dict)
     devices: dict[str, int] = field(default_factory=dict)
     _peaks: dict[str, _Peak | None] = field(default_factory=dict)
@@ -107,50 +107,50 @@ class _Run:
     _tasks: int = 0
 
     @classmethod
-    def of(cls, spec: Json, scene: Scene) -> "_Run":
-        """Start with a workflow's spec, laid over that of the WorkflowTemplate that it names."""
+    def of(cls, spec: Json, context: ReadContext) -> "_Run":
+        """Return the initial state for a workflow's spec, merged over the WorkflowTemplate that it names."""
         ref = mapping(spec.get("workflowTemplateRef"))
         if ref:
-            spec = {**_stored(ref, scene), **{key: value for key, value in spec.items() if value}}
+            spec = {**_stored(ref, context), **{key: value for key, value in spec.items() if value}}
         given = [mapping(each) for each in listed(dig(spec, "arguments.parameters"))]
         values = {text(each.get("name")): each.get("value") for each in given}
         parameters = {name: str(value) for name, value in values.items() if isinstance(value, str | int)}
-        most = count_at(spec, "parallelism", default=MOST_PODS, named="spec.parallelism")
-        return cls(spec, scene, parameters, most)
+        limit = count_at(spec, "parallelism", default=MAX_PODS, named="spec.parallelism")
+        return cls(spec, context, parameters, limit)
 
     def peak(self) -> _Counts:
-        """Find the heaviest moment: what the workflow runs, or what it runs at its end."""
+        """Return the pods at the peak of the entrypoint or of the exit handler."""
         library = _Library("", _by_name(self.spec))
-        moments = [
+        peaks = [
             self._template(text(self.spec.get(entry)), library, depth=0).counts
             for entry in ("entrypoint", "onExit")
             if self.spec.get(entry) or entry == "entrypoint"
         ]
-        return self._capped(max(moments, key=self._weight))
+        return self._capped(max(peaks, key=self._weight))
 
     def _template(self, name: str, library: _Library, *, depth: int) -> _Peak:
         key = f"{library.prefix}{name}"
         if name not in library.templates:
-            raise _UnknownError(f"its template {key or 'without a name'} is not among what was read: give it, too")
+            raise _UnknownError(f"its template {key or 'without a name'} was not provided: add it to the input")
         if key not in self._peaks:
-            self._peaks[key] = None  # until it is read: who comes here then calls itself
+            self._peaks[key] = None  # until it is read: a call in the meantime is a recursion
             self._peaks[key] = self._read(key, library.templates[name], library, depth=depth)
         known = self._peaks[key]
         if known is None:
-            raise _UnknownError(f"its template {key} calls itself: nobody knows how often")
+            raise _UnknownError(f"its template {key} calls itself an unknown number of times")
         return known
 
     def _read(self, key: str, template: Json, library: _Library, *, depth: int) -> _Peak:
-        if depth > _DEEPEST:
-            raise _UnknownError(f"its templates call each other more than {_DEEPEST} deep")
+        if depth > _MAX_DEPTH:
+            raise _UnknownError(f"its templates call each other more than {_MAX_DEPTH} deep")
         template = {**mapping(self.spec.get("templateDefaults")), **template}
         if has_pod(template):
             return self._pod(key, template)
-        most = count_at(template, "parallelism", default=MOST_PODS, named=f"parallelism of template {key}")
+        limit = count_at(template, "parallelism", default=MAX_PODS, named=f"parallelism of template {key}")
         tasks = [
             [(task, self._called(task, key, library, depth=depth)) for task in group] for group in tasks_of(template)
         ]
-        return self._graph(tasks, most) if isinstance(template.get("dag"), Mapping) else self._steps(tasks, most)
+        return self._graph(tasks, limit) if isinstance(template.get("dag"), Mapping) else self._steps(tasks, limit)
 
     def _pod(self, key: str, template: Json) -> _Peak:
         pod = pod_of(template, self.spec, self.parameters)
@@ -161,48 +161,48 @@ class _Run:
         return _Peak(one, one if template.get("daemon") is True else _NOTHING)
 
     def _called(self, task: Task, key: str, library: _Library, *, depth: int) -> _Peak:
-        """Find the peak of what a step or task calls, of one of its instances."""
+        """Return the peak of one instance of what a step or task calls."""
         self._calls += 1
-        if self._calls > _MOST_CALLS:
-            raise _UnknownError(f"it has more than {_MOST_CALLS:,} steps: its pods are judged one by one")
+        if self._calls > _MAX_CALLS:
+            raise _UnknownError(f"it has more than {_MAX_CALLS:,} steps: its pods are checked one by one")
         if task.inline:
             return self._read(f"{key}/{task.name}", task.inline, library, depth=depth + 1)
         if task.ref:
             name = text(task.ref.get("name"))
-            library = _Library(f"{name}/", _by_name(_stored(task.ref, self.scene)))
+            library = _Library(f"{name}/", _by_name(_stored(task.ref, self.context)))
             return self._template(text(task.ref.get("template")), library, depth=depth + 1)
         return self._template(task.template, library, depth=depth + 1)
 
-    def _steps(self, groups: list[list[tuple[Task, _Peak]]], most: Count) -> _Peak:
-        """Take the heaviest group, with the daemons of those before it; they end with the template."""
-        best, staying = _NOTHING, _NOTHING
+    def _steps(self, groups: list[list[tuple[Task, _Peak]]], limit: Count) -> _Peak:
+        """Return the group with the most devices, plus the daemons of earlier groups, which end with the template."""
+        best, daemons = _NOTHING, _NOTHING
         for group in groups:
-            now = _sum([staying, *self._together(group, most)])
+            now = _sum([daemons, *self._together(group, limit)])
             best = max(best, now, key=self._weight)
-            staying = _sum([staying, *(_times(peak.staying, self._number(task)) for task, peak in group)])
+            daemons = _sum([daemons, *(_times(peak.daemons, self._number(task)) for task, peak in group)])
         return _Peak(best)
 
-    def _graph(self, groups: list[list[tuple[Task, _Peak]]], most: Count) -> _Peak:
-        """Take the heaviest tasks of which none waits for another; a daemon is waited for until it is ready only."""
+    def _graph(self, groups: list[list[tuple[Task, _Peak]]], limit: Count) -> _Peak:
+        """Return the independent tasks with the most devices; a daemon's successors start once it is ready."""
         calls = [call for group in groups for call in group]
         order = before([task for task, _ in calls])
-        daemons = sum(1 << index for index, (_, peak) in enumerate(calls) if peak.staying)
+        daemons = sum(1 << index for index, (_, peak) in enumerate(calls) if peak.daemons)
         heavy = [index for index, (_, peak) in enumerate(calls) if self._weight(peak.counts)]
         self._tasks += len(heavy)
-        if self._tasks > _MOST_TASKS:
-            raise _UnknownError(f"more than {_MOST_TASKS} of its tasks ask for devices: its pods are judged one by one")
+        if self._tasks > _MAX_TASKS:
+            raise _UnknownError(f"more than {_MAX_TASKS} of its tasks request devices: its pods are checked one by one")
         weights = [self._weight(_times(calls[index][1].counts, self._number(calls[index][0]))) for index in heavy]
         waits = [
             sum(1 << at for at, other in enumerate(heavy) if (order[index] & ~daemons) >> other & 1) for index in heavy
         ]
-        return _Peak(_sum(self._together([calls[heavy[at]] for at in sorted(heaviest(weights, waits))], most)))
+        return _Peak(_sum(self._together([calls[heavy[at]] for at in sorted(heaviest(weights, waits))], limit)))
 
-    def _together(self, group: list[tuple[Task, _Peak]], most: Count) -> list[_Counts]:
-        """List what runs at once of calls that may: no more of them than `most`, those with the most devices."""
-        found, left = [], most
+    def _together(self, group: list[tuple[Task, _Peak]], limit: Count) -> list[_Counts]:
+        """Return the pods that run at once in a group: at most `limit` calls, those with the most devices first."""
+        found, left = [], limit
         for task, peak in sorted(group, key=lambda call: -self._weight(call[1].counts)):
             number = self._number(task)
-            if left.number != MOST_PODS:
+            if left.number != MAX_PODS:
                 number = left if number.number is None else number.at_most(left)
                 left = Count(max(0, left.number - (number.number or 0))) if left.number is not None else left
             found.append(_times(peak.counts, number))
@@ -212,17 +212,18 @@ class _Run:
         return instances(task, self.parameters)
 
     def _weight(self, counts: _Counts) -> int:
-        """Count the devices of a moment, as far as the workflow's parallelism lets its pods run at once."""
+        """Return the number of devices of these pods, limited by the workflow's parallelism."""
         capped = self._capped(counts)
         return sum(
-            self.devices[name] * (_MANY if count.number is None else count.number) for name, count in capped.items()
+            self.devices[name] * (_ASSUMED_PODS if count.number is None else count.number)
+            for name, count in capped.items()
         )
 
     def _capped(self, counts: _Counts) -> _Counts:
-        """Leave as many pods as the workflow's parallelism lets run, those with the most devices."""
-        if self.most.number == MOST_PODS:
+        """Return at most as many pods as the workflow's parallelism allows, those with the most devices first."""
+        if self.limit.number == MAX_PODS:
             return counts
-        left, found = self.most, {}
+        left, found = self.limit, {}
         for name, count in sorted(counts.items(), key=lambda item: -self.devices[item[0]]):
             taken = found[name] = left if count.number is None else count.at_most(left)
             if left.number is not None:
@@ -234,14 +235,14 @@ def _by_name(spec: Json) -> dict[str, Json]:
     return {text(mapping(each).get("name")): mapping(each) for each in listed(spec.get("templates"))}
 
 
-def _stored(ref: Json, scene: Scene) -> Json:
-    """Find the spec of the WorkflowTemplate that a reference names."""
+def _stored(ref: Json, context: ReadContext) -> Json:
+    """Return the spec of the WorkflowTemplate that a reference names."""
     name = text(ref.get("name"))
-    is_of_cluster = ref.get("clusterScope") is True
-    kind = "ClusterWorkflowTemplate" if is_of_cluster else "WorkflowTemplate"
-    found = scene.related.find(kind, name, namespace=None if is_of_cluster else scene.namespace)
+    is_cluster_scoped = ref.get("clusterScope") is True
+    kind = "ClusterWorkflowTemplate" if is_cluster_scoped else "WorkflowTemplate"
+    found = context.related.find(kind, name, namespace=None if is_cluster_scoped else context.namespace)
     if found is None:
-        raise _UnknownError(f"its {kind} {name} is not among what was read: give it, too")
+        raise _UnknownError(f"its {kind} {name} was not provided: add it to the input")
     return mapping(found.get("spec"))
 
 

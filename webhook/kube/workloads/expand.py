@@ -1,4 +1,4 @@
-"""An object of any kind as the pods that its controllers would make of it."""
+"""From an object of any kind to the pods that its controllers would create."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -6,16 +6,16 @@ from itertools import islice
 from typing import Any, Final
 
 from webhook.kube.objects import bounds, keys
-from webhook.kube.workloads.evictions import on_evictions
-from webhook.kube.workloads.kind_row import ITSELF, NOBODY, Found, KindTable, Row, Scene
+from webhook.kube.workloads.evictions import eviction_effect
+from webhook.kube.workloads.kind_row import NO_CONTROLLER, OWN_CONTROLLER, KindTable, PodsFound, ReadContext, Row
 from webhook.kube.workloads.model import Json, PodSet, Unknown, Workload, mapping, text
-from webhook.kube.workloads.paths import Maker, Pods, count_at, pods_at
+from webhook.kube.workloads.paths import ControllerKind, Pods, count_at, pods_at
 from webhook.kube.workloads.related import NO_RELATED, Related
 
 _BUILT_IN_GROUPS: Final = frozenset({"", "apps", "batch", "autoscaling", "policy", "extensions"})
-"""Groups of the API server itself, besides those under k8s.io: all of their kinds that make pods are in the table."""
+"""Built-in API groups, besides those under k8s.io: all their kinds that create pods are in the table."""
 
-_HELD_BACK: Final = frozenset(
+_TEMPLATE_KINDS: Final = frozenset(
     {
         ("argoproj.io", "ClusterWorkflowTemplate"),
         ("argoproj.io", "WorkflowTemplate"),
@@ -28,40 +28,42 @@ _HELD_BACK: Final = frozenset(
         ("trainer.kubeflow.org", "TrainingRuntime"),
     }
 )
-"""Kinds that keep templates for others: no pod comes of them alone."""
+"""Kinds with templates for other kinds: they create no pods themselves."""
 
 
 def expand(
     document: Json, *, kinds: KindTable, related: Related = NO_RELATED, namespace: str = "default"
 ) -> Workload | Unknown | None:
-    """Tell which pods an object makes; None where it makes none, Unknown where nobody described its kind.
+    """Return the pods that an object creates; None if it creates none, Unknown if its kind is not in `kinds`.
 
-    `namespace` is that of objects that name none.
+    `namespace` is the default for objects without one.
     """
     api_version, kind = text(document.get("apiVersion")), text(document.get("kind"))
     if not api_version or not kind:
-        return Unknown("no Kubernetes object: it has no apiVersion or no kind")
+        return Unknown("not a Kubernetes object: it has no apiVersion or no kind")
     group = api_version.rpartition("/")[0]
     row = kinds.get((group, kind))
     if row is None:
-        return _undescribed(document, group, kind)
+        return _unknown_kind(document, group, kind)
     metadata = mapping(document.get("metadata"))
     name = text(metadata.get("name")) or text(metadata.get("generateName")).rstrip("-")
-    scene = Scene(api_version, text(metadata.get("namespace")) or namespace, name, related)
-    found = _read(document, row, scene)
-    parts = tuple(islice(_of_parts(found.parts, scene, kinds), bounds.POD_SETS + 1))
+    context = ReadContext(api_version, text(metadata.get("namespace")) or namespace, name, related)
+    found = _read(document, row, context)
+    parts = tuple(islice(_of_parts(found.parts, context, kinds), bounds.POD_SETS + 1))
     if len(found.pods) + len(found.later) + len(parts) > bounds.POD_SETS:
-        return Unknown(f"it makes more than {bounds.POD_SETS} groups of pods: they are judged one by one")
-    sets = (*(_pod_set(pods, row, scene) for pods in found.pods), *parts)
+        return Unknown(f"it creates more than {bounds.POD_SETS} groups of pods: they are checked one by one")
+    sets = (*(_pod_set(pods, row, context) for pods in found.pods), *parts)
     if not sets and not found.warnings:
-        sets = (PodSet("", None, {}, f"it describes no pods where a {kind} keeps them"),)
-    later = tuple(_pod_set(pods, row, scene) for pods in found.later)
-    evictions = on_evictions(document, group, kind)
-    return Workload(api_version, kind, scene.namespace, name, sets, row.kind.is_gang, found.warnings, later, evictions)
+        sets = (PodSet("", None, {}, f"it has no pod template where a {kind} has one"),)
+    later = tuple(_pod_set(pods, row, context) for pods in found.later)
+    evictions = eviction_effect(document, group, kind)
+    return Workload(
+        api_version, kind, context.namespace, name, sets, row.kind.is_gang, found.warnings, later, evictions
+    )
 
 
 def flattened(documents: Iterable[object]) -> Iterator[Json]:
-    """Yield the objects of a stream, those inside a List one by one."""
+    """Yield the objects of a stream, and the items of Lists."""
     for document in documents:
         if not isinstance(document, dict):
             continue
@@ -72,90 +74,90 @@ def flattened(documents: Iterable[object]) -> Iterator[Json]:
             yield document
 
 
-def _of_parts(parts: Iterable[Json], scene: Scene, kinds: KindTable) -> Iterator[PodSet]:
-    """Yield the pods of objects that another makes, each called after its object; those of such objects are unknown."""
+def _of_parts(parts: Iterable[Json], context: ReadContext, kinds: KindTable) -> Iterator[PodSet]:
+    """Yield the pods of objects that another creates, with the object's name in the role; nested ones are unknown."""
     for number, part in enumerate(parts):
         name = text(mapping(part.get("metadata")).get("name")) or f"{text(part.get('kind'))} {number}"
         row = kinds.get((text(part.get("apiVersion")).rpartition("/")[0], text(part.get("kind"))))
         if row is not None and row.makes_objects:
-            yield PodSet(name, None, {}, f"{name} makes objects itself: its pods are judged one by one")
+            yield PodSet(name, None, {}, f"{name} creates objects itself: its pods are checked one by one")
             continue
-        found = expand(part, kinds=kinds, related=scene.related, namespace=scene.namespace)
+        found = expand(part, kinds=kinds, related=context.related, namespace=context.namespace)
         if isinstance(found, Unknown):
             yield PodSet(name, None, {}, found.reason)
         elif found is not None:
             yield from (replace(each, role=f"{name}/{each.role}".rstrip("/")) for each in found.pod_sets)
 
 
-def _read(document: Json, row: Row, scene: Scene) -> Found:
-    """Read an object at its peak: an autoscaler sets spec.replicas, by which all kinds count that can be scaled."""
-    most = scene.related.scaled_to(row.kind.kind, scene.name, namespace=scene.namespace)
-    if most is None:
-        return _as_written(document, row, scene)
+def _read(document: Json, row: Row, context: ReadContext) -> PodsFound:
+    """Return the pods of an object at its peak: an autoscaler sets spec.replicas, which all scalable kinds have."""
+    maximum = context.related.scaled_to(row.kind.kind, context.name, namespace=context.namespace)
+    if maximum is None:
+        return _as_written(document, row, context)
     spec = mapping(document.get("spec"))
-    peak = count_at(spec, "replicas", default=1, named="spec.replicas").at_least(most)
+    peak = count_at(spec, "replicas", default=1, named="spec.replicas").at_least(maximum)
     if peak.number is not None:
-        return _as_written({**document, "spec": {**spec, "replicas": peak.number}}, row, scene)
-    found = _as_written(document, row, scene)
+        return _as_written({**document, "spec": {**spec, "replicas": peak.number}}, row, context)
+    found = _as_written(document, row, context)
     return found._replace(pods=tuple(replace(pods, count=peak) for pods in found.pods))
 
 
-def _as_written(document: Json, row: Row, scene: Scene) -> Found:
+def _as_written(document: Json, row: Row, context: ReadContext) -> PodsFound:
     if row.read is not None:
-        return row.read(document, scene)
-    return Found(tuple(pods for rule in row.kind.pods for pods in pods_at(document, rule)))
+        return row.read(document, context)
+    return PodsFound(tuple(pods for rule in row.kind.pods for pods in pods_at(document, rule)))
 
 
-def _pod_set(pods: Pods, row: Row, scene: Scene) -> PodSet:
+def _pod_set(pods: Pods, row: Row, context: ReadContext) -> PodSet:
     count, problem = pods.count
     template = {"spec": pods.template} if "containers" in pods.template else pods.template
     if not isinstance(mapping(template.get("spec")).get("containers"), list):
         return PodSet(pods.role, count, {}, problem or "it has no pod template with containers")
-    maker = pods.maker or row.maker
-    if maker is ITSELF:
-        maker = Maker(scene.api_version, row.kind.kind)
-    return PodSet(pods.role, count, _pod(template, pods.role, row, maker, scene), problem)
+    controller = pods.controller or row.controller
+    if controller is OWN_CONTROLLER:
+        controller = ControllerKind(context.api_version, row.kind.kind)
+    return PodSet(pods.role, count, _pod(template, pods.role, row, controller, context), problem)
 
 
-def _pod(template: Json, role: str, row: Row, maker: Maker, scene: Scene) -> Json:
-    """Dress a template as the pod that its controller would create."""
+def _pod(template: Json, role: str, row: Row, controller: ControllerKind, context: ReadContext) -> Json:
+    """Return the pod that a controller would create from a template."""
     given = mapping(template.get("metadata"))
-    made = {"name": scene.name, "role": role, "type": role.lower()}
+    made = {"name": context.name, "role": role, "type": role.lower()}
     labels = {key: value.format(**made) for key, value in row.labels.items()}
     metadata: dict[str, Any] = {
-        "namespace": scene.namespace,
+        "namespace": context.namespace,
         "labels": {**labels, **mapping(given.get("labels"))},
         "annotations": dict(mapping(given.get("annotations"))),
     }
-    if maker is NOBODY:
-        metadata["name"] = scene.name
+    if controller is NO_CONTROLLER:
+        metadata["name"] = context.name
         if owners := given.get("ownerReferences"):
             metadata["ownerReferences"] = owners
     else:
-        metadata["generateName"] = "".join(f"{part}-" for part in (scene.name, role.lower()) if part)
+        metadata["generateName"] = "".join(f"{part}-" for part in (context.name, role.lower()) if part)
         metadata["ownerReferences"] = [
-            {"apiVersion": maker.api_version, "kind": maker.kind, "name": scene.name, "controller": True}
+            {"apiVersion": controller.api_version, "kind": controller.kind, "name": context.name, "controller": True}
         ]
     return {"apiVersion": keys.CORE_API, "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 
-def _undescribed(document: Json, group: str, kind: str) -> Unknown | None:
-    """Judge an object of a kind that is not in the table by what it holds."""
+def _unknown_kind(document: Json, group: str, kind: str) -> Unknown | None:
+    """Return Unknown for an object that is not in the table and has fields of a pod, else None."""
     if group in _BUILT_IN_GROUPS or (group.endswith(".k8s.io") and not group.endswith(".x-k8s.io")):
         return None
-    if (group, kind) in _HELD_BACK:
+    if (group, kind) in _TEMPLATE_KINDS:
         return None
     where = next(_pod_like(document, ""), None)
     if where is None:
         return None
     return Unknown(
-        f"nobody described kind {kind} of {group}, which holds containers at {where}; "
-        "describe it in policy under workloads.kinds"
+        f"kind {kind} of {group} is not known, and it has containers at {where}; "
+        "describe it in the policy under workloads.kinds"
     )
 
 
 def _pod_like(value: object, path: str) -> Iterator[str]:
-    """Yield the places where a value looks like part of a pod: containers, or resources other than cpu and memory."""
+    """Yield the paths of fields that look like part of a pod: containers, or resources other than cpu and memory."""
     if isinstance(value, dict):
         for key, item in value.items():
             where = f"{path}.{key}".lstrip(".")
@@ -171,5 +173,5 @@ def _pod_like(value: object, path: str) -> Iterator[str]:
 
 
 def _asks_for_devices(resources: Json) -> bool:
-    """Tell whether an extended resource is named, as all devices are: vendor.example/device."""
+    """Whether an extended resource is requested, such as all devices: vendor.example/device."""
     return any("/" in str(name) for side in ("limits", "requests") for name in mapping(resources.get(side)))

@@ -1,4 +1,4 @@
-"""What the table says of one kind, and what a reader gives back for kinds that paths alone cannot tell."""
+"""Rows of the table of kinds, and the results of readers for kinds that paths cannot describe."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -6,20 +6,20 @@ from typing import Final, NamedTuple
 
 from webhook.core.model.policy import WorkloadKind
 from webhook.kube.workloads.model import Json
-from webhook.kube.workloads.paths import Maker, Pods
+from webhook.kube.workloads.paths import ControllerKind, Pods
 from webhook.kube.workloads.related import Related
 
-ITSELF: Final = Maker("", "")
-"""The object is its pods' controller."""
-NOBODY: Final = Maker("", "-")
-"""The object is the pod."""
-JOB: Final = Maker("batch/v1", "Job")
-REPLICA_SET: Final = Maker("apps/v1", "ReplicaSet")
-STATEFUL_SET: Final = Maker("apps/v1", "StatefulSet")
+OWN_CONTROLLER: Final = ControllerKind("", "")
+"""The object itself is its pods' controller."""
+NO_CONTROLLER: Final = ControllerKind("", "-")
+"""The object is a pod."""
+JOB: Final = ControllerKind("batch/v1", "Job")
+REPLICA_SET: Final = ControllerKind("apps/v1", "ReplicaSet")
+STATEFUL_SET: Final = ControllerKind("apps/v1", "StatefulSet")
 
 
-class Scene(NamedTuple):
-    """What a reader may look at besides the object itself."""
+class ReadContext(NamedTuple):
+    """What a reader needs besides the object itself."""
 
     api_version: str
     namespace: str
@@ -27,10 +27,10 @@ class Scene(NamedTuple):
     related: Related
 
 
-class Found(NamedTuple):
-    """The pods of an object, and what people should know of the count.
+class PodsFound(NamedTuple):
+    """The pods of an object, and warnings about their count.
 
-    `later` are pods that run at other times than these. `parts` are objects that it makes, for their own kind to tell.
+    `later` are pods that run at other times. `parts` are objects that it creates, which are read by their own kind.
     """
 
     pods: tuple[Pods, ...]
@@ -39,30 +39,30 @@ class Found(NamedTuple):
     parts: tuple[Json, ...] = ()
 
 
-Reader = Callable[[Json, Scene], Found]
+Reader = Callable[[Json, ReadContext], PodsFound]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One kind: its paths or its reader, its versions, who makes its pods, what labels them, and how they count.
+    """One kind: its paths or its reader, its versions, and the controller and labels of its pods.
 
-    In `labels`, {name}, {role} and {type} (the role in small letters) are filled in. `told` is for people.
-    `makes_objects`: it holds other objects, of which pods come in their own ways.
+    In `labels`, {name}, {role} and {type} (the role in lower case) are replaced. `description` is how pods are
+    counted, for the documentation. `makes_objects`: it contains other objects that create pods.
     """
 
     kind: WorkloadKind
     versions: tuple[str, ...]
-    told: str = ""
+    description: str = ""
     read: Reader | None = None
-    maker: Maker = ITSELF
+    controller: ControllerKind = OWN_CONTROLLER
     labels: Mapping[str, str] = field(default_factory=dict)
     makes_objects: bool = False
 
     @property
     def is_workload(self) -> bool:
-        """Tell whether it makes pods: a pod is judged for itself, and a Model is loaded by pods that others make."""
+        """Whether it creates pods: not a Pod itself, nor a Model, which existing pods load."""
         return self.kind.kind not in {"Pod", "Model"}
 
 
 KindTable = Mapping[tuple[str, str], Row]
-"""Rows by API group and kind; the versions of a kind keep their pods in the same places."""
+"""Rows by API group and kind; all versions of a kind have their pods in the same fields."""

@@ -1,4 +1,4 @@
-"""What an object that makes pods comes down to: sets of equal pods, each with a count. No opinion on limits."""
+"""Workloads: objects that create sets of equal pods, each with a count. No limits here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,9 +13,8 @@ NOTHING: Final[Json] = {}
 class PodSet:
     """Pods of one role.
 
-    `count` is how many there are at peak, None where the manifest leaves that open or nobody can read it; `problem`
-    then says why. `template` is a pod as its controller would create it; it is empty where `problem` is that nobody
-    knows it.
+    `count` is their number at peak, None if the manifest does not determine it; `problem` then says why. `template` is
+    a pod as its controller would create it, empty if it is unknown; `problem` then says why.
     """
 
     role: str
@@ -24,24 +23,24 @@ class PodSet:
     problem: str | None = None
 
 
-class Evictions(NamedTuple):
-    """What evictions do to a workload that does not survive them, in words; empty where it does.
+class EvictionEffect(NamedTuple):
+    """A message for a workload that does not survive evictions; empty if it does.
 
-    `without_rule` holds where Fairgate adds no podFailurePolicy rule to Jobs.
+    `without_rule` applies if Fairgate does not add a podFailurePolicy rule to Jobs.
     """
 
     always: str = ""
     without_rule: str = ""
 
 
-SURVIVES: Final = Evictions()
+SURVIVES: Final = EvictionEffect()
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """An object and all pods that it makes. `is_gang`: some of its pods are of no use without the others.
+    """An object and all pods that it creates. `is_gang`: some of its pods cannot work without the others.
 
-    `later` are pods that run at other times than those of `pod_sets`: they are judged, and not added to them.
+    `later` are pods that run at other times than those of `pod_sets`: they are checked separately.
     """
 
     api_version: str
@@ -52,26 +51,26 @@ class Workload:
     is_gang: bool = False
     warnings: tuple[str, ...] = ()
     later: tuple[PodSet, ...] = ()
-    evictions: Evictions = SURVIVES
+    evictions: EvictionEffect = SURVIVES
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """An object that may make pods, in a way that nobody described: never a silent zero."""
+    """An object of an unknown kind that may create pods: it is reported, never counted as zero."""
 
     reason: str
 
 
 def mapping(value: object) -> Json:
-    """Take a mapping as it is, anything else for an empty one."""
+    """Return the value if it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else NOTHING
 
 
 def text(value: object) -> str:
-    """Take text as it is, anything else for none."""
+    """Return the value if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def listed(value: object) -> list[Any]:
-    """Take a list as it is, anything else for an empty one."""
+    """Return the value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""Pod sets, as Kubernetes would see them, judged as a whole by the core."""
+"""Evaluation of a workload's pod sets together by the core."""
 
 from dataclasses import replace
 from typing import Final
@@ -15,7 +15,7 @@ from webhook.core.model.reason import Reason
 from webhook.core.world.world import World
 from webhook.kube.objects import objects
 from webhook.kube.pod.pods import InvalidPod, to_pod
-from webhook.kube.workloads.model import Evictions, PodSet, Workload
+from webhook.kube.workloads.model import EvictionEffect, PodSet, Workload
 
 _pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
 
@@ -31,7 +31,7 @@ def to_part(pod_set: PodSet, *, namespace: str, weights: Weights) -> Part | Inva
 
 
 def judge(workload: Workload, requester: Requester, world: World) -> tuple[Reason, ...]:
-    """Tell every reason why the pods of a workload can never all run, or not go on, as far as they are known."""
+    """Return every reason why the known pods of a workload can never all run, or fail when some are evicted."""
     found = [*_judged(workload.pod_sets, workload, requester, world)]
     for pod_set in workload.later:
         found += _judged((pod_set,), workload, requester, world)
@@ -39,7 +39,7 @@ def judge(workload: Workload, requester: Requester, world: World) -> tuple[Reaso
 
 
 def _judged(pod_sets: tuple[PodSet, ...], workload: Workload, requester: Requester, world: World) -> tuple[Reason, ...]:
-    """Judge pods that are there at the same time."""
+    """Return the reasons for pods that run at the same time."""
     parts: list[Part] = []
     refused: list[Reason] = []
     for pod_set in pod_sets:
@@ -56,6 +56,6 @@ def _judged(pod_sets: tuple[PodSet, ...], workload: Workload, requester: Request
     return found
 
 
-def _why_evictions_fail(evictions: Evictions, policy: Policy) -> str:
+def _why_evictions_fail(evictions: EvictionEffect, policy: Policy) -> str:
     adds_rule = policy.workloads.job_evictions is JobEvictions.IGNORE
     return evictions.always or ("" if adds_rule else evictions.without_rule)

@@ -1,4 +1,4 @@
-"""Reads a kind that paths describe: templates and counts, wherever the object keeps them."""
+"""Reading of kinds that are described by paths: pod templates and counts."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,41 +8,41 @@ from typing import Final, NamedTuple
 from webhook.core.model.policy import PodPath
 from webhook.kube.workloads.model import Json, mapping, text
 
-MOST_PODS: Final = 2**31 - 1
-"""The API server takes no larger number."""
+MAX_PODS: Final = 2**31 - 1
+"""The largest number that the API server accepts."""
 
 
-class Maker(NamedTuple):
-    """The kind of object that pods name as their controller."""
+class ControllerKind(NamedTuple):
+    """The kind of a pod's controller."""
 
     api_version: str
     kind: str
 
 
 class Count(NamedTuple):
-    """How many, or why nobody knows."""
+    """A number of pods, or the problem why it is unknown."""
 
     number: int | None
     problem: str | None = None
 
     def plus(self, other: "Count") -> "Count":
-        """Add."""
+        """Return the sum."""
         return self._with(other, add)
 
     def times(self, other: "Count") -> "Count":
-        """Multiply."""
+        """Return the product."""
         return self._with(other, mul)
 
     def at_least(self, other: "Count") -> "Count":
-        """Take the larger."""
+        """Return the larger count."""
         return self._with(other, max)
 
     def at_most(self, other: "Count") -> "Count":
-        """Take the smaller."""
+        """Return the smaller count."""
         return self._with(other, min)
 
     def _with(self, other: "Count", operation: Callable[[int, int], int]) -> "Count":
-        """Combine two; where nobody knows one of them, nobody knows the result."""
+        """Return the combined count, unknown if one of them is."""
         if self.number is None or other.number is None:
             return self if self.number is None else other
         return Count(operation(self.number, other.number))
@@ -50,22 +50,22 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """Equal pods as an object describes them: `template` is a pod template or a bare pod spec, not yet a pod.
+    """Equal pods in an object: `template` is a pod template or a pod spec, not yet a pod.
 
-    `maker` is their controller where it is not that of the kind's other pods.
+    `controller` is set if it differs from that of the kind's other pods.
     """
 
     role: str
     count: Count
     template: Json
-    maker: Maker | None = None
+    controller: ControllerKind | None = None
 
 
 ONE: Final = Count(1)
 
 
 def dig(value: object, path: str) -> object:
-    """Follow a path of keys; None where it leads nowhere."""
+    """Return the value at a path of keys, or None."""
     for key in path.split(".") if path else ():
         if not isinstance(value, Mapping):
             return None
@@ -74,13 +74,13 @@ def dig(value: object, path: str) -> object:
 
 
 def count_at(value: object, path: str, *, default: int | None, named: str = "") -> Count:
-    """Read a number; `named` is the path as the reader of the manifest knows it."""
+    """Return the number at a path; `named` is the full path for messages."""
     found = dig(value, path)
     named = named or path
     if found is None:
         return Count(default, None if default is not None else f"{named} is not set")
-    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= MOST_PODS:
-        return Count(None, f"{named} is {found!r}; expected a whole number from 0 to {MOST_PODS:,}")
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= MAX_PODS:
+        return Count(None, f"{named} is {found!r}; expected a whole number from 0 to {MAX_PODS:,}")
     return Count(found)
 
 
@@ -94,7 +94,7 @@ def pods_at(document: Json, rule: PodPath) -> Iterator[Pods]:
 
 
 def entries(document: Json, each: str) -> Iterator[tuple[str, str, object]]:
-    """Yield name, place and value of every entry; the document itself where the rule knows no entries."""
+    """Yield name, path and value of each entry, or the document itself if `each` is empty."""
     if not each:
         yield "", "", document
         return

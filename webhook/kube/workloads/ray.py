@@ -1,9 +1,9 @@
-"""Ray's kinds: clusters of a head and worker groups, and what starts such clusters."""
+"""Ray's kinds: clusters of a head and worker groups, and the kinds that create such clusters."""
 
 from typing import Final
 
 from webhook.kube.workloads.batch import suspended
-from webhook.kube.workloads.kind_row import JOB, Found, Scene
+from webhook.kube.workloads.kind_row import JOB, PodsFound, ReadContext
 from webhook.kube.workloads.model import Json, mapping, text
 from webhook.kube.workloads.paths import ONE, Count, Pods, count_at, dig, entries
 
@@ -20,42 +20,42 @@ _SUBMITTER: Final[Json] = {
         ]
     }
 }
-"""The pod that submits a RayJob, where the object describes none."""
+"""The pod that submits a RayJob, if the object has no template for it."""
 
 
-def ray_cluster(document: Json, _scene: Scene) -> Found:
+def ray_cluster(document: Json, _context: ReadContext) -> PodsFound:
     """Read a RayCluster."""
-    return Found(_cluster(document, "spec"), suspended(document, "spec.suspend"))
+    return PodsFound(_cluster(document, "spec"), suspended(document, "spec.suspend"))
 
 
-def ray_job(document: Json, _scene: Scene) -> Found:
+def ray_job(document: Json, _context: ReadContext) -> PodsFound:
     """Read a RayJob: its own cluster, and the pod that submits the job."""
     return _job(document, "spec")
 
 
-def ray_cron_job(document: Json, _scene: Scene) -> Found:
-    """Read a RayCronJob: one run of it."""
+def ray_cron_job(document: Json, _context: ReadContext) -> PodsFound:
+    """Read a RayCronJob: one run."""
     found = _job(document, "spec.jobTemplate")
     return found._replace(warnings=found.warnings + suspended(document, "spec.suspend"))
 
 
-def ray_service(document: Json, _scene: Scene) -> Found:
+def ray_service(document: Json, _context: ReadContext) -> PodsFound:
     """Read a RayService."""
-    warning = "an upgrade runs a second cluster beside the first, which needs as much again"
-    return Found(_cluster(document, "spec.rayClusterConfig"), (warning,))
+    warning = "an upgrade runs a second cluster, which needs the same amount again"
+    return PodsFound(_cluster(document, "spec.rayClusterConfig"), (warning,))
 
 
-def _job(document: Json, path: str) -> Found:
+def _job(document: Json, path: str) -> PodsFound:
     pods: tuple[Pods, ...] = ()
     warnings = suspended(document, f"{path}.suspend")
     if dig(document, f"{path}.clusterSelector"):
-        warnings += ("it runs in a RayCluster that is there already, which is not counted here",)
+        warnings += ("it runs in an existing RayCluster, which is not counted here",)
     else:
         pods = _cluster(document, f"{path}.rayClusterSpec")
     if text(dig(document, f"{path}.submissionMode")) in {"", "K8sJobMode"}:
         template = mapping(dig(document, f"{path}.submitterPodTemplate")) or _SUBMITTER
         pods += (Pods("submitter", ONE, template, JOB),)
-    return Found(pods, warnings)
+    return PodsFound(pods, warnings)
 
 
 def _cluster(document: Json, path: str) -> tuple[Pods, ...]:
@@ -69,17 +69,17 @@ def _cluster(document: Json, path: str) -> tuple[Pods, ...]:
 
 
 def _group_count(group: Json, where: str, *, is_scaled: bool) -> Count:
-    """Count a group's pods as KubeRay does: replicas between their bounds, each of so many hosts."""
+    """Return the number of a group's pods as KubeRay does: replicas within their bounds, times hosts."""
     if group.get("suspend") is True:
         return Count(0)
     hosts = count_at(group, "numOfHosts", default=1, named=f"{where}numOfHosts")
-    most = group.get("maxReplicas")
+    maximum = group.get("maxReplicas")
     if is_scaled:
-        if most is None:
-            return Count(None, f"{where}maxReplicas is not set: the autoscaler may make any number")
+        if maximum is None:
+            return Count(None, f"{where}maxReplicas is not set: the autoscaler may create any number")
         return count_at(group, "maxReplicas", default=None, named=f"{where}maxReplicas").times(hosts)
     least = count_at(group, "minReplicas", default=0, named=f"{where}minReplicas")
     wanted = count_at(group, "replicas", default=least.number, named=f"{where}replicas")
-    if most is not None:
+    if maximum is not None:
         wanted = wanted.at_most(count_at(group, "maxReplicas", default=None, named=f"{where}maxReplicas"))
     return wanted.at_least(least).times(hosts)

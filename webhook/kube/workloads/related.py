@@ -1,4 +1,4 @@
-"""Other objects that a workload may point at, or that may point at it."""
+"""Other objects that a workload refers to, or that refer to it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,8 +8,8 @@ from webhook.kube.workloads.model import Json, mapping, text
 from webhook.kube.workloads.paths import Count, count_at, dig
 
 _Named = Mapping[tuple[str, str], Json]
-_KEDA_MOST: Final = 100
-"""What KEDA scales to where a ScaledObject names no maximum."""
+_KEDA_DEFAULT: Final = 100
+"""KEDA's default maximum of a ScaledObject."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Related:
 
     @classmethod
     def of(cls, documents: Iterable[Json], *, namespace: str = "default") -> "Related":
-        """Collect what a stream of documents holds; `namespace` is that of objects that name none."""
+        """Return the objects of a stream; `namespace` is the default for objects without one."""
         kinds: dict[str, dict[tuple[str, str], Json]] = {}
         for document in documents:
             metadata = mapping(document.get("metadata"))
@@ -29,20 +29,20 @@ class Related:
         return cls(kinds)
 
     def find(self, kind: str, name: str, *, namespace: str | None = None) -> Json | None:
-        """Find an object; without a namespace, one of a kind that has none."""
+        """Return an object, or None; without `namespace`, of a cluster-scoped kind."""
         known = self._kinds.get(kind, {})
         if namespace is not None:
             return known.get((namespace, name))
         return next((found for key, found in known.items() if key[1] == name), None)
 
     def scaled_to(self, kind: str, name: str, *, namespace: str) -> Count | None:
-        """Tell how far an autoscaler may take an object; None where none is about it."""
+        """Return an autoscaler's maximum for an object; None if no autoscaler targets it."""
         found = next(self._scalers(kind, name, namespace), None)
         if found is None:
             return None
         if found.get("kind") == "ScaledObject":
             return count_at(
-                found, "spec.maxReplicaCount", default=_KEDA_MOST, named="maxReplicaCount of its ScaledObject"
+                found, "spec.maxReplicaCount", default=_KEDA_DEFAULT, named="maxReplicaCount of its ScaledObject"
             )
         return count_at(found, "spec.maxReplicas", default=None, named="maxReplicas of its HorizontalPodAutoscaler")
 
@@ -50,8 +50,8 @@ class Related:
         for scaler in ("HorizontalPodAutoscaler", "ScaledObject"):
             for (where, _), found in self._kinds.get(scaler, {}).items():
                 target = mapping(dig(found, "spec.scaleTargetRef"))
-                is_it = (text(target.get("kind")) or "Deployment", target.get("name")) == (kind, name)
-                if is_it and where == namespace:
+                is_target = (text(target.get("kind")) or "Deployment", target.get("name")) == (kind, name)
+                if is_target and where == namespace:
                     yield found
 
 

@@ -1,12 +1,12 @@
 """Seldon's kinds: SeldonDeployment of Core 1; Server and Model of Core 2."""
 
-from webhook.kube.workloads.kind_row import Found, Scene
+from webhook.kube.workloads.kind_row import PodsFound, ReadContext
 from webhook.kube.workloads.model import Json, mapping, text
 from webhook.kube.workloads.paths import Count, Pods, count_at, dig, entries
-from webhook.kube.workloads.template_merge import laid_over
+from webhook.kube.workloads.template_merge import merge_spec
 
 
-def seldon_deployment(document: Json, _scene: Scene) -> Found:
+def seldon_deployment(document: Json, _context: ReadContext) -> PodsFound:
     """Read a SeldonDeployment: the component specs of each predictor."""
     top = count_at(document, "spec.replicas", default=1)
     pods: list[Pods] = []
@@ -19,7 +19,7 @@ def seldon_deployment(document: Json, _scene: Scene) -> Found:
         for index, (_, below, part) in enumerate(specs):
             role = name if len(specs) == 1 else f"{name}-{index}"
             pods.append(Pods(role, _scaled(mapping(part), replicas, f"{where}{below}"), mapping(part)))
-    return Found(tuple(pods))
+    return PodsFound(tuple(pods))
 
 
 def _scaled(part: Json, replicas: Count, where: str) -> Count:
@@ -30,19 +30,19 @@ def _scaled(part: Json, replicas: Count, where: str) -> Count:
     return count
 
 
-def server(document: Json, scene: Scene) -> Found:
-    """Read a Server: the pod spec of its ServerConfig with its own laid over it."""
+def server(document: Json, context: ReadContext) -> PodsFound:
+    """Read a Server: the pod spec of its ServerConfig, merged with its own."""
     replicas = count_at(document, "spec.replicas", default=1)
-    most = count_at(document, "spec.maxReplicas", default=replicas.number)
+    maximum = count_at(document, "spec.maxReplicas", default=replicas.number)
     name = text(dig(document, "spec.serverConfig"))
-    config = scene.related.find("ServerConfig", name, namespace=scene.namespace)
+    config = context.related.find("ServerConfig", name, namespace=context.namespace)
     if config is None:
-        problem = f"its ServerConfig {name or 'without a name'} is not among what was read: give it, too"
-        return Found((Pods("", Count(None, problem), {}),))
-    spec = laid_over(mapping(dig(config, "spec.podSpec")), mapping(dig(document, "spec.podSpec")))
-    return Found((Pods("", replicas.at_least(most), {"spec": spec}),))
+        problem = f"its ServerConfig {name or 'without a name'} was not provided: add it to the input"
+        return PodsFound((Pods("", Count(None, problem), {}),))
+    spec = merge_spec(mapping(dig(config, "spec.podSpec")), mapping(dig(document, "spec.podSpec")))
+    return PodsFound((Pods("", replicas.at_least(maximum), {"spec": spec}),))
 
 
-def model(_document: Json, _scene: Scene) -> Found:
-    """Read a Model, which makes no pods."""
-    return Found((), ("makes no pods: a Server loads it",))
+def model(_document: Json, _context: ReadContext) -> PodsFound:
+    """Read a Model, which creates no pods."""
+    return PodsFound((), ("creates no pods: a Server loads it",))

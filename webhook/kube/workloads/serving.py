@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from webhook.kube.workloads.kind_row import STATEFUL_SET, Found, Scene
+from webhook.kube.workloads.kind_row import STATEFUL_SET, PodsFound, ReadContext
 from webhook.kube.workloads.model import Json, listed, mapping, text
 from webhook.kube.workloads.paths import Count, Pods, count_at, dig
-from webhook.kube.workloads.template_merge import container_over, laid_over
+from webhook.kube.workloads.template_merge import merge_container, merge_spec
 
 _MAX_SCALE: Final = ("autoscaling.knative.dev/max-scale", "autoscaling.knative.dev/maxScale")
 _MODE: Final = "serving.kserve.io/deploymentMode"
@@ -16,42 +16,42 @@ _CLAIM_NAMES: Final = ("resourceClaimName", "resourceClaimTemplateName")
 _SERVING: Final = "kserve-container"
 
 
-def knative_service(document: Json, _scene: Scene) -> Found:
+def knative_service(document: Json, _context: ReadContext) -> PodsFound:
     """Read a Knative Service: as many pods as its annotation allows."""
     template = mapping(dig(document, "spec.template"))
-    return Found((Pods("", _max_scale(mapping(dig(template, "metadata.annotations"))), template),))
+    return PodsFound((Pods("", _max_scale(mapping(dig(template, "metadata.annotations"))), template),))
 
 
 def _max_scale(annotations: Json) -> Count:
     given = next((annotations[key] for key in _MAX_SCALE if key in annotations), None)
     if given is None or str(given) == "0":
-        return Count(None, f"annotation {_MAX_SCALE[0]} is not set: Knative may make any number")
+        return Count(None, f"annotation {_MAX_SCALE[0]} is not set: Knative may create any number")
     number = int(given) if text(given).isascii() and text(given).isdigit() else given
     return count_at({"given": number}, "given", default=None, named=f"annotation {_MAX_SCALE[0]}")
 
 
-def inference_service(document: Json, scene: Scene) -> Found:
+def inference_service(document: Json, context: ReadContext) -> PodsFound:
     """Read an InferenceService, component by component."""
     pods: list[Pods] = []
     for role in _COMPONENTS:
         component = dig(document, f"spec.{role}")
         if isinstance(component, dict):
             count = _component_count(document, component, f"spec.{role}.")
-            pods += _component(role, component, count, scene)
-    return Found(tuple(pods))
+            pods += _component(role, component, count, context)
+    return PodsFound(tuple(pods))
 
 
 def _component_count(document: Json, component: Json, where: str) -> Count:
     if component.get("maxReplicas"):
-        most = count_at(component, "maxReplicas", default=None, named=f"{where}maxReplicas")
-        return most.at_least(count_at(component, "minReplicas", default=1, named=f"{where}minReplicas"))
+        maximum = count_at(component, "maxReplicas", default=None, named=f"{where}maxReplicas")
+        return maximum.at_least(count_at(component, "minReplicas", default=1, named=f"{where}minReplicas"))
     if mapping(dig(document, "metadata.annotations")).get(_MODE) in _FIXED_MODES:
         return count_at(component, "minReplicas", default=1, named=f"{where}minReplicas")
-    return Count(None, f"{where}maxReplicas is not set: KServe may make any number outside of mode Standard")
+    return Count(None, f"{where}maxReplicas is not set: KServe may create any number unless the mode is Standard")
 
 
-def _component(role: str, component: Json, count: Count, scene: Scene) -> list[Pods]:
-    template = _component_template(component, scene)
+def _component(role: str, component: Json, count: Count, context: ReadContext) -> list[Pods]:
+    template = _component_template(component, context)
     if isinstance(template, str):
         return [Pods(role, Count(None, template), {})]
     worker = component.get("workerSpec")
@@ -62,8 +62,8 @@ def _component(role: str, component: Json, count: Count, scene: Scene) -> list[P
     return [Pods(role, count, template), Pods(f"{role}-worker", count.times(others), worker)]
 
 
-def _component_template(component: Json, scene: Scene) -> Json | str:
-    """Give a component's pod template, or say why nobody knows it: models run in containers of a runtime."""
+def _component_template(component: Json, context: ReadContext) -> Json | str:
+    """Return a component's pod template, or a message why it is unknown: models run in containers of a runtime."""
     spec = {key: value for key, value in component.items() if key not in {"model", "workerSpec"}}
     model = component.get("model")
     if not isinstance(model, dict):
@@ -73,13 +73,13 @@ def _component_template(component: Json, scene: Scene) -> Json | str:
         return f"it names no container; {named or 'its model server'} is configured elsewhere"
     runtime = text(model.get("runtime"))
     if not runtime:
-        return "its model names no runtime: KServe picks one by the model's format"
-    found = scene.related.find("ServingRuntime", runtime, namespace=scene.namespace)
-    found = found or scene.related.find("ClusterServingRuntime", runtime)
+        return "its model names no runtime: KServe selects one by the model's format"
+    found = context.related.find("ServingRuntime", runtime, namespace=context.namespace)
+    found = found or context.related.find("ClusterServingRuntime", runtime)
     if found is None:
-        return f"its runtime {runtime} is not among what was read: give it, too"
-    served = {"containers": [container_over({"name": _SERVING}, {**model, "name": _SERVING})]}
-    return _with_annotations(component, laid_over(laid_over(mapping(found.get("spec")), served), spec))
+        return f"its runtime {runtime} was not provided: add it to the input"
+    served = {"containers": [merge_container({"name": _SERVING}, {**model, "name": _SERVING})]}
+    return _with_annotations(component, merge_spec(merge_spec(mapping(found.get("spec")), served), spec))
 
 
 def _with_annotations(component: Json, spec: Json) -> Json:
@@ -87,25 +87,25 @@ def _with_annotations(component: Json, spec: Json) -> Json:
     return {"metadata": metadata, "spec": spec}
 
 
-def nim_service(document: Json, scene: Scene) -> Found:
-    """Read a NIMService: its servers, or a leader and workers for each where a model takes several nodes."""
+def nim_service(document: Json, context: ReadContext) -> PodsFound:
+    """Read a NIMService: its servers, or for a multi-node model a leader and workers for each."""
     spec = mapping(document.get("spec"))
     if not _asks_for_gpus(spec):
-        problem = "spec.resources names no nvidia.com/gpu: the operator asks for as many as the model's profile says"
-        return Found((Pods("", Count(None, problem), {}),))
+        problem = "spec.resources names no nvidia.com/gpu: the operator requests the number in the model's profile"
+        return PodsFound((Pods("", Count(None, problem), {}),))
     count = count_at(spec, "replicas", default=1, named="spec.replicas")
     if dig(spec, "scale.enabled") is True:
         count = count_at(spec, "scale.hpa.maxReplicas", default=None, named="spec.scale.hpa.maxReplicas")
-    template = _nim_template(spec, scene.name)
+    template = _nim_template(spec, context.name)
     if isinstance(template, str):
-        return Found((Pods("", Count(None, template), {}),))
+        return PodsFound((Pods("", Count(None, template), {}),))
     if not isinstance(spec.get("multiNode"), dict):
-        return Found((Pods("", count, template),))
+        return PodsFound((Pods("", count, template),))
     size = count_at(spec, "multiNode.size", default=1, named="spec.multiNode.size")
     others = size if size.number is None else Count(max(size.number - 1, 0))
     leader = Pods("leader", count, template, STATEFUL_SET)
     worker = Pods("worker", count.times(others), template, STATEFUL_SET)
-    return Found((leader,) if others.number == 0 else (leader, worker))
+    return PodsFound((leader,) if others.number == 0 else (leader, worker))
 
 
 def _asks_for_gpus(spec: Json) -> bool:
@@ -114,12 +114,12 @@ def _asks_for_gpus(spec: Json) -> bool:
 
 
 def _nim_template(spec: Json, name: str) -> Json | str:
-    """Give the pods' template, or say why nobody knows it: claims that the operator writes itself."""
+    """Return the pod template, or a message why it is unknown: the operator may create claims itself."""
     claims = []
     for number, each in enumerate(listed(spec.get("draResources"))):
         named = {key: mapping(each)[key] for key in _CLAIM_NAMES if mapping(each).get(key)}
         if not named:
-            return f"spec.draResources[{number}] names no claim: the operator makes one"
+            return f"spec.draResources[{number}] names no claim: the operator creates one"
         claims.append({"name": f"claim-{number}", **named})
     pod = {key: spec[key] for key in ("nodeSelector", "tolerations", "schedulerName") if spec.get(key)}
     if spec.get("podAffinity"):
@@ -131,13 +131,13 @@ def _nim_template(spec: Json, name: str) -> Json | str:
     return {"metadata": metadata, "spec": {**pod, "containers": [container]}}
 
 
-def llm_inference_service(document: Json, _scene: Scene) -> Found:
-    """Read an LLMInferenceService: its decoders, and its prefill pods if they are apart."""
+def llm_inference_service(document: Json, _context: ReadContext) -> PodsFound:
+    """Read an LLMInferenceService: its decoders, and its prefill pods if they are separate."""
     pods = _llm("", mapping(document.get("spec")), "spec.")
     prefill = dig(document, "spec.prefill")
     if isinstance(prefill, dict):
         pods += _llm("prefill", prefill, "spec.prefill.")
-    return Found(pods, ("the router's pods are not counted: they ask for no GPU",))
+    return PodsFound(pods, ("the router's pods are not counted: they request no GPU",))
 
 
 def _llm(role: str, spec: Json, where: str) -> tuple[Pods, ...]:
@@ -157,7 +157,7 @@ def _llm_template(spec: Json, field: str) -> Json:
 
 
 def _llm_size(spec: Json, where: str) -> Count:
-    """Count the pods of one replica as KServe does: data over local data, else the pipeline's stages."""
+    """Return the pods of one replica as KServe does: data / dataLocal, else the stages of the pipeline."""
     parallelism = mapping(spec.get("parallelism"))
     data, local, pipeline = (
         count_at(parallelism, key, default=0, named=f"{where}parallelism.{key}")

@@ -3,38 +3,40 @@
 import re
 from typing import Any, Final
 
-from webhook.kube.workloads.kind_row import Found, Scene
+from webhook.kube.workloads.kind_row import PodsFound, ReadContext
 from webhook.kube.workloads.model import Json, listed, mapping, text
-from webhook.kube.workloads.paths import ONE, Count, Maker, Pods, count_at, dig
-from webhook.kube.workloads.template_merge import container_over, laid_over
+from webhook.kube.workloads.paths import ONE, ControllerKind, Count, Pods, count_at, dig
+from webhook.kube.workloads.template_merge import merge_container, merge_spec
 
 _JVM_SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
 _MEBIBYTES: Final = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024 * 1024}
 _DEFAULT_MEMORY: Final = "1g"
-_LEAST_OVERHEAD_MEBIBYTES: Final = 384
+_MIN_OVERHEAD_MEBIBYTES: Final = 384
 _OVERHEAD: Final = 0.1
 _COPIED: Final = ("affinity", "tolerations", "nodeSelector", "schedulerName", "initContainers", "priorityClassName")
 
 
-def spark_application(document: Json, _scene: Scene) -> Found:
-    """Read a SparkApplication; its executors are made by its driver."""
+def spark_application(document: Json, _context: ReadContext) -> PodsFound:
+    """Read a SparkApplication; its driver creates the executors."""
     driver, executor = mapping(dig(document, "spec.driver")), mapping(dig(document, "spec.executor"))
     pods = (
         Pods("driver", ONE, _template(document, driver, "spark-kubernetes-driver")),
-        Pods("executor", _executors(document), _template(document, executor, "executor"), Maker("v1", "Pod")),
+        Pods("executor", _executors(document), _template(document, executor, "executor"), ControllerKind("v1", "Pod")),
     )
-    return Found(pods)
+    return PodsFound(pods)
 
 
-def scheduled_spark_application(document: Json, scene: Scene) -> Found:
-    """Read a ScheduledSparkApplication: one run of it."""
-    return spark_application({"spec": dig(document, "spec.template")}, scene)
+def scheduled_spark_application(document: Json, context: ReadContext) -> PodsFound:
+    """Read a ScheduledSparkApplication: one run."""
+    return spark_application({"spec": dig(document, "spec.template")}, context)
 
 
 def _executors(document: Json) -> Count:
     if dig(document, "spec.dynamicAllocation.enabled") is True:
         if dig(document, "spec.dynamicAllocation.maxExecutors") is None:
-            return Count(None, "spec.dynamicAllocation.maxExecutors is not set: Spark may make any number of executors")
+            return Count(
+                None, "spec.dynamicAllocation.maxExecutors is not set: Spark may create any number of executors"
+            )
         return count_at(document, "spec.dynamicAllocation.maxExecutors", default=None)
     return count_at(document, "spec.executor.instances", default=1)
 
@@ -43,21 +45,21 @@ def _template(document: Json, role: Json, name: str) -> Json:
     base = mapping(role.get("template"))
     spec = mapping(base.get("spec"))
     known = [mapping(each) for each in listed(spec.get("containers"))]
-    main = container_over(known[0] if known else {}, {"name": name, "resources": _resources(role)})
+    main = merge_container(known[0] if known else {}, {"name": name, "resources": _resources(role)})
     made: dict[str, Any] = {**spec, "containers": [main, *known[1:], *listed(role.get("sidecars"))]}
     if selector := dig(document, "spec.nodeSelector"):
         made["nodeSelector"] = selector
     if volumes := dig(document, "spec.volumes"):
         made["volumes"] = volumes
-    made = dict(laid_over(made, {key: role[key] for key in _COPIED if key in role}))
-    metadata = laid_over(
+    made = dict(merge_spec(made, {key: role[key] for key in _COPIED if key in role}))
+    metadata = merge_spec(
         mapping(base.get("metadata")), {key: role[key] for key in ("labels", "annotations") if key in role}
     )
     return {"metadata": metadata, "spec": made}
 
 
 def _resources(role: Json) -> Json:
-    """Turn Spark's cores, memory and GPUs into requests and limits."""
+    """Return Spark's cores, memory and GPUs as requests and limits."""
     memory = f"{_mebibytes(role)}Mi"
     requests: dict[str, Any] = {"cpu": str(role.get("coreRequest") or role.get("cores") or 1), "memory": memory}
     limits: dict[str, Any] = {"memory": memory}
@@ -70,13 +72,13 @@ def _resources(role: Json) -> Json:
 
 
 def _mebibytes(role: Json) -> int:
-    """Add to the heap what Spark adds to it: a tenth, and never less than 384 MiB."""
+    """Return heap and overhead as Spark does: a tenth of the heap, at least 384 MiB."""
     heap = _size(text(role.get("memory")) or _DEFAULT_MEMORY)
     given = text(role.get("memoryOverhead"))
-    return int(heap + (_size(given) if given else max(heap * _OVERHEAD, _LEAST_OVERHEAD_MEBIBYTES)))
+    return int(heap + (_size(given) if given else max(heap * _OVERHEAD, _MIN_OVERHEAD_MEBIBYTES)))
 
 
 def _size(given: str) -> float:
-    """Read a size as the JVM writes it, in MiB; one that it would refuse counts nothing."""
+    """Return a JVM size in MiB; 0 if it is malformed."""
     found = _JVM_SIZE.fullmatch(given.strip())
     return int(found[1]) * _MEBIBYTES[found[2].lower()] if found else 0

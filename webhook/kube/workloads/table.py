@@ -1,18 +1,18 @@
-"""The kinds that make pods: where each keeps its templates and counts, in words for people, too."""
+"""The kinds that create pods: the fields of their templates and counts, with a description for the documentation."""
 
 from typing import Final
 
 from webhook.core.model.policy import PodPath, WorkloadKind
 from webhook.kube.workloads import argo, batch, kubeflow, ray, seldon, serving, spark
-from webhook.kube.workloads.kind_row import JOB, NOBODY, REPLICA_SET, STATEFUL_SET, KindTable, Row
-from webhook.kube.workloads.paths import Maker
+from webhook.kube.workloads.kind_row import JOB, NO_CONTROLLER, REPLICA_SET, STATEFUL_SET, KindTable, Row
+from webhook.kube.workloads.paths import ControllerKind
 from webhook.kube.workloads.trainjob import train_job
 
 _KUBEFLOW: Final = {"training.kubeflow.org/job-name": "{name}", "training.kubeflow.org/replica-type": "{type}"}
 _RAY: Final = {"ray.io/is-ray-node": "yes"}
-_RAY_CLUSTER: Final = Maker("ray.io/v1", "RayCluster")
+_RAY_CLUSTER: Final = ControllerKind("ray.io/v1", "RayCluster")
 _ARGO: Final = {"workflows.argoproj.io/workflow": "{name}"}
-_WORKFLOW: Final = Maker("argoproj.io/v1alpha1", "Workflow")
+_WORKFLOW: Final = ControllerKind("argoproj.io/v1alpha1", "Workflow")
 _POD: Final = (PodPath(""),)
 _REPLICAS: Final = (PodPath("spec.template", ("spec.replicas",), default=1),)
 
@@ -22,12 +22,12 @@ def _gang(group: str, kind: str, resource: str) -> WorkloadKind:
 
 
 def _kubeflow_v1(kind: str, resource: str, field: str) -> Row:
-    told = f"`spec.{field}.<role>`: `replicas` (1)"
-    return Row(_gang("kubeflow.org", kind, resource), ("v1",), told, kubeflow.replica_specs(field), labels=_KUBEFLOW)
+    counted = f"`spec.{field}.<role>`: `replicas` (1)"
+    return Row(_gang("kubeflow.org", kind, resource), ("v1",), counted, kubeflow.replica_specs(field), labels=_KUBEFLOW)
 
 
 BUILT_IN: Final[tuple[Row, ...]] = (
-    Row(WorkloadKind("", "Pod", "pods", _POD), ("v1",), "itself", maker=NOBODY),
+    Row(WorkloadKind("", "Pod", "pods", _POD), ("v1",), "itself", controller=NO_CONTROLLER),
     Row(
         WorkloadKind("", "ReplicationController", "replicationcontrollers", _REPLICAS),
         ("v1",),
@@ -37,7 +37,7 @@ BUILT_IN: Final[tuple[Row, ...]] = (
         WorkloadKind("apps", "Deployment", "deployments", _REPLICAS),
         ("v1",),
         "`spec.replicas` (1), or the maximum of its autoscaler; an update may add `maxSurge` for a while",
-        maker=REPLICA_SET,
+        controller=REPLICA_SET,
     ),
     Row(
         WorkloadKind("apps", "StatefulSet", "statefulsets", _REPLICAS),
@@ -238,6 +238,6 @@ BUILT_IN: Final[tuple[Row, ...]] = (
 
 
 def kind_table(added: tuple[WorkloadKind, ...] = ()) -> KindTable:
-    """Put the built-in kinds and those of policy into one table; policy wins."""
+    """Return a table of the built-in kinds and those of the policy, which take precedence."""
     rows = {(row.kind.group, row.kind.kind): row for row in BUILT_IN}
     return rows | {(kind.group, kind.kind): Row(kind, ("*",), "as policy says") for kind in added}

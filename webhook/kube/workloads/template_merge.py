@@ -1,4 +1,4 @@
-"""Lays one description of a pod over another, as far as demand and placement depend on it."""
+"""Merging of pod specs, for the fields on which demand and placement depend."""
 
 from webhook.kube.workloads.model import Json, listed, mapping, text
 
@@ -6,8 +6,8 @@ _BY_NAME = ("containers", "initContainers")
 _APPENDED = ("tolerations", "volumes")
 
 
-def laid_over(base: Json, patch: Json) -> Json:
-    """Lay a pod spec over another: containers are matched by name, mappings merged, tolerations and volumes added."""
+def merge_spec(base: Json, patch: Json) -> Json:
+    """Return `base` merged with `patch`: containers by name, mappings by key, tolerations and volumes appended."""
     made = dict(base)
     for key, value in patch.items():
         if key in _BY_NAME and isinstance(value, list):
@@ -21,8 +21,8 @@ def laid_over(base: Json, patch: Json) -> Json:
     return made
 
 
-def container_over(base: Json, patch: Json) -> Json:
-    """Lay a container over another: requests and limits are merged by resource, all else is replaced."""
+def merge_container(base: Json, patch: Json) -> Json:
+    """Return `base` merged with `patch`: requests and limits by resource, other fields replaced."""
     before, after = mapping(base.get("resources")), mapping(patch.get("resources"))
     resources = {
         side: {**mapping(before.get(side)), **mapping(after.get(side))}
@@ -41,5 +41,5 @@ def _containers(base: object, patch: list[object]) -> list[Json]:
         if at is None:
             made.append(container)
         else:
-            made[at] = container_over(made[at], container)
+            made[at] = merge_container(made[at], container)
     return made

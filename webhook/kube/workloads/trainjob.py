@@ -1,31 +1,31 @@
-"""Kubeflow's TrainJob: a runtime's JobSet, with the number and the resources of its nodes filled in."""
+"""Kubeflow's TrainJob: a runtime's JobSet with the TrainJob's number and resources of nodes."""
 
 from typing import Final
 
 from webhook.kube.workloads.batch import job_peak, suspended
-from webhook.kube.workloads.kind_row import Found, Scene
+from webhook.kube.workloads.kind_row import PodsFound, ReadContext
 from webhook.kube.workloads.model import Json, listed, mapping, text
 from webhook.kube.workloads.paths import ONE, Count, Pods, count_at, dig, entries
-from webhook.kube.workloads.template_merge import laid_over
+from webhook.kube.workloads.template_merge import merge_spec
 
 _ANCESTOR: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
 _NODE: Final = "node"
 
 
-def train_job(document: Json, scene: Scene) -> Found:
-    """Read a TrainJob; without its runtime among the related objects nobody knows its pods."""
+def train_job(document: Json, context: ReadContext) -> PodsFound:
+    """Read a TrainJob; its pods are unknown without its runtime among the related objects."""
     kind = text(dig(document, "spec.runtimeRef.kind")) or "ClusterTrainingRuntime"
     name = text(dig(document, "spec.runtimeRef.name"))
-    namespace = scene.namespace if kind == "TrainingRuntime" else None
-    runtime = scene.related.find(kind, name, namespace=namespace)
+    namespace = context.namespace if kind == "TrainingRuntime" else None
+    runtime = context.related.find(kind, name, namespace=namespace)
     if runtime is None:
-        problem = f"its runtime, {kind} {name or 'without a name'}, is not among what was read: give it, too"
-        return Found((Pods("", Count(None, problem), {}),))
+        problem = f"its runtime, {kind} {name or 'without a name'}, was not provided: add it to the input"
+        return PodsFound((Pods("", Count(None, problem), {}),))
     pods = tuple(
         _replicated(document, runtime, role, where, mapping(entry))
         for role, where, entry in entries(runtime, "spec.template.spec.replicatedJobs")
     )
-    return Found(pods, suspended(document, "spec.suspend"))
+    return PodsFound(pods, suspended(document, "spec.suspend"))
 
 
 def _replicated(document: Json, runtime: Json, role: str, where: str, entry: Json) -> Pods:
@@ -34,24 +34,24 @@ def _replicated(document: Json, runtime: Json, role: str, where: str, entry: Jso
     has_launcher_node = is_mpi and dig(runtime, "spec.mlPolicy.mpi.runLauncherAsNode") is True
     count = _count(document, runtime, role, where, entry, is_trainer=is_trainer)
     template = _patched(document, role, mapping(dig(entry, "template.spec.template")))
-    asked = dig(document, "spec.trainer.resourcesPerNode")
-    if isinstance(asked, dict) and (is_trainer or (has_launcher_node and role == _NODE)):
-        template = _with_resources(template, asked)
+    resources = dig(document, "spec.trainer.resourcesPerNode")
+    if isinstance(resources, dict) and (is_trainer or (has_launcher_node and role == _NODE)):
+        template = _with_resources(template, resources)
     return Pods(role, count, template)
 
 
 def _count(document: Json, runtime: Json, role: str, where: str, entry: Json, *, is_trainer: bool) -> Count:
-    """Count a replicated job's pods as the trainer does: nodes for the one that trains, parallelism for the others."""
+    """Return the pods of a replicated job as the operator does: nodes for the trainer, parallelism for the others."""
     spec = mapping(dig(entry, "template.spec"))
-    asked = dig(document, "spec.trainer.numNodes")
+    requested = dig(document, "spec.trainer.numNodes")
     nodes = count_at(document, "spec.trainer.numNodes", default=None)
     is_mpi = dig(runtime, "spec.mlPolicy.mpi") is not None
-    if is_mpi and role == _NODE and asked is not None:
+    if is_mpi and role == _NODE and requested is not None:
         if dig(runtime, "spec.mlPolicy.mpi.runLauncherAsNode") is True and nodes.number is not None:
             return Count(max(nodes.number - 1, 1))  # the launcher is the first of the nodes
         return nodes
     if is_trainer and dig(runtime, "spec.mlPolicy") is not None:
-        if asked is not None and not is_mpi:
+        if requested is not None and not is_mpi:
             return nodes
         return count_at(runtime, "spec.mlPolicy.numNodes", default=1)
     replicas = ONE if is_trainer else count_at(entry, "replicas", default=1, named=f"{where}replicas")
@@ -59,14 +59,14 @@ def _count(document: Json, runtime: Json, role: str, where: str, entry: Json, *,
 
 
 def _patched(document: Json, role: str, template: Json) -> Json:
-    """Apply what the TrainJob says of this job's pods on top of the runtime."""
+    """Return the runtime's template with the TrainJob's patches for this job's pods."""
     for _, _, patch in entries(document, "spec.runtimePatches"):
         for name, _, job in entries(mapping(patch), "trainingRuntimeSpec.template.spec.replicatedJobs"):
             given = mapping(dig(job, "template.spec.template"))
             if name != role or not given:
                 continue
-            metadata = laid_over(mapping(template.get("metadata")), mapping(given.get("metadata")))
-            spec = laid_over(mapping(template.get("spec")), mapping(given.get("spec")))
+            metadata = merge_spec(mapping(template.get("metadata")), mapping(given.get("metadata")))
+            spec = merge_spec(mapping(template.get("spec")), mapping(given.get("spec")))
             template = {**template, "metadata": metadata, "spec": spec}
     return template
 

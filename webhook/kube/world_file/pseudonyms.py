@@ -1,8 +1,8 @@
-"""Pseudonyms for the names in a world, the same for the same name throughout: what decides stays, who it is goes.
+"""Pseudonyms for the names in a world file: consistent, and without effect on decisions.
 
-Names that policy names stay, since the policy goes with the world; a namespace that a glob of policy selects gets a
-name that the glob selects, too. So teams, sums and limits come out as they are. Label keys stay, and the values of
-labels that vendors and Kubernetes define.
+Names in the policy are kept, since the policy is shared with the world; a namespace that a glob in the policy selects
+gets a name that the same glob selects. So teams, totals and limits stay the same. Label keys are kept, and the values
+of labels that vendors and Kubernetes define.
 """
 
 import json
@@ -25,7 +25,7 @@ _KNOWN_DOMAINS: Final = re.compile(
     r"|fairgate\.dev|karpenter\.sh|aliyun\.accelerator)$"
 )
 _UNIQUE: Final = frozenset({"uuid", "parentUUID", "pciBusID", "pcieRoot", "hostname"})
-"""Attributes that tell one device from another; nothing is decided by them."""
+"""Attributes that identify a single device; no decision depends on them."""
 
 _NAMED: Final = {
     "name": "part",
@@ -34,14 +34,14 @@ _NAMED: Final = {
     "resourceClaimName": "resourceclaim",
     "resourceClaimTemplateName": "resourceclaimtemplate",
 }
-"""Fields of a spec that name something, and what kind of thing; a request may name a part of another, by a slash."""
+"""Fields of a spec that contain a name, and the kind of pseudonym; a request may name a subrequest after a slash."""
 
 _NUMBER_OR_WORD: Final = re.compile(r"[0-9.]*|true|false", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What policy names: namespaces and globs, other names, and keys of labels whose values it selects."""
+class PolicyNames:
+    """The names in a policy: namespaces and globs, other names, and keys of labels whose values it selects."""
 
     namespaces: frozenset[str]
     globs: tuple[str, ...]
@@ -50,8 +50,8 @@ class Kept:
     user_keys: frozenset[str]
 
 
-def names_in_policy(policy: Policy) -> Kept:
-    """List what a policy names."""
+def names_in_policy(policy: Policy) -> PolicyNames:
+    """Return the names in a policy."""
     entries = [entry for team in policy.teams for entry in team.namespaces]
     entries += [*policy.exempt_namespaces, *policy.reclaim.protected_namespaces]
     pools = policy.pools
@@ -61,7 +61,7 @@ def names_in_policy(policy: Policy) -> Kept:
     for pool in pools:
         label_keys |= {key for key, _ in pool.node_selector} | {each.key for each in pool.affinity}
         label_keys |= {each.key for each in pool.tolerations}
-    return Kept(
+    return PolicyNames(
         frozenset(entry for entry in entries if "*" not in entry and "?" not in entry),
         tuple(entry for entry in entries if "*" in entry or "?" in entry),
         frozenset(policy.priority_classes.values()),
@@ -72,14 +72,14 @@ def names_in_policy(policy: Policy) -> Kept:
 
 @dataclass(slots=True)
 class Pseudonyms:
-    """Gives pseudonyms, numbered in the order in which names come up."""
+    """Assigns pseudonyms, numbered in the order in which names first appear."""
 
-    kept: Kept
+    kept: PolicyNames
     given: dict[tuple[str, str], str] = field(default_factory=dict)
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def of(self, kind: str, name: str) -> str:
-        """Give the pseudonym of a name; names of different kinds are different."""
+        """Return the pseudonym of a name; each kind has its own names."""
         if not name or name in self.kept.names:
             return name
         known = self.given.get((kind, name))
@@ -89,7 +89,7 @@ class Pseudonyms:
         return known
 
     def namespace(self, name: str) -> str:
-        """Give the pseudonym of a namespace, selected by the same entries of policy; where there is none, the name."""
+        """Return a pseudonym that the same policy entries select as the namespace; the name itself if there is none."""
         if not name or name in self.kept.namespaces:
             return name
         known = self.given.get(("namespace", name))
@@ -107,7 +107,7 @@ class Pseudonyms:
         return tuple(glob for glob in self.kept.globs if fnmatchcase(name, glob))
 
     def rewritten(self, found: Json) -> dict[str, Any]:
-        """Write an object with pseudonyms; `found` has only the fields that a world keeps."""
+        """Return an object with pseudonyms; `found` must have only the fields that a world file keeps."""
         kind = found["kind"]
         made = dict(found)
         metadata = dict(found.get("metadata") or {})
@@ -135,7 +135,7 @@ class Pseudonyms:
     def _named(self, kind: str, name: str) -> str:
         if kind == "Namespace":
             return self.namespace(name)
-        if kind == "DeviceClass":  # its driver's name, and policy's
+        if kind == "DeviceClass":  # named after its driver, and in the policy
             return name
         return self._class(name) if kind == "PriorityClass" else self.of(kind.lower(), name)
 
@@ -145,7 +145,7 @@ class Pseudonyms:
     def _labels(self, labels: Json) -> dict[str, str]:
         return {key: self._label(key, value) for key, value in labels.items()}
 
-    def _label(self, key: str, value: Any) -> Any:  # noqa: ANN401 - whatever somebody wrote into a manifest
+    def _label(self, key: str, value: Any) -> Any:  # noqa: ANN401 - a manifest may have any value here
         if not isinstance(value, str) or key in self.kept.label_keys or _NUMBER_OR_WORD.fullmatch(value):
             return value
         if key in {_HOSTNAME, NODE_NAME_FIELD}:
@@ -157,26 +157,26 @@ class Pseudonyms:
         return value if _KNOWN_DOMAINS.search(key.partition("/")[0]) and "/" in key else self.of("value", value)
 
     def _annotations(self, annotations: Json) -> dict[str, Any]:
-        told = dict(annotations)
-        for key in self.kept.user_keys & told.keys():
-            told[key] = self.of("user", told[key])
-        if keys.DECISION in told:
-            told[keys.DECISION] = self._decision(told[keys.DECISION])
-        return told
+        made = dict(annotations)
+        for key in self.kept.user_keys & made.keys():
+            made[key] = self.of("user", made[key])
+        if keys.DECISION in made:
+            made[keys.DECISION] = self._decision(made[keys.DECISION])
+        return made
 
-    def _decision(self, mark: str) -> str:
-        """Rewrite the decision on a pod; one that cannot be read could say anything, and is left empty."""
+    def _decision(self, annotation: str) -> str:
+        """Return a decision annotation with pseudonyms; empty if it cannot be parsed, since it may contain any text."""
         try:
-            told = json.loads(mark)
-            if "user" in told:
-                told["user"] = self.of("user", told["user"])
-            told["nodes"] = [self.of("node", node) for node in told["nodes"]]
-            return json.dumps(told, separators=(",", ":"))
+            decision = json.loads(annotation)
+            if "user" in decision:
+                decision["user"] = self.of("user", decision["user"])
+            decision["nodes"] = [self.of("node", node) for node in decision["nodes"]]
+            return json.dumps(decision, separators=(",", ":"))
         except (ValueError, KeyError, TypeError):
             return ""
 
     def _walk(self, value: Any, under: str = "") -> Any:  # noqa: ANN401 - JSON values have no common type
-        """Rewrite selectors, affinity, taints and names wherever they stand in a spec."""
+        """Return a value with pseudonyms in selectors, affinity, taints and names, at any depth."""
         if isinstance(value, list):
             return [self.namespace(each) if under == "namespaces" else self._walk(each) for each in value]
         if not isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""A cluster as a file: what `kubectl get nodes,pods -A -o yaml` (or `-o json`) prints, into core objects.
+"""World files: from the output of `kubectl get nodes,pods -A -o yaml` (or `-o json`) to core objects.
 
 Reads YAML (several documents too) or JSON; each document is a v1 List or a single object.
 """
@@ -21,15 +21,15 @@ from webhook.core.world.world import World
 from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod import dra
-from webhook.kube.pod.pods import to_resident
+from webhook.kube.pod.existing_pods import to_resident
 from webhook.kube.world_file.documents import DocumentError, read_documents
 
-MOST_PROBLEMS: Final = 20
-"""A file that is wrong throughout need not say so 50,000 times."""
+MAX_PROBLEMS: Final = 20
+"""Maximum number of problems that are reported for a file."""
 
 
 class WorldFileError(Exception):
-    """The file is no world: `problems` says file, place, what is wrong and what would be right, for each."""
+    """The file is not a world file: each of `problems` has file, path, what is wrong and what was expected."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("\n".join(problems))
@@ -38,7 +38,7 @@ class WorldFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WorldFile:
-    """What a file holds. Pods that take nothing (ended, or without GPUs and without a node) are left out."""
+    """The content of a file, without pods that use nothing (ended, or without GPUs and without a node)."""
 
     nodes: tuple[Node, ...] = ()
     pods: tuple[Resident, ...] = ()
@@ -49,7 +49,7 @@ class WorldFile:
     slices: tuple[tuple[str, Slice], ...] = ()
 
     def fill(self, world: World) -> None:
-        """Put all of it into a world: namespaces first, since the pods are charged to the teams that own them."""
+        """Add everything to a world: namespaces first, since pods are charged to the team of their namespace."""
         for namespace in self.namespaces:
             world.set_namespace(namespace)
         for priority_class in self.priority_classes:
@@ -112,7 +112,7 @@ class _Found:
     problems: list[str] = field(default_factory=list)
 
     def keep(self, kind: str, raw: msgspec.Raw | bytes) -> None:
-        """Translate one object. Raises ValueError or MsgspecError where it cannot be."""
+        """Translate and add one object. Raises ValueError or MsgspecError if it is malformed."""
         match kind:
             case "Node":
                 self.nodes.append(to_node(_node_decoder.decode(raw)))
@@ -146,9 +146,9 @@ class _Found:
 
 
 def read_world(path: str | Path, weights: Weights) -> WorldFile:
-    """Read a world file; `weights` maps each GPU resource to the GPU units of one piece.
+    """Read a world file; `weights` maps each GPU resource to the GPU units of one device.
 
-    Raises WorldFileError with every problem (the first twenty) of a file that is not one.
+    Raises WorldFileError with the problems (at most twenty) of a file that is not one.
     """
     try:
         content = Path(path).read_bytes()
@@ -158,7 +158,7 @@ def read_world(path: str | Path, weights: Weights) -> WorldFile:
 
 
 def parse_world(content: bytes | str, weights: Weights, *, name: str) -> WorldFile:
-    """Read a world from text that was read before; `name` is what its problems call it. Raises like read_world."""
+    """Read a world from text; its problems name the file `name`. Raises like read_world."""
     found = _Found(weights)
     documents = list(_documents(content.encode() if isinstance(content, str) else content, name))
     if not documents:
@@ -167,9 +167,9 @@ def parse_world(content: bytes | str, weights: Weights, *, name: str) -> WorldFi
         _read_document(document, name if len(documents) == 1 else f"{name}: document {number}", found)
     found.problems.extend(_duplicates(found, name))
     if found.problems:
-        more = len(found.problems) - MOST_PROBLEMS
-        told = found.problems[:MOST_PROBLEMS] + ([f"{name}: and {more} more problems"] if more > 0 else [])
-        raise WorldFileError(tuple(told))
+        more = len(found.problems) - MAX_PROBLEMS
+        problems = found.problems[:MAX_PROBLEMS] + ([f"{name}: and {more} more problems"] if more > 0 else [])
+        raise WorldFileError(tuple(problems))
     return WorldFile(
         tuple(found.nodes),
         tuple(found.pods),
@@ -182,7 +182,7 @@ def parse_world(content: bytes | str, weights: Weights, *, name: str) -> WorldFi
 
 
 def _documents(content: bytes, name: str) -> Iterator[bytes]:
-    """Yield each document as JSON: what is JSON already goes to the decoder without a detour."""
+    """Yield each document as JSON; JSON input is passed on without parsing."""
     if content.lstrip()[:1] == b"{":
         yield content
         return
@@ -242,4 +242,4 @@ def _duplicates(found: _Found, where: str) -> Iterator[str]:
     for kind, names in named.items():
         for name, times in Counter(names).items():
             if times > 1:
-                yield f"{where}: {kind} {name} is there {times} times; keep one"
+                yield f"{where}: {kind} {name} occurs {times} times; keep one"

@@ -1,7 +1,7 @@
-"""The objects that a world is made of: where the API lists them, and the fields of theirs that a world file keeps.
+"""The kinds of objects in a world file: their API paths, and the fields that the file keeps.
 
-Only what Fairgate reads is kept, field by field. So no image, command, environment, volume source or annotation of
-others gets into a file that somebody sends to somebody; labels do, since selectors are about them.
+Only the fields that Fairgate reads are kept. So a file that is shared contains no images, commands, environment, volume
+sources or foreign annotations; it contains labels, since selectors need them.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ Json = Mapping[str, Any]
 
 
 class WorldKind(NamedTuple):
-    """A kind of object that worlds are made of. `selector` leaves out what takes nothing."""
+    """A kind of object in a world file. `selector` is the field selector that excludes ended pods."""
 
     kind: str
     api_version: str
@@ -33,7 +33,7 @@ WORLD_KINDS: Final = (
 )
 
 _ALL: Final = None
-"""Stands for a value that is kept with everything in it."""
+"""The shape of a value that is kept completely."""
 
 Shape = Mapping[str, Any] | None
 """The fields that are kept, each with its own shape."""
@@ -122,9 +122,9 @@ _READ_ANNOTATIONS: Final = frozenset(
 
 
 def kept_fields(found: Json, *, annotations: frozenset[str]) -> Json | None:
-    """Keep of an object what a world needs; None where it is no part of a world.
+    """Return the fields of an object that a world file keeps; None if its kind is not in SHAPES.
 
-    Annotations are Fairgate's own and those that are named: where policy reads a user.
+    Of the annotations it keeps Fairgate's own and `annotations`, from which the policy reads users.
     """
     kind = found.get("kind")
     if not isinstance(kind, str) or kind not in SHAPES:
@@ -132,13 +132,13 @@ def kept_fields(found: Json, *, annotations: frozenset[str]) -> Json | None:
     kept: dict[str, Any] = _picked(found, SHAPES[kind])
     metadata = kept.get("metadata")
     if isinstance(metadata, dict) and isinstance(metadata.get("annotations"), Mapping):
-        told = {
+        selected = {
             key: value
             for key, value in metadata.pop("annotations").items()
             if key in annotations or key in _READ_ANNOTATIONS
         }
-        if told:
-            metadata["annotations"] = told
+        if selected:
+            metadata["annotations"] = selected
     return kept
 
 

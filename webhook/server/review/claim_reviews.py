@@ -9,7 +9,7 @@ from webhook.core.model.policy import Enforcement
 from webhook.core.model.reason import Code, Reason, refusal_text
 from webhook.core.world.world import World
 from webhook.kube.admission.claim_review import ClaimReview, decode_claim
-from webhook.kube.admission.review import Refusal, Status, encode_response
+from webhook.kube.admission.review_response import Refusal, Status, encode_response
 from webhook.server.http.answer import Answer, object_record
 from webhook.server.review.shadow import NOT_ENFORCED
 

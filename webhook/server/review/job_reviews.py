@@ -4,7 +4,8 @@ from webhook.core.model.policy import Enforcement, JobEvictions
 from webhook.core.model.reason import Code, Reason
 from webhook.core.world.world import World
 from webhook.kube.admission.job_review import FailurePolicyChange, JobReview, decode_job, failure_policy_change
-from webhook.kube.admission.review import Review, TooLargeError, encode_response
+from webhook.kube.admission.review import Review, TooLargeError
+from webhook.kube.admission.review_response import encode_response
 from webhook.server.http.answer import Answer, object_record
 from webhook.server.review.shadow import NOT_ENFORCED
 

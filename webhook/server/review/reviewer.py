@@ -23,15 +23,12 @@ from webhook.core.quota.in_flight import LedgerDecision
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
 from webhook.kube.admission.pod_patch import node_choice_operations, operations
-from webhook.kube.admission.review import (
+from webhook.kube.admission.review import Operation, Review, TooLargeError, decode
+from webhook.kube.admission.review_response import (
     MAX_REFUSAL_CHARACTERS,
     MAX_WARNING_CHARACTERS,
-    Operation,
     Refusal,
-    Review,
     Status,
-    TooLargeError,
-    decode,
     encode_response,
 )
 from webhook.kube.objects import keys, objects

@@ -6,7 +6,8 @@ from webhook.core.model.pod import Requester
 from webhook.core.model.policy import Enforcement, OnWorkloadLimit
 from webhook.core.model.reason import LIMIT_CODES, Code, Reason, refusal_text
 from webhook.core.world.world import World
-from webhook.kube.admission.review import Operation, Refusal, Review, Status, TooLargeError, encode_response
+from webhook.kube.admission.review import Operation, Review, TooLargeError
+from webhook.kube.admission.review_response import Refusal, Status, encode_response
 from webhook.kube.admission.workload_review import WorkloadReview, decode_workload
 from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.model import Workload

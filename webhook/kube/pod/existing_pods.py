@@ -1,0 +1,204 @@
+"""From a Kubernetes pod that exists in the cluster to a core Resident, and to the state that a lookup returns."""
+
+from collections.abc import Mapping
+from sys import intern
+from typing import Final, NamedTuple
+
+import msgspec
+
+from webhook.core.model.amount import parse_amount
+from webhook.core.model.demand import Weights
+from webhook.core.model.labels import pack
+from webhook.core.model.names import GpuModel, Labels, Namespace, NodeName, Uid, User
+from webhook.core.model.pod import NO_LABELS, Admitted, Resident
+from webhook.core.model.selector import NO_CONSTRAINTS
+from webhook.core.model.tier import TIERS
+from webhook.kube.objects import bounds, keys, objects
+from webhook.kube.pod.constraints import read_anti_affinity, read_placement, read_slices
+from webhook.kube.pod.demands import read_demand
+from webhook.kube.pod.pods import (
+    ENDED_PHASES,
+    claim_refs,
+    controller_reference,
+    fallback_uid,
+    grace_seconds,
+    handling_of,
+    has_ended,
+    owner_of,
+    scheduler_of,
+    unix_seconds,
+)
+
+_NO_KEYS: Final[Mapping[str, str]] = {}
+_MAX_DIGITS: Final = 3
+
+
+class Fate(msgspec.Struct, frozen=True, gc=False):
+    """The fields of a pod that show whether it still exists."""
+
+    metadata: objects.ObjectMeta
+    status: objects.PodStatus = objects.PodStatus()
+
+    @property
+    def uid(self) -> Uid:
+        """The pod's UID: names are reused."""
+        return self.metadata.uid
+
+    @property
+    def version(self) -> int:
+        """The resourceVersion at which it was read."""
+        return int(self.metadata.resource_version)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended and uses nothing."""
+        return self.status.phase in ENDED_PHASES
+
+
+class _DecisionFields(msgspec.Struct, frozen=True, gc=False):
+    user: User | None = None
+    nodes: tuple[NodeName, ...] = ()
+    asked: str = ""
+    model: GpuModel | None = None
+    gpus: str = ""
+    policy: str = ""
+    claims: tuple[Uid, ...] = ()
+
+
+_NO_DECISION: Final = _DecisionFields()
+_decision_decoder: Final = msgspec.json.Decoder(_DecisionFields)
+_fate_decoder: Final = msgspec.json.Decoder(Fate)
+
+
+def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
+    """Translate an existing pod; None if it uses nothing that counts: it has ended, or has neither GPUs nor a node.
+
+    Pods without GPUs on a node are kept, since they use its cpu and memory. Amounts that admission would refuse count
+    as they are, rounded up. Raises ValueError if an amount cannot be parsed.
+    """
+    metadata, spec = pod.metadata, pod.spec
+    if has_ended(pod):
+        return None
+    if len(spec.containers) + len(spec.init_containers or ()) > bounds.CONTAINERS:
+        spec = _with_devices(spec)
+    reading = read_demand(spec, weights)
+    if reading.demand is None:
+        raise ValueError("; ".join(reading.problems))
+    if not (reading.demand.gpus or reading.demand.strange or spec.resource_claims or spec.node_name):
+        return None
+    labels, controller = metadata.labels or _NO_KEYS, controller_reference(metadata)
+    namespace = intern(metadata.namespace or "default")
+    decision = _read_decision((metadata.annotations or _NO_KEYS).get(keys.DECISION))
+    is_ours = keys.TEAM in labels
+    target = _NO_TARGET if spec.node_name else _target_of_decision(decision) if is_ours else _target_of_spec(spec)
+    return Resident(
+        uid=Uid(metadata.uid) if metadata.uid else fallback_uid(namespace, metadata.name),
+        namespace=Namespace(namespace),
+        name=metadata.name,
+        demand=reading.demand,
+        node=NodeName(intern(spec.node_name)) if spec.node_name else None,
+        owner=owner_of(controller),
+        team_label=_shared(labels.get(keys.TEAM)),
+        tier_label=_shared(labels.get(keys.TIER)),
+        user=decision.user,
+        is_terminating=metadata.deletion_timestamp is not None,
+        promised=target.node,
+        version=int(metadata.resource_version) if metadata.resource_version.isdecimal() else 0,
+        requested_tier=TIERS.get(decision.asked),
+        created=unix_seconds(metadata.creation_timestamp or ""),
+        devices=_held_devices(metadata.annotations or _NO_KEYS),
+        claims=claim_refs(spec, pod.status) if spec.resource_claims else (),
+        handling=handling_of(spec, metadata.annotations or _NO_KEYS, controller),
+        packed=_packed(labels),
+        anti_affinity_rules=read_anti_affinity(spec),
+        shares_by="" if reading.demand.counted is None else intern(scheduler_of(spec)),
+        slices=read_slices(spec),
+        model=target.model,
+        admitted=_admitted(decision) if is_ours and spec.resource_claims else None,
+        grace_seconds=max(grace_seconds(spec), metadata.deletion_grace_period_seconds or 0),
+    )
+
+
+def _packed(labels: Mapping[str, str]) -> Labels:
+    """Return a pod's labels in packed form; if they exceed the bounds, only Fairgate's own."""
+    if not labels:
+        return NO_LABELS
+    if len(labels) > bounds.LABELS or sum(map(len, labels.values())) + sum(map(len, labels)) > bounds.LABEL_BYTES:
+        labels = {key: labels[key] for key in keys.GUARDED_LABELS if key in labels}
+    return pack(labels)
+
+
+def _admitted(decision: _DecisionFields) -> Admitted | None:
+    try:
+        return Admitted(parse_amount(decision.gpus), decision.policy, decision.claims)
+    except ValueError:
+        return None  # it was labeled without a decision
+
+
+class _Target(NamedTuple):
+    """The node and GPU model of a pending pod, from its decision or its own constraints."""
+
+    node: NodeName | None = None
+    model: GpuModel | None = None
+
+
+_NO_TARGET: Final = _Target()
+
+
+def _target_of_decision(decision: _DecisionFields) -> _Target:
+    node = NodeName(intern(decision.nodes[0])) if decision.nodes else None
+    return _Target(node, None if decision.model is None else GpuModel(intern(decision.model)))
+
+
+def _target_of_spec(spec: objects.PodSpec) -> _Target:
+    constraints = read_placement(spec).constraints
+    if constraints is NO_CONSTRAINTS:
+        return _NO_TARGET
+    node = constraints.named_node
+    model = next((value for key in keys.GPU_MODEL_LABELS if (value := constraints.demanded(key))), None)
+    return _Target(None if node is None else NodeName(intern(node)), None if model is None else GpuModel(intern(model)))
+
+
+def chosen_nodes(annotations: Mapping[str, str]) -> tuple[NodeName, ...]:
+    """Return the nodes that the webhook chose for a pod; empty if it chose none or did not write the annotation."""
+    return _read_decision(annotations.get(keys.DECISION)).nodes
+
+
+def decode_pod_state(body: bytes) -> Fate:
+    """Decode the state of a pod from the API server's response."""
+    return _fate_decoder.decode(body)
+
+
+def _with_devices(spec: objects.PodSpec) -> objects.PodSpec:
+    """Return the spec with only the containers that request devices; kube-scheduler checks cpu and memory.
+
+    Raises ValueError if too many remain.
+    """
+    kept, init = (
+        [each for each in listed or () if b"/" in bytes(each.resources)]
+        for listed in (spec.containers, spec.init_containers)
+    )
+    if len(kept) + len(init) > bounds.CONTAINERS:
+        raise ValueError(f"more than {bounds.CONTAINERS} containers request devices")
+    return msgspec.structs.replace(spec, containers=kept, init_containers=init)
+
+
+def _held_devices(annotations: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the devices that gpushare assigned to a pod; -1 means that it found none."""
+    index = annotations.get(keys.GPUSHARE_DEVICE, "")
+    return (int(index),) if index.isdecimal() and len(index) <= _MAX_DIGITS else ()
+
+
+def _shared(text: str | None) -> str | None:
+    """Return the interned string, shared by pods with the same label."""
+    return None if text is None else intern(text)
+
+
+def _read_decision(annotation: str | None) -> _DecisionFields:
+    """Return the decision fields that no label has: charged user, chosen nodes, requested tier."""
+    if annotation is None or len(annotation) > bounds.DECISION_BYTES:
+        return _NO_DECISION
+    try:
+        return _decision_decoder.decode(annotation)
+    except msgspec.MsgspecError:
+        return _NO_DECISION  # not written by Fairgate
