@@ -16,7 +16,7 @@ _NUMBERS = itertools.count(1)
 
 @dataclass(frozen=True)
 class Created:
-    """What came of a creation: the final pod where it was allowed, and the response that decided."""
+    """The result of a creation: the final pod, and the deciding response."""
 
     manifest: Json
     response: Json
@@ -51,19 +51,19 @@ class Api:
 
     def create(self, manifest: Json, **how: Any) -> Created:
         """Create a pod, as kube-apiserver does it."""
-        advice = self.mutate(manifest, **how)
-        if not advice.is_allowed:
-            return advice
-        return self.validate(advice.manifest, warnings=advice.warnings, **how)
+        mutated = self.mutate(manifest, **how)
+        if not mutated.is_allowed:
+            return mutated
+        return self.validate(mutated.manifest, warnings=mutated.warnings, **how)
 
     def mutate(self, manifest: Json, **how: Any) -> Created:
-        """Ask the mutating webhook, and apply its patch."""
+        """Call the mutating webhook, and apply its patch."""
         uid = f"mutate-{next(_NUMBERS)}"
         response = response_of(self.server.post("/mutate?timeout=10s", encode(review(manifest, uid=uid, **how))), uid)
         return Created(patched(manifest, response), response, tuple(response.get("warnings", ())))
 
     def validate(self, manifest: Json, *, warnings: tuple[str, ...] = (), **how: Any) -> Created:
-        """Ask the validating webhook about the final pod, which has a UID by now."""
+        """Call the validating webhook with the final pod, which now has a UID."""
         number = next(_NUMBERS)
         final = manifest | {"metadata": {"uid": f"uid-{number}"} | manifest["metadata"]}
         uid = f"validate-{number}"
@@ -74,16 +74,16 @@ class Api:
         return Created(final, response, warnings + tuple(response.get("warnings", ())))
 
     def update(self, old: Json, new: Json, **how: Any) -> Created:
-        """Ask about an update."""
+        """Send an update."""
         uid = f"update-{next(_NUMBERS)}"
-        asked = review(new, uid=uid, operation="UPDATE", old=old, **how)
-        return Created(new, response_of(self.server.post("/validate", encode(asked)), uid))
+        request = review(new, uid=uid, operation="UPDATE", old=old, **how)
+        return Created(new, response_of(self.server.post("/validate", encode(request)), uid))
 
     def delete(self, manifest: Json, **how: Any) -> Created:
-        """Tell that a pod is deleted."""
+        """Send a deletion."""
         uid = f"delete-{next(_NUMBERS)}"
-        asked = review(None, uid=uid, operation="DELETE", old=manifest, **how)
-        response = response_of(self.server.post("/validate", encode(asked)), uid)
+        request = review(None, uid=uid, operation="DELETE", old=manifest, **how)
+        response = response_of(self.server.post("/validate", encode(request)), uid)
         if not how.get("dry_run"):
             self.pods.pop(manifest["metadata"]["uid"], None)
         return Created(manifest, response)
@@ -94,11 +94,11 @@ class Api:
 
 
 def response_of(reply: Reply, uid: str) -> Json:
-    """Hold an answer to the API's form, and give its response."""
+    """Check that an answer conforms to the API, and return its response."""
     assert reply.status == 200, reply
-    told = reply.json
-    assert (told["apiVersion"], told["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
-    response: Json = told["response"]
+    answer = reply.json
+    assert (answer["apiVersion"], answer["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    response: Json = answer["response"]
     assert response["uid"] == uid
     assert type(response["allowed"]) is bool
     assert ("patch" in response) == (response.get("patchType") == "JSONPatch")
@@ -116,10 +116,10 @@ def response_of(reply: Reply, uid: str) -> Json:
 
 
 def patched(manifest: Json, response: Json) -> Json:
-    """Apply the patch of a response; the given pod stays as it is."""
+    """Return the pod with the patch of a response applied."""
     if "patch" not in response:
         return manifest
     operations = json.loads(base64.b64decode(response["patch"], validate=True))
-    assert operations, "a patch that changes nothing is left out"
+    assert operations, "an empty patch is omitted"
     result: Json = jsonpatch.apply_patch(manifest, operations)
     return result

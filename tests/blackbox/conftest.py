@@ -30,7 +30,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def api(server):
-    """The API server in front of it; after the test all pods are deleted, and nothing may be left on the ledger."""
+    """The API server in front of it; after the test all pods are deleted, and the ledger must be empty."""
     api = Api(server)
     yield api
     api.delete_all()

@@ -1,4 +1,4 @@
-"""What the fuzz tests share: a rich policy, a world with pools and taints, and what every answer must be."""
+"""Shared by the fuzz tests: a policy with many sections, a world with pools and taints, and checks of every answer."""
 
 import base64
 import copy
@@ -39,27 +39,27 @@ LIMITS = {"a": 12, "b": 20}
 UNIT = 840_000
 
 
-def labelled(name, model, taints=(), **labels):
-    made = node(name)
-    made["metadata"]["labels"] |= labels | ({"nvidia.com/gpu.product": model} if model else {})
-    made["spec"]["taints"] = list(taints)
-    return made
+def labeled(name, model, taints=(), **labels):
+    manifest = node(name)
+    manifest["metadata"]["labels"] |= labels | ({"nvidia.com/gpu.product": model} if model else {})
+    manifest["spec"]["taints"] = list(taints)
+    return manifest
 
 
 TAINT = {"key": GPU, "value": "present", "effect": "NoSchedule"}
 NODES = [
-    labelled("n0", A100, [TAINT], gpu="a100", memory="80000"),
-    labelled("n1", A100, [TAINT], gpu="a100", memory="40000"),
-    labelled("n2", T4, gpu="t4", memory="16000"),
-    labelled("n3", T4, gpu="t4", memory="16000", zone="x"),
-    labelled("n4", "", gpu="t4", memory="16000"),
+    labeled("n0", A100, [TAINT], gpu="a100", memory="80000"),
+    labeled("n1", A100, [TAINT], gpu="a100", memory="40000"),
+    labeled("n2", T4, gpu="t4", memory="16000"),
+    labeled("n3", T4, gpu="t4", memory="16000", zone="x"),
+    labeled("n4", "", gpu="t4", memory="16000"),
 ]
 
 
-def assert_answer(told, uid):
+def assert_answer(answer, uid):
     """An AdmissionReview v1 with the same uid."""
-    assert (told["apiVersion"], told["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
-    response = told["response"]
+    assert (answer["apiVersion"], answer["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    response = answer["response"]
     assert response["uid"] == uid
     if not response["allowed"]:
         assert response["status"]["code"] in (403, 429)
@@ -69,10 +69,10 @@ def assert_answer(told, uid):
     return response
 
 
-def patched(asked, response):
+def patched(request, response):
     patch = json.loads(base64.b64decode(response["patch"]))
-    changed = copy.deepcopy(asked)
-    changed["request"]["object"] = jsonpatch.apply_patch(asked["request"]["object"], patch)
+    changed = copy.deepcopy(request)
+    changed["request"]["object"] = jsonpatch.apply_patch(request["request"]["object"], patch)
     return changed
 
 

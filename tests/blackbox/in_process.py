@@ -1,4 +1,4 @@
-"""The gate in this process, for volume: the same bytes in and out, without HTTP."""
+"""The webhook in this process, for many requests: the same bytes in and out, without HTTP."""
 
 import json
 from collections.abc import Coroutine
@@ -17,7 +17,7 @@ from webhook.server.review.reviewer import Gate
 
 
 class InProcess:
-    """A gate over an embedded world; `ask` gives its response, or the text of its refusal to judge."""
+    """The webhook on an embedded world; `ask` returns its answer, or the text of a malformed review's error."""
 
     def __init__(self, folder: Path, policy: Json, objects: list[Json]) -> None:
         write_policy(folder, policy)
@@ -26,7 +26,7 @@ class InProcess:
         self.reset()
 
     def reset(self) -> None:
-        """Begin again with the world as it was."""
+        """Restore the initial world."""
         self.world = World(self._policy)
         parse_world(self._text, self._policy.resources, name="world").fill(self.world)
         ledger = MemoryLedger(self.world, lambda: 0.0)
@@ -40,19 +40,19 @@ class InProcess:
             answer = at_once(call(body, deadline=1.0))
         except ReviewError as refused:
             return f"{refused.status} {refused.text}"
-        told: Json = json.loads(answer.body)
-        return told
+        body: Json = json.loads(answer.body)
+        return body
 
     def charged(self) -> dict[str, int]:
-        """GPU units on each team's book."""
+        """GPU units charged to each team."""
         return {team: book.total for team, book in self.world.usage_by_team().items() if book.total}
 
 
 def at_once(call: Coroutine[Any, Any, Answer]) -> Answer:
-    """Finish a call that must not wait for anything: between judging and charging nobody else may get in."""
+    """Finish a call that must not wait: no other request may run between decision and charge."""
     try:
         call.send(None)
     except StopIteration as done:
         answer: Answer = done.value
         return answer
-    raise AssertionError("the gate waited in the middle of a decision")
+    raise AssertionError("the webhook waited in the middle of a decision")

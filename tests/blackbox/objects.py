@@ -1,4 +1,4 @@
-"""Nodes, pods and reviews as Kubernetes 1.37 makes them, as plain dicts."""
+"""Nodes, pods and reviews of Kubernetes 1.37 as plain dicts."""
 
 import json
 from typing import Any
@@ -37,7 +37,7 @@ FOUR_NODES = [node(f"node-{i}") for i in range(4)]
 
 
 def pod(name: str, namespace: str, *, gpus: object = 1, cpu: str = "6", memory: str = "48Gi", **spec: Any) -> Json:
-    """A pod as the API server hands it to webhooks: defaults filled in, one container that asks for GPUs."""
+    """A pod as the API server sends it to webhooks: with defaults, and one container that requests GPUs."""
     resources = {"requests": {"cpu": cpu, "memory": memory}}
     if gpus is not None:
         amount = {GPU: gpus if not isinstance(gpus, int) else str(gpus)}
@@ -73,7 +73,7 @@ def pod(name: str, namespace: str, *, gpus: object = 1, cpu: str = "6", memory: 
 
 
 def owned(manifest: Json, kind: str, name: str) -> Json:
-    """The pod as a controller makes it."""
+    """The pod as a controller creates it."""
     api = "batch/v1" if kind == "Job" else "apps/v1"
     owner = {"apiVersion": api, "kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}
     return manifest | {"metadata": manifest["metadata"] | {"ownerReferences": [owner]}}
@@ -102,7 +102,7 @@ def review(
     """The AdmissionReview that kube-apiserver sends about a pod."""
     metadata = (manifest or old or {})["metadata"]
     kind, resource = {"group": "", "version": "v1", "kind": "Pod"}, {"group": "", "version": "v1", "resource": "pods"}
-    asked = {
+    fields = {
         "uid": uid,
         "kind": kind,
         "resource": resource,
@@ -117,8 +117,8 @@ def review(
         "options": {"kind": f"{operation.capitalize()}Options", "apiVersion": "meta.k8s.io/v1"},
     }
     if "name" in metadata:
-        asked["name"] = metadata["name"]
-    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked | request}
+        fields["name"] = metadata["name"]
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": fields | request}
 
 
 def encode(value: object) -> bytes:

@@ -1,6 +1,6 @@
-"""Fairgate as its users have it: the real command in a process of its own, spoken to over verified TLS.
+"""Fairgate as users run it: the real command in its own process, called over verified TLS.
 
-Only command lines, HTTP paths and keys that are a contract are used here; nothing is imported from webhook.
+Only documented command lines, HTTP paths and keys are used here; nothing is imported from webhook.
 """
 
 import http.client
@@ -58,14 +58,14 @@ class Server:
         return ssl.create_default_context(cafile=self.ca)
 
     def ask(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Reply:
-        """Send a request on the connection of this server, or on a new one where it was closed."""
+        """Send a request on this server's connection, or on a new one if it was closed."""
         if self._connection is None:
             self._connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=self.tls(), timeout=20)
         try:
             self._connection.request(method, path, body=body, headers=headers or {})
             answer = self._connection.getresponse()
-            told = {name.lower(): value for name, value in answer.getheaders()}
-            reply = Reply(answer.status, told, answer.read().decode())
+            received = {name.lower(): value for name, value in answer.getheaders()}
+            reply = Reply(answer.status, received, answer.read().decode())
         except BaseException:
             self.hang_up()
             raise
@@ -117,7 +117,7 @@ class Server:
         return reply.json
 
     def wait_until(self, holds: Callable[[], object], *, seconds: float = 2.0) -> None:
-        """Wait for what must come true within so many seconds."""
+        """Wait until a condition holds; fails after so many seconds."""
         end = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < end, f"not within {seconds} s"
@@ -128,7 +128,7 @@ class Server:
 def serving(
     folder: Path, *, policy: dict[str, Any] | Path, world: Sequence[dict[str, Any]], more: Sequence[str] = ()
 ) -> Iterator[Server]:
-    """Serve from a folder until the end of the block. It must then stop cleanly, and never have shown a traceback."""
+    """Serve from a folder until the end of the block. The server must stop cleanly, without a traceback in its log."""
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(policy, dict):
         write_policy(folder / "policy", policy)

@@ -1,4 +1,4 @@
-"""The commands besides `serve`, as a user runs them: exit statuses, where output goes, what help says."""
+"""The commands other than `serve`, as a user runs them: exit statuses, outputs, help."""
 
 import base64
 import json
@@ -94,15 +94,15 @@ def results(folder):
     return {name: forks.run("webhook", *arguments, as_root=False) for name, arguments in commands.items()}
 
 
-def test_a_good_policy(results, folder):
+def test_a_valid_policy(results, folder):
     result = results["check good"]
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.startswith(f"{folder / 'good'}: good\n")
+    assert result.stdout.startswith(f"{folder / 'good'}: valid\n")
     assert "teams  nlp, vision" in result.stdout
     assert results["check one file"].returncode == 0
 
 
-def test_every_problem_of_a_policy_is_told_with_file_and_line(results, folder):
+def test_every_problem_of_a_policy_is_reported_with_file_and_line(results, folder):
     result = results["check bad"]
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
@@ -129,19 +129,19 @@ def test_every_problem_of_a_policy_is_told_with_file_and_line(results, folder):
         ("bad policy", 1, "policy.yaml:5: teams[0].namespace: unknown field"),
         ("no policy", 2, "No such file or directory"),
         ("no ca", 2, "does not exist"),
-        ("rubbish ca", 2, "holds no PEM certificate; give the ca.crt"),
-        ("no target", 2, "give --url or --service"),
-        ("two targets", 2, "give --url or --service"),
+        ("rubbish ca", 2, "has no PEM certificate; give the ca.crt"),
+        ("no target", 2, "give either --url or --service"),
+        ("two targets", 2, "give either --url or --service"),
         ("serve bare", 2, "Missing option '--policy'"),
         ("unknown", 2, "No such command 'frobnicate'"),
         *((f"to {name}", 2, "expected https://HOST:PORT without a path") for name in ADDRESSES),
     ],
 )
-def test_what_cannot_be_done_is_told_without_a_traceback(results, name, status, want):
+def test_errors_are_reported_without_a_traceback(results, name, status, want):
     result = results[name]
-    told = result.stdout if name == "check empty" else result.stderr
+    printed = result.stdout if name == "check empty" else result.stderr
     assert result.returncode == status, result
-    assert want in told
+    assert want in printed
     assert "Traceback" not in result.stderr
 
 

@@ -19,11 +19,11 @@ class Crowd:
         self._session = session
         self.codes = Counter()
 
-    async def ask(self, path, asked):
-        async with self._session.post(self._server.url + path, data=encode(asked), headers=JSON) as answer:
+    async def ask(self, path, sent):
+        async with self._session.post(self._server.url + path, data=encode(sent), headers=JSON) as answer:
             headers = {name.lower(): value for name, value in answer.headers.items()}
             reply = Reply(answer.status, headers, await answer.text())
-        return response_of(reply, asked["request"]["uid"])
+        return response_of(reply, sent["request"]["uid"])
 
     async def create(self, manifest, *, tries=1, uid=None):
         """Create a pod as kubectl does: a 429 is tried again from the start, under a new UID."""
@@ -99,13 +99,13 @@ async def test_a_limit_holds_at_every_moment(server, crowd):
     assert await asyncio.to_thread(server.charged, "a") == 20
 
 
-async def test_the_same_pod_asked_about_many_times_is_charged_once(server, crowd):
+async def test_the_same_pod_reviewed_many_times_is_charged_once(server, crowd):
     made = await created(crowd, [pod("p", "team-a", gpus=7)] * 40, uid="the-same")
     assert all(one.is_allowed for one in made)
     assert await asyncio.to_thread(server.charged, "a") == 7
 
 
-async def test_pods_that_come_and_go_leave_nothing_behind(server, crowd):
+async def test_deleted_pods_leave_no_charge(server, crowd):
     async def live(n):
         for round_ in range(5):
             made = await crowd.create(pod(f"p{n}-{round_}", "team-b", gpus=3), tries=5)

@@ -21,12 +21,12 @@ def decided(gate, **how):
     """A review of a pod that has passed the mutating webhook."""
     manifest = pod("p", "team-a", gpus=2, **how)
     manifest["metadata"]["annotations"] = {"fairgate.dev/requires": "nvlink"} if not how else {}
-    asked = review(manifest, uid="u")
-    return patched(asked, gate.ask("/mutate", asked)["response"])
+    sent = review(manifest, uid="u")
+    return patched(sent, gate.ask("/mutate", sent)["response"])
 
 
-def validated(gate, asked):
-    return gate.ask("/validate", asked | {"request": asked["request"] | {"dryRun": True}})["response"]
+def validated(gate, sent):
+    return gate.ask("/validate", sent | {"request": sent["request"] | {"dryRun": True}})["response"]
 
 
 def remarked(manifest, **changes):
@@ -97,10 +97,10 @@ FORGERIES = [
 
 @pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
 def test_a_changed_decision_is_refused(gate, forge):
-    asked = decided(gate)
-    assert validated(gate, asked)["allowed"]
-    forge(asked["request"]["object"])
-    refused = validated(gate, asked)
+    sent = decided(gate)
+    assert validated(gate, sent)["allowed"]
+    forge(sent["request"]["object"])
+    refused = validated(gate, sent)
     assert not refused["allowed"]
     assert refused["status"]["code"] == 403
     assert "MutationAltered" in refused["status"]["message"]
@@ -109,13 +109,13 @@ def test_a_changed_decision_is_refused(gate, forge):
 def test_a_pod_that_waits_for_any_pool_stays_inside_the_pools(gate):
     containers = pod("p", "x", gpus=2)["spec"]["containers"]
     containers[0]["resources"]["limits"]["example.com/not-listed-yet"] = "1"
-    asked = decided(gate, containers=containers)
-    manifest = asked["request"]["object"]
+    sent = decided(gate, containers=containers)
+    manifest = sent["request"]["object"]
     terms = manifest["spec"]["affinity"]["nodeAffinity"][TERMS[1]]["nodeSelectorTerms"]
     assert len(terms) == 2
-    assert validated(gate, asked)["allowed"]
+    assert validated(gate, sent)["allowed"]
     terms.append({"matchExpressions": [{"key": "zone", "operator": "Exists"}]})
-    refused = validated(gate, asked)
+    refused = validated(gate, sent)
     assert "allow nodes outside of the pools open to it (a100, t4)" in refused["status"]["message"]
 
 
@@ -123,33 +123,33 @@ def test_a_pod_that_waits_for_any_pool_stays_inside_the_pools(gate):
 def test_a_limit_of_one_model_is_not_escaped(gate, changes):
     manifest = pod("p", "team-b", gpus=2)
     manifest["metadata"]["annotations"] = {"fairgate.dev/pool": "a100"}
-    asked = review(manifest, uid="u")
-    asked = patched(asked, gate.ask("/mutate", asked)["response"])
-    assert validated(gate, asked)["allowed"]
-    manifest = asked["request"]["object"]
+    sent = review(manifest, uid="u")
+    sent = patched(sent, gate.ask("/mutate", sent)["response"])
+    assert validated(gate, sent)["allowed"]
+    manifest = sent["request"]["object"]
     remarked(manifest, **changes)
     for term in manifest["spec"]["affinity"]["nodeAffinity"][TERMS[1]]["nodeSelectorTerms"]:
         term["matchExpressions"] = [one for one in term["matchExpressions"] if one["key"] == "memory"]
         if "model" not in changes or not changes.get("nodes", True):
             term.pop("matchFields")
-    refused = validated(gate, asked)
+    refused = validated(gate, sent)
     assert not refused["allowed"]
     assert "other GPU models" in refused["status"]["message"]
 
 
-def test_a_pod_that_no_node_matches_is_nobodys_forgery(gate):
-    """An empty term matches nothing: where it cannot be known that no node comes, such a pod waits as we left it."""
+def test_a_pod_that_no_node_matches_is_not_a_forgery(gate):
+    """An empty term matches no node; an autoscaler may still add one, so the pod is admitted unchanged and waits."""
     containers = pod("p", "x", gpus=2)["spec"]["containers"]
     containers[0]["resources"]["limits"]["example.com/not-listed-yet"] = "1"
     nowhere = {TERMS[0]: {TERMS[1]: {TERMS[2]: [{}]}}}
-    asked = decided(gate, affinity=nowhere, containers=containers)
-    assert "patch" not in gate.ask("/mutate", asked)["response"]
-    assert validated(gate, asked)["allowed"]
+    sent = decided(gate, affinity=nowhere, containers=containers)
+    assert "patch" not in gate.ask("/mutate", sent)["response"]
+    assert validated(gate, sent)["allowed"]
 
 
 def test_a_forged_decision_is_replaced_by_the_mutating_webhook(gate):
-    asked = decided(gate)
-    free_of_nodes(asked["request"]["object"])
-    advice = gate.ask("/mutate", asked)["response"]
+    sent = decided(gate)
+    free_of_nodes(sent["request"]["object"])
+    advice = gate.ask("/mutate", sent)["response"]
     assert advice["allowed"]
-    assert validated(gate, patched(asked, advice))["auditAnnotations"]["nodes"] == "n0"
+    assert validated(gate, patched(sent, advice))["auditAnnotations"]["nodes"] == "n0"

@@ -1,4 +1,4 @@
-"""Whatever comes in: never a crash, always an answer of the API's form, never a charge over a limit."""
+"""Any input: never a crash, always a valid answer, never a charge over a limit."""
 
 import copy
 import json
@@ -31,7 +31,7 @@ GOOD = encode(review(pod("p", "team-a"), uid="u"))
 
 @st.composite
 def torn(draw):
-    """A good body with a piece cut out, doubled or overwritten."""
+    """A valid body with a piece removed, doubled or overwritten."""
     start = draw(st.integers(0, len(GOOD)))
     end = draw(st.integers(start, min(len(GOOD), start + 40)))
     return GOOD[:start] + draw(st.binary(max_size=8) | st.just(GOOD[start:end] * 2)) + GOOD[end:]
@@ -43,14 +43,14 @@ def torn(draw):
 )
 def test_any_bytes(gate, content, path):
     gate.reset()
-    told = gate.ask(path, content)
-    if isinstance(told, str):
-        assert told.startswith("400 ")
+    answer = gate.ask(path, content)
+    if isinstance(answer, str):
+        assert answer.startswith("400 ")
         return
-    assert_answer(told, json.loads(content)["request"]["uid"])
+    assert_answer(answer, json.loads(content)["request"]["uid"])
 
 
-# -- reviews with something strange in them
+# -- reviews with unexpected values
 
 STRANGE = st.one_of(
     st.none(),
@@ -129,7 +129,7 @@ PLACES = [list(places(base)) for base in BASES]
 
 @st.composite
 def strange_reviews(draw):
-    """A good review in which one to three places hold something else, are gone, or have something more."""
+    """A valid review in which one to three values are replaced, removed or added."""
     index = draw(st.integers(0, len(BASES) - 1))
     made = copy.deepcopy(BASES[index])
     for _ in range(draw(st.integers(1, 3))):
@@ -151,24 +151,24 @@ def strange_reviews(draw):
 
 
 @examples(100)
-@given(asked=strange_reviews())
-def test_something_strange_in_a_review(gate, asked):
+@given(sent=strange_reviews())
+def test_unexpected_values_in_a_review(gate, sent):
     gate.reset()
-    advice = gate.ask("/mutate", asked)
+    advice = gate.ask("/mutate", sent)
     assert gate.charged() == {}
     if isinstance(advice, str):
         assert advice.startswith("400 ")
-        assert gate.ask("/validate", asked) == advice
+        assert gate.ask("/validate", sent) == advice
         return
-    uid = asked["request"]["uid"]
+    uid = sent["request"]["uid"]
     response = assert_answer(advice, uid)
     if "patch" in response:
-        asked = patched(asked, response)
-        again = assert_answer(gate.ask("/mutate", asked), uid)
+        sent = patched(sent, response)
+        again = assert_answer(gate.ask("/mutate", sent), uid)
         assert again["allowed"]
         assert "patch" not in again
-    validated = assert_answer(gate.ask("/validate", asked), uid)
-    if not validated["allowed"] or asked["request"].get("dryRun") or asked["request"]["operation"] != "CREATE":
+    validated = assert_answer(gate.ask("/validate", sent), uid)
+    if not validated["allowed"] or sent["request"].get("dryRun") or sent["request"]["operation"] != "CREATE":
         assert gate.charged() == {}
     for team, units in gate.charged().items():
         assert 0 < units <= LIMITS.get(team, 10**9) * UNIT

@@ -115,37 +115,37 @@ def creations(draw):
 @examples(40)
 @given(st.lists(creations(), min_size=1, max_size=12), st.booleans())
 def test_pods_never_pass_a_limit_or_fill_a_node_beyond_its_gpus(gate, listed, all_at_once):
-    """One after another, or all mutated before the first one is validated: the commit must hold either way."""
+    """One after another, or all mutated before the first is validated: limits must hold either way."""
     gate.reset()
-    asked = [review(made, uid=f"u{n}", user=who, dry_run=dry) for n, (made, who, dry) in enumerate(listed)]
-    rounds = [asked] if all_at_once else [[one] for one in asked]
+    sent = [review(made, uid=f"u{n}", user=who, dry_run=dry) for n, (made, who, dry) in enumerate(listed)]
+    rounds = [sent] if all_at_once else [[one] for one in sent]
     held = dict.fromkeys(("n0", "n1", "n2", "n3", "n4"), 0)
     for questions in rounds:
         for final in [advised for question in questions if (advised := mutated_twice(gate, question))]:
             commit(gate, final, held)
 
 
-def mutated_twice(gate, asked):
+def mutated_twice(gate, sent):
     """Take a review through /mutate, and once more; None where it is refused."""
     before = gate.charged()
-    response = assert_answer(gate.ask("/mutate", asked), asked["request"]["uid"])
+    response = assert_answer(gate.ask("/mutate", sent), sent["request"]["uid"])
     assert gate.charged() == before
     if not response["allowed"]:
         return None
     if "patch" in response:
-        asked = patched(asked, response)
-        again = gate.ask("/mutate", asked)["response"]
+        sent = patched(sent, response)
+        again = gate.ask("/mutate", sent)["response"]
         assert again["allowed"]
         assert "patch" not in again
-    return asked
+    return sent
 
 
-def commit(gate, asked, held):
-    """Take a review through /validate, and hold limits and nodes."""
+def commit(gate, sent, held):
+    """Send a review to /validate, and check limits and nodes."""
     before = gate.charged()
-    request = asked["request"]
+    request = sent["request"]
     request["object"]["metadata"]["uid"] = f"uid-{request['uid']}"
-    response = assert_answer(gate.ask("/validate", asked), request["uid"])
+    response = assert_answer(gate.ask("/validate", sent), request["uid"])
     if not response["allowed"] or request["dryRun"]:
         assert gate.charged() == before
         return

@@ -29,7 +29,7 @@ def test_a_second_call_of_the_mutating_webhook_changes_nothing(api):
     assert "patch" not in again.response
 
 
-def test_the_rest_of_the_pod_stays_as_it_was(api):
+def test_the_rest_of_the_pod_is_unchanged(api):
     manifest = pod("train", "team-a", gpus=2, nodeSelector={"kubernetes.io/os": "linux"})
     manifest["metadata"]["labels"] = {"app": "x"}
     made = api.mutate(manifest).manifest
@@ -38,7 +38,7 @@ def test_the_rest_of_the_pod_stays_as_it_was(api):
     assert made == manifest
 
 
-def test_a_dry_run_is_judged_in_full_and_charges_nothing(api, server):
+def test_a_dry_run_is_decided_in_full_and_charges_nothing(api, server):
     for n in range(30):
         assert api.create(pod(f"p{n}", "team-a", gpus=4), dry_run=True).is_allowed
     assert server.all_charged() == {}
@@ -68,7 +68,7 @@ def test_a_limit_is_403_forbidden_with_the_numbers(api):
     assert api.create(pod("smaller", "team-a", gpus=2)).is_allowed
 
 
-def test_every_violation_is_told_at_once(api):
+def test_every_violation_is_reported_at_once(api):
     api.create(pod("p", "team-d", gpus=3))
     text = api.create(pod("q", "team-d", gpus=6)).status["message"]
     assert text.startswith("exceeded quota: ")
@@ -99,21 +99,21 @@ def test_a_lost_race_is_429_and_the_next_try_borrows(api):
     assert retried.labels[TIER] == "preemptible"
 
 
-def test_a_pod_that_skipped_the_mutating_webhook_is_asked_to_try_again(api, server):
+def test_a_pod_that_skipped_the_mutating_webhook_gets_a_429(api, server):
     missed = api.validate(pod("p", "team-a"))
     assert missed.status["code"] == 429
     assert missed.status["details"]["retryAfterSeconds"] == 1
     assert server.all_charged() == {}
 
 
-@pytest.mark.parametrize("asked", ["guaranteed", "preemptible"])
-def test_a_user_may_ask_for_a_tier(api, asked):
+@pytest.mark.parametrize("tier", ["guaranteed", "preemptible"])
+def test_a_user_may_request_a_tier(api, tier):
     manifest = pod("p", "team-c", gpus=2)
-    manifest["metadata"]["labels"] = {TIER: asked}
-    assert api.create(manifest).labels[TIER] == asked
+    manifest["metadata"]["labels"] = {TIER: tier}
+    assert api.create(manifest).labels[TIER] == tier
 
 
-def test_guaranteed_or_not_at_all(api):
+def test_a_pod_that_must_be_guaranteed_never_borrows(api):
     for n in range(4):
         api.create(pod(f"p{n}", "team-c", gpus=5))
     manifest = pod("p", "team-c", gpus=2)
@@ -121,7 +121,7 @@ def test_guaranteed_or_not_at_all(api):
     assert api.create(manifest).status["message"].startswith("exceeded quota: team borrower, guaranteed share")
 
 
-def test_an_unknown_tier_is_refused_in_words(api):
+def test_an_unknown_tier_is_refused_with_a_message(api):
     manifest = pod("p", "team-a", gpus=2)
     manifest["metadata"]["labels"] = {TIER: "gold"}
     refused = api.create(manifest)
@@ -147,7 +147,7 @@ def changed(manifest, at, key, value):
         ("annotations", DECISION, None),
     ],
 )
-def test_an_update_of_our_keys_is_refused_where_we_are_asked(api, at, key, value):
+def test_an_update_of_our_keys_is_refused_if_the_webhook_is_called(api, at, key, value):
     made = api.create(pod("p", "team-a")).manifest
     refused = api.update(made, changed(made, at, key, value))
     assert refused.status["code"] == 403
@@ -167,7 +167,7 @@ def test_labels_cannot_be_added_to_a_pod_that_has_none(api):
     assert api.update(plain, changed(plain, "labels", TIER, "guaranteed")).status["code"] == 403
 
 
-def test_a_deleted_pod_gives_its_room_back(api, server):
+def test_a_deleted_pod_frees_its_gpus(api, server):
     made = [api.create(pod(f"p{n}", "team-a", gpus=10)) for n in range(2)]
     assert not api.create(pod("q", "team-a")).is_allowed
     assert api.delete(made[0].manifest, dry_run=True).is_allowed
@@ -179,7 +179,7 @@ def test_a_deleted_pod_gives_its_room_back(api, server):
     assert api.create(pod("q", "team-a", gpus=10)).is_allowed
 
 
-def test_pods_without_gpus_are_none_of_our_business(api, server):
+def test_pods_without_gpus_are_not_changed(api, server):
     for manifest in (pod("web", "team-a", gpus=None), pod("web", "nobody", gpus=None), pod("zero", "nobody", gpus=0)):
         made = api.create(manifest)
         assert made.is_allowed
@@ -187,7 +187,7 @@ def test_pods_without_gpus_are_none_of_our_business(api, server):
     assert server.all_charged() == {}
 
 
-def test_a_generated_name_is_no_obstacle(api, server):
+def test_a_pod_with_a_generated_name_is_admitted(api, server):
     for _ in range(2):
         manifest = pod("x", "team-a", gpus=2)
         del manifest["metadata"]["name"]
@@ -202,7 +202,7 @@ def test_a_generated_name_is_no_obstacle(api, server):
     [{"nodeName": "node-1"}, {"schedulerName": "volcano"}],
     ids=["nodeName", "another scheduler"],
 )
-def test_pods_that_others_place_are_charged_and_not_changed(api, server, more):
+def test_pods_of_other_schedulers_are_charged_and_not_changed(api, server, more):
     manifest = pod("p", "team-a", gpus=3, **more)
     made = api.create(manifest)
     assert made.is_allowed
@@ -211,13 +211,13 @@ def test_pods_that_others_place_are_charged_and_not_changed(api, server, more):
     assert api.create(pod("too-much", "team-a", gpus=18, **more)).status["code"] == 403
 
 
-def test_an_exempt_namespace_is_left_alone(api):
+def test_pods_of_an_exempt_namespace_are_not_changed(api):
     made = api.create(pod("p", "kube-system", gpus=3))
     assert made.is_allowed
     assert "labels" not in made.manifest["metadata"]
 
 
-def test_the_node_takes_what_the_pod_was_admitted_for(api):
+def test_the_first_choice_has_room_for_the_pod(api):
     """Seven pods of 6 GPUs cannot be on four nodes of 10, whatever the limits allow."""
     made = [api.create(pod(f"p{n}", namespace, gpus=6)) for n in range(3) for namespace in ("team-a", "team-b")]
     firsts = [one.decision["nodes"][0] for one in made if one.is_allowed and one.decision["nodes"]]
@@ -240,6 +240,6 @@ def test_each_decision_is_one_line_in_the_log(api, server):
         assert want.items() <= line.items()
 
 
-def test_the_audit_log_is_told(api):
+def test_the_audit_annotations_have_the_decision(api):
     audit = api.create(pod("p", "team-a", gpus=2)).response["auditAnnotations"]
     assert audit == {"code": "WithinShare", "team": "a", "tier": "guaranteed", "gpus": "2", "nodes": "node-0"}

@@ -1,4 +1,4 @@
-"""Edits of the policy folder are live within two seconds; a broken one is told and left out.
+"""Edits of the policy folder are in force within two seconds; an invalid one is reported and not applied.
 
 These tests tell one story in their order: each edit takes a second to be seen, and none is undone in between.
 """
@@ -32,15 +32,15 @@ def passes(server, gpus):
 
 
 def remark(server):
-    """What readiness says of the policy."""
-    told = server.ready()
-    assert told["ready"]
-    assert told["conditions"]["policy"]["ok"]
-    return told["conditions"]["policy"]["why"]
+    """The readiness condition of the policy."""
+    readiness = server.ready()
+    assert readiness["ready"]
+    assert readiness["conditions"]["policy"]["ok"]
+    return readiness["conditions"]["policy"]["why"]
 
 
 def assert_eight(server):
-    """The last good policy is in force."""
+    """Whether the last valid policy is in force."""
     assert passes(server, 8)
     assert not passes(server, 9)
 
@@ -55,7 +55,7 @@ def reloads(server, result):
     return value
 
 
-def test_an_edit_is_live_within_two_seconds(server, folder):
+def test_an_edit_is_in_force_within_two_seconds(server, folder):
     assert passes(server, 4)
     assert not passes(server, 5)
     before, loads = remark(server), reloads(server, "success")
@@ -67,7 +67,7 @@ def test_an_edit_is_live_within_two_seconds(server, folder):
     assert server.lines("policy loaded")[-1]["teams"] == 1
 
 
-def test_a_broken_edit_is_told_everywhere_and_left_out(server, folder):
+def test_an_invalid_edit_is_reported_everywhere_and_not_applied(server, folder):
     before, failures = remark(server), reloads(server, "failure")
     (folder / "policy.yaml").write_text(policy_text(team(9)).replace("limit: 9", "limit: many"))
     server.wait_until(lambda: "a broken edit was left out" in remark(server))
@@ -91,13 +91,13 @@ def test_a_broken_edit_is_told_everywhere_and_left_out(server, folder):
     ],
     ids=["deep", "emptied", "a FIFO", "gone"],
 )
-def test_nothing_that_happens_to_the_files_takes_the_policy_away(server, folder, breaking, want):
+def test_the_policy_survives_every_change_of_the_files(server, folder, breaking, want):
     breaking(folder)
     server.wait_until(lambda: "a broken edit was left out" in remark(server) and want in remark(server))
     assert_eight(server)
 
 
-def test_a_good_edit_ends_the_trouble(server, folder):
+def test_a_valid_edit_clears_the_problem(server, folder):
     assert "broken" in remark(server)
     write_policy(folder, team(6))
     server.wait_until(lambda: not passes(server, 7))
@@ -106,8 +106,8 @@ def test_a_good_edit_ends_the_trouble(server, folder):
     assert metric(server, "fairgate_policy_last_reload_successful") == 1
 
 
-def test_pods_are_judged_by_the_new_policy(server, folder):
-    """Those that run are charged anew, those that are being created are asked to try again."""
+def test_pods_are_decided_by_the_new_policy(server, folder):
+    """Running pods are charged again by the new policy, pods being created get a 429."""
     api = Api(server)
     assert api.create(pod("p", "team-a", gpus=4)).is_allowed
     assert server.all_charged() == {("a", "preemptible"): 4}

@@ -1,4 +1,4 @@
-"""A server that cannot start says why in words, without a traceback, and exits with 2."""
+"""A server that cannot start reports why, without a traceback, and exits with 2."""
 
 import re
 import socket
@@ -85,7 +85,7 @@ def folder_of(root, name, files):
 
 
 def prepared(root, *, policy=None, world=GOOD_WORLD, certs=None):
-    """Write the inputs of a server; gives its arguments by name."""
+    """Write the inputs of a server, and return its arguments by name."""
     root.mkdir()
     policies = folder_of(root, "policy", {"policy.yaml": GOOD_POLICY} if policy is None else policy)
     if world is not None:
@@ -140,7 +140,7 @@ def _with_kubeconfig(root, content):
 
 @pytest.fixture(scope="module")
 def tries(tmp_path_factory):
-    """What is tried: its result, and what must be told."""
+    """Each case: its result, and the expected message."""
     root = tmp_path_factory.mktemp("startup")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -175,7 +175,7 @@ NAMES = (
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_does_not_start_and_says_why(tries, name):
+def test_it_does_not_start_and_reports_why(tries, name):
     result, want = tries[name]
     assert result.returncode == 2, result
     assert result.stdout == ""
@@ -185,5 +185,5 @@ def test_it_does_not_start_and_says_why(tries, name):
     assert len(result.stderr) < 2000
 
 
-def test_nothing_was_left_out(tries):
+def test_every_startup_error_has_a_case(tries):
     assert tries.keys() == set(NAMES)

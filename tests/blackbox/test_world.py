@@ -1,4 +1,4 @@
-"""A cluster as `kubectl get nodes,pods -A -o yaml` prints it: what counts, to whom, and where there is room."""
+"""A cluster as `kubectl get nodes,pods -A -o yaml` prints it: charges by team, and nodes with room."""
 
 import pytest
 
@@ -59,8 +59,8 @@ def api(server):
     assert server.all_charged() == before
 
 
-def test_who_is_charged_what(server):
-    """Ended pods cost nothing, terminating ones still do, those that bypassed the gate count to their namespace."""
+def test_charges_by_team(server):
+    """Finished pods count nothing, terminating ones still do, bypassing pods count for their namespace."""
     charged = server.all_charged()
     assert charged[("a", "guaranteed")] == 7
     assert charged[("b", "preemptible")] == 2
@@ -79,7 +79,7 @@ def test_teams_without_a_pod_have_their_series(tmp_path):
     assert found == {(team, tier): 0 for team in "ab" for tier in ("guaranteed", "preemptible")}
 
 
-def test_the_limit_counts_what_is_there_already(api):
+def test_the_limit_counts_existing_pods(api):
     refused = api.create(pod("p", "team-a", gpus=14))
     assert refused.status["message"].startswith("exceeded quota: team a: requested 14, limit 20, used 7")
     assert "team-a/ReplicaSet/sneaky 4" in refused.status["message"]
@@ -89,7 +89,7 @@ def test_the_limit_counts_what_is_there_already(api):
         assert api.create(pod(f"p{n}", "team-a", gpus=6)).is_allowed
 
 
-def test_only_nodes_with_room_that_take_the_pod_are_named(api):
+def test_only_nodes_with_room_that_accept_the_pod_are_chosen(api):
     """node-0 has 7 free, node-1 6, node-2 7, node-3 7; the other four are closed or have no CPU left."""
     assert set(api.mutate(pod("p", "team-a", gpus=7)).decision["nodes"]) == {"node-0", "node-2", "node-3"}
     assert api.mutate(pod("p", "team-a", gpus=6)).decision["nodes"][0] == "node-1"
@@ -108,8 +108,8 @@ def test_a_pod_that_fits_no_node_is_refused_and_one_that_finds_no_room_is_warned
     assert waits.warnings[0].startswith(f"no node has cpu 6, {GPU} 8 free at once: the pod waits; ")
 
 
-def test_a_pod_of_the_file_that_is_deleted_gives_its_room_back(server, api):
-    """The last test: what it takes away does not come back."""
+def test_a_deleted_pod_of_the_file_frees_its_gpus(server, api):
+    """The last test, because it deletes pods of the shared world."""
     going = next(found for found in WORLD if found["metadata"]["name"] == "going")
     assert api.delete(going).is_allowed
     assert server.charged("a") == 4

@@ -71,7 +71,7 @@ def test_refusals_become_annotations_a_summary_and_a_status(installed):
     assert "refused                                Worker" in result.stdout
     assert "::error file=k8s/50%25%2Ctrain.yaml,line=15,title=TeamLimitExceeded::" in result.stdout
     assert (installed / "output").read_text() == "status=1\n"
-    assert (installed / "summary").read_text().startswith("### Fairgate: something would be refused")
+    assert (installed / "summary").read_text().startswith("### Fairgate: some would be refused")
     assert (installed / "out.sarif").exists()
 
 

@@ -1,12 +1,12 @@
-"""Printed output against what is kept; `GOLDEN=write pytest` renews it, and git shows what changed."""
+"""Compares output with golden files; `GOLDEN=write pytest` rewrites them."""
 
 import os
 from pathlib import Path
 
 
-def check(file: Path, told: str) -> None:
+def check(file: Path, output: str) -> None:
     """Compare with the file, or write it."""
     if os.environ.get("GOLDEN") == "write":
         file.parent.mkdir(exist_ok=True)
-        file.write_text(told, encoding="utf-8")
-    assert told == file.read_text(encoding="utf-8")
+        file.write_text(output, encoding="utf-8")
+    assert output == file.read_text(encoding="utf-8")

@@ -69,7 +69,7 @@ def objects():
 
 
 def write(folder, found=None):
-    """Write policy and world below a folder; gives the options that name them."""
+    """Write policy and world to a folder, and return the options for them."""
     (folder / "policy.yaml").write_text(POLICY)
     listed = {"apiVersion": "v1", "kind": "List", "items": objects() if found is None else found}
     (folder / "world.json").write_text(json.dumps(listed))

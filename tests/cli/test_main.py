@@ -1,4 +1,4 @@
-"""The command as a whole: what it says to who mistypes, and what it offers to who has not typed all."""
+"""The command as a whole: suggestions for mistyped commands, and completion."""
 
 import os
 import shlex
@@ -26,19 +26,19 @@ from webhook.cli.policy import policy
         ("status --polcy x", "Did you mean '--policy'?"),
     ],
 )
-def test_who_mistypes_is_told_what_there_is(typed, want):
+def test_a_mistyped_command_gets_suggestions(typed, want):
     result = CliRunner().invoke(main, shlex.split(typed))
     assert result.exit_code == 2
     assert want in result.output
 
 
-def test_what_resembles_nothing_is_only_refused():
+def test_an_unknown_command_without_a_close_match_is_refused():
     output = CliRunner().invoke(main, ["xyzzy"]).output
     assert "No such command 'xyzzy'." in output
     assert "Did you mean" not in output
 
 
-def test_the_commands_of_policy_are_known_without_importing_it():
+def test_the_list_of_policy_commands_is_complete():
     assert set(policy.commands) == _OF_POLICY
 
 
@@ -52,7 +52,7 @@ def test_the_commands_of_policy_are_known_without_importing_it():
         (["review", "--policy", ""], set(), 0),
     ],
 )
-def test_kubectl_is_offered_what_may_follow(typed, want, directive, monkeypatch, capsys):
+def test_kubectl_gets_completions(typed, want, directive, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["kubectl_complete-fairgate", *typed])
     completion.kubectl_complete()
     *offered, last = capsys.readouterr().out.splitlines()
@@ -60,12 +60,12 @@ def test_kubectl_is_offered_what_may_follow(typed, want, directive, monkeypatch,
     assert last == f":{directive}"
 
 
-def test_without_a_word_every_command_is_offered(monkeypatch, capsys):
+def test_without_arguments_every_command_is_listed(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["kubectl_complete-fairgate", ""])
     completion.kubectl_complete()
     offered = dict(line.split("\t") for line in capsys.readouterr().out.splitlines()[:-1])
     assert "explain" in offered
-    assert offered["status"] == "Show who has which GPUs, and what would fit now."
+    assert offered["status"] == "Show who uses which GPUs, and what would fit now."
 
 
 @pytest.mark.cluster

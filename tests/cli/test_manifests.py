@@ -80,7 +80,7 @@ def test_the_definition_and_two_configurations_are_printed_for_a_url(folder, ca)
         ("shadow", ["Audit"], ["Audit"]),
     ],
 )
-def test_guards_go_as_far_as_policy_does(folder, mode, want, devices):
+def test_guards_follow_the_policys_enforcement(folder, mode, want, devices):
     printed = run("--policy", folder, "--url", "https://127.0.0.1:8443", "--enforce", mode).stdout
     bound = {
         made["metadata"]["name"]: made["spec"]["validationActions"]
@@ -91,7 +91,7 @@ def test_guards_go_as_far_as_policy_does(folder, mode, want, devices):
     assert bound == dict.fromkeys([f"fairgate-{name}" for name in names], want) | dict.fromkeys(DEVICES, devices)
 
 
-def test_switched_off_only_definitions_and_the_role_are_left(folder):
+def test_with_enforcement_off_only_definitions_and_the_role_are_printed(folder):
     printed = run("--policy", folder, "--url", "https://127.0.0.1:8443", "--enforce", "off").stdout
     assert [made["kind"] for made in yaml.safe_load_all(printed)] == [
         "CustomResourceDefinition",
@@ -107,7 +107,7 @@ def test_devices_may_be_ignored(folder):
     assert not {made["metadata"]["name"] for made in printed} & set(DEVICES)
 
 
-def test_the_guards_may_be_left_out_and_users_be_trusted(folder):
+def test_guards_can_be_omitted_and_users_trusted(folder):
     address = ("--policy", folder, "--url", "https://127.0.0.1:8443")
     assert "ValidatingAdmissionPolicy" not in run(*address, "--no-guards").stdout
     assert (
@@ -116,7 +116,7 @@ def test_the_guards_may_be_left_out_and_users_be_trusted(folder):
     )
 
 
-def test_without_a_ca_the_bundle_is_left_to_who_fills_it_in(folder):
+def test_without_a_ca_the_bundle_is_omitted(folder):
     result = run("--policy", folder, "--url", "https://127.0.0.1:8443")
     assert result.exit_code == 0, result.output
     clients = [hook["clientConfig"] for made in yaml.safe_load_all(result.stdout) for hook in made.get("webhooks", ())]
@@ -142,8 +142,8 @@ def test_a_service_is_addressed_by_namespace_name_and_port(folder, ca, service, 
 @pytest.mark.parametrize(
     ("arguments", "want"),
     [
-        ([], "give --url or --service"),
-        (["--url", "https://h:1", "--service", "a/b"], "give --url or --service"),
+        ([], "give either --url or --service"),
+        (["--url", "https://h:1", "--service", "a/b"], "give either --url or --service"),
         (["--url", "http://h:1"], "expected https://HOST:PORT"),
         (["--url", "https://h:1/mutate"], "without a path"),
         (["--service", "fairgate"], "expected NAMESPACE/NAME"),
@@ -151,7 +151,7 @@ def test_a_service_is_addressed_by_namespace_name_and_port(folder, ca, service, 
         (["--service", "a/b:70000"], "expected NAMESPACE/NAME"),
     ],
 )
-def test_addresses_that_no_api_server_could_call_are_refused(folder, ca, arguments, want):
+def test_urls_that_the_api_server_refuses_are_refused(folder, ca, arguments, want):
     result = run("--policy", folder, "--ca", ca, *arguments)
     assert result.exit_code == 2
     assert want in result.stderr
@@ -164,7 +164,7 @@ def test_a_file_without_a_certificate_is_refused(folder, tmp_path):
     assert "no PEM certificate" in result.stderr
 
 
-def test_every_problem_of_a_broken_policy_is_told(folder, ca):
+def test_every_problem_of_a_policy_is_reported(folder, ca):
     (folder / "policy.yaml").write_text(POLICY + "nonsense: 1\nmore: 2\n")
     result = run("--policy", folder, "--url", "https://h:1", "--ca", ca)
     assert result.exit_code == 1
@@ -173,7 +173,7 @@ def test_every_problem_of_a_broken_policy_is_told(folder, ca):
     assert result.stdout == ""
 
 
-def test_a_policy_that_is_not_there_cannot_be_read(tmp_path, ca):
+def test_a_missing_policy_cannot_be_read(tmp_path, ca):
     result = run("--policy", tmp_path / "none", "--url", "https://h:1", "--ca", ca)
     assert result.exit_code == 2
     assert "none" in result.stderr

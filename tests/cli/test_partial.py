@@ -1,4 +1,4 @@
-"""What commands say where RBAC allows a part: over real HTTP, each refusal once, and at once."""
+"""Commands with partial rights over real HTTP: each missing right is reported once, without retries."""
 
 import asyncio
 import json
@@ -67,38 +67,38 @@ def fairgate(api, tmp_path):
     return run
 
 
-async def test_sums_of_all_teams_come_from_their_ledgers(api, fairgate):
+async def test_usage_of_all_teams_is_read_from_their_ledgers(api, fairgate):
     done = await fairgate("status", "-n", "nlp", "-o", "json")
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    assert {team["name"]: (team["used"], team["borrowed"]) for team in told["teams"]} == {
+    printed = json.loads(done.stdout)
+    assert {team["name"]: (team["used"], team["borrowed"]) for team in printed["teams"]} == {
         "nlp": ("2", "0"),
         "vision": ("7", "3"),
     }
-    assert done.stderr.count("not shown, for lack of rights") == 1
-    assert {asked.verb for asked in api.asked} <= {"list", "get"}, "nothing is watched"
-    refused = [asked.path for asked in api.asked if asked.path in CLUSTER_WIDE]
-    assert len(refused) == len(set(refused)), "no refusal is asked for twice"
+    assert done.stderr.count("not shown, because you may not list them") == 1
+    assert {request.verb for request in api.asked} <= {"list", "get"}, "nothing is watched"
+    refused = [request.path for request in api.asked if request.path in CLUSTER_WIDE]
+    assert len(refused) == len(set(refused)), "nothing refused is requested twice"
 
 
-async def test_sums_that_no_whole_number_of_units_divides_are_read(api, fairgate):
+async def test_fractional_usage_is_read(api, fairgate):
     status = {"team": "vision", "used": "7/81559", "reserved": "1", "preemptible": "7/81559", "waiting": "0"}
     api.put(LEDGERS, "vision", status=status)
     done = await fairgate("status", "-n", "nlp", "-o", "json")
     assert done.exit_code == 0, done.output
-    told = {team["name"]: (team["used"], team["borrowed"]) for team in json.loads(done.stdout)["teams"]}
-    assert told["vision"] == ("81566/81559", "7/81559")
+    printed = {team["name"]: (team["used"], team["borrowed"]) for team in json.loads(done.stdout)["teams"]}
+    assert printed["vision"] == ("81566/81559", "7/81559")
 
 
-async def test_without_ledgers_the_sums_are_of_what_is_shown_and_said_to_be(api, fairgate):
+async def test_without_ledgers_usage_counts_the_pods_shown_and_says_so(api, fairgate):
     forbid(api, LEDGERS)
     done = await fairgate("status", "-n", "nlp", "-o", "json")
     assert done.exit_code == 0
-    assert "bind the ClusterRole fairgate-viewer to you" in done.stderr
+    assert "you need the ClusterRole fairgate-viewer" in done.stderr
     assert json.loads(done.stdout)["teams"][1]["used"] == "0"
 
 
-async def test_who_may_read_nothing_is_told_so_at_once(api, fairgate):
+async def test_without_any_rights_the_command_fails_at_once(api, fairgate):
     forbid(api, LEDGERS, "/api/v1/namespaces/default/pods", "/api/v1/namespaces/nlp/pods")
     for kind in ("resourceclaims", "resourceclaimtemplates"):
         forbid(api, *(f"/apis/resource.k8s.io/v1/namespaces/{each}/{kind}" for each in ("default", "nlp")))
@@ -108,19 +108,19 @@ async def test_who_may_read_nothing_is_told_so_at_once(api, fairgate):
     forbid(api, "/apis/scheduling.k8s.io/v1beta1/podgroups")
     done = await fairgate("world", "-n", "nlp")
     assert done.exit_code == 2
-    assert "may read neither nodes, pods, namespaces nor TeamLedgers" in done.stderr
+    assert "may not list nodes, pods, namespaces or TeamLedgers" in done.stderr
 
 
 POLICIES = {
-    "forbidden": ("may not be read", "ClusterRole fairgate-viewer"),
+    "forbidden": ("you may not read the policy in force", "ClusterRole fairgate-viewer"),
     "missing": ("no policy is published", "--policy"),
     "omitted": ("is not published: too large", "--policy"),
-    "newer": ("this version does not understand", "--policy"),
+    "newer": ("this version cannot read", "--policy"),
 }
 
 
 @pytest.mark.parametrize("case", POLICIES)
-async def test_where_no_policy_can_be_had_the_way_to_one_is_told(api, fairgate, case):
+async def test_without_a_policy_the_error_says_how_to_get_one(api, fairgate, case):
     match case:
         case "forbidden":
             api.faults[f"get {reports.PATH}/policy"] = deque([Answer(403)])
@@ -139,14 +139,14 @@ async def test_where_no_policy_can_be_had_the_way_to_one_is_told(api, fairgate, 
 async def test_the_policy_in_force_is_that_of_the_server_with_its_flag(fairgate):
     done = await fairgate("policy", "diff", "/dev/null")
     assert done.exit_code == 2, "an empty file is no policy"
-    told = await fairgate("explain", "pod/mine", "-n", "nlp", "-o", "json")
-    assert json.loads(told.stdout)[0]["outcome"] == "admitted"
+    printed = await fairgate("explain", "pod/mine", "-n", "nlp", "-o", "json")
+    assert json.loads(printed.stdout)[0]["outcome"] == "admitted"
 
 
-def test_a_world_file_says_no_policy():
+def test_a_world_file_has_no_policy():
     done = CliRunner().invoke(main, ["status", "--world", "world.yaml"])
     assert done.exit_code == 2
-    assert "give --policy DIR: only a live cluster says which policy is in force" in done.stderr
+    assert "give --policy DIR: only a live cluster has a policy in force" in done.stderr
 
 
 def deployment(api):
@@ -155,7 +155,7 @@ def deployment(api):
     api.put("/apis/apps/v1/deployments", "web", namespace="nlp", spec=spec, apiVersion="apps/v1", kind="Deployment")
 
 
-async def test_a_workload_is_explained_to_who_may_read_one_namespace(api, fairgate):
+async def test_a_workload_is_explained_with_rights_in_one_namespace(api, fairgate):
     deployment(api)
     done = await fairgate("explain", "deploy/web", "-n", "nlp", "--node", "gpu-1")
     assert done.exit_code == 0, done.output
@@ -164,20 +164,20 @@ async def test_a_workload_is_explained_to_who_may_read_one_namespace(api, fairga
     assert "not looked at: you may not list all nodes and pods" in done.stdout
     assert "reclaim" not in done.stdout
     assert done.stderr.count("fairgate:") == 1
-    asked = [each.path for each in api.asked]
-    assert not [path for path in asked if "poddisruptionbudgets" in path or "leases" in path], "of no use here"
+    paths = [each.path for each in api.asked]
+    assert not [path for path in paths if "poddisruptionbudgets" in path or "leases" in path], "not needed here"
 
 
-async def test_events_that_may_not_be_read_are_left_out_with_one_note(api, fairgate):
+async def test_unreadable_events_are_omitted_with_one_note(api, fairgate):
     forbid(api, "/api/v1/namespaces/nlp/events")
     done = await fairgate("explain", "pod/mine", "-n", "nlp")
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("Pod nlp/mine")
     assert done.stderr.count("Events are not shown") == 1
-    assert done.stderr.count("not shown, for lack of rights") == 1
+    assert done.stderr.count("not shown, because you may not list them") == 1
 
 
-async def test_pods_that_may_not_be_read_are_not_counted_as_none(api, fairgate):
+async def test_unreadable_pods_are_not_counted_as_zero(api, fairgate):
     deployment(api)
     forbid(api, "/api/v1/namespaces/nlp/pods")
     done = await fairgate("explain", "deploy/web", "-n", "nlp")

@@ -19,13 +19,13 @@ def run():
     return lambda *arguments: CliRunner().invoke(main, ["policy", *arguments])
 
 
-def test_good_policy_is_summed_up(run, tmp_path):
+def test_valid_policy_is_summarized(run, tmp_path):
     teams = "teams: [{name: b, namespaces: [b]}, {name: a, namespaces: [a]}]\npools: [{name: p}]"
     (tmp_path / "a.yaml").write_text(HEADER + teams)
     result = run("check", str(tmp_path))
     assert result.exit_code == 0
     head, *rest, last = result.stdout.splitlines()
-    assert (head, rest) == (f"{tmp_path}: good", ["  teams  a, b", "  pools  p"])
+    assert (head, rest) == (f"{tmp_path}: valid", ["  teams  a, b", "  pools  p"])
     assert last.startswith("  hash   ")
 
 
@@ -40,7 +40,7 @@ def test_problems_go_to_stdout_line_by_line_and_their_count_to_stderr(run, tmp_p
     assert result.stderr == f"2 problems in {tmp_path}\n"
 
 
-def test_folder_that_cannot_be_read_ends_with_2(run, tmp_path):
+def test_unreadable_folder_exits_with_2(run, tmp_path):
     result = run("check", str(tmp_path / "nowhere"))
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -55,7 +55,7 @@ def test_empty_folder_is_a_problem(run, tmp_path):
     )
 
 
-def test_schema_is_what_is_committed(run):
+def test_schema_is_the_committed_one(run):
     result = run("schema")
     committed = (Path(__file__).parents[2] / "policies" / "schema.json").read_text()
     assert (result.exit_code, result.stdout) == (0, committed)
@@ -82,35 +82,36 @@ def edited(tmp_path, *changes):
     return str(tmp_path / "new.yaml")
 
 
-def test_a_good_policy_is_held_against_a_world(run, world, tmp_path):
+def test_a_valid_policy_is_compared_with_a_world(run, world, tmp_path):
     new = edited(tmp_path, ("guaranteed: 2,", "guaranteed: 200,"))
     result = run("check", new, *world)
     assert result.exit_code == 0
-    assert "gpus.guaranteed: cannot be kept: all nodes together offer" in result.stdout
+    assert "gpus.guaranteed: cannot be met: all nodes together have" in result.stdout
     nodes = "gpu-1 gpu-10 gpu-2 gpu-3 gpu-4 mig-1 t4-1"
     assert (
-        f"tolerate nvidia.com/gpu, then kubectl taint nodes {nodes} nvidia.com/gpu=present:NoSchedule" in result.stdout
-    )
-    assert f"{new}: good" in result.stdout
+        "add a toleration of nvidia.com/gpu to their pool, then "
+        f"kubectl taint nodes {nodes} nvidia.com/gpu=present:NoSchedule"
+    ) in result.stdout
+    assert f"{new}: valid" in result.stdout
     assert "3 warnings in" in result.stderr
     assert run("check", new, *world, "--fail-on", "warning").exit_code == 1
     assert run("check", new, "--fail-on", "warning").exit_code == 0
 
 
-def test_a_world_that_is_none_ends_the_check_with_2(run, world, tmp_path):
+def test_an_invalid_world_exits_with_2(run, world, tmp_path):
     (tmp_path / "world.json").write_text("[")
     result = run("check", edited(tmp_path), *world)
     assert result.exit_code == 2
     assert "world.json" in result.stderr
 
 
-def test_an_edit_is_told_by_the_pods_that_fare_differently(run, world, tmp_path):
+def test_an_edit_is_shown_by_the_pods_that_change(run, world, tmp_path):
     new = edited(tmp_path, ("gpus: {guaranteed: 9, limit: 20}", "gpus: {guaranteed: 3, limit: 9}"))
     result = run("diff", str(tmp_path / "policy.yaml"), new, *world)
     assert result.exit_code == 1
     golden.check(GOLDEN / "policy-diff.txt", result.stdout)
-    told = json.loads(run("diff", str(tmp_path / "policy.yaml"), new, *world, "-o", "json").stdout)
-    changed = {change["pod"]: (change["old"]["outcome"], change["new"]["outcome"]) for change in told["changes"]}
+    printed = json.loads(run("diff", str(tmp_path / "policy.yaml"), new, *world, "-o", "json").stdout)
+    changed = {change["pod"]: (change["old"]["outcome"], change["new"]["outcome"]) for change in printed["changes"]}
     assert changed == {
         "nlp/llm": ("guaranteed", "preemptible"),
         "nlp/next": ("preemptible", "refused"),
@@ -124,7 +125,7 @@ def test_the_same_policy_changes_nothing(run, world, tmp_path):
     assert (result.exit_code, result.stdout) == (0, "14 GPU pods: nothing changes\n")
 
 
-def test_an_edit_that_is_no_policy_is_told_with_its_problems(run, world, tmp_path):
+def test_an_invalid_edit_is_reported_with_its_problems(run, world, tmp_path):
     (tmp_path / "bad.yaml").write_text(HEADER + "teams: [{name: a}]")
     result = run("diff", str(tmp_path / "policy.yaml"), str(tmp_path / "bad.yaml"), *world)
     assert result.exit_code == 2

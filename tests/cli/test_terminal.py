@@ -89,16 +89,16 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
-def test_no_name_reaches_the_terminal_as_it_is(words):
+def test_control_characters_in_names_are_escaped(words):
     done = CliRunner().invoke(main, list(words))
     assert done.exception is None or isinstance(done.exception, SystemExit)
-    told = done.stdout + done.stderr
-    assert r"\x1b[2J" in told or EVIL not in json.dumps(words)
-    assert [line for line in told.split("\n") if not line.isprintable()] == []
-    assert not any(line.startswith("team-a  99") for line in told.split("\n"))
+    printed = done.stdout + done.stderr
+    assert r"\x1b[2J" in printed or EVIL not in json.dumps(words)
+    assert [line for line in printed.split("\n") if not line.isprintable()] == []
+    assert not any(line.startswith("team-a  99") for line in printed.split("\n"))
 
 
-def test_a_report_of_logs_keeps_to_its_columns():
+def test_a_report_of_logs_keeps_its_columns():
     line = {"event": "decision", "operation": "CREATE", "phase": "validate", "outcome": "deny", "code": "UnknownTeam"}
     line |= {"namespace": EVIL, "name": EVIL, "owner": f"Job/{EVIL}", "team": EVIL, "message": EVIL, "time": "t"}
     done = CliRunner().invoke(main, ["report"], input=json.dumps(line))
@@ -108,28 +108,28 @@ def test_a_report_of_logs_keeps_to_its_columns():
 
 
 def on_a_terminal(*words, **environment):
-    """Run the command with a terminal for its output, as a person does; gives what the terminal got."""
+    """Run the command on a terminal, and return what it printed."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "webhook", *words]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "NO_COLOR": "1", **environment}
     running = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environ)
     os.close(theirs)
-    told = b""
+    printed = b""
     try:
         while chunk := os.read(ours, 65_536):
-            told += chunk
+            printed += chunk
     except OSError:
-        pass  # how Linux says that nobody writes to the terminal any more
+        pass  # Linux: the other side closed the terminal
     os.close(ours)
     assert running.wait(timeout=60) == 0
-    return told.decode()
+    return printed.decode()
 
 
 @pytest.mark.parametrize(
     ("encoding", "want", "unwanted"), [("utf-8", "·", ""), ("ascii", ".", "·")], ids=["UTF-8", "ASCII"]
 )
-def test_a_terminal_gets_the_characters_that_it_knows(tmp_path, encoding, want, unwanted):
-    told = on_a_terminal("status", *sample_world.write(tmp_path), PYTHONIOENCODING=encoding)
-    picture = next(line for line in told.splitlines() if line.startswith("gpu-10"))
+def test_a_terminal_gets_only_characters_that_it_can_show(tmp_path, encoding, want, unwanted):
+    printed = on_a_terminal("status", *sample_world.write(tmp_path), PYTHONIOENCODING=encoding)
+    picture = next(line for line in printed.splitlines() if line.startswith("gpu-10"))
     assert want in picture
-    assert not unwanted or unwanted not in told
+    assert not unwanted or unwanted not in printed

@@ -1,4 +1,4 @@
-"""`fairgate world`: files that come back as the same world, and name nobody where that was asked."""
+"""`fairgate world`: files that load as the same world, without names if pseudonyms are requested."""
 
 import json
 
@@ -32,7 +32,7 @@ def test_a_saved_world_shows_the_same(run, tmp_path, form):
     assert (tmp_path / "again").read_text() == (tmp_path / "saved").read_text()
 
 
-def test_nothing_that_decisions_do_not_read_is_saved(run, tmp_path):
+def test_only_fields_that_decisions_read_are_saved(run, tmp_path):
     found = sample_world.objects()
     pod = next(each for each in found if each["kind"] == "Pod")
     pod["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": "hunter2"}]
@@ -42,14 +42,14 @@ def test_nothing_that_decisions_do_not_read_is_saved(run, tmp_path):
     assert "hunter2" not in run("world").stdout
 
 
-def test_pods_that_ended_are_left_out(run, tmp_path):
+def test_finished_pods_are_left_out(run, tmp_path):
     found = sample_world.objects()
     found[-1]["status"] = {"phase": "Succeeded"}
     sample_world.write(tmp_path, found)
     assert found[-1]["metadata"]["name"] not in run("world").stdout
 
 
-def test_pseudonyms_name_nobody_and_show_the_same_picture(run, tmp_path):
+def test_pseudonyms_hide_all_names_and_keep_the_status(run, tmp_path):
     names = tmp_path / "names.json"
     (tmp_path / "saved").write_text(run("world", "--pseudonyms", "--names", str(names)).stdout)
     text = (tmp_path / "saved").read_text()
@@ -63,17 +63,17 @@ def test_pseudonyms_name_nobody_and_show_the_same_picture(run, tmp_path):
     assert [given[node["name"]] for node in before["nodes"] if node["name"] in given]
 
 
-def test_names_without_pseudonyms_make_no_sense(run, tmp_path):
+def test_names_needs_pseudonyms(run, tmp_path):
     assert run("world", "--names", str(tmp_path / "n")).exit_code == 2
 
 
-def test_names_that_cannot_be_written_are_told(run, tmp_path):
+def test_an_unwritable_names_file_is_reported(run, tmp_path):
     result = run("world", "--pseudonyms", "--names", str(tmp_path / "gone" / "names.json"))
     assert result.exit_code == 2
     assert "cannot be written" in result.stderr
 
 
-def test_a_world_that_cannot_be_read_ends_with_2(run):
+def test_an_unreadable_world_exits_with_2(run):
     result = run("world", world="gone.json")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "gone.json: cannot be read: No such file or directory" in result.stderr

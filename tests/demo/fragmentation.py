@@ -1,4 +1,4 @@
-"""The second scenario: GPUs enough, but not on one node."""
+"""The second scenario: enough GPUs, but not on one node."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections.abc import Sequence
 
 from tests.demo.picture import GpuPod
 from tests.demo.scenario import Facts, Scenario
-from tests.demo.stage import TEAM_A, TEAM_B, Stage
+from tests.demo.stage import TEAM_A, TEAM_B, DemoCluster
 
 SMALL = "GPUs used on the four nodes"
 LARGE = "the pod of 8 GPUs"
 NODES = 4
 
 
-def _without(stage: Stage) -> Facts:
-    stage.create(TEAM_A, "small")
-    small = stage.settle({TEAM_A: 18})
-    stage.create(TEAM_B, "large")
-    stage.settle({TEAM_A: 18}, waiting={TEAM_B: 8})
-    stage.teller.outcome("22 GPUs are free, and no node has 8 of them. The large pod waits.")
+def _without(demo: DemoCluster) -> Facts:
+    demo.create(TEAM_A, "small")
+    small = demo.wait_for_usage({TEAM_A: 18})
+    demo.create(TEAM_B, "large")
+    demo.wait_for_usage({TEAM_A: 18}, waiting={TEAM_B: 8})
+    demo.output.outcome("22 GPUs are free, and no node has 8 of them. The large pod waits.")
     return {SMALL: _spread(small), LARGE: "waits"}
 
 
-def _within(stage: Stage) -> Facts:
-    stage.create(TEAM_A, "small")
-    small = stage.settle({TEAM_A: 18})
-    stage.create(TEAM_B, "large")
-    stage.settle({TEAM_A: 18, TEAM_B: 8})
-    stage.teller.outcome("The same pods on two nodes instead of four. The large pod runs.")
+def _within(demo: DemoCluster) -> Facts:
+    demo.create(TEAM_A, "small")
+    small = demo.wait_for_usage({TEAM_A: 18})
+    demo.create(TEAM_B, "large")
+    demo.wait_for_usage({TEAM_A: 18, TEAM_B: 8})
+    demo.output.outcome("The same pods on two nodes instead of four. The large pod runs.")
     return {SMALL: _spread(small), LARGE: "runs"}
 
 
 def _spread(pods: Sequence[GpuPod]) -> str:
-    """Write the GPUs in use on each node, the fullest first."""
+    """Return the GPUs in use on each node, the fullest first."""
     by_node = sorted((sum(p.gpus for p in pods if p.node == node) for node in {p.node for p in pods}), reverse=True)
     return "/".join(map(str, [*by_node, *[0] * NODES][:NODES]))
 

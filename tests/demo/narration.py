@@ -1,4 +1,4 @@
-"""Tells the demo on a terminal: headings, what is done, the commands, the pictures; at the pace of a reader."""
+"""The demo's output on a terminal: headings, texts, commands and pictures, with pauses for the reader."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
-    """Writes to a console and waits `pace_seconds` where there is something to look at."""
+class DemoOutput:
+    """Writes to a console, and pauses `pace_seconds` after pictures and results."""
 
     console: Console
     pace_seconds: float
 
     @property
     def is_plain(self) -> bool:
-        """Tell whether the terminal knows ASCII only."""
+        """Whether the terminal supports only ASCII."""
         return not self.console.encoding.startswith("utf")
 
     def chapter(self, title: str, story: str) -> None:
@@ -38,7 +38,7 @@ class Teller:
         self.pause()
 
     def part(self, title: str) -> None:
-        """Begin one half of it."""
+        """Begin one half of a scenario."""
         self.console.print()
         self.console.print(Rule(title, align="left", style="dim", characters=self._line("─", "-")))
 
@@ -47,7 +47,7 @@ class Teller:
         self.console.print(text, highlight=False, markup=False)
 
     def list(self, text: str) -> None:
-        """Write lines as they are, however long: they are for copying."""
+        """Write lines without wrapping, for copying."""
         self.console.print(Text(text), soft_wrap=True)
 
     def ran(self, command: str, output: str) -> None:
@@ -59,17 +59,17 @@ class Teller:
             self.console.print(Padding(Text(line, style="dim"), (0, 0, 0, 2), expand=False))
 
     def picture(self, drawn: Text) -> None:
-        """Show a picture and give time to look at it."""
+        """Show a picture and pause."""
         self.console.print(drawn)
         self.pause()
 
     def outcome(self, text: str) -> None:
-        """Say what came of it."""
+        """Show a result and pause."""
         self.console.print(Text.assemble((self._line("→ ", "=> "), "bold green"), (text, "bold")))
         self.pause()
 
     def summary(self, rows: Iterable[Sequence[str]]) -> None:
-        """Put all outcomes side by side."""
+        """Show all results as a table."""
         table = Table(title="What came of it", title_justify="left", title_style="bold")
         for column in ("", "without Fairgate", "with Fairgate"):
             table.add_column(column)
@@ -79,7 +79,7 @@ class Teller:
         self.console.print(table)
 
     def pause(self) -> None:
-        """Wait; on a terminal, the Enter key goes on at once."""
+        """Pause; on a terminal, the Enter key ends the pause."""
         if not self.pace_seconds:
             return
         if not sys.stdin.isatty():

@@ -1,6 +1,6 @@
-"""Draws the GPUs of every node, and who waits, from nothing but nodes and pods: it works without Fairgate, too. Pure.
+"""Draws the GPUs of every node, and the waiting pods, from nodes and pods alone, so also without Fairgate. Pure.
 
-The letters are those of `fairgate status`: the team's, a capital where the pod keeps its GPUs, small where it borrows.
+The letters are those of `fairgate status`: the team's, upper case if the pod is guaranteed, lower case if it borrows.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tests.control_plane.objects import GPU
 from tests.control_plane.workbench import unschedulable_message
 
 TIER = "fairgate.dev/tier"
-COLOURS = {"team-a": "cyan", "team-b": "yellow"}
+COLORS = {"team-a": "cyan", "team-b": "yellow"}
 
 
 @dataclass(frozen=True, slots=True)
 class GpuPod:
-    """A pod that asks for GPUs and has not ended; `node` is "" while it waits, and then `why` it does."""
+    """A pod that requests GPUs and has not finished; `node` is "" while it waits, and `why` the scheduler's reason."""
 
     namespace: str
     name: str
@@ -33,13 +33,13 @@ class GpuPod:
 
 
 def gpu_pods(pods: Iterable[Mapping[str, Any]]) -> list[GpuPod]:
-    """Those that ask for GPUs and have not ended, guaranteed before borrowed, as the API server lists them."""
+    """The pods that request GPUs and have not finished, guaranteed before borrowed."""
     read = (_read(pod) for pod in pods if pod["status"].get("phase") not in {"Succeeded", "Failed"})
     return sorted((pod for pod in read if pod.gpus), key=lambda pod: (pod.namespace, pod.is_borrowed, pod.name))
 
 
 def draw(nodes: Mapping[str, int], pods: Sequence[GpuPod], *, is_plain: bool = False) -> Text:
-    """Draw a line per node, GPUs of one pod joined, and a line per team that waits; ASCII alone if `is_plain`."""
+    """Draw a line per node, with the GPUs of a pod joined, and a line per waiting team; only ASCII if `is_plain`."""
     lines = [_node(node, size, [pod for pod in pods if pod.node == node], is_plain) for node, size in nodes.items()]
     waiting = [pod for pod in pods if not pod.node]
     teams = sorted({pod.namespace for pod in waiting})
@@ -48,11 +48,11 @@ def draw(nodes: Mapping[str, int], pods: Sequence[GpuPod], *, is_plain: bool = F
 
 
 def legend(*, is_plain: bool = False) -> Text:
-    """Say what the letters of a picture mean."""
+    """Explain the letters of a picture."""
     joint, free = _signs(is_plain)
-    [a, b], small = (_letter(team, is_borrowed=False) for team in COLOURS), _letter("team-a", is_borrowed=True)
-    whose = Text.assemble("In the pictures ", a, " is a GPU of team A, ", b, f" of team B, {free} a free one. ")
-    return Text.assemble(whose, f"{joint} joins the GPUs of one pod. A small letter (", small, ") is a borrowed GPU.")
+    [a, b], small = (_letter(team, is_borrowed=False) for team in COLORS), _letter("team-a", is_borrowed=True)
+    teams = Text.assemble("In the pictures ", a, " is a GPU of team A, ", b, f" of team B, {free} a free one. ")
+    return Text.assemble(teams, f"{joint} joins the GPUs of one pod. A lower-case letter (", small, ") is borrowed.")
 
 
 def _read(pod: Mapping[str, Any]) -> GpuPod:
@@ -85,14 +85,14 @@ def _pod(pod: GpuPod, joint: str) -> Text:
 
 def _waiting(team: str, pods: Sequence[GpuPod]) -> Text:
     gpus, count = sum(pod.gpus for pod in pods), len(pods)
-    told = f"    waiting: {count} {'pod' if count == 1 else 'pods'} of {team}, {gpus} GPUs"
+    waiting = f"    waiting: {count} {'pod' if count == 1 else 'pods'} of {team}, {gpus} GPUs"
     reasons = [f"    kube-scheduler: {why}" for why in sorted({pod.why for pod in pods if pod.why})]
-    return Text("\n".join([told, *reasons[:1]]), style="bold red")
+    return Text("\n".join([waiting, *reasons[:1]]), style="bold red")
 
 
 def _letter(team: str, *, is_borrowed: bool) -> Text:
-    colour = COLOURS.get(team, "white")
-    return Text(team[-1], colour) if is_borrowed else Text(team[-1].upper(), f"black on {colour}")
+    color = COLORS.get(team, "white")
+    return Text(team[-1], color) if is_borrowed else Text(team[-1].upper(), f"black on {color}")
 
 
 def _signs(is_plain: bool) -> tuple[str, str]:

@@ -1,22 +1,22 @@
-"""What a scenario of the demo is: a story that is played twice, and what is measured each time."""
+"""A scenario of the demo: it runs twice, and returns the same facts each time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tests.demo.stage import Stage
+from tests.demo.stage import DemoCluster
 
 Facts = Mapping[str, str]
-"""What was seen, by what was asked."""
+"""Results by their labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A story, and what of tests/demo/policies it needs; both halves answer the same questions, in the same order."""
+    """A scenario with its policy of tests/demo/policies; both halves return the same facts, in the same order."""
 
     title: str
     story: str
     policy: str
-    without: Callable[[Stage], Facts]
-    within: Callable[[Stage], Facts]
+    without: Callable[[DemoCluster], Facts]
+    within: Callable[[DemoCluster], Facts]

@@ -1,4 +1,4 @@
-"""The cluster that the demo plays on: four nodes of ten GPUs, two teams, and kubectl as a person would use it."""
+"""The cluster of the demo: four nodes of ten GPUs, two teams, and kubectl commands as a user would run them."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from rich.text import Text
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import GPU
 from tests.control_plane.workbench import make_namespace, make_nodes, wait_for
-from tests.demo.narration import Teller
+from tests.demo.narration import DemoOutput
 from tests.demo.picture import GpuPod, draw, gpu_pods
 
 TEAMS = TEAM_A, TEAM_B = "team-a", "team-b"
 DEMO = "tests/demo"  # from the root of the repository, where the demo runs
-SETTLE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """A running control plane and who tells what happens on it."""
+class DemoCluster:
+    """A running control plane, and the output that shows what happens."""
 
     cluster: ControlPlane
-    teller: Teller
+    output: DemoOutput
 
-    def furnish(self) -> None:
-        """Make the nodes and the namespaces of the teams."""
+    def create_nodes(self) -> None:
+        """Create the nodes and the namespaces of the teams."""
         make_nodes(self.cluster, 4)
         for team in TEAMS:
             make_namespace(self.cluster, team)
 
     def kubectl(self, line: str) -> CompletedProcess[str]:
-        """Run `kubectl <line>` before the eyes of the user; it may be refused."""
+        """Run `kubectl <line>` and print it; it may fail."""
         done = self.cluster.kubectl.run(*shlex.split(line))
-        self.teller.ran(f"kubectl {line}", done.stderr + done.stdout)
+        self.output.ran(f"kubectl {line}", done.stderr + done.stdout)
         return done
 
     def create(self, team: str, name: str) -> CompletedProcess[str]:
@@ -46,22 +46,22 @@ class Stage:
 
     def cat(self, path: str) -> None:
         """Show a file."""
-        self.teller.ran(f"cat {path}", Path(path).read_text())
+        self.output.ran(f"cat {path}", Path(path).read_text())
 
     def pods(self) -> list[GpuPod]:
-        """The GPU pods that have not ended."""
+        """The GPU pods that have not finished."""
         return gpu_pods(self.cluster.api.list("/api/v1/pods"))
 
     def show(self) -> None:
-        """Draw the cluster as it is."""
+        """Draw the current state of the cluster."""
         found = self.cluster.api.list("/api/v1/nodes")
         sizes = {node["metadata"]["name"]: int(node["status"]["allocatable"].get(GPU, 0)) for node in found}
-        self.teller.picture(draw(sizes, self.pods(), is_plain=self.teller.is_plain))
+        self.output.picture(draw(sizes, self.pods(), is_plain=self.output.is_plain))
 
-    def settle(self, running: Mapping[str, int], *, waiting: Mapping[str, int] | None = None) -> list[GpuPod]:
-        """Wait until the teams run this many GPUs and wait for so many, draw that, and give the pods."""
+    def wait_for_usage(self, running: Mapping[str, int], *, waiting: Mapping[str, int] | None = None) -> list[GpuPod]:
+        """Wait until the teams run this many GPUs and wait for so many, draw that, and return the pods."""
 
-        def settled() -> list[GpuPod]:
+        def check() -> list[GpuPod]:
             pods = self.pods()
             found = {team: sum(p.gpus for p in pods if p.namespace == team and p.is_running) for team in TEAMS}
             stuck = {team: sum(p.gpus for p in pods if p.namespace == team and p.why) for team in TEAMS}
@@ -71,14 +71,14 @@ class Stage:
             return pods
 
         pods = wait_for(
-            self.cluster, settled, what=f"{running} run, {waiting or 'nobody'} waits", timeout=SETTLE_SECONDS
+            self.cluster, check, what=f"{running} running, {waiting or 'none'} waiting", timeout=TIMEOUT_SECONDS
         )
         self.show()
         return pods
 
     def clear(self) -> None:
-        """Delete what the teams have."""
+        """Delete the workloads of the teams."""
         for team in TEAMS:
             self.cluster.kubectl("delete", "deployments,jobs,pods,resourcequotas", "--all", "-n", team, "--wait=false")
         wait_for(self.cluster, lambda: not self.pods(), what="no GPU is in use")
-        self.teller.say(Text("\n(What both teams had is deleted.)", style="dim"))
+        self.output.say(Text("\n(The workloads of both teams are deleted.)", style="dim"))

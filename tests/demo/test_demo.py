@@ -1,4 +1,4 @@
-"""The demo as a person sees it: what it prints, what it invites to try, and that nothing of it stays."""
+"""The demo as a user sees it: what it prints, the commands it suggests, and that it leaves nothing behind."""
 
 import os
 import re
@@ -41,7 +41,7 @@ def demo(folder):
 
 
 def read_until(process, words):
-    """What it printed up to and with a line that holds these words."""
+    """What it printed up to and including a line with these words."""
     lines = []
     for line in process.stdout:
         lines.append(line)
@@ -50,8 +50,8 @@ def read_until(process, words):
     raise AssertionError(f"it ended without {words!r}:\n{''.join(lines)}")
 
 
-def ends_in_peace(process, number, folder):
-    """Send a signal, and tell what it still printed; nothing of it may be left."""
+def stop_cleanly(process, number, folder):
+    """Send a signal, check that no process or file is left, and return the rest of the output."""
     process.send_signal(number)
     rest = process.stdout.read()
     assert process.wait(30) == 0, rest
@@ -63,7 +63,7 @@ def ends_in_peace(process, number, folder):
 
 
 def without_names(text):
-    """Lines without what differs from run to run: which node, and spaces."""
+    """Lines without what differs between runs: node names, and spaces."""
     return [re.sub(r"node-\d", "node-N", " ".join(line.split())) for line in text.splitlines()]
 
 
@@ -71,9 +71,9 @@ def rows(text):
     return [line for line in text.splitlines() if line.startswith("│")]
 
 
-def tried(invitation):
-    """Run the lines that the demo invites to, in one shell, as somebody in another terminal would."""
-    lines = [line for line in invitation.splitlines() if line.startswith("  ")]
+def run_suggested(commands):
+    """Run the commands that the demo suggests in one shell, as a user in another terminal would."""
+    lines = [line for line in commands.splitlines() if line.startswith("  ")]
     assert len(lines) == 6
     script = "\n".join(["set -x", *lines])
     done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
@@ -81,35 +81,35 @@ def tried(invitation):
 
 
 @pytest.mark.timeout(240)
-def test_the_three_scenarios_are_told_with_their_numbers_and_can_be_tried_on(folder):
+def test_the_three_scenarios_print_their_numbers_and_the_suggested_commands_work(folder):
     with demo(folder) as process:
-        told = read_until(process, "What came of it")
+        printed = read_until(process, "What came of it")
         table = read_until(process, "The cluster stays up")
-        invitation = read_until(process, "kubectl describe")
+        suggested = read_until(process, "kubectl describe")
         [shown] = [block.text for block in blocks(ROOT / "README.md") if block.text.startswith("$ make demo\n")]
         assert rows(table) == rows(shown)
-        assert set(without_names(shown)) - {"$ make demo", "..."} <= set(without_names(told + table))
+        assert set(without_names(shown)) - {"$ make demo", "..."} <= set(without_names(printed + table))
         assert "exceeded quota: team a: requested 1, limit 20, used 20, reserved 0; largest holders:" in " ".join(
-            told.split()
+            printed.split()
         )
-        assert "Exactly 8 of the borrowed pods were evicted, all on node-" in told
-        assert max(map(len, (told + table).splitlines())) <= 100
+        assert "Exactly 8 of the borrowed pods were evicted, all on node-" in printed
+        assert max(map(len, (printed + table).splitlines())) <= 100
 
-        seen = tried(invitation)
+        seen = run_suggested(suggested)
         assert "pod/large created" in seen
         assert "limit 40, used 40" in seen
-        export, *_, describe = (line for line in invitation.splitlines() if line.startswith("  "))
+        export, *_, describe = (line for line in suggested.splitlines() if line.startswith("  "))
         again = f"{export}\n{describe}"
         wait_for(lambda: "Reclaiming" in subprocess.getoutput(again), what="the Event on the large pod")
-        assert "A a, B b; capital guaranteed, small borrowed" in seen
-        assert "Nothing of it is left" in ends_in_peace(process, signal.SIGINT, folder)
+        assert "A a, B b; upper case guaranteed, lower case borrowed" in seen
+        assert "All processes and files are removed" in stop_cleanly(process, signal.SIGINT, folder)
 
 
-def test_it_can_be_ended_while_it_starts(folder):
+def test_it_can_be_stopped_while_it_starts(folder):
     with demo(folder) as process:
         read_until(process, "Starting the control plane")
         deadline = time.monotonic() + 20
-        while len(processes_with(str(folder))) < 3:  # the demo itself, its supervisor, and the first of the cluster
+        while len(processes_with(str(folder))) < 3:  # the demo, its supervisor, and the first process of the cluster
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        assert "Nothing of it is left" in ends_in_peace(process, signal.SIGTERM, folder)
+        assert "All processes and files are removed" in stop_cleanly(process, signal.SIGTERM, folder)

@@ -1,4 +1,4 @@
-"""The pictures: every GPU once, whose it is and on what terms, and who waits."""
+"""The pictures: every GPU once, with team and tier, and the waiting pods."""
 
 from rich.text import Text
 
@@ -9,8 +9,8 @@ BORROWS = {"fairgate.dev/tier": "preemptible"}
 
 
 def bound(name, team, *, node="node-0", gpus=1, phase="Running", labels=None):
-    made = pod(name, namespace=team, gpus=gpus, labels=labels, nodeName=node)
-    return {**made, "status": {"phase": phase}}
+    manifest = pod(name, namespace=team, gpus=gpus, labels=labels, nodeName=node)
+    return {**manifest, "status": {"phase": phase}}
 
 
 def waiting(name, team, *, gpus, message=""):
@@ -28,17 +28,17 @@ def test_a_gpu_is_a_letter_and_those_of_one_pod_are_joined():
     assert drawn(*pods, is_plain=False) == ["    node-0  A─A─A A B─B · · · ·    6 of 10"]
 
 
-def test_borrowed_gpus_are_small_and_stand_behind_the_guaranteed_ones():
+def test_borrowed_gpus_are_lower_case_and_after_guaranteed_ones():
     pods = (bound("a", "team-a", labels=BORROWS), bound("z", "team-a"))
     assert drawn(*pods) == ["    node-0  A a . . . . . . . .    2 of 10"]
 
 
-def test_pods_that_ended_or_ask_for_no_gpu_are_left_out():
+def test_finished_pods_and_pods_without_gpus_are_left_out():
     pods = (bound("done", "team-a", phase="Succeeded"), bound("failed", "team-a", phase="Failed"))
     assert drawn(*pods, bound("web", "fairgate-system", gpus=0)) == ["    node-0  . . . . . . . . . .    0 of 10"]
 
 
-def test_who_waits_is_told_with_the_scheduler_s_reason():
+def test_waiting_pods_are_shown_with_the_scheduler_s_reason():
     why = "0/4 nodes are available: 4 Insufficient nvidia.com/gpu. preemption: 0/4 nodes are available: no victims."
     assert drawn(waiting("x", "team-b", gpus=8, message=why), waiting("y", "team-b", gpus=2))[1:] == [
         "    waiting: 2 pods of team-b, 10 GPUs",
@@ -47,7 +47,7 @@ def test_who_waits_is_told_with_the_scheduler_s_reason():
     assert drawn(waiting("x", "team-b", gpus=8))[1:] == ["    waiting: 1 pod of team-b, 8 GPUs"]
 
 
-def test_guaranteed_gpus_are_filled_with_the_team_s_colour():
+def test_guaranteed_gpus_have_the_team_s_color_as_background():
     found = draw({"node-0": 2}, gpu_pods([bound("x", "team-a"), bound("y", "team-b", labels=BORROWS)]))
     styles = {found.plain[span.start : span.end]: span.style for span in found.spans}
     assert (styles["A"], styles["b"]) == ("black on cyan", "yellow")

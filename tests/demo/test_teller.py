@@ -1,4 +1,4 @@
-"""What the demo writes: commands that a shell takes as they stand, and nothing a plain terminal could not show."""
+"""The demo's output: commands that can be pasted into a shell, and only ASCII on a plain terminal."""
 
 import io
 import shlex
@@ -7,13 +7,13 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from tests.demo.narration import WIDTH, Teller
+from tests.demo.narration import WIDTH, DemoOutput
 
 
-def told(*, encoding="utf-8"):
+def open_output(*, encoding="utf-8"):
     written = io.BytesIO()
     file = io.TextIOWrapper(written, encoding=encoding, write_through=True)
-    return Teller(Console(file=file, width=WIDTH), pace_seconds=0), lambda: written.getvalue().decode(encoding)
+    return DemoOutput(Console(file=file, width=WIDTH), pace_seconds=0), lambda: written.getvalue().decode(encoding)
 
 
 @pytest.mark.parametrize(
@@ -25,28 +25,28 @@ def told(*, encoding="utf-8"):
     ],
     ids=["a short command", "a quoted word", "a long command"],
 )
-def test_a_command_can_be_copied_however_long_it_is(command):
-    teller, text = told()
-    teller.ran(command, "done\n")
-    shown, _, output = text().strip().rpartition("\n")
+def test_a_long_command_can_be_copied(command):
+    output, text = open_output()
+    output.ran(command, "done\n")
+    shown, _, result = text().strip().rpartition("\n")
     assert shlex.split(shown.removeprefix("$ ").replace("\\\n", "")) == shlex.split(command)
     assert max(map(len, shown.splitlines())) <= WIDTH
-    assert output == "  done"
+    assert result == "  done"
 
 
-def test_a_terminal_that_knows_ascii_alone_gets_no_other_signs():
-    teller, text = told(encoding="ascii")
-    teller.chapter("1. The greedy team", "A story.")
-    teller.part("without Fairgate")
-    teller.picture(Text("    node-0  A-A . ."))
-    teller.outcome("It waits.")
-    teller.summary([("1. The greedy team", "", ""), ("  asked", "waits", "runs")])
+def test_an_ascii_terminal_gets_only_ascii():
+    output, text = open_output(encoding="ascii")
+    output.chapter("1. The greedy team", "A story.")
+    output.part("without Fairgate")
+    output.picture(Text("    node-0  A-A . ."))
+    output.outcome("It waits.")
+    output.summary([("1. The greedy team", "", ""), ("  asked", "waits", "runs")])
     assert "=> It waits." in text()
     assert "| 1. The greedy team |" in text()
 
 
-def test_a_letter_is_never_taken_for_markup():
-    teller, text = told()
-    teller.say("a [bold] word")
-    teller.list("export KUBECONFIG=[x]")
+def test_text_is_not_interpreted_as_markup():
+    output, text = open_output()
+    output.say("a [bold] word")
+    output.list("export KUBECONFIG=[x]")
     assert text().splitlines() == ["a [bold] word", "export KUBECONFIG=[x]"]

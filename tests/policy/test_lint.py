@@ -1,4 +1,4 @@
-"""A policy held against a world: what means nothing there is told with its line."""
+"""A policy compared with a world: each warning, with its line."""
 
 import json
 
@@ -9,7 +9,7 @@ from webhook.core.world.world import World
 from webhook.kube.world_file.world_file import parse_world
 from webhook.policy.build import build
 from webhook.policy.lint import lint
-from webhook.policy.load import drafted
+from webhook.policy.load import read_draft
 
 HEAD = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
 GOOD_TEAM = "teams: [{name: v, namespaces: [vision]}]\n"
@@ -23,9 +23,9 @@ NODES = [b.node("a", model="A100", labels={"at": "x"}), b.node("b", model="T4", 
 NAMESPACES = [namespace("vision", dept="v"), namespace("nlp")]
 
 
-def told(text, *objects, nodes=NODES, namespaces=NAMESPACES, about_taints=False):
+def warnings(text, *objects, nodes=NODES, namespaces=NAMESPACES, about_taints=False):
     """List the warnings; those of nodes without taints, as most here are, only where a test is about them."""
-    made = drafted({"p.yaml": (HEAD + text).encode()}, origin="p")
+    made = read_draft({"p.yaml": (HEAD + text).encode()}, origin="p")
     policy = build(made)
     world = World(policy)
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, *namespaces, *objects]})
@@ -43,65 +43,65 @@ CASES = {
     "a share that cannot be kept": (
         "teams: [{name: v, namespaces: [vision], gpus: {guaranteed: 20}}]",
         [
-            "teams[0].gpus.guaranteed: all teams together are guaranteed 20 GPUs, the nodes offer 14",
-            "teams[0].gpus.guaranteed: cannot be kept: all nodes together offer 14 GPUs",
+            "teams[0].gpus.guaranteed: all teams together are guaranteed 20 GPUs, but the nodes have 14",
+            "teams[0].gpus.guaranteed: cannot be met: all nodes together have 14 GPUs",
         ],
     ),
     "shares that are too much together": (
         "teams: [{name: v, namespaces: [vision], gpus: {guaranteed: 9}}, "
         "{name: n, namespaces: [nlp], gpus: {guaranteed: 10}}]",
-        ["teams[1].gpus.guaranteed: all teams together are guaranteed 19 GPUs, the nodes offer 14"],
+        ["teams[1].gpus.guaranteed: all teams together are guaranteed 19 GPUs, but the nodes have 14"],
     ),
     "limits that are never reached": (
         "teams: [{name: v, namespaces: [vision], gpus: {limit: 12}, perPod: {limit: 11}, perUser: {limit: 13}}]",
         [
-            "teams[0].perPod.limit: is never reached: the largest node offers 10 GPUs",
+            "teams[0].perPod.limit: is never reached: the largest node has 10 GPUs",
             "teams[0].perUser.limit: is never reached: the team's limit is 12",
         ],
     ),
     "a limit beyond all nodes": (
         "teams: [{name: v, namespaces: [vision], gpus: {limit: 15}}]",
-        ["teams[0].gpus.limit: is never reached: all nodes together offer 14 GPUs"],
+        ["teams[0].gpus.limit: is never reached: all nodes together have 14 GPUs"],
     ),
     "namespaces that are not there": (
         "teams: [{name: v, namespaces: [visoin, 'x-*']}, {name: n, namespaceSelector: {matchLabels: {dept: w}}}]",
         [
-            "teams[0].namespaces[0]: no namespace is called visoin",
-            "teams[0].namespaces[1]: no namespace is called x-*",
+            "teams[0].namespaces[0]: no namespace matches visoin",
+            "teams[0].namespaces[1]: no namespace matches x-*",
             "teams[1].namespaceSelector: selects no namespace",
         ],
     ),
     "models": (
         "teams: [{name: v, namespaces: [vision], models: {H100: {limit: 1}, A100: {guaranteed: 11}}}]",
         [
-            "teams[0].models.A100.guaranteed: all teams together are guaranteed 11 GPUs, the nodes offer 10",
-            "teams[0].models.A100.guaranteed: cannot be kept: all nodes together offer 10 of them",
+            "teams[0].models.A100.guaranteed: all teams together are guaranteed 11 GPUs, but the nodes have 10",
+            "teams[0].models.A100.guaranteed: cannot be met: all nodes together have 10 GPUs of this model",
             "teams[0].models.H100: no node has this GPU model",
         ],
     ),
     "resources": (
         "teams: [{name: v, namespaces: [vision]}]\nresources: {nvidia.com/mig-1g.5gb: {gpus: 1/7}}",
-        ["resources[nvidia.com/mig-1g.5gb]: no node offers this resource"],
+        ["resources[nvidia.com/mig-1g.5gb]: no node has this resource"],
     ),
     "labels that no node carries": (
         GOOD_TEAM + "pools: [{name: all}, {name: p, nodeSelector: {at: y}, affinity: [{key: m, operator: Exists}]}]",
         [
-            "pools[1].affinity: no node meets m Exists",
-            "pools[1].name: no node is in this pool",
-            "pools[1].nodeSelector.at: no node carries at=y",
+            "pools[1].affinity: no node matches m Exists",
+            "pools[1].name: this pool has no nodes",
+            "pools[1].nodeSelector.at: no node has label at=y",
         ],
     ),
     "a pool that nobody may use": (
         "teams: [{name: v, namespaces: [vision]}, {name: n, namespaces: [gone]}]\npools: [{name: all}, "
         "{name: p, teams: [n]}]",
         [
-            "pools[1].name: nobody may use it: no team that may enter owns a namespace",
-            "teams[1].namespaces[0]: no namespace is called gone",
+            "pools[1].name: no pod can use this pool: none of its teams has a namespace",
+            "teams[1].namespaces[0]: no namespace matches gone",
         ],
     ),
     "nodes outside of all pools": (
         GOOD_TEAM + "pools: [{name: p, nodeSelector: {at: x}}]",
-        ["pools: nodes with GPUs that are in no pool, so that no pod is sent there: b"],
+        ["pools: GPU nodes that are in no pool, so no pod is placed there: b"],
     ),
 }
 
@@ -109,48 +109,48 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_policy_against_two_nodes_and_two_namespaces(name):
     text, want = CASES[name]
-    assert sorted(line.partition(": ")[2] for line in told(text)) == want
+    assert sorted(line.partition(": ")[2] for line in warnings(text)) == want
 
 
-def test_a_line_is_named():
-    assert told("teams:\n  - name: v\n    namespaces:\n      - vision\n      - gone")[0].startswith("p.yaml:7: ")
+def test_a_warning_has_its_line():
+    assert warnings("teams:\n  - name: v\n    namespaces:\n      - vision\n      - gone")[0].startswith("p.yaml:7: ")
 
 
-def test_pods_of_nobody():
+def test_pods_without_a_team():
     pods = [b.pod("p1", namespace="stray", node="a"), b.pod("p2", namespace="stray", node="a")]
-    assert told(GOOD_TEAM, *pods) == [
-        "p: teams: namespace stray has 2 pods with GPUs and no team: new ones are refused"
+    assert warnings(GOOD_TEAM, *pods) == [
+        "p: teams: namespace stray has 2 pods with GPUs but no team: new pods are refused"
     ]
-    assert told(f"{GOOD_TEAM}exempt: {{namespaces: [stray]}}", *pods) == []
-    assert told(f"{GOOD_TEAM}defaults: {{unknownTeam: preemptible}}", *pods) == []
+    assert warnings(f"{GOOD_TEAM}exempt: {{namespaces: [stray]}}", *pods) == []
+    assert warnings(f"{GOOD_TEAM}defaults: {{unknownTeam: preemptible}}", *pods) == []
 
 
 def test_taints_that_a_pool_does_not_tolerate():
     tainted = [b.node("a", taints=[{"key": "gpu", "effect": "NoSchedule"}])]
     text = GOOD_TEAM + "pools: [{name: p}]"
-    assert told(text, nodes=tainted) == [
-        "p.yaml:4: pools[0].name: tolerates none of its nodes; they have gpu:NoSchedule"
+    assert warnings(text, nodes=tainted) == [
+        "p.yaml:4: pools[0].name: does not tolerate the taints of its nodes: gpu:NoSchedule"
     ]
     text = GOOD_TEAM + "pools: [{name: p, tolerations: [{key: gpu, operator: Exists}]}]"
-    assert told(text, nodes=tainted) == []
+    assert warnings(text, nodes=tainted) == []
 
 
-def test_a_world_without_namespaces_says_nothing_of_them():
-    assert told("teams: [{name: v, namespaces: [gone]}]\npools: [{name: p, teams: [v]}]", namespaces=[]) == []
+def test_without_namespaces_they_are_not_checked():
+    assert warnings("teams: [{name: v, namespaces: [gone]}]\npools: [{name: p, teams: [v]}]", namespaces=[]) == []
 
 
-OPEN = "p: pools: nodes with GPUs and no taint, whose cpu and memory pods without GPUs can fill: "
+OPEN = "p: pools: GPU nodes without a taint, on which pods without GPUs can use up cpu and memory: "
 
 
 def taints(text, *nodes):
-    return [each for each in told(GOOD_TEAM + text, nodes=nodes, about_taints=True) if "kubectl taint" in each]
+    return [each for each in warnings(GOOD_TEAM + text, nodes=nodes, about_taints=True) if "kubectl taint" in each]
 
 
 @pytest.mark.parametrize(
     "closed",
     [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}, {"key": "gpu", "value": "yes", "effect": "NoExecute"}],
 )
-def test_gpu_nodes_with_a_taint_and_nodes_without_gpus_are_no_news(closed):
+def test_tainted_gpu_nodes_and_nodes_without_gpus_are_not_reported(closed):
     assert taints("", b.node("a", taints=[closed]), b.node("cpu", gpus=None)) == []
 
 
@@ -162,8 +162,9 @@ def test_gpu_nodes_with_a_taint_and_nodes_without_gpus_are_no_news(closed):
         {"key": "fairgate.dev/held", "effect": "NoSchedule"},
     ],
 )
-def test_a_taint_that_keeps_nobody_out_for_good_is_none(passing):
-    want = "a; let their pool tolerate nvidia.com/gpu, then kubectl taint nodes a nvidia.com/gpu=present:NoSchedule"
+def test_a_temporary_taint_does_not_count(passing):
+    command = "kubectl taint nodes a nvidia.com/gpu=present:NoSchedule"
+    want = f"a; add a toleration of nvidia.com/gpu to their pool, then {command}"
     assert taints("", b.node("a", taints=[passing])) == [f"{OPEN}{want}"]
 
 
@@ -175,14 +176,14 @@ def test_a_taint_that_keeps_nobody_out_for_good_is_none(passing):
         ("key: gpu, operator: Exists, effect: NoExecute", None),
     ],
 )
-def test_a_taint_that_the_nodes_pool_tolerates_comes_first(toleration, want):
+def test_a_taint_that_the_nodes_pool_tolerates_is_preferred(toleration, want):
     pool = f"pools: [{{name: p, nodeSelector: {{at: x}}, tolerations: [{{{toleration}}}]}}]\n"
-    first = "" if want else "let their pool tolerate nvidia.com/gpu, then "
+    first = "" if want else "add a toleration of nvidia.com/gpu to their pool, then "
     command = f"{first}kubectl taint nodes a {want or 'nvidia.com/gpu=present:NoSchedule'}"
     assert taints(pool, b.node("a", labels={"at": "x"})) == [f"{OPEN}a; {command}"]
 
 
-def test_many_nodes_are_named_by_a_label_of_theirs_alone():
+def test_many_nodes_are_selected_by_a_label_that_only_they_have():
     many = [b.node(f"n{i}", labels={"at": "x", "gpu": "yes"}) for i in range(7)]
     others = [b.node("cpu", gpus=None, labels={"at": "x"})]
     (line,) = taints("", *many, *others)
@@ -192,9 +193,9 @@ def test_many_nodes_are_named_by_a_label_of_theirs_alone():
     assert line.endswith("kubectl taint nodes n0 n1 n2 n3 n4 n5 nvidia.com/gpu=present:NoSchedule")
 
 
-def test_a_match_by_the_absence_of_a_label_catches_gpu_pods():
+def test_a_match_by_the_absence_of_a_label_selects_gpu_pods():
     def found(expressions, selector):
-        return told(
+        return warnings(
             GOOD_TEAM + f"pools: [{{name: p, nodeSelector: {selector}, "
             f"match: {{podSelector: {{matchExpressions: {expressions}}}}}}}, {{name: q, nodeSelector: {{at: x}}}}]",
             b.pod("train", namespace="vision", uid="u", node="a"),
@@ -202,9 +203,9 @@ def test_a_match_by_the_absence_of_a_label_catches_gpu_pods():
         )
 
     absent = "[{key: team, operator: DoesNotExist}, {key: app, operator: NotIn, values: [kafka]}]"
-    text = "and to no other; select by a label that only its own pods carry: matchLabels, In or Exists"
-    which = "p.yaml:4: pools[0].match.podSelector: selects every GPU pod without label app or team (1 of the world's)"
-    assert f"{which}, and such pods go to this pool, whose nodes have no GPUs, {text}" in found(absent, "{at: y}")
-    assert f"{which}, and such pods go to this pool, {text}" in found(absent, "{at: x}")
+    text = "select by a label that only the pods of this pool have: matchLabels, In or Exists"
+    which = "p.yaml:4: pools[0].match.podSelector: selects every GPU pod without label app or team (1 in this world)"
+    assert f"{which}; such pods can run only in this pool, whose nodes have no GPUs; {text}" in found(absent, "{at: y}")
+    assert f"{which}; such pods can run only in this pool; {text}" in found(absent, "{at: x}")
     present = "[{key: team, operator: Exists}, {key: app, operator: NotIn, values: [kafka]}]"
     assert not [each for each in found(present, "{at: y}") if "podSelector" in each]

@@ -1,4 +1,4 @@
-"""What a good folder means."""
+"""The policy of a valid folder."""
 
 import os
 
@@ -43,7 +43,7 @@ exempt: {namespaces: [kube-system]}
 """
 
 
-def test_every_field_arrives_in_the_core(folder):
+def test_every_field_is_in_the_core_policy(folder):
     policy = load(folder(FULL))
     a, b = policy.teams
     assert (a.name, a.namespaces, a.gpus.guaranteed, a.gpus.limit) == ("a", ("a-*", "z"), 0, UNLIMITED)
@@ -78,7 +78,7 @@ def test_every_field_arrives_in_the_core(folder):
     assert policy.exempt_namespaces == ("kube-system",)
 
 
-def test_what_is_left_out_is_as_the_core_has_it(folder):
+def test_defaults_are_those_of_the_core(folder):
     policy = load(folder(""))
     want = Policy(resources=policy.resources, ignored_resources=policy.ignored_resources, hash=policy.hash)
     assert policy == want
@@ -116,13 +116,13 @@ def test_mig_profile_counts_its_compute_slices(folder, profile, want):
         ("2g.12gb", (1, 2)),
     ],
 )
-def test_mig_profiles_count_the_larger_of_both_slices_where_policy_says_so(folder, profile, want):
+def test_mig_profiles_count_the_larger_of_both_slices_if_the_policy_says_so(folder, profile, want):
     share, whole = want
     policy = load(folder("defaults: {mig: larger}"))
     assert policy.resources[f"nvidia.com/mig-{profile}"] * whole == share * ONE_GPU
 
 
-def test_hash_is_of_the_meaning_not_of_the_text(folder):
+def test_hash_depends_on_the_meaning_not_the_text(folder):
     one = load(folder("teams: [{name: a, namespaces: [x, y], gpus: {limit: 2}}, {name: b, namespaces: [z]}]"))
     two = load(
         folder(
@@ -146,7 +146,7 @@ def test_hash_is_of_the_meaning_not_of_the_text(folder):
     ],
     ids=lambda change: change[1],
 )
-def test_hash_tells_different_policies_apart(folder, change):
+def test_different_policies_have_different_hashes(folder, change):
     before = load(folder(FULL)).hash
     assert load(folder(FULL.replace(*change))).hash != before
 
@@ -174,7 +174,7 @@ def test_single_file_is_accepted(folder):
     ],
     ids=["no file", "only empty documents"],
 )
-def test_folder_that_says_nothing_is_no_policy(tmp_path, content, want):
+def test_folder_of_empty_documents_is_not_a_policy(tmp_path, content, want):
     if content is not None:
         (tmp_path / "a.yaml").write_bytes(content)
     with pytest.raises(PolicyError) as caught:
@@ -187,7 +187,7 @@ def test_missing_folder_is_unreadable(tmp_path):
         load(tmp_path / "nowhere")
 
 
-def test_dangling_symlink_is_unreadable_not_left_out(folder, tmp_path):
+def test_dangling_symlink_is_an_error(folder, tmp_path):
     (tmp_path / "b.yaml").symlink_to("gone")
     with pytest.raises(PolicyUnreadable, match=r"b\.yaml: No such file"):
         load(folder(""))
@@ -199,7 +199,7 @@ def test_fifo_does_not_block_the_reader(folder, tmp_path):
         load(folder(""))
 
 
-def test_the_pods_to_expect_are_shapes_with_weights(folder):
+def test_expected_pods_are_shapes_with_weights(folder):
     demand_mix = """
 placement:
   demandMix:
@@ -223,6 +223,6 @@ placement:
         ("{gpus: 1, memory: 1.5Gi}", "expected memory such as 64Gi"),
     ],
 )
-def test_a_pod_nobody_could_make_is_not_to_be_expected(folder, field, problem):
+def test_an_impossible_pod_size_is_refused(folder, field, problem):
     with pytest.raises(PolicyError, match=problem):
         load(folder(f"placement: {{demandMix: [{field}]}}"))

@@ -1,4 +1,4 @@
-"""Every mistake one can make in a policy, and the words it is answered with."""
+"""Every problem of a policy, with its message."""
 
 import pytest
 
@@ -25,15 +25,15 @@ ONE_FILE = {
     "a mapping where a list belongs": ("teams: {name: a}", "3: teams: expected a list, got a mapping"),
     "a team without name": (
         "teams: [{namespaces: [a]}]",
-        "3: teams[0].name: required: Unique name; becomes the label fairgate.dev/team of the team's pods",
+        "3: teams[0].name: required: Unique name; the value of the label fairgate.dev/team on the team's pods",
     ),
     "a team without namespaces": (
         "teams: [{name: a}]",
-        "3: teams[0].namespaces: a team needs namespaces or a namespaceSelector, or no pod can ever be its own",
+        "3: teams[0].namespaces: a team needs namespaces or a namespaceSelector; without them no pod can belong to it",
     ),
     "a reserved team name": (
         "teams: [{name: unassigned, namespaces: [a]}]",
-        '3: teams[0].name: "unassigned" is reserved for namespaces that no team claims; choose another name',
+        '3: teams[0].name: "unassigned" is reserved for namespaces without a team; choose another name',
     ),
     "a team name that no label holds": (
         "teams: [{name: 'a b', namespaces: [a]}]",
@@ -59,7 +59,7 @@ ONE_FILE = {
     ),
     "models that promise more than the team may have": (
         TEAM % ", gpus: {limit: 4}, models: {A: {guaranteed: 3}, B: {guaranteed: 2}}",
-        "3: teams[0].models: models guarantee 5 together, but the team's limit is 4; such a promise cannot be kept",
+        "3: teams[0].models: models guarantee 5 together, but the team's limit is 4; raise it or lower them",
     ),
     "a negative amount": (
         TEAM % ", gpus: {guaranteed: -1}",
@@ -123,12 +123,12 @@ ONE_FILE = {
     ),
     "Gt in a label selector": (
         'teams: [{name: a, namespaceSelector: {matchExpressions: [{key: a, operator: Gt, values: ["1"]}]}}]',
-        "3: teams[0].namespaceSelector.matchExpressions[0]: operator Gt is for node affinity only; a label selector"
-        " knows In, NotIn, Exists, DoesNotExist",
+        "3: teams[0].namespaceSelector.matchExpressions[0]: operator Gt is for node affinity only; "
+        "label selectors support In, NotIn, Exists, DoesNotExist",
     ),
     "an empty selector": (
         POOL % ", match: {podSelector: {}}",
-        "3: pools[0].match.podSelector: an empty selector would select everything; name at least one label",
+        "3: pools[0].match.podSelector: an empty selector would select everything; give at least one label",
     ),
     "a bad label key": (
         POOL % ", nodeSelector: {a/b/c: x}",
@@ -146,7 +146,7 @@ ONE_FILE = {
     ),
     "a toleration that exists and compares": (
         POOL % ", tolerations: [{key: a, operator: Exists, value: x}]",
-        '3: pools[0].tolerations[0]: operator Exists takes no value; drop value "x" or use Equal',
+        '3: pools[0].tolerations[0]: operator Exists takes no value; remove value "x" or use Equal',
     ),
     "a toleration without key": (
         POOL % ", tolerations: [{value: x}]",
@@ -154,7 +154,7 @@ ONE_FILE = {
     ),
     "a pool for nobody": (
         POOL % ", teams: []",
-        "3: pools[0].teams: expected at least one item, or no such field",
+        "3: pools[0].teams: expected at least one item; otherwise leave the field out",
     ),
     "a pool for teams left empty, which is not every team": (
         POOL % ", teams: ",
@@ -195,13 +195,11 @@ ONE_FILE = {
     ),
     "a grace period that every pod exceeds": (
         "defaults: {maximumGracePeriod: 20s}",
-        "3: defaults.maximumGracePeriod: expected at least 30s, what pods have that say nothing, and at most 24h, "
-        "got 20s",
+        "3: defaults.maximumGracePeriod: expected at least 30s, the default of pods, and at most 24h, got 20s",
     ),
     "a grace period of days": (
         "defaults: {maximumGracePeriod: 48h}",
-        "3: defaults.maximumGracePeriod: expected at least 30s, what pods have that say nothing, and at most 24h, "
-        "got 172800s",
+        "3: defaults.maximumGracePeriod: expected at least 30s, the default of pods, and at most 24h, got 172800s",
     ),
     "protection of a number": (
         "reclaim: {protect: [1]}",
@@ -228,7 +226,7 @@ ONE_FILE = {
     "a user read from two places in one item": (
         "defaults: {userFrom: [{podLabel: a, podAnnotation: b}]}",
         "3: defaults.userFrom[0]: expected exactly one of namespaceAnnotation, namespaceLabel, podAnnotation,"
-        " podLabel; make each its own list item",
+        " podLabel; write each as its own list item",
     ),
     "a user read from nowhere": (
         "defaults: {userFrom: [{podLabel: }]}",
@@ -268,12 +266,12 @@ ONE_FILE = {
 
 
 @pytest.mark.parametrize(("body", "want"), ONE_FILE.values(), ids=ONE_FILE.keys())
-def test_mistake_is_told_with_its_place(folder, body, want):
+def test_problem_has_its_place(folder, body, want):
     path = folder(body)
     with pytest.raises(PolicyError) as caught:
         load(path)
-    told = [str(problem).replace(f"{path}/a.yaml", "FILE") for problem in caught.value.problems]
-    assert f"FILE:{want}" in told
+    reported = [str(problem).replace(f"{path}/a.yaml", "FILE") for problem in caught.value.problems]
+    assert f"FILE:{want}" in reported
 
 
 WHOLE_FILE = {
@@ -296,7 +294,7 @@ WHOLE_FILE = {
 
 
 @pytest.mark.parametrize(("content", "want"), WHOLE_FILE.values(), ids=WHOLE_FILE.keys())
-def test_file_that_is_no_policy_is_told_as_such(folder, content, want):
+def test_file_that_is_not_a_policy_is_reported(folder, content, want):
     with pytest.raises(PolicyError) as caught:
         load(folder(odd=content))
     assert any(want in str(problem) for problem in caught.value.problems)
@@ -361,11 +359,11 @@ def test_duplicate_across_files_names_both_places(folder, first, second, want):
     path = folder(first, second)
     with pytest.raises(PolicyError) as caught:
         load(path)
-    told = [str(problem).replace(f"{path}/a.yaml:3", "A") for problem in caught.value.problems]
-    assert f"{path}/b.yaml:3: {want}" in told
+    reported = [str(problem).replace(f"{path}/a.yaml:3", "A") for problem in caught.value.problems]
+    assert f"{path}/b.yaml:3: {want}" in reported
 
 
-def test_pool_is_not_blamed_for_a_team_whose_file_cannot_be_read(folder):
+def test_pool_has_no_problem_if_the_file_of_its_team_cannot_be_read(folder):
     with pytest.raises(PolicyError) as caught:
         load(folder(POOL % ", teams: [lost]", "teams: [{name: lost, namespaces: [a]"))
     assert [problem.path for problem in caught.value.problems] == [""]

@@ -92,7 +92,7 @@ def test_hash_does_not_depend_on_order_or_split(document, random):
 
 
 def lines(content: bytes) -> list[str]:
-    """Return what is told of a file: nothing if it is a policy."""
+    """Return the problems of a file: none if it is a policy."""
     try:
         parse({"f.yaml": content}, origin="f")
     except PolicyError as error:
@@ -102,7 +102,7 @@ def lines(content: bytes) -> list[str]:
 
 @given(st.binary(max_size=200) | st.text(alphabet="ab:-[]{}&*!|>'\"%#\n\t <?,.0e~", max_size=80).map(str.encode))
 @examples(80)
-def test_garbage_is_refused_never_a_crash(content):
+def test_any_text_is_refused_or_a_policy(content):
     assert all(line.startswith("f") and "\n" not in line for line in lines(content))
 
 
@@ -124,5 +124,5 @@ trees = st.recursive(
 @examples(80)
 def test_anything_below_the_right_header_is_refused_or_a_policy(body):
     document = {"apiVersion": "fairgate.dev/v1alpha1", "kind": "Policy", **body}
-    told = lines(json.dumps(document).encode())
-    assert all(line.startswith("f.yaml:") and "\n" not in line for line in told)
+    reported = lines(json.dumps(document).encode())
+    assert all(line.startswith("f.yaml:") and "\n" not in line for line in reported)

@@ -1,4 +1,4 @@
-"""Live reload: edits, broken edits, editors in two steps, and a ConfigMap mount as kubelet swaps it."""
+"""Live reload: edits, invalid edits, editors that write in two steps, and a ConfigMap mount as kubelet swaps it."""
 
 import asyncio
 import os
@@ -28,18 +28,18 @@ def teams(holder):
 
 
 def settle(holder):
-    """Look until nothing is new: an edit counts from the second look on."""
+    """Poll until nothing changes: an edit counts from the second poll on."""
     return [holder.check() for _ in range(3)]
 
 
-def test_edit_comes_into_force_at_the_second_look(file):
+def test_edit_is_applied_at_the_second_poll(file):
     holder = PolicyHolder(file.parent)
     file.write_text(TEAM_B)
     assert [holder.check() for _ in range(3)] == [False, True, False]
     assert (teams(holder), holder.problem) == (["b"], None)
 
 
-def test_broken_edit_keeps_the_last_good_policy_until_it_is_mended(file):
+def test_invalid_edit_keeps_the_last_valid_policy_until_it_is_corrected(file):
     holder = PolicyHolder(file.parent)
     file.write_text(BROKEN)
     assert settle(holder) == [False, False, False]
@@ -62,7 +62,7 @@ def test_edit_of_a_comment_changes_nothing(file):
     assert holder.current is before
 
 
-def test_file_emptied_before_it_is_filled_is_not_taken_for_a_policy(file):
+def test_truncated_file_is_not_applied(file):
     (file.parent / "b.yaml").write_text(TEAM_B)
     holder = PolicyHolder(file.parent)
     file.write_text("")
@@ -72,7 +72,7 @@ def test_file_emptied_before_it_is_filled_is_not_taken_for_a_policy(file):
     assert (teams(holder), holder.current.teams[0].namespaces, holder.problem) == (["a", "b"], ("c",), None)
 
 
-def test_folder_that_vanishes_for_a_moment_is_no_problem(file):
+def test_briefly_missing_folder_is_not_a_problem(file):
     holder = PolicyHolder(file.parent)
     aside = file.parent.with_name("aside")
     file.parent.rename(aside)
@@ -82,7 +82,7 @@ def test_folder_that_vanishes_for_a_moment_is_no_problem(file):
     assert (teams(holder), holder.problem) == (["a"], None)
 
 
-def test_folder_that_stays_away_is_told_and_the_policy_kept(file):
+def test_missing_folder_is_reported_and_the_policy_kept(file):
     holder = PolicyHolder(file.parent)
     shutil.rmtree(file.parent)
     settle(holder)
@@ -91,7 +91,7 @@ def test_folder_that_stays_away_is_told_and_the_policy_kept(file):
     assert "No such file or directory" in holder.problem
 
 
-def test_holder_does_not_start_without_a_good_policy(file):
+def test_holder_does_not_start_without_a_valid_policy(file):
     file.write_text(BROKEN)
     with pytest.raises(PolicyError):
         PolicyHolder(file.parent)
@@ -116,7 +116,7 @@ def publish(mount, generation, content):
         shutil.rmtree(old)
 
 
-async def test_config_map_edit_is_live_soon(tmp_path):
+async def test_config_map_edit_is_applied(tmp_path):
     publish(tmp_path, 1, {"a.yaml": TEAM_A, "x.yaml": HEADER})
     holder = PolicyHolder(tmp_path)
     assert INTERVAL_SECONDS <= 1
@@ -131,23 +131,25 @@ async def test_config_map_edit_is_live_soon(tmp_path):
     assert (teams(holder), problems) == (["b"], [])
 
 
-async def test_loop_outlives_everything_that_happens_to_the_folder(file):
-    told = asyncio.Queue()
+async def test_loop_survives_every_change_of_the_folder(file):
+    reported = asyncio.Queue()
     holder = PolicyHolder(file.parent)
 
     async def next_told():
-        return await asyncio.wait_for(told.get(), timeout=30)
+        return await asyncio.wait_for(reported.get(), timeout=30)
 
     def on_change(policy):
-        told.put_nowait([team.name for team in policy.teams])
+        reported.put_nowait([team.name for team in policy.teams])
 
     def on_problem(problems):
-        told.put_nowait(problems[0].message.partition(":")[0])
+        reported.put_nowait(problems[0].message.partition(":")[0])
 
     loop = asyncio.create_task(holder.run(on_change, on_problem, interval=0.02))
     try:
         file.write_text(BROKEN)
-        assert await next_told() == "a team needs namespaces or a namespaceSelector, or no pod can ever be its own"
+        assert (
+            await next_told() == "a team needs namespaces or a namespaceSelector; without them no pod can belong to it"
+        )
         shutil.rmtree(file.parent)
         assert (await next_told()).startswith("cannot read")
         file.parent.mkdir()

@@ -13,7 +13,7 @@ def kinds(*each):
     return f"{{kinds: [{', '.join(each)}]}}"
 
 
-def test_every_field_arrives_in_the_core(folder):
+def test_every_field_is_in_the_core_policy(folder):
     policy = load(
         folder("""
 workloads:
@@ -35,7 +35,7 @@ workloads:
     assert policy.workloads == WorkloadRules(OnWorkloadLimit.REJECT, JobEvictions.COUNT, (kind,))
 
 
-def test_kinds_have_no_order_of_their_own(folder):
+def test_the_order_of_kinds_does_not_matter(folder):
     both = [KIND, KIND.replace("Run", "Test")]
     hashes = {load(folder(f"workloads: {kinds(*order)}")).hash for order in (both, both[::-1])}
     assert len(hashes) == 1
@@ -45,7 +45,7 @@ def test_kinds_have_no_order_of_their_own(folder):
     ("text", "want"),
     [
         ("{onLimit: queue}", 'workloads.onLimit: expected one of warn, reject; got "queue"'),
-        (kinds(KIND, KIND), "workloads.kinds: kind Run of example.com is there twice; keep one"),
+        (kinds(KIND, KIND), "workloads.kinds: kind Run of example.com appears twice; keep one"),
         (
             kinds(KIND.replace("Run", "run")),
             "workloads.kinds[0].kind: expected at most 63 letters and digits, a capital first, such as PyTorchJob;"
@@ -72,7 +72,7 @@ def test_kinds_have_no_order_of_their_own(folder):
         ),
     ],
 )
-def test_what_is_refused(folder, text, want):
+def test_invalid_workloads_are_refused(folder, text, want):
     with pytest.raises(PolicyError) as caught:
         load(folder(f"workloads: {text}"))
     [problem] = [str(problem) for problem in caught.value.problems]

@@ -69,7 +69,7 @@ def test_without_the_role_everything_says_at_once_what_is_missing(stage):
     assert any("bind the ClusterRole fairgate-viewer" in note for note in told["leftOut"])
     text = person.fairgate("status", "--policy", fairgate.policy)
     assert text.exit_code == 0
-    assert text.stderr.count("not shown, for lack of rights") == 1
+    assert text.stderr.count("not shown, because you may not list them") == 1
     assert "pods outside of namespace" in text.stderr
 
 

@@ -99,8 +99,8 @@ def test_kubectl_shows_explains_and_saves_the_cluster(cluster, plugins):
         assert f"{team}/wide" in difference.stdout
         assert "1 preemptible to refused" in difference.stdout
         checked = cluster.kubectl.plugin("fairgate", "policy", "check", changed, "--cluster", folder=plugins)
-        assert "cannot be kept: all nodes together offer 20 GPUs" not in checked.stdout
-        assert "all teams together are guaranteed 40 GPUs, the nodes offer 20" in checked.stdout
+        assert "cannot be met: all nodes together have 20 GPUs" not in checked.stdout
+        assert "all teams together are guaranteed 40 GPUs, but the nodes have 20" in checked.stdout
         usage = kubectl("status", "--help").stdout
         assert usage.startswith("Usage: kubectl fairgate status")
         wait_phase(cluster, team, "wide", "Pending")

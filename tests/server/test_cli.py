@@ -75,8 +75,8 @@ def test_certificates_may_lie_in_a_secret(told):
 @pytest.mark.parametrize(
     ("arguments", "want"),
     [
-        ((), "give --certs or --certs-secret, one of them"),
-        (("--certs", "c", "--certs-secret", "s"), "give --certs or --certs-secret, one of them"),
+        ((), "give either --certs or --certs-secret"),
+        (("--certs", "c", "--certs-secret", "s"), "give either --certs or --certs-secret"),
         (("--certs-secret", "s", "--world", "w"), "--certs-secret and --world exclude each other"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`kubectl_complete-fairgate`: kubectl asks it what may follow on `kubectl fairgate …`, and tells the shell."""
+"""`kubectl_complete-fairgate`: kubectl calls it to complete `kubectl fairgate …`."""
 
 import sys
 from typing import Final
@@ -8,14 +8,14 @@ from click.shell_completion import ShellComplete
 
 from webhook.cli.main import main
 
-# What kubectl is to do besides, by the numbers of cobra's ShellCompDirective.
+# Further completions that kubectl offers, as numbers of cobra's ShellCompDirective.
 _FILES: Final = 0
 _NOTHING: Final = 4
 _FOLDERS: Final = 16
 
 
 def kubectl_complete() -> None:
-    """Print a completion per line, with its help after a tab, and what else to offer in the last line."""
+    """Print one completion per line, with its help after a tab; the last line has the directive."""
     *words, incomplete = sys.argv[1:] or [""]
     directive = _NOTHING
     for item in ShellComplete(main, {}, "kubectl fairgate", "").get_completions(words, incomplete):

@@ -1,4 +1,4 @@
-"""How much of a cluster a command could read, and what to say of the rest: once, with the rights that would show it."""
+"""What part of a cluster a command could read, and notes on the rest, with the rights that would show it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,39 +8,39 @@ import click
 from webhook.cluster.reads.permitted_read import ReadScope
 from webhook.kube.objects import keys
 
-_ROOM = frozenset({"nodes", "pods"})
-_QUIET = frozenset({"podgroups", "resourceclaimtemplates", "resourceclaims", "deviceclasses", "resourceslices"})
-"""Kinds that few clusters use: they are named where something else is left out, too."""
+_CAPACITY = frozenset({"nodes", "pods"})
+_RARE = frozenset({"podgroups", "resourceclaimtemplates", "resourceclaims", "deviceclasses", "resourceslices"})
+"""Kinds that few clusters use: notes name them only if no other kind is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What was read of a live cluster. Of a file everything is read."""
+    """What was read of a live cluster. A file is always read completely."""
 
     extents: tuple[ReadScope, ...] = ()
     has_totals: bool = True
-    """Whether the sums of all teams were read, if they were needed."""
+    """Whether the usage of all teams was read, if it was needed."""
 
     @property
     def missing(self) -> tuple[ReadScope, ...]:
-        """What was not read whole."""
+        """The kinds that were not read completely."""
         return tuple(extent for extent in self.extents if not extent.is_all)
 
     @property
     def is_room_known(self) -> bool:
-        """Tell whether all nodes and all pods were read: without either, nothing can be said about free room."""
-        return not any(extent.resource in _ROOM for extent in self.missing)
+        """Whether all nodes and all pods were read, without which free capacity is unknown."""
+        return not any(extent.resource in _CAPACITY for extent in self.missing)
 
-    def lacks(self, resource: str) -> bool:
-        """Tell whether a kind was not read whole."""
+    def is_partial(self, resource: str) -> bool:
+        """Whether a kind was not read completely."""
         return any(extent.resource == resource for extent in self.missing)
 
-    def shows(self, resource: str, namespace: str) -> bool:
-        """Tell whether a kind was read in one namespace."""
+    def covers(self, resource: str, namespace: str) -> bool:
+        """Whether a kind was read in a namespace."""
         return not any(e.resource == resource and namespace not in e.namespaces for e in self.missing)
 
     def notes(self) -> list[str]:
-        """Say what is left out, and which right would show it."""
+        """Return what is missing, and which right would show it."""
         if not self.missing:
             return []
         none = [extent.resource for extent in self.missing if not extent.namespaces]
@@ -49,23 +49,23 @@ class Coverage:
         parts += (
             [f"{_names(e.resource for e in some)} outside of namespace {_names(some[0].namespaces)}"] if some else []
         )
-        notes = [f"not shown, for lack of rights: {'; '.join(parts)}"]
-        if self.lacks("pods"):
+        notes = [f"not shown, because you may not list them: {'; '.join(parts)}"]
+        if self.is_partial("pods"):
             notes.append(
-                "what all teams hold is taken from their TeamLedgers; limits by GPU model and by user count only the "
-                "pods that are shown"
+                "the usage of teams is that of their TeamLedgers; limits by GPU model and by user count only the pods "
+                "shown"
                 if self.has_totals
-                else "what teams hold is counted from the pods that are shown, and may be more; an admin can show the "
-                f"sums of all teams: bind the ClusterRole {keys.VIEWER} to you"
+                else "the usage of teams counts only the pods shown, and may be higher; to see the usage of all teams, "
+                f"you need the ClusterRole {keys.VIEWER}"
             )
         if not self.is_room_known:
-            notes.append("free room is not known")
+            notes.append("free capacity is unknown")
         needed = _all_of(sorted(extent.resource for extent in self.missing))
-        notes.append(f"the rest takes the right to list {needed} in the whole cluster")
+        notes.append(f"to see the rest, you need the right to list {needed} in the whole cluster")
         return notes
 
-    def tell(self) -> None:
-        """Write the notes to standard error."""
+    def print_notes(self) -> None:
+        """Print the notes to standard error."""
         if notes := self.notes():
             click.echo(
                 f"fairgate: {notes[0]}.{''.join(f' {note[:1].upper()}{note[1:]}.' for note in notes[1:])}", err=True
@@ -73,11 +73,11 @@ class Coverage:
 
 
 COMPLETE = Coverage()
-"""Nothing is left out."""
+"""Nothing is missing."""
 
 
 def _all_of(resources: list[str]) -> str:
-    shown = [name for name in resources if name not in _QUIET] or resources
+    shown = [name for name in resources if name not in _RARE] or resources
     return _names(shown)
 
 

@@ -1,4 +1,4 @@
-"""`fairgate evict`: read the flags, run the evictor, say in one line why it cannot start."""
+"""`fairgate evict`: read the flags, run the evictor, report in one line why it cannot start."""
 
 import asyncio
 import sys
@@ -36,8 +36,8 @@ Examples:
   fairgate evict --policy policies/default --listen :9090
 
 \b
-Several may run: one leads, by the Lease fairgate-evictor.
-Exit status: 0 stopped by a signal, 2 it cannot start."""
+Several replicas may run: one leads, elected by the Lease fairgate-evictor.
+Exit status: 0 stopped by a signal, 2 cannot start."""
 )
 @click.option("--policy", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder of policy files.")
 @click.option(
@@ -46,17 +46,17 @@ Exit status: 0 stopped by a signal, 2 it cannot start."""
     metavar="FILE",
     help="The cluster to watch. Without it: the cluster this pod runs in.",
 )
-@click.option("--dry-run", is_flag=True, help="Only print who would be evicted for whom; nothing is written anywhere.")
+@click.option("--dry-run", is_flag=True, help="Only print which pods would be evicted for which; write nothing.")
 @click.option(
     "--namespace",
     metavar="NAME",
-    help="Where the Lease is kept. Default: this pod's, or that of the kubeconfig's context, or default.",
+    help="Namespace of the Lease. Default: this pod's, or that of the kubeconfig's context, or default.",
 )
 @click.option(
     "--listen",
     callback=_address,
     metavar="HOST:PORT",
-    help="Where to serve /healthz, /readyz and /metrics in plain HTTP. Default: nowhere.",
+    help="Address to serve /healthz, /readyz and /metrics on, by plain HTTP. Default: they are not served.",
 )
 @lease_option
 @click.option(
@@ -65,14 +65,14 @@ Exit status: 0 stopped by a signal, 2 it cannot start."""
     default=STRANDED_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="How long a pod may wait for nodes that will not have it, before it is replaced or reported.",
+    help="How long a pod may wait for nodes that cannot take it before it is replaced or reported.",
 )
 @click.option(
     "--log-format",
     type=click.Choice(LogFormat, case_sensitive=False),
     default=LogFormat.JSON.value,
     show_default=True,
-    help="Lines on standard error: for machines or for people.",
+    help="Format of the log on standard error: for machines or for people.",
 )
 @enforce_option
 def evict(
@@ -87,10 +87,10 @@ def evict(
     repair_after: int,
     log_format: LogFormat,
 ) -> None:
-    """Take borrowed GPUs back for guaranteed pods that wait.
+    """Reclaim borrowed GPUs for waiting guaranteed pods.
 
-    Evicts preemptible pods when, and only when, a guaranteed pod of a team inside its share finds no room, and keeps
-    that room for it. Every plan is logged before anything is done.
+    Evicts preemptible pods only if a guaranteed pod of a team within its share cannot be placed, and reserves the freed
+    room for that pod. Every plan is logged before it is carried out.
     """
     settings = Settings(
         policy=policy,

@@ -1,4 +1,4 @@
-"""Numbers in words, the same for all commands."""
+"""Formats numbers the same way in all commands."""
 
 from webhook.core.model.amount import Units, gpus_text
 from webhook.core.model.text import plural, plural_gpus
@@ -9,7 +9,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
 def age(seconds: float) -> str:
-    """Write how old something is, in the largest unit that it fills."""
+    """Return an age in the largest unit that is at least one."""
     for size, noun in ((_DAY, "day"), (_HOUR, "hour"), (_MINUTE, "minute")):
         if seconds >= size:
             return plural(int(seconds // size), noun)
@@ -17,5 +17,5 @@ def age(seconds: float) -> str:
 
 
 def column_gpus(units: Units) -> str:
-    """Write GPUs for a column of numbers: what is rounded has a tilde."""
+    """Return GPUs for a column of numbers: rounded values have a tilde."""
     return gpus_text(units).replace("about ", "~").replace("less than ", "<")

@@ -1,4 +1,4 @@
-"""Reads a live cluster once, as far as the user may, and the policy that is in force there."""
+"""Reads a live cluster once, as far as the user's rights allow, and the policy in force there."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,18 +22,18 @@ from webhook.core.world.world import World
 from webhook.kube.ledger import reports
 from webhook.kube.objects import keys
 from webhook.kube.world_file.world_objects import WORLD_KINDS, WorldKind
-from webhook.policy.load import overridden, parse
+from webhook.policy.load import parse, with_enforcement
 from webhook.policy.problems import PolicyError
 from webhook.server.kinds import world_kinds
 
 
 class NothingReadableError(ClusterError):
-    """The user may read nothing that a world is made of."""
+    """The user may read none of the kinds of a world."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerKind:
-    """TeamLedgers, to be listed."""
+    """The kind TeamLedger, for listing."""
 
     path: str = PATH
     api_version: str = keys.OWN_API
@@ -43,7 +43,7 @@ class LedgerKind:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The objects of a cluster, and for what is missing of them the sums of teams."""
+    """The objects of a cluster; if pods are missing, `totals` has the usage of teams."""
 
     objects: tuple[Mapping[str, Any], ...]
     totals: tuple[Totals, ...]
@@ -51,7 +51,7 @@ class Found:
 
 
 async def read_objects(kubeconfig: Path | None, namespaces: Sequence[str]) -> Found:
-    """Read the objects of a world as they are. Raises ClusterError."""
+    """Read the objects of a world with all their fields. Raises ClusterError."""
     found: dict[str, list[dict[str, Any]]] = {kind.kind: [] for kind in WORLD_KINDS}
 
     async with await connect(kubeconfig) as connection:
@@ -70,7 +70,7 @@ async def read_objects(kubeconfig: Path | None, namespaces: Sequence[str]) -> Fo
 async def read_world(
     kubeconfig: Path | None, world: World, namespaces: Sequence[str]
 ) -> tuple[Coverage, tuple[Totals, ...]]:
-    """Fill a world with what a cluster has, decoded as the server decodes it. Raises ClusterError."""
+    """Fill a world with the objects of a cluster, decoded as the server decodes them. Raises ClusterError."""
     async with await connect(kubeconfig) as connection:
 
         def reading(kind: WatchedKind[Any]) -> Callable[[str], Awaitable[None]]:
@@ -83,18 +83,18 @@ async def read_world(
 
 
 async def read_policy(kubeconfig: Path | None) -> Policy:
-    """Read the policy that Fairgate's leader published. Raises ClusterError that says what to do instead."""
+    """Read the policy that Fairgate's leader published. Raises ClusterError with what to do instead."""
     async with await connect(kubeconfig) as connection:
         try:
             report = (await read_report(connection, reports.POLICY)).policy
         except ApiError as error:
             if error.is_missing:
                 raise ClusterError(
-                    "no policy is published in this cluster: give its folder by --policy, or start a server"
+                    "no policy is published in this cluster: give a policy folder by --policy, or start a server"
                 ) from error
             if error.is_forbidden:
                 raise ClusterError(
-                    f"the policy in force may not be read: {error}. The ClusterRole {keys.VIEWER} grants that; "
+                    f"you may not read the policy in force: {error}. The ClusterRole {keys.VIEWER} grants the right; "
                     "or give a policy folder by --policy"
                 ) from error
             raise
@@ -105,39 +105,39 @@ async def read_policy(kubeconfig: Path | None) -> Policy:
         policy = parse({"the published policy": report.documents.encode()}, origin="the published policy")
     except PolicyError as error:
         raise ClusterError(
-            f"this version does not understand the published policy, give its folder by --policy: {error.problems[0]}"
+            f"this version cannot read the published policy; give its folder by --policy: {error.problems[0]}"
         ) from error
     known = report.enforce in set(Enforcement)
-    return overridden(policy, enforce=Enforcement(report.enforce) if known else None)
+    return with_enforcement(policy, enforce=Enforcement(report.enforce) if known else None)
 
 
 async def _scope(kubeconfig: Path | None, namespaces: Sequence[str]) -> list[str]:
-    """List the namespaces to read where not all may be read: those that were named, and the kubeconfig's own."""
+    """Return the namespaces to read if not all may be listed: those given, and the kubeconfig's own."""
     return list(dict.fromkeys([*namespaces, await own_namespace(kubeconfig)]))
 
 
 async def _read(
     connection: ApiConnection, reads: Sequence[tuple[str, Callable[[str], Awaitable[None]]]], namespaces: Sequence[str]
 ) -> tuple[Coverage, tuple[Totals, ...]]:
-    """Read every kind as far as that is allowed; namespaces come first, for pods are charged by their labels."""
+    """Read every kind as far as allowed; namespaces before pods, which are charged by the namespaces' labels."""
     extents: list[ReadScope] = []
     ordered = sorted(reads, key=lambda each: each[0].endswith("/pods"))
     for path, read in ordered:
         extents.append(await read_permitted(path, read, namespaces=namespaces))
     coverage = Coverage(tuple(extents))
-    if not coverage.lacks("pods"):
+    if not coverage.is_partial("pods"):
         return coverage, ()
     totals = await _totals(connection)
     if totals is None and not any(extent.is_all or extent.namespaces for extent in extents):
         raise NothingReadableError(
-            "this user may read neither nodes, pods, namespaces nor TeamLedgers: the right to view one namespace "
-            f"shows its pods (give its name by --namespace), and the ClusterRole {keys.VIEWER} the sums of all teams"
+            "you may not list nodes, pods, namespaces or TeamLedgers: the right to view one namespace shows its pods "
+            f"(give its name by --namespace), the ClusterRole {keys.VIEWER} shows the usage of all teams"
         )
     return Coverage(tuple(extents), has_totals=totals is not None), totals or ()
 
 
 async def _totals(connection: ApiConnection) -> tuple[Totals, ...] | None:
-    """Read what teams hold from their ledgers; None where that is not allowed."""
+    """Read the usage of teams from their ledgers; None if that is not allowed."""
     try:
         ledgers = await list_objects(connection, LedgerKind())
     except ApiError as error:

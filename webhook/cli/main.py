@@ -22,11 +22,11 @@ COMMANDS: Final = {
 }
 
 _OF_POLICY: Final = frozenset({"check", "diff", "from-quotas", "schema"})
-"""Commands of `fairgate policy`, for who looks for them one level up."""
+"""Commands of `fairgate policy`, for a hint if they are called one level up."""
 
 
 class _LazyGroup(click.Group):
-    """Finds subcommands by name without importing the others: `policy check` must not pay for the API client."""
+    """Imports only the subcommand that is called: `policy check` needs no API client."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -55,18 +55,18 @@ class _LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
 First steps:
-  fairgate tryout                        without a cluster: one decision, told in plain words
+  fairgate tryout                        without a cluster: see one decision
   fairgate policy check policies/default
-  fairgate status --help                 who has which GPUs, what would fit now
-  fairgate explain --help                why a pod is admitted, refused or waits
-  fairgate review --help                 would these manifests be admitted
-  fairgate serve --help                  beside a cluster, then:
-  fairgate manifests --help              what makes the cluster ask
-  fairgate doctor --help                 is an installation healthy""",
+  fairgate status --help                 who uses which GPUs, what would fit now
+  fairgate explain --help                why a pod is admitted, refused or waiting
+  fairgate review --help                 whether manifests would be admitted
+  fairgate serve --help                  run the webhook for a cluster, then:
+  fairgate manifests --help              register it in the API server
+  fairgate doctor --help                 whether an installation is healthy""",
 )
 @click.version_option(__version__, prog_name="fairgate")
 def main() -> None:
-    """Fair GPU sharing at the admission door, with the stock scheduler."""
+    """Fair GPU sharing by an admission webhook, with the stock scheduler."""
 
 
 def plugin() -> None:

@@ -1,4 +1,4 @@
-"""`fairgate manifests`: print what the API server must know of Fairgate, ready for `kubectl apply -f -`."""
+"""`fairgate manifests`: print the objects that register Fairgate in the API server, for `kubectl apply -f -`."""
 
 import re
 from pathlib import Path
@@ -42,7 +42,7 @@ Exit status: 0 printed, 1 the policy has problems, 2 something cannot be read.""
     "--url",
     metavar="https://HOST:PORT",
     callback=lambda *args: _url(args[2]),
-    help="Where kube-apiserver reaches Fairgate; the certificate must name this host.",
+    help="URL at which kube-apiserver reaches Fairgate; the certificate must have this host name.",
 )
 @click.option(
     "--service",
@@ -54,22 +54,22 @@ Exit status: 0 printed, 1 the policy has problems, 2 something cannot be read.""
     "--ca",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="CA certificate (PEM) that signed Fairgate's certificate. Without it caBundle is left out, for "
-    "`fairgate serve --certs-secret` or cert-manager to fill in.",
+    help="CA certificate (PEM) that issued Fairgate's certificate. Default: no caBundle, which "
+    "`fairgate serve --certs-secret` or cert-manager fills in.",
 )
 @click.option(
     "--guards/--no-guards",
     "with_guards",
     default=True,
     show_default=True,
-    help="Let the API server itself guard what only Fairgate may write, by ValidatingAdmissionPolicies.",
+    help="Add ValidatingAdmissionPolicies, so that only Fairgate can change what it writes.",
 )
 @click.option(
     "--trusted-user",
     "trusted_users",
     multiple=True,
     metavar="NAME",
-    help="A user who may change what otherwise only Fairgate writes. Repeatable.",
+    help="A user who may also change what Fairgate writes. Repeatable.",
 )
 @enforce_option
 def manifests(
@@ -82,25 +82,25 @@ def manifests(
     with_guards: bool,
     trusted_users: tuple[str, ...],
 ) -> None:
-    """Print what a policy needs in the API server as YAML, to be applied by an admin.
+    """Print the objects that a policy needs in the API server, as YAML for an admin to apply.
 
-    That is the definitions of TeamLedger, Report and HeldNodes, the ClusterRole fairgate-viewer, the webhook
-    configurations and the guards.
+    These are the CustomResourceDefinitions TeamLedger, Report and HeldNodes, the ClusterRole fairgate-viewer, the
+    webhook configurations and the guards (ValidatingAdmissionPolicies).
 
-    The webhooks are sent exactly those pods that the policy is about, and objects that make pods: print and apply all
-    of it again when its resource names, its selectors of namespaces or its kinds of workloads change. Give one of --url
-    and --service.
+    The webhooks receive only pods that the policy is about, and objects that create pods: print and apply everything
+    again when the policy's resource names, namespace selectors or kinds of workloads change. Give one of --url and
+    --service.
     """
-    from webhook.policy.load import load, overridden  # noqa: PLC0415 - pydantic is slow to import, and --help needs none of it
+    from webhook.policy.load import load, with_enforcement  # noqa: PLC0415 - pydantic is slow to import, and --help needs none of it
     from webhook.policy.problems import PolicyError, PolicyUnreadable  # noqa: PLC0415
 
     if (url is None) == (service is None):
-        raise click.UsageError("give --url or --service, one of them")
+        raise click.UsageError("give either --url or --service")
     pem = ca.read_bytes() if ca is not None else None
     if pem is not None and b"-----BEGIN CERTIFICATE-----" not in pem:
-        raise click.BadParameter(f"{ca} holds no PEM certificate; give the ca.crt of Fairgate's --certs folder")
+        raise click.BadParameter(f"{ca} has no PEM certificate; give the ca.crt of Fairgate's --certs folder")
     try:
-        policy = overridden(load(folder), enforce=None if enforce is None else Enforcement(enforce))
+        policy = with_enforcement(load(folder), enforce=None if enforce is None else Enforcement(enforce))
     except PolicyError as error:
         for problem in error.problems:
             click.echo(str(problem), err=True)
@@ -110,14 +110,14 @@ def manifests(
         raise click.exceptions.Exit(2) from error
     definitions = [team_ledger_crd(), report_crd(), held_nodes_crd()]
     registration = webhook_configurations(policy, ca_bundle_pem=pem, url=url, service=service)
-    made = [*definitions, viewer_role(), *registration]
+    objects = [*definitions, viewer_role(), *registration]
     if with_guards and policy.enforce is not Enforcement.OFF:
-        made += guards(policy, trusted_users=trusted_users)
-    click.echo(yaml.dump_all(made, Dumper=_Dumper, sort_keys=False, width=2**16), nl=False)
+        objects += guards(policy, trusted_users=trusted_users)
+    click.echo(yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=2**16), nl=False)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes repeated parts out: aliases are legal YAML, but nobody reads them gladly."""
+    """Writes repeated parts in full instead of YAML aliases, which are hard to read."""
 
     def ignore_aliases(self, _data: object) -> bool:
         return True
@@ -132,11 +132,11 @@ def _url(given: str | None) -> str | None:
 
 
 def _is_base_url(given: str) -> bool:
-    """Tell whether kube-apiserver takes this as the beginning of a webhook's URL: it refuses user, query, fragment."""
+    """Whether kube-apiserver accepts this as the base of a webhook's URL: no user, query or fragment."""
     try:
         parts = urlsplit(given)
         port = parts.port or 443
-    except ValueError:  # a bracket left open, a port beyond the last one
+    except ValueError:  # an unclosed bracket, a port out of range
         return False
     is_bare = not (parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc)
     return parts.scheme == "https" and bool(parts.hostname) and port in _PORTS and is_bare

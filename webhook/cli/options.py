@@ -1,4 +1,4 @@
-"""The options that several commands share: the policy, the world they look at, and how to write what was found."""
+"""Options that several commands share: the policy, the source of the world, and the output."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ policy_option = click.option(
     show_envvar=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder of policy files. Default, of a live cluster: the policy that is in force there.",
+    help="Folder of policy files. Default for a live cluster: the policy in force there.",
 )
 
 
@@ -31,14 +31,14 @@ namespaces_option = click.option(
     "namespaces",
     multiple=True,
     metavar="NAME",
-    help="Whose pods to read where you may not list those of all namespaces, beside the kubeconfig's own. Repeatable.",
+    help="Namespace whose pods to read if you may not list all pods; the kubeconfig's own is always read. Repeatable.",
 )
 
 
 enforce_option = click.option(
     "--enforce",
     type=click.Choice(["off", "shadow", "warn", "enforce"]),
-    help="How far to go, whatever policy says: off, shadow (judge and record), warn (users too), enforce.",
+    help="Override the policy's enforcement: off, shadow (decide and record), warn (also warn users), enforce.",
 )
 
 
@@ -48,7 +48,8 @@ lease_option = click.option(
     default=15,
     show_default=True,
     metavar="SECONDS",
-    help="How long the Lease must stand still before another process takes over; a leader stops at two thirds of it.",
+    help="Time without renewal after which another process takes the Lease; a leader that cannot renew it stops after "
+    "two thirds of it.",
 )
 
 
@@ -61,12 +62,12 @@ def world_options(command: _Command) -> _Command:
             metavar="FILE",
             help="The cluster. Default: $KUBECONFIG, ~/.kube/config, or the cluster this pod runs in.",
         ),
-        click.option("--cluster", is_flag=True, help="Look at a live cluster, which is only read."),
+        click.option("--cluster", is_flag=True, help="Read a live cluster; nothing is written."),
         click.option(
             "--world",
             type=click.Path(path_type=Path),
             metavar="FILE",
-            help="Look at a file, as `fairgate world` or `kubectl get nodes,pods -A -o yaml` writes it.",
+            help="Read a file, as `fairgate world` or `kubectl get nodes,pods -A -o yaml` writes it.",
         ),
     ):
         command = option(command)
@@ -74,19 +75,19 @@ def world_options(command: _Command) -> _Command:
 
 
 def chosen_source(*, world: Path | None, cluster: bool, kubeconfig: Path | None) -> "Source":
-    """Tell which world was asked for; the cluster where none was."""
+    """Return the source that the options name; by default the cluster."""
     from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415 - slow to import, and --help needs none of it
     from webhook.server.settings import LiveCluster, WorldFile  # noqa: PLC0415
 
     if world is not None:
         if cluster or kubeconfig is not None:
-            raise click.UsageError("--world and --cluster exclude each other: a world comes from one of them")
+            raise click.UsageError("--world and --cluster exclude each other")
         return WorldFile(world)
     return LiveCluster(kubeconfig or default_kubeconfig())
 
 
 class Layout(StrEnum):
-    """How an answer is written."""
+    """Output formats."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -95,10 +96,10 @@ class Layout(StrEnum):
 
 
 def is_colored() -> bool:
-    """Tell whether colour helps: on a terminal, unless the user said no."""
+    """Whether to use color: on a terminal, unless NO_COLOR is set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def columns() -> int:
-    """Give the columns to fill: those of the terminal; a pipe has room for all."""
+    """Return the width of the output: that of the terminal; 500 in a pipe."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 500

@@ -1,4 +1,4 @@
-"""`fairgate policy`: check a policy folder, say what an edit would do, print the format's JSON Schema."""
+"""`fairgate policy`: check a policy folder, show the effect of an edit, print the JSON Schema of the format."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from webhook.core.model.policy import Policy
 from webhook.core.model.text import printable, printable_lines
 from webhook.policy.build import build
 from webhook.policy.jsonschema import json_schema
-from webhook.policy.load import drafted
+from webhook.policy.load import read_draft
 from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.source import read_files
 from webhook.policy.validate import Draft
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def policy() -> None:
-    """Check policy files, say what an edit would do, describe their format."""
+    """Check policy files, show the effect of an edit, print the format."""
 
 
 policy.add_command(from_quotas)
@@ -39,28 +39,28 @@ Examples:
   fairgate policy check team.yaml && kubectl apply -k .
 
 \b
-Exit status: 0 the policy is good, 1 it has problems (or --fail-on), 2 it or the world cannot be read."""
+Exit status: 0 the policy is valid, 1 it has problems (or --fail-on), 2 it or the world cannot be read."""
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @world_options
-@click.option("--fail-on", type=click.Choice(["warning"]), help="Fail for what means nothing in the world, too.")
+@click.option("--fail-on", type=click.Choice(["warning"]), help="Also fail for warnings of --world or --cluster.")
 def check(*, folder: Path, world: Path | None, cluster: bool, kubeconfig: Path | None, fail_on: str | None) -> None:
     """Report every problem of the policy files in DIR (or of one file).
 
-    Problems go to standard output, one per line, as FILE:LINE: FIELD: what is wrong, what would be right.
+    Problems go to standard output, one per line, as FILE:LINE: FIELD: what is wrong, what is expected.
 
-    With --world or --cluster a good policy is also held against the nodes, namespaces and pods that there are: shares
-    that cannot be kept, limits that are never reached, namespaces, labels, GPU models and resources that nobody has,
-    pools that nobody may use or that have no nodes, pools whose match catches every GPU pod without a label, GPU nodes
-    without a taint (with the command that taints them).
+    With --world or --cluster a valid policy is also compared with the existing nodes, namespaces and pods. It warns of
+    shares that cannot be met, limits that are never reached, namespaces, labels, GPU models and resources that do not
+    exist, pools without nodes or that no pod can use, pools whose match selects every GPU pod without a label, and GPU
+    nodes without a taint (with the command that taints them).
     """
-    made = _drafted(folder)
-    loaded = build(made)
+    draft = _draft(folder)
+    loaded = build(draft)
     warnings: tuple[Problem, ...] = ()
     if world is not None or cluster or kubeconfig is not None:
-        warnings = _lint(folder, made, loaded, chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig))
+        warnings = _lint(folder, draft, loaded, chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig))
     for warning in warnings:
-        click.echo(_coloured(warning))
+        click.echo(_styled(warning))
     if warnings:
         click.echo(f"{plural(len(warnings), 'warning')} in {folder}", err=True)
     if warnings and fail_on:
@@ -76,7 +76,7 @@ Examples:
   fairgate policy diff policies
 
 \b
-Exit status: 0 nothing changes, 1 something does, 2 a policy is not good or something cannot be read."""
+Exit status: 0 no change, 1 changes, 2 a policy is invalid or something cannot be read."""
 )
 @click.argument("policies", metavar="[OLD] NEW", nargs=-1, required=True, type=click.Path(path_type=Path))
 @world_options
@@ -100,11 +100,11 @@ def diff(
 ) -> None:
     """Show which running pods would change tier, team or pool, or be refused, under another policy.
 
-    Without OLD, NEW is compared with the policy that is in force in the cluster.
+    Without OLD, NEW is compared with the policy in force in the cluster.
 
-    Every GPU pod of the world (the cluster, by default) is judged under both policies as if it came again, on the node
-    that it has: pods that are guaranteed now first, then the older ones. Fairgate refuses nothing that runs: what would
-    be refused is what could not be made again.
+    Every GPU pod of the world (by default the cluster) is decided under both policies as if it were created again on
+    its node: pods that are guaranteed now first, then in order of age. Fairgate never removes running pods because of
+    an edit: pods shown as refused could not be created again.
     """
     # rich is slow to import, and --help needs none of it
     from webhook.cli.policy_diff import compare, to_table  # noqa: PLC0415
@@ -114,23 +114,23 @@ def diff(
     if len(policies) > 2:  # noqa: PLR2004 - old and new
         raise click.UsageError(f"give one policy, or two: got {len(policies)}")
     source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
-    *old, after = (build(_drafted(folder, status=2)) for folder in policies)
+    *old, after = (build(_draft(folder, status=2)) for folder in policies)
     try:
         before = old[0] if old else choose_policy(None, source)
         read = read_objects(source, namespaces=namespaces)
-        read.coverage.tell()
+        read.coverage.print_notes()
         found = compare(read, before, after, name=origin_of(source).name)
     except WorldError as error:
         click.secho(printable_lines(f"fairgate: {error}"), fg="red", err=True)
         sys.exit(2)
     match layout:
         case Layout.JSON:
-            told = to_json(found)
+            text = to_json(found)
         case Layout.YAML:
-            told = to_yaml(found)
+            text = to_yaml(found)
         case Layout.TABLE | Layout.WIDE:
-            told = to_table(found, width=columns(), is_colored=is_colored())
-    click.echo(told, nl=False)
+            text = to_table(found, width=columns(), is_colored=is_colored())
+    click.echo(text, nl=False)
     sys.exit(1 if found.changes else 0)
 
 
@@ -148,35 +148,35 @@ def schema() -> None:
     click.echo(json.dumps(json_schema(), indent=2))
 
 
-def _drafted(folder: Path, *, status: int = 1) -> Draft:
-    """Read and check a policy; says what is wrong and exits, with this status for problems."""
+def _draft(folder: Path, *, status: int = 1) -> Draft:
+    """Read and check a policy; print its problems and exit with this status if it has any."""
     try:
-        return drafted(read_files(folder), origin=str(folder))
+        return read_draft(read_files(folder), origin=str(folder))
     except PolicyUnreadable as error:
         click.secho(printable_lines(str(error)), fg="red", err=True)
         sys.exit(2)
     except PolicyError as error:
         for problem in error.problems:
-            click.echo(_coloured(problem))
+            click.echo(_styled(problem))
         click.echo(f"{plural(len(error.problems), 'problem')} in {folder}", err=True)
         sys.exit(status)
 
 
-def _lint(folder: Path, made: Draft, loaded: Policy, source: "Source") -> tuple[Problem, ...]:
-    """Hold a good policy against a world."""
+def _lint(folder: Path, draft: Draft, loaded: Policy, source: "Source") -> tuple[Problem, ...]:
+    """Return the warnings of a valid policy compared with a world."""
     from webhook.cli.world_source import WorldError, read_once  # noqa: PLC0415 - slow to import
     from webhook.policy.lint import lint  # noqa: PLC0415
 
     try:
         view = read_once(source, loaded, keep_nodes=True)
-        view.coverage.tell()
+        view.coverage.print_notes()
         return lint(
-            made,
+            draft,
             loaded,
             view.world,
             origin=str(folder),
-            knows_nodes=not view.coverage.lacks("nodes"),
-            knows_namespaces=not view.coverage.lacks("namespaces"),
+            knows_nodes=not view.coverage.is_partial("nodes"),
+            knows_namespaces=not view.coverage.is_partial("namespaces"),
         )
     except WorldError as error:
         click.secho(printable_lines(f"fairgate: {error}"), fg="red", err=True)
@@ -186,10 +186,10 @@ def _lint(folder: Path, made: Draft, loaded: Policy, source: "Source") -> tuple[
 def _summary(folder: Path, loaded: Policy) -> str:
     teams = printable(", ".join(team.name for team in loaded.teams)) or "none"
     pools = printable(", ".join(pool.name for pool in loaded.pools)) or "none (all nodes are one pool)"
-    return "\n".join((f"{folder}: good", f"  teams  {teams}", f"  pools  {pools}", f"  hash   {loaded.hash}"))
+    return "\n".join((f"{folder}: valid", f"  teams  {teams}", f"  pools  {pools}", f"  hash   {loaded.hash}"))
 
 
-def _coloured(problem: Problem) -> str:
-    """Set the place off; click drops the colours where the output is no terminal."""
+def _styled(problem: Problem) -> str:
+    """Return a problem with its place in bold; click removes the style if the output is not a terminal."""
     place = str(problem).removesuffix(problem.message)
     return click.style(printable(place), bold=True) + printable(problem.message)

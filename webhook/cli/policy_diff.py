@@ -11,7 +11,7 @@ from rich.table import Table
 
 from webhook.cli.formatting import plural
 from webhook.cli.terminal import Line
-from webhook.cli.world_source import Objects, Reading, world_of
+from webhook.cli.world_source import Objects, WorldObjects, world_of
 from webhook.core.explain.policy_replay import Fate, Running, fates
 from webhook.core.model.amount import format_gpus
 from webhook.core.model.names import Namespace
@@ -57,7 +57,7 @@ class _Judged(NamedTuple):
     fate: FateReport
 
 
-def compare(found: Reading, old: Policy, new: Policy, *, name: str) -> DiffReport:
+def compare(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> DiffReport:
     """Judge every pod of a world under both policies. Raises WorldError."""
     before, after = _fates(found, old, name=name), _fates(found, new, name=name)
     changes = []
@@ -74,7 +74,7 @@ _UNCOUNTED = FateReport("", "not counted", None, "")
 """Stands for a pod none of whose resources a policy counts."""
 
 
-def _fates(found: Reading, policy: Policy, *, name: str) -> dict[str, _Judged]:
+def _fates(found: WorldObjects, policy: Policy, *, name: str) -> dict[str, _Judged]:
     full = world_of(found, policy, name=name, keep_nodes=True)
     empty = world_of(found.without_pods, policy, name=name, keep_nodes=True)
     running = list(_running(found.objects, full))

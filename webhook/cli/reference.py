@@ -1,6 +1,6 @@
-"""The reference pages that come from the code: every command with its options, and the JSON Schemas of what they print.
+"""Generates reference pages: every command with its options, and the JSON Schemas of their output.
 
-`python -m webhook.cli.reference DIR` writes them; a test compares them with what is kept in docs/.
+`python -m webhook.cli.reference DIR` writes them; a test compares them with those in docs/.
 """
 
 import inspect
@@ -24,13 +24,13 @@ from webhook.cli.status.report import StatusReport
 
 _HEAD = """# Command line
 
-Every command with its options, as `--help` explains them. This page is made from the code: `make docs` renews it.
+Every command with its options, as `--help` prints them. `make docs` generates this page.
 A shell completes commands, options and formats after
 ```sh
 eval "$(_FAIRGATE_COMPLETE=bash_source fairgate)"   # or zsh_source, fish_source
 ```
-As a plugin of kubectl they are completed where kubectl's own commands are (`source <(kubectl completion bash)`, since
-kubectl 1.26): the installation brings the executable `kubectl_complete-fairgate`, which kubectl finds in `PATH`.
+As a kubectl plugin they are completed like kubectl's own commands (`source <(kubectl completion bash)`, since
+kubectl 1.26): the package installs the executable `kubectl_complete-fairgate`, which kubectl finds in `PATH`.
 """
 
 
@@ -41,11 +41,11 @@ _DATA: Final = {
     "review": ReviewReport,
     "status": StatusReport,
 }
-"""What commands print as JSON."""
+"""The JSON output of commands."""
 
 
 def pages() -> dict[str, str]:
-    """Make every page, by its name."""
+    """Return every page by its name."""
     commands = "\n".join(_section(path, command) for path, command in _commands(("fairgate",), main))
     schemas = {f"{name}.schema.json": f"{json.dumps(schema_of(data), indent=2)}\n" for name, data in _DATA.items()}
     return {"cli.md": f"{_HEAD}\n{commands}"} | schemas
@@ -80,7 +80,7 @@ def _cell(text: str) -> str:
 
 
 def _epilog(text: str) -> Iterator[str]:
-    """Yield what stands below a command's help: examples as a shell would take them, the rest as it stands."""
+    """Yield the parts below a command's help: examples as shell blocks, the rest unchanged."""
     for block in text.split("\b\n"):
         head, _, rest = block.strip().partition("\n")
         if head == "Examples:":
@@ -92,7 +92,7 @@ def _epilog(text: str) -> Iterator[str]:
 
 
 def help_of_codes(readme: str) -> str:
-    """Make codes.json from the text of policies/README.md."""
+    """Return codes.json, from the text of policies/README.md."""
     return serialization.to_json(codes.read_table(readme))
 
 
@@ -100,4 +100,4 @@ if __name__ == "__main__":
     for name, text in pages().items():
         (Path(sys.argv[1]) / name).write_text(text)
     readme = (Path(sys.argv[1]).resolve().parent / "policies" / "README.md").read_text()
-    Path(codes.__file__).with_name(codes.KEPT).write_text(help_of_codes(readme))
+    Path(codes.__file__).with_name(codes.FILE_NAME).write_text(help_of_codes(readme))

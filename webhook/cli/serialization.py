@@ -1,4 +1,4 @@
-"""Data as text: JSON for machines, YAML for machines that people read over the shoulder of."""
+"""Serializes data as JSON or YAML."""
 
 from typing import Any, Final
 
@@ -10,17 +10,17 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def to_json(data: object) -> str:
-    """Write data as JSON, two spaces deep."""
+    """Return data as JSON, indented by two spaces."""
     return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
 
 
 def to_yaml(data: object) -> str:
-    """Write data as YAML."""
+    """Return data as YAML."""
     plain = msgspec.to_builtins(data)
     text: str = yaml.dump(plain, Dumper=_DUMPER, sort_keys=False, width=120, allow_unicode=True)
     return text
 
 
 def schema_of(data: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, list[T] included
-    """Describe data of a type as JSON Schema, draft 2020-12."""
+    """Return the JSON Schema (draft 2020-12) of a type."""
     return {"$schema": DIALECT, **msgspec.json.schema(data)}

@@ -1,4 +1,4 @@
-"""`fairgate serve`: read the flags, run the server, say in one line why it cannot start."""
+"""`fairgate serve`: read the flags, run the server, report in one line why it cannot start."""
 
 import asyncio
 import sys
@@ -25,8 +25,8 @@ from webhook.server.settings import (
     parse_address,
 )
 
-_SHORTEST_SECONDS: Final = 10  # certificates count in whole seconds
-_LONGEST_SECONDS: Final = 876_000 * 3600
+_MIN_SECONDS: Final = 10  # certificates have a resolution of one second
+_MAX_SECONDS: Final = 876_000 * 3600
 
 
 def _address(_ctx: click.Context, _param: click.Parameter, value: str) -> Address:
@@ -38,12 +38,12 @@ def _address(_ctx: click.Context, _param: click.Parameter, value: str) -> Addres
 
 def _certs(folder: Path | None, secret: str | None, world: Path | None) -> Path | CertSecret:
     if secret is not None and world is not None:
-        raise click.UsageError("--certs-secret and --world exclude each other: with a world no cluster is contacted")
+        raise click.UsageError("--certs-secret and --world exclude each other: with --world no cluster is contacted")
     if folder is not None and secret is None:
         return folder
     if secret is not None and folder is None:
         return CertSecret(secret)
-    raise click.UsageError("give --certs or --certs-secret, one of them")
+    raise click.UsageError("give either --certs or --certs-secret")
 
 
 def _lifetime(value: str) -> timedelta:
@@ -51,7 +51,7 @@ def _lifetime(value: str) -> timedelta:
         seconds = parse_duration(value)
     except ValueError as exc:
         raise click.BadParameter(str(exc)) from exc
-    if not _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS:
+    if not _MIN_SECONDS <= seconds <= _MAX_SECONDS:
         raise click.BadParameter(f"expected from 10s to 876000h (100 years), got {value}")
     return timedelta(seconds=seconds)
 
@@ -66,16 +66,16 @@ Examples:
       --cert-host fairgate.fairgate-system.svc
 
 \b
-It answers POST /mutate, /validate, /workloads, /claims and /jobs, GET /healthz, /readyz and /metrics.
-SIGTERM: unready at once, serves on for --drain-seconds, finishes what is in flight, exits.
-Exit status: 0 stopped by a signal, 2 it cannot start."""
+Endpoints: POST /mutate, /validate, /workloads, /claims and /jobs, GET /healthz, /readyz and /metrics.
+On SIGTERM it is unready at once, serves for --drain-seconds, finishes open requests, and exits.
+Exit status: 0 stopped by a signal, 2 cannot start."""
 )
 @click.option("--policy", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder of policy files.")
 @click.option(
     "--world",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Nodes and pods from a file, as `kubectl get nodes,pods -A -o yaml` prints them; no cluster is contacted.",
+    help="Read nodes and pods from a file, as `kubectl get nodes,pods -A -o yaml` prints them; contact no cluster.",
 )
 @click.option(
     "--kubeconfig",
@@ -86,33 +86,34 @@ Exit status: 0 stopped by a signal, 2 it cannot start."""
 @click.option(
     "--namespace",
     metavar="NAME",
-    help="Where Fairgate's own objects are kept. Default: this pod's, or that of the kubeconfig's context, or default.",
+    help="Namespace of Fairgate's own objects. Default: this pod's, or that of the kubeconfig's context, or default.",
 )
 @click.option(
     "--listen",
     required=True,
     callback=_address,
     metavar="HOST:PORT",
-    help="Where to serve HTTPS: 127.0.0.1:8443, [::1]:8443 or :8443; port 0 lets the system choose one.",
+    help="Address to serve HTTPS on: 127.0.0.1:8443, [::1]:8443 or :8443; with port 0 the system chooses one.",
 )
 @click.option(
     "--certs",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder with ca.crt, tls.crt and tls.key. An empty one is filled and kept fresh; changed files are loaded.",
+    help="Folder with ca.crt, tls.crt and tls.key. If it is empty, certificates are created there and renewed; changed "
+    "files are reloaded.",
 )
 @click.option(
     "--certs-secret",
     metavar="NAME",
-    help="Secret with the certificates of all replicas, instead of --certs. Made if it is not there, and kept fresh; "
-    "the webhook configurations are told whom to trust.",
+    help="Secret with the certificates of all replicas, instead of --certs. It is created and renewed, and so is the "
+    "caBundle of the webhook configurations.",
 )
 @click.option(
     "--cert-host",
     "cert_hosts",
     multiple=True,
     metavar="NAME",
-    help="One more name or address for a self-made certificate, such as fairgate.fairgate-system.svc. Repeatable.",
+    help="Additional name or address in a generated certificate, such as fairgate.fairgate-system.svc. Repeatable.",
 )
 @click.option(
     "--cert-lifetime",
@@ -120,7 +121,7 @@ Exit status: 0 stopped by a signal, 2 it cannot start."""
     callback=lambda *args: _lifetime(args[2]),
     default="2160h",
     show_default=True,
-    help="How long a self-made certificate is valid, such as 2160h or 30m. It is renewed a third before its end.",
+    help="Lifetime of a generated certificate, such as 2160h or 30m. It is renewed after two thirds of it.",
 )
 @click.option(
     "--ca-lifetime",
@@ -128,20 +129,20 @@ Exit status: 0 stopped by a signal, 2 it cannot start."""
     callback=lambda *args: _lifetime(args[2]),
     default="87600h",
     show_default=True,
-    help="How long a self-made CA is valid; at least three times --cert-lifetime.",
+    help="Lifetime of a generated CA; at least three times --cert-lifetime.",
 )
 @click.option(
     "--client-ca",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Answer reviews only to clients with a certificate of these CAs (PEM). Probes and metrics need none.",
+    help="Accept reviews only from clients with a certificate of these CAs (PEM). Probes and metrics need none.",
 )
 @click.option(
     "--log-format",
     type=click.Choice(LogFormat, case_sensitive=False),
     default=LogFormat.JSON.value,
     show_default=True,
-    help="Lines on standard error: for machines or for people.",
+    help="Format of the log on standard error: for machines or for people.",
 )
 @click.option(
     "--drain-seconds",
@@ -149,7 +150,7 @@ Exit status: 0 stopped by a signal, 2 it cannot start."""
     type=click.FloatRange(min=0),
     default=DRAIN_SECONDS,
     show_default=True,
-    help="How long to serve on, unready, after SIGTERM.",
+    help="How long to continue serving, unready, after SIGTERM.",
 )
 @lease_option
 @enforce_option
@@ -173,12 +174,11 @@ def serve(
 ) -> None:
     """Serve the admission webhooks over HTTPS.
 
-    Policy and certificates are watched: edits are live within seconds, broken ones are reported and left out.
-    Beside a cluster any number of replicas may run: they share one ledger, an object per team (`kubectl get
-    teamledgers`).
+    Policy and certificates are reloaded within seconds of an edit; invalid edits are reported and not applied.
+    Any number of replicas may run for a cluster: they share one ledger, an object per team (`kubectl get teamledgers`).
     """
     if world is not None and kubeconfig is not None:
-        raise click.UsageError("--world and --kubeconfig exclude each other: a world comes from one of them")
+        raise click.UsageError("--world and --kubeconfig exclude each other")
     if ca_lifetime < 3 * cert_lifetime:
         raise click.UsageError("--ca-lifetime must be at least three times --cert-lifetime")
     settings = Settings(

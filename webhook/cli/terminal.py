@@ -1,4 +1,4 @@
-"""What goes to a terminal: names that others chose are in it, and none may break a table or move the cursor."""
+"""Terminal output. It has names chosen by users, which must not break a table or send control sequences."""
 
 import click
 from rich.text import Text
@@ -7,12 +7,12 @@ from webhook.core.model.text import printable
 
 
 class Line(Text):
-    """A text on one line; line breaks, ANSI sequences and other control characters are written as escapes."""
+    """Text on one line; line breaks, ANSI sequences and other control characters are escaped."""
 
     def __init__(self, text: str = "", style: str = "") -> None:
         super().__init__(printable(text), style)
 
 
-def complain(problem: object) -> None:
-    """Write to standard error what is wrong, on one line."""
+def print_error(problem: object) -> None:
+    """Print a problem to standard error, on one line."""
     click.echo(f"fairgate: {printable(str(problem))}", err=True)

@@ -1,7 +1,7 @@
-"""`fairgate tryout`: Fairgate's main job without a cluster, on an embedded world, against a real HTTPS webhook.
+"""`fairgate tryout`: a decision without a cluster, on an embedded world, by a real HTTPS webhook.
 
-It serves as `fairgate serve` does, sends itself the AdmissionReview kept beside this file, tells the decision in plain
-words, prints the `curl` that does the same, and keeps serving.
+It serves as `fairgate serve` does, sends itself the AdmissionReview in `sample`, explains the decision, prints the
+`curl` command that does the same, and keeps serving.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from webhook.server.settings import Address, Settings, StartupError, WorldFile
 _SAMPLE: Final = Path(str(files("webhook.cli"))) / "sample"
 _PACKAGED: Final = _SAMPLE / "policy"
 _POLICIES: Final = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "policies" / "default"
-"""The default policy: a wheel carries a copy, a checkout has the original."""
+"""The default policy: a wheel has a copy, a checkout the original."""
 
-_ASKED: Final = '"nvidia.com/gpu": "2"'
+_REQUESTED: Final = '"nvidia.com/gpu": "2"'
 _TOO_MUCH: Final = '"nvidia.com/gpu": "40"'
-"""What the sample asks for, and more than the default policy leaves its team."""
+"""What the sample requests, and more than the default policy allows its team."""
 
 _CERTS: Final = Path(".run") / "certs"
 
@@ -59,12 +59,12 @@ _CERTS: Final = Path(".run") / "certs"
     default=8443,
     show_default=True,
     metavar="PORT",
-    help="0 lets the system choose.",
+    help="With 0 the system chooses one.",
 )
 def tryout(*, policy: Path, world: Path, port: int) -> None:
     """Serve an embedded world over HTTPS and show one decision; needs no cluster.
 
-    Certificates are made in ./.run/certs and kept for the next time.
+    Certificates are created in ./.run/certs and reused the next time.
     """
     settings = Settings(
         policy=policy,
@@ -96,38 +96,38 @@ async def _serve_and_show(settings: Settings) -> None:
 
 
 async def _show(url: str) -> None:
-    """Take the sample pod through both webhooks, as kube-apiserver would, then one that asks for too much.
+    """Send the sample pod to both webhooks, as kube-apiserver would, then one that requests too much.
 
-    All is asked before anything is told: the log's lines are not to stand in the middle of the story.
+    All reviews are sent before anything is printed, so that log lines do not interrupt the output.
     """
     text = (_SAMPLE / "review.json").read_text()
-    review, greedy = json.loads(text), json.loads(text.replace(_ASKED, _TOO_MUCH))
+    review, too_large = json.loads(text), json.loads(text.replace(_REQUESTED, _TOO_MUCH))
     context = ssl.create_default_context(cafile=_CERTS / "ca.crt")
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
-        advice = await _ask(session, f"{url}/mutate", review)
-        patched = jsonpatch.apply_patch(review["request"]["object"], _patch_of(advice))
+        mutated = await _send(session, f"{url}/mutate", review)
+        patched = jsonpatch.apply_patch(review["request"]["object"], _patch_of(mutated))
         patched["metadata"]["uid"] = "0f5f5a0e-tryout"
         final = {**review, "request": {**review["request"], "object": patched}}
-        committed = await _ask(session, f"{url}/validate", final)
-        refused = await _ask(session, f"{url}/mutate", greedy)
-    _tell_asked(url, review)
-    if advice["allowed"]:
-        _tell_decision(patched, advice)
-        _tell_charge(committed)
+        validated = await _send(session, f"{url}/validate", final)
+        refused = await _send(session, f"{url}/mutate", too_large)
+    _print_request(url, review)
+    if mutated["allowed"]:
+        _print_decision(patched, mutated)
+        _print_charge(validated)
     else:
-        _tell_refusal(advice)
+        _print_refusal(mutated)
     if not refused["allowed"]:
-        click.echo(f"The same pod, asking {_gpus_of(greedy)}:\n")
-        _tell_refusal(refused)
-    _tell_curl(url)
+        click.echo(f"The same pod, requesting {_gpus_of(too_large)}:\n")
+        _print_refusal(refused)
+    _print_curl(url)
 
 
-async def _ask(session: aiohttp.ClientSession, url: str, review: dict[str, Any]) -> dict[str, Any]:
+async def _send(session: aiohttp.ClientSession, url: str, review: dict[str, Any]) -> dict[str, Any]:
     async with session.post(url, json=review) as answer:
-        told = await answer.json()
+        body = await answer.json()
         if answer.status != 200:  # noqa: PLR2004 - HTTP's own number
-            raise StartupError(f"{url} answered {answer.status}: {told}")
-    response: dict[str, Any] = told["response"]
+            raise StartupError(f"{url} answered {answer.status}: {body}")
+    response: dict[str, Any] = body["response"]
     return response
 
 
@@ -142,46 +142,46 @@ def _gpus_of(review: dict[str, Any]) -> str:
     return ", ".join(f"{name}: {amount}" for limit in limits for name, amount in limit.items() if "/" in name)
 
 
-def _tell_asked(url: str, review: dict[str, Any]) -> None:
+def _print_request(url: str, review: dict[str, Any]) -> None:
     request = review["request"]
     click.echo(f"\nFairgate serves at {url} with an embedded world of four nodes with ten GPUs each.")
     click.echo(
-        f"A real AdmissionReview was sent to it, for pod {request['namespace']}/{request['name']} asking"
+        f"A real AdmissionReview was sent to it, for pod {request['namespace']}/{request['name']} requesting"
         f" {_gpus_of(review)}:\n"
     )
 
 
-def _tell_decision(pod: dict[str, Any], advice: dict[str, Any]) -> None:
+def _print_decision(pod: dict[str, Any], response: dict[str, Any]) -> None:
     labels, annotations = pod["metadata"]["labels"], pod["metadata"]["annotations"]
     decision = json.loads(annotations["fairgate.dev/decision"])
-    how = {"auto": "best first; the others are the way out", "prefer": "as a preference"}
+    how = {"auto": "best first; the others are fallbacks", "prefer": "as a preference"}
     mode = how.get(decision["mode"], decision["mode"])
     click.echo(f"  admitted: {labels['fairgate.dev/tier']} ({decision['code']}) for team {labels['fairgate.dev/team']}")
     click.echo(f"  placed:   {', '.join(decision['nodes']) or 'no node has room now'} ({mode})")
-    paths = (operation["path"].replace("~1", "/") for operation in _patch_of(advice))
+    paths = (operation["path"].replace("~1", "/") for operation in _patch_of(response))
     click.echo(f"  patched:  {', '.join(paths)}")
 
 
-def _tell_charge(committed: dict[str, Any]) -> None:
-    if not committed["allowed"]:
-        _tell_refusal(committed)
+def _print_charge(response: dict[str, Any]) -> None:
+    if not response["allowed"]:
+        _print_refusal(response)
         return
-    charge = committed.get("auditAnnotations", {})
+    charge = response.get("auditAnnotations", {})
     click.echo(
-        f"  charged:  {plural_gpus(parse_gpus(charge['gpus']))} to team {charge['team']}, on the validating webhook\n"
+        f"  charged:  {plural_gpus(parse_gpus(charge['gpus']))} to team {charge['team']}, by the validating webhook\n"
     )
 
 
-def _tell_refusal(response: dict[str, Any]) -> None:
+def _print_refusal(response: dict[str, Any]) -> None:
     click.echo(f"  refused:  {response['status']['message']}\n")
 
 
-def _tell_curl(url: str) -> None:
-    click.echo("Ask it yourself:\n")
+def _print_curl(url: str) -> None:
+    click.echo("Try it yourself:\n")
     click.echo(f"  curl --cacert {_CERTS / 'ca.crt'} -H 'Content-Type: application/json' \\")
     click.echo(f"       --data @{_shortest(_SAMPLE / 'review.json')} '{url}/mutate?timeout=5s'\n")
 
 
 def _shortest(path: Path) -> Path:
-    """Write a path relative to where the user is, if it lies below."""
+    """Return a path relative to the current folder, if it is below it."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -1,4 +1,4 @@
-"""`fairgate world`: a world as a file, with nothing in it that decisions do not read."""
+"""`fairgate world`: save a world as a file, with only the fields that decisions read."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.cli.options import chosen_source, namespaces_option, policy_option, world_options
-from webhook.cli.terminal import complain
+from webhook.cli.terminal import print_error
 
 if TYPE_CHECKING:
     from webhook.cli.world_source import Source
@@ -28,7 +28,7 @@ Exit status: 0 written, 2 the policy or the world cannot be read."""
 
 
 class Form(StrEnum):
-    """The forms of a world file."""
+    """The formats of a world file."""
 
     YAML = "yaml"
     JSON = "json"
@@ -38,12 +38,12 @@ class Form(StrEnum):
 @policy_option
 @world_options
 @namespaces_option
-@click.option("--pseudonyms", is_flag=True, help="Replace names that the policy does not name.")
+@click.option("--pseudonyms", is_flag=True, help="Replace names that are not in the policy.")
 @click.option(
     "--names",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="With --pseudonyms: write there which name stands for which. Keep this file.",
+    help="With --pseudonyms: write the names and their pseudonyms to this file. Keep it to translate them back.",
 )
 @click.option(
     "-o",
@@ -64,31 +64,31 @@ def world(
     names: Path | None,
     form: Form,
 ) -> None:
-    """Print nodes, pods, namespaces and priority classes as a world file for --world; of the cluster, by default.
+    """Print nodes, pods, namespaces and priority classes as a world file for --world; by default of the cluster.
 
     Only the fields that decisions read are kept: no images, commands, environment, volumes, Secrets or annotations of
-    others. Labels are kept, since selectors are about them. Pods that ended are left out.
+    others. Labels are kept for selectors. Finished pods are left out.
 
     With --pseudonyms the names of nodes, pods, controllers, users and namespaces are replaced, and the values of labels
-    that neither the policy nor Kubernetes or a GPU vendor defines; the same name gets the same pseudonym everywhere.
-    What the policy names stays, and namespaces stay in their teams: under the same policy the same is decided.
+    that are not defined by the policy, Kubernetes or a GPU vendor; the same name gets the same pseudonym everywhere.
+    Names in the policy stay, and namespaces stay in their teams, so that the same policy makes the same decisions.
     """
     from webhook.cli.world_source import WorldError  # noqa: PLC0415 - slow to import, and --help needs none of it
     from webhook.policy.problems import PolicyError, PolicyUnreadable  # noqa: PLC0415
 
     if names is not None and not pseudonyms:
-        raise click.UsageError("--names is for --pseudonyms")
+        raise click.UsageError("--names needs --pseudonyms")
     source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
     try:
-        text, given = _saved(policy, source, namespaces, with_pseudonyms=pseudonyms, form=form)
-        if names is not None and given is not None:
-            names.write_text(_names(given), encoding="utf-8")
+        text, replaced = _saved(policy, source, namespaces, with_pseudonyms=pseudonyms, form=form)
+        if names is not None and replaced is not None:
+            names.write_text(_names(replaced), encoding="utf-8")
     except (PolicyError, PolicyUnreadable, WorldError) as error:
         for problem in error.problems if isinstance(error, PolicyError) else (error,):
-            complain(problem)
+            print_error(problem)
         sys.exit(2)
     except OSError as error:
-        complain(f"{error.filename}: cannot be written: {error.strerror}")
+        print_error(f"{error.filename}: cannot be written: {error.strerror}")
         sys.exit(2)
     click.echo(text, nl=False)
 
@@ -103,21 +103,21 @@ def _saved(
     from webhook.kube.world_file.pseudonyms import Pseudonyms, names_in_policy  # noqa: PLC0415
     from webhook.kube.world_file.world_objects import kept_fields  # noqa: PLC0415
 
-    shown = Console(stderr=True)
-    with shown.status("Reading") if shown.is_terminal else nullcontext():
+    console = Console(stderr=True)
+    with console.status("Reading") if console.is_terminal else nullcontext():
         policy = choose_policy(folder, source)
         found = read_objects(source, namespaces=namespaces)
-    found.coverage.tell()
+    found.coverage.print_notes()
     annotations = frozenset(key.key for key in policy.defaults.user_from)
     kept = [
         each
         for one in found.objects
         if not _has_ended(one) and (each := kept_fields(one, annotations=annotations)) is not None
     ]
-    given = Pseudonyms(names_in_policy(policy)) if with_pseudonyms else None
-    items = [dict(each) if given is None else given.rewritten(each) for each in kept]
+    pseudonyms = Pseudonyms(names_in_policy(policy)) if with_pseudonyms else None
+    items = [dict(each) if pseudonyms is None else pseudonyms.rewritten(each) for each in kept]
     listed = {"apiVersion": "v1", "kind": "List", "items": items}
-    return (to_json if form is Form.JSON else to_yaml)(listed), given
+    return (to_json if form is Form.JSON else to_yaml)(listed), pseudonyms
 
 
 def _has_ended(found: Mapping[str, Any]) -> bool:
@@ -125,11 +125,11 @@ def _has_ended(found: Mapping[str, Any]) -> bool:
     return found.get("kind") == "Pod" and isinstance(status, Mapping) and status.get("phase") in {"Succeeded", "Failed"}
 
 
-def _names(given: "Pseudonyms") -> str:
+def _names(pseudonyms: "Pseudonyms") -> str:
     from webhook.cli.serialization import to_json  # noqa: PLC0415
 
     def rows() -> Iterator[dict[str, str]]:
-        for (kind, name), pseudonym in given.given.items():
+        for (kind, name), pseudonym in pseudonyms.given.items():
             yield {"kind": kind, "name": name, "pseudonym": pseudonym}
 
     return to_json(list(rows()))

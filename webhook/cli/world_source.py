@@ -1,4 +1,4 @@
-"""The world that a command looks at: a file, or a live cluster that is only read."""
+"""Reads the world of a command: from a file, or from a live cluster."""
 
 import asyncio
 import os
@@ -27,48 +27,48 @@ if TYPE_CHECKING:
     from webhook.cluster.watch.feed import Feed
 
 LIST_SECONDS: Final = 30.0
-"""How long a cluster may take until everything was listed once: 50,000 pods take some ten seconds."""
+"""Time limit for listing everything once: 50,000 pods take about ten seconds."""
 
-_LOOK_SECONDS: Final = 0.02
+_POLL_SECONDS: Final = 0.02
 
 Source = WorldFile | LiveCluster
 Objects = tuple[Mapping[str, Any], ...]
 
 
 class WorldError(Exception):
-    """There is no world to look at; says why."""
+    """The world cannot be read; has the reason."""
 
 
 class ForbiddenError(WorldError):
-    """The user lacks a right to follow the cluster; to read a part of it once may be allowed."""
+    """The user lacks a right to watch the cluster; reading a part of it once may be allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A world, and how much of its source it shows."""
+    """A world, and what part of its source was read."""
 
     world: World
     coverage: Coverage = COMPLETE
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """Objects that were read; where pods are missing, `totals` are the sums of teams."""
+class WorldObjects:
+    """Objects of a world; if pods are missing, `totals` has the usage of teams."""
 
     objects: Objects
     coverage: Coverage = COMPLETE
     totals: tuple[Totals, ...] = ()
 
     @property
-    def without_pods(self) -> "Reading":
-        """The same without pods, and without what stands for those that were not read."""
+    def without_pods(self) -> "WorldObjects":
+        """The same without pods and totals."""
         kept = tuple(each for each in self.objects if each.get("kind") != "Pod")
         return replace(self, objects=kept, totals=())
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a world comes from: `source` is file or cluster; a file has an age."""
+    """The source of a world: `source` is "file" or "cluster"; a file has an age."""
 
     source: str
     name: str
@@ -76,15 +76,15 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
-    """A world that goes on; `why_stale` tells why it should not be trusted any more, None while all is well."""
+class WatchedWorld:
+    """A world that is kept up to date; `why_stale` returns why it is out of date, None while it is not."""
 
     world: World
     why_stale: Callable[[], str | None]
 
 
 def origin_of(source: Source) -> Origin:
-    """Name a source. Raises WorldError where its file is not there."""
+    """Describe a source. Raises WorldError if its file does not exist."""
     match source:
         case WorldFile(path=path):
             try:
@@ -97,8 +97,8 @@ def origin_of(source: Source) -> Origin:
             assert_never(never)
 
 
-def seen(origin: Origin, world: World) -> str:
-    """Say what was looked at, and how old it is."""
+def describe_world(origin: Origin, world: World) -> str:
+    """Return a line with the source of a world, its age and size."""
     of = (
         f"world {origin.name}, {age(origin.age_seconds)} old"
         if origin.source == "file"
@@ -109,18 +109,18 @@ def seen(origin: Origin, world: World) -> str:
 
 
 def default_kubeconfig() -> Path | None:
-    """Find the kubeconfig as kubectl would; None where there is none, which means the cluster this pod runs in."""
+    """Return the kubeconfig that kubectl would use; None if there is none, which means the cluster this pod runs in."""
     listed = os.environ.get("KUBECONFIG", "").split(os.pathsep)
     candidates: Iterable[Path] = (Path(entry) for entry in (*listed, str(Path.home() / ".kube" / "config")) if entry)
     return next((path for path in candidates if path.is_file()), None)
 
 
 def read_once(source: Source, policy: Policy, *, namespaces: Sequence[str] = (), keep_nodes: bool = False) -> View:
-    """Make the world as it is at this moment. Raises WorldError.
+    """Read the current world once. Raises WorldError.
 
-    Where the user may not list the pods of a cluster, those of `namespaces` and of the kubeconfig's own namespace are
-    read, and the sums of teams make up for the others. Where free room is not known, no node is in the world, unless
-    to `keep_nodes` that may be full.
+    If the user may not list all pods of a cluster, those of `namespaces` and of the kubeconfig's own namespace are
+    read, and the usage of teams accounts for the others. If free capacity is unknown, the world has no nodes, unless
+    `keep_nodes`, with which nodes may seem emptier than they are.
     """
     match source:
         case WorldFile(path=path):
@@ -137,14 +137,14 @@ def read_once(source: Source, policy: Policy, *, namespaces: Sequence[str] = (),
 
 
 def choose_policy(folder: Path | None, source: object) -> Policy:
-    """Load the policy of a folder; without one, that in force in the cluster which is looked at.
+    """Load the policy of a folder; without one, the policy in force in the live cluster.
 
     Raises PolicyError, PolicyUnreadable, WorldError.
     """
     if folder is not None:
         return load(folder)
     if not isinstance(source, LiveCluster):
-        raise WorldError("give --policy DIR: only a live cluster says which policy is in force")
+        raise WorldError("give --policy DIR: only a live cluster has a policy in force")
     from webhook.cli.live_cluster import read_policy  # noqa: PLC0415 - slow to import, and files need none of it
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415
 
@@ -155,14 +155,14 @@ def choose_policy(folder: Path | None, source: object) -> Policy:
 
 
 def without_placement(policy: Policy, *, priority_classes: frozenset[str]) -> Policy:
-    """Take from a policy what needs a cluster: the choice of nodes, and PriorityClasses that are not known to exist."""
+    """Return the policy without node selection, and without PriorityClasses that are not known to exist."""
     known = {tier: name for tier, name in policy.priority_classes.items() if name in priority_classes}
     return replace(policy, placement=replace(policy.placement, mode=Mode.OFF), priority_classes=known)
 
 
 @asynccontextmanager
-async def follow(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[Followed]:
-    """Give a world that a cluster feeds until the end of the block, once everything was listed. Raises WorldError."""
+async def watch_world(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[WatchedWorld]:
+    """Yield a world that is kept up to date by watches, once everything was listed. Raises WorldError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415
     from webhook.cluster.watch.feed import Feed  # noqa: PLC0415
@@ -173,9 +173,9 @@ async def follow(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[Follo
             feed = Feed(connection, world_kinds(world, pods=world))
             feeding = asyncio.create_task(feed.run())
             try:
-                await _warm(feed)
+                await _wait_synced(feed)
                 world.sort_nodes()
-                yield Followed(world, feed.readiness)
+                yield WatchedWorld(world, feed.readiness)
             finally:
                 feeding.cancel()
                 await asyncio.gather(feeding, return_exceptions=True)
@@ -183,35 +183,35 @@ async def follow(kubeconfig: Path | None, policy: Policy) -> AsyncIterator[Follo
         raise WorldError(str(error)) from error
 
 
-async def _warm(feed: "Feed") -> None:
-    """Wait for the first lists; a lack of rights ends that at once. Raises WorldError."""
-    warm = asyncio.create_task(feed.wait_synced())
+async def _wait_synced(feed: "Feed") -> None:
+    """Wait until everything was listed. Raises WorldError, at once if a right is missing."""
+    synced = asyncio.create_task(feed.wait_synced())
     try:
         async with asyncio.timeout(LIST_SECONDS):
-            while not warm.done():
-                await asyncio.wait({warm}, timeout=_LOOK_SECONDS)
+            while not synced.done():
+                await asyncio.wait({synced}, timeout=_POLL_SECONDS)
                 if refused := next((watch for watch in feed.watches if watch.is_forbidden), None):
                     raise ForbiddenError(refused.problem or "")
     except TimeoutError:
         raise WorldError(f"the cluster was not read within {LIST_SECONDS:g} s: {feed.readiness()}") from None
     finally:
-        warm.cancel()
-        await asyncio.gather(warm, return_exceptions=True)
+        synced.cancel()
+        await asyncio.gather(synced, return_exceptions=True)
 
 
-def read_objects(source: Source, *, namespaces: Sequence[str] = ()) -> Reading:
-    """Read the objects of a world as they are, all fields of theirs. Raises WorldError."""
+def read_objects(source: Source, *, namespaces: Sequence[str] = ()) -> WorldObjects:
+    """Read the objects of a world with all their fields. Raises WorldError."""
     match source:
         case WorldFile(path=path):
-            return Reading(tuple(_objects_of_file(path)))
+            return WorldObjects(tuple(_objects_of_file(path)))
         case LiveCluster(kubeconfig=kubeconfig):
             return asyncio.run(_objects_of_cluster(kubeconfig, namespaces))
         case _ as never:
             assert_never(never)
 
 
-def world_of(found: Reading, policy: Policy, *, name: str, keep_nodes: bool = False) -> World:
-    """Make a world of objects that were read before, as `read_once` does. Raises WorldError."""
+def world_of(found: WorldObjects, policy: Policy, *, name: str, keep_nodes: bool = False) -> World:
+    """Build a world from objects, as `read_once` does. Raises WorldError."""
     objects = found.objects
     if not found.coverage.is_room_known and not keep_nodes:
         objects = tuple(each for each in objects if each.get("kind") != "Node")
@@ -234,7 +234,7 @@ def _priority_classes(objects: Objects) -> frozenset[str]:
 async def _read_cluster(
     kubeconfig: Path | None, policy: Policy, namespaces: Sequence[str], *, keep_nodes: bool
 ) -> View:
-    """List everything once and let go: the world stays as it was at that moment."""
+    """List everything once, without watching it."""
     from webhook.cli.live_cluster import read_world as read_live  # noqa: PLC0415 - slow to import, and files need none of it
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415
 
@@ -262,7 +262,7 @@ def _objects_of_file(path: Path) -> Iterable[Mapping[str, Any]]:
         yield from flattened((document.value,))
 
 
-async def _objects_of_cluster(kubeconfig: Path | None, namespaces: Sequence[str]) -> Reading:
+async def _objects_of_cluster(kubeconfig: Path | None, namespaces: Sequence[str]) -> WorldObjects:
     from webhook.cli.live_cluster import read_objects as read_live  # noqa: PLC0415 - slow to import, and files need none of it
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415
 
@@ -270,4 +270,4 @@ async def _objects_of_cluster(kubeconfig: Path | None, namespaces: Sequence[str]
         found = await read_live(kubeconfig, namespaces)
     except ClusterError as error:
         raise WorldError(str(error)) from error
-    return Reading(found.objects, found.coverage, found.totals)
+    return WorldObjects(found.objects, found.coverage, found.totals)

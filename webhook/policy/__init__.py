@@ -1,1 +1,1 @@
-"""Policy files: YAML in, core.Policy or a list of problems out."""
+"""Policy files: from YAML to core.Policy, or to a list of problems."""

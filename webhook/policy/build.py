@@ -1,4 +1,4 @@
-"""Checked parts to core.Policy, in one canonical form: the same meaning gives the same policy and the same hash."""
+"""Builds core.Policy from checked parts, in one canonical form: equal policies have equal hashes."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ from webhook.core.model.policy import (
 from webhook.core.model.selector import Operator, Requirement, Toleration
 from webhook.core.model.shape import Shape
 from webhook.core.model.tier import Tier
-from webhook.policy import schema
+from webhook.policy import schema, selectors, teams
 from webhook.policy.builtin import built_in
 from webhook.policy.validate import Draft
 from webhook.policy.workloads import Workloads
@@ -40,8 +40,8 @@ HASH_LENGTH: Final = 12
 
 
 def build(draft: Draft) -> Policy:
-    """Turn a draft without problems into the policy. Lists without an order of their own are sorted."""
-    defaults = draft.section("defaults", schema.Defaults())
+    """Return the policy of a draft that has no problems. Lists whose order has no meaning are sorted."""
+    defaults = draft.section("defaults", teams.Defaults())
     placement = draft.section("placement", schema.Placement())
     classes = draft.section("priorityClasses", schema.PriorityClasses())
     named = {Tier.GUARANTEED: classes.guaranteed, Tier.PREEMPTIBLE: classes.preemptible}
@@ -73,13 +73,13 @@ def build(draft: Draft) -> Policy:
 
 
 def content_hash(policy: Policy) -> str:
-    """Name a policy's content."""
+    """Return the hash of a policy's content."""
     content = json.dumps(_plain(replace(policy, hash="")), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(content.encode()).hexdigest()[:HASH_LENGTH]
 
 
 def _share_schedulers(named: list[str] | None, draft: Draft) -> tuple[str, ...]:
-    """Take HAMi's own scheduler for one that keeps pods to their shares where policy weighs what HAMi hands out."""
+    """Return the schedulers that enforce shares; by default HAMi's own if the policy weighs HAMi's resources."""
     if named is not None:
         return _unique(named)
     return (HAMI_SCHEDULER,) if SHARES & draft.resources.keys() else ()
@@ -95,7 +95,7 @@ def _placement(spec: schema.Placement) -> PlacementRules:
     return replace(rules, demand_mix=tuple(sorted(weights.items()))) if weights else rules
 
 
-def _team(spec: schema.Team) -> Team:
+def _team(spec: teams.Team) -> Team:
     return Team(
         name=TeamName(spec.name),
         namespaces=_unique(spec.namespaces),
@@ -121,8 +121,8 @@ def _pool(spec: schema.Pool) -> Pool:
     )
 
 
-def _reclaim(spec: schema.Reclaim, defaults: schema.Defaults) -> ReclaimRules:
-    selectors = {_selector(item) for item in spec.protect if isinstance(item, schema.Selector)}
+def _reclaim(spec: schema.Reclaim, defaults: teams.Defaults) -> ReclaimRules:
+    protected = {_selector(item) for item in spec.protect if isinstance(item, selectors.Selector)}
     return ReclaimRules(
         order=tuple(dict.fromkeys([*spec.order, *ReclaimCost])),
         evictions_per_minute=UNLIMITED if spec.max_evictions_per_minute is None else spec.max_evictions_per_minute,
@@ -131,12 +131,12 @@ def _reclaim(spec: schema.Reclaim, defaults: schema.Defaults) -> ReclaimRules:
         notice_seconds=spec.notice,
         minimum_runtime_seconds=spec.minimum_runtime,
         protected_namespaces=_unique(item for item in spec.protect if isinstance(item, str)),
-        protected_selectors=tuple(sorted(selectors, key=repr)),
+        protected_selectors=tuple(sorted(protected, key=repr)),
     )
 
 
 def _weights(draft: Draft, mig: MigWeight) -> Weights:
-    """Override the built-in weights; what counts nothing is named all the same, so that nobody takes it for new."""
+    """Return the built-in weights with the policy's own; weights of zero stay, so that their resources are known."""
     named = {ResourceName(name): resource.value.weight() for name, resource in draft.resources.items()}
     return dict(sorted({**built_in(mig), **named}.items()))
 
@@ -159,25 +159,25 @@ def _workloads(spec: Workloads) -> WorkloadRules:
     return WorkloadRules(on_limit=spec.on_limit, job_evictions=spec.job_evictions, kinds=in_order)
 
 
-def _share(spec: schema.Share) -> Share:
+def _share(spec: teams.Share) -> Share:
     return Share(guaranteed=spec.guaranteed, limit=spec.limit)
 
 
-def _cap(spec: schema.Cap | None) -> Limit:
+def _cap(spec: teams.Cap | None) -> Limit:
     return UNLIMITED if spec is None else spec.limit
 
 
-def _selector(spec: schema.Selector) -> LabelSelector:
+def _selector(spec: selectors.Selector) -> LabelSelector:
     labels = {Requirement(key, Operator.IN, (value,)) for key, value in spec.match_labels.items()}
     return LabelSelector(tuple(sorted(labels.union(_requirements(spec.match_expressions)), key=repr)))
 
 
-def _requirements(specs: Iterable[schema.Expression]) -> tuple[Requirement, ...]:
-    made = {Requirement(spec.key, spec.operator, _unique(spec.values)) for spec in specs}
-    return tuple(sorted(made, key=repr))
+def _requirements(specs: Iterable[selectors.Expression]) -> tuple[Requirement, ...]:
+    found = {Requirement(spec.key, spec.operator, _unique(spec.values)) for spec in specs}
+    return tuple(sorted(found, key=repr))
 
 
-def _toleration(spec: schema.Toleration) -> Toleration:
+def _toleration(spec: selectors.Toleration) -> Toleration:
     return Toleration(key=spec.key or "", exists=spec.operator == "Exists", value=spec.value, effect=spec.effect)
 
 
@@ -186,7 +186,7 @@ def _unique(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _plain(value: object) -> object:
-    """Turn a policy into JSON values, mappings and sets in order."""
+    """Return a policy as JSON values, with sorted mappings and sets."""
     if is_dataclass(value):
         return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):

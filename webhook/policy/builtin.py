@@ -1,8 +1,9 @@
-"""GPU resources that need no word in a policy: whole GPUs, and NVIDIA's MIG profiles by their compute slices.
+"""GPU resources that a policy need not list: whole GPUs, and NVIDIA's MIG profiles by their compute slices.
 
 Profiles: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html; the resource name writes
-`+me` as `.me`. A profile counts its compute slices, or the larger of these and its memory slices, as policy says.
-Where a name means two things the later GPU in the list speaks: 1g.10gb is one of the eight memory slices of 80 GB.
+`+me` as `.me`. A profile counts its compute slices, or the larger of these and its memory slices, as the policy says.
+If several GPUs have a profile of the same name, the last in the list counts: 1g.10gb is one of the eight memory slices
+of 80 GB.
 """
 
 from typing import Final
@@ -12,7 +13,7 @@ from webhook.core.model.demand import Weights
 from webhook.core.model.names import DEVICE_CLASS, ResourceName
 from webhook.core.model.policy import BUILT_IN_RESOURCES, MigWeight
 
-# A name says nothing of the GPU behind it: 1g.24gb is 1/7 on an H100 NVL or GH200 and 1/4 on an RTX PRO 6000, whose
+# A name does not say which GPU it is of: 1g.24gb is 1/7 of an H100 NVL or GH200 and 1/4 of an RTX PRO 6000, whose
 # admins override it in `resources`.
 _SEVENTHS: Final = 7
 _PROFILES: Final = (
@@ -30,7 +31,7 @@ _PROFILES: Final = (
 
 
 _MEMORY_SLICES: Final = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}
-"""Of eight, by compute slices of seven; where a GPU has four of both they are alike."""
+"""Memory slices (of 8) by compute slices (of 7); a GPU with four compute slices has four memory slices."""
 
 
 def _mig(weighing: MigWeight) -> dict[ResourceName, int]:
@@ -51,13 +52,13 @@ def _weight(profile: str, slices: int, double: str, weighing: MigWeight) -> int:
 
 
 def _double(profiles: list[str]) -> str:
-    """Name the profile of one compute slice with twice the memory; "" where a GPU has none."""
+    """Return the profile of one compute slice with twice the memory; "" if a GPU has none."""
     sizes = {int(profile[3:-2]): profile for profile in profiles if profile[0] == "1" and profile.endswith("gb")}
     return sizes[max(sizes)] if len(sizes) > 1 else ""
 
 
 _CLASSES: Final = ("gpu.nvidia.com", "vfio.gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "tpu.google.com")
-"""DeviceClasses of which each device is a whole GPU. Those of MIG devices tell no profile, so nobody can weigh them."""
+"""DeviceClasses whose devices are whole GPUs. Those of MIG devices do not name a profile and have no weight."""
 
 BUILT_IN: Final[Weights] = {
     **BUILT_IN_RESOURCES,
@@ -66,12 +67,12 @@ BUILT_IN: Final[Weights] = {
     # HAMi: hundredths of a device's memory and cores (see shares.py)
     ResourceName("nvidia.com/gpumem-percentage"): ONE_GPU // 100,
     ResourceName("nvidia.com/gpucores"): ONE_GPU // 100,
-    # gpushare: how many devices a node has; what is asked for and charged is their memory
+    # gpushare: the number of a node's devices; pods request, and are charged for, memory
     ResourceName("aliyun.com/gpu-count"): 0,
 }
-"""GPU units that one piece of each built-in resource counts; 0 says that it is no GPU, whatever its name."""
+"""GPU units of one piece of each built-in resource; 0: not a GPU, although its name looks like one."""
 
 
 def built_in(mig: MigWeight) -> Weights:
-    """Weigh the built-in resources, MIG profiles by their compute slices or by the larger of both kinds."""
+    """Return the weights of the built-in resources, with MIG profiles weighed as `mig` says."""
     return {**BUILT_IN, **_mig(mig)}

@@ -1,4 +1,4 @@
-"""YAML text to plain values that remember their lines. No opinion on what a policy may say.
+"""Parses YAML text to plain values with their line numbers. Knows nothing of what a policy may contain.
 
 Scalars follow YAML 1.2's core schema, not PyYAML's YAML 1.1: there `mode: off` is False, `pool: no` too, and
 `limit: 1:30` is 90.
@@ -20,12 +20,12 @@ from webhook.policy.problems import Path, Problem, described, path_text, shorten
 from webhook.policy.source import MAX_BYTES, Files
 
 MAX_DEPTH: Final = 32  # a policy is 8 deep; PyYAML's C composer recurses and crashes the process at some 10,000
-MAX_VALUES: Final = 100_000  # after aliases are written out: a kilobyte of nested aliases makes billions
+MAX_VALUES: Final = 100_000  # after aliases are expanded: a kilobyte of nested aliases makes billions
 _TAG: Final = "tag:yaml.org,2002:"
 
 
 class _Loader(_BaseLoader):
-    yaml_implicit_resolvers = {}  # noqa: RUF012 - PyYAML's own attribute; YAML 1.1's entries must go
+    yaml_implicit_resolvers = {}  # noqa: RUF012 - PyYAML's own attribute; removes YAML 1.1's entries
 
 
 for _kind, _pattern, _first in (
@@ -40,14 +40,14 @@ for _kind, _pattern, _first in (
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One YAML document: its value, and its nodes for the lines."""
+    """One YAML document: its value, and its YAML nodes, which have the line numbers."""
 
     file: str
     root: yaml.Node
     value: object
 
     def line(self, path: Path) -> int:
-        """Find the line of a field, or of the deepest part of its path that is there."""
+        """Return the line of a field, or of the deepest part of its path that exists."""
         node, line = self.root, _line(self.root)
         for part in path:
             if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
@@ -61,39 +61,39 @@ class Document:
         return line
 
     def problem(self, path: Path, message: str) -> Problem:
-        """Report a problem of the field at this path."""
+        """Return a problem of the field at this path."""
         return Problem(self.file, self.line(path), path_text(path), message)
 
     def place(self, path: Path) -> str:
-        """Name a field's place in another problem's message."""
+        """Return FILE:LINE of a field, for another problem's message."""
         return f"{self.file}:{self.line(path)}"
 
 
 @dataclass(slots=True)
-class Reading:
-    """All documents of the files, and what kept some from being read."""
+class ParsedFiles:
+    """All documents of the files, and the problems of those that could not be parsed."""
 
     documents: list[Document] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
-def read_documents(files: Files) -> Reading:
-    """Parse every file as far as it goes; empty documents are skipped."""
-    reading = Reading()
+def read_documents(files: Files) -> ParsedFiles:
+    """Parse every file up to its first syntax error; empty documents are skipped."""
+    parsed = ParsedFiles()
     for file, content in files.items():
         text = _text(file, content)
         if isinstance(text, Problem):
-            reading.problems.append(text)
+            parsed.problems.append(text)
             continue
         try:
             _check_depth(text)
             for root in yaml.compose_all(text, _Loader):
-                _add_document(file, root, reading)
+                _add_document(file, root, parsed)
         except _TooDeepError as error:
-            reading.problems.append(Problem(file, error.line, "", f"nested more than {MAX_DEPTH} levels deep"))
+            parsed.problems.append(Problem(file, error.line, "", f"nested more than {MAX_DEPTH} levels deep"))
         except yaml.YAMLError as error:
-            reading.problems.append(_syntax_problem(file, text, error))
-    return reading
+            parsed.problems.append(_syntax_problem(file, text, error))
+    return parsed
 
 
 def _text(file: str, content: bytes) -> str | Problem:
@@ -113,7 +113,7 @@ class _TooDeepError(Exception):
 
 
 def _check_depth(text: str) -> None:
-    """Walk the parser's events, which do not recurse, before anything that does."""
+    """Check the depth on the parser's events, which do not recurse, before the composer, which does."""
     depth = 0
     for event in yaml.parse(text, _Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -127,19 +127,19 @@ def _check_depth(text: str) -> None:
 def _syntax_problem(file: str, text: str, error: yaml.YAMLError) -> Problem:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         context = f" {error.context}" if error.context else ""
-        line = min(error.problem_mark.line + 1, len(text.splitlines()))  # libyaml puts the end of a file a line below
+        line = min(error.problem_mark.line + 1, len(text.splitlines()))  # libyaml reports the end of a file a line late
         return Problem(file, line, "", f"not valid YAML: {error.problem}{context}")
     position = getattr(error, "position", 0)  # of a ReaderError, in bytes with libyaml, in characters without
     line = text.encode().count(b"\n", 0, position) + 1
     return Problem(file, line, "", f"not valid YAML: {getattr(error, 'reason', error)}")
 
 
-def _add_document(file: str, root: yaml.Node, reading: Reading) -> None:
+def _add_document(file: str, root: yaml.Node, parsed: ParsedFiles) -> None:
     builder = _Builder(file)
     value = builder.build(root, ())
-    reading.problems += builder.problems
+    parsed.problems += builder.problems
     if value is not None:
-        reading.documents.append(Document(file, root, value))
+        parsed.documents.append(Document(file, root, value))
 
 
 _READERS: Final[dict[str, Callable[[str], object]]] = {
@@ -152,7 +152,7 @@ _READERS: Final[dict[str, Callable[[str], object]]] = {
 
 
 class _Builder:
-    """Turns nodes into values once; problems are noted, and the offending part left out."""
+    """Builds values from YAML nodes; collects problems, and leaves out the parts that have one."""
 
     def __init__(self, file: str) -> None:
         self.file = file

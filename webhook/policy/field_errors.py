@@ -1,4 +1,4 @@
-"""pydantic's findings in the house's words: what is wrong, what would be right."""
+"""Messages for pydantic's validation errors: what is wrong, and what is expected."""
 
 import types
 from collections.abc import Iterator, Sequence
@@ -20,15 +20,15 @@ _EXPECTED = {
 }
 
 
-def explained(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Path, str]]:
-    """Say of each finding on a value of this model where it is and what would be right."""
+def field_errors(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Path, str]]:
+    """Yield the path and the message of each error in a value of this model."""
     for details in error.errors(include_url=False):
         path = tuple(part for part in details["loc"] if part not in UNION_TAGS and part != "[key]")
         yield path, _message(details, path, model)
 
 
-def choice(got: object, allowed: Sequence[str]) -> str:
-    """Say that one of a few words was expected, and which was probably meant."""
+def expected_one_of(allowed: Sequence[str], got: object) -> str:
+    """Return a message with the allowed words and the closest match."""
     text = f"expected {allowed[0]}" if len(allowed) == 1 else f"expected one of {', '.join(allowed)}"
     return f"{text}; got {described(got)}{_guess(got, allowed)}"
 
@@ -45,9 +45,9 @@ def _message(details: ErrorDetails, path: Path, model: type[BaseModel]) -> str:
             text = f"required: {(field.description or '').rstrip('.')}"
         case "enum" | "literal_error":
             words = str(context["expected"]).replace(" or ", ", ").split(", ")
-            text = choice(got, [word.strip("'") for word in words])
+            text = expected_one_of([word.strip("'") for word in words], got)
         case "too_short":
-            text = "expected at least one item, or no such field"
+            text = "expected at least one item; otherwise leave the field out"
         case "greater_than_equal":
             text = f"expected {context['ge']} or more, got {described(got)}"
         case "less_than_equal":
@@ -76,7 +76,7 @@ def _guess(got: object, allowed: Sequence[str]) -> str:
 
 
 def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
-    """Find the model of a mapping inside a model by the way that leads there."""
+    """Return the model of the mapping at this path inside a model."""
     current: Any = model
     for part in path:
         if isinstance(current, type) and issubclass(current, BaseModel):
@@ -89,7 +89,7 @@ def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
 
 
 def _bare(annotation: Any) -> Any:  # noqa: ANN401 - annotations have no common type
-    """Strip Annotated and choose the structured member of a union."""
+    """Return a type without Annotated; of a union its structured member."""
     if get_origin(annotation) is Annotated:
         return _bare(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):

@@ -1,4 +1,4 @@
-"""The leaves of the schema as types: a parser of values.py each, with what JSON Schema can say of it."""
+"""Types of the schema's scalar fields: each combines a parser of values.py with its JSON Schema."""
 
 from typing import Annotated, Any, Final
 
@@ -15,7 +15,7 @@ _LIMIT_SCHEMA: Final[dict[str, Any]] = {"anyOf": [*_AMOUNT_SCHEMA["anyOf"], {"co
 _DURATION_SCHEMA: Final[dict[str, Any]] = {
     "anyOf": [{"type": "string", "pattern": f"^({values.DURATION})$"}, {"const": 0}]
 }
-_PATIENCE_SCHEMA: Final[dict[str, Any]] = {"anyOf": [*_DURATION_SCHEMA["anyOf"], {"const": UNLIMITED.value}]}
+_DURATION_LIMIT_SCHEMA: Final[dict[str, Any]] = {"anyOf": [*_DURATION_SCHEMA["anyOf"], {"const": UNLIMITED.value}]}
 _CORES_SCHEMA: Final[dict[str, Any]] = {
     "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": f"^{values.CORES}$"}]
 }
@@ -26,7 +26,7 @@ Gpus = Annotated[int, PlainValidator(values.gpus), WithJsonSchema(_AMOUNT_SCHEMA
 GpuLimit = Annotated[Limit, PlainValidator(values.limit), PlainSerializer(format_limit), WithJsonSchema(_LIMIT_SCHEMA)]
 Seconds = Annotated[int, PlainValidator(values.seconds), WithJsonSchema(_DURATION_SCHEMA)]
 GracePeriod = Annotated[Seconds, AfterValidator(values.grace_period)]
-SecondsLimit = Annotated[Limit, PlainValidator(values.seconds_limit), WithJsonSchema(_PATIENCE_SCHEMA)]
+SecondsLimit = Annotated[Limit, PlainValidator(values.seconds_limit), WithJsonSchema(_DURATION_LIMIT_SCHEMA)]
 Cores = Annotated[int, PlainValidator(values.cores), WithJsonSchema(_CORES_SCHEMA)]
 Bytes = Annotated[int, PlainValidator(values.size), WithJsonSchema(_BYTES_SCHEMA)]
 TeamRef = Annotated[str, Strict(), AfterValidator(values.team_name)]

@@ -1,4 +1,4 @@
-"""The file format as JSON Schema, for editors; kept in policies/schema.json."""
+"""The JSON Schema of policy files, for editors; published as policies/schema.json."""
 
 from typing import Any, Final
 
@@ -8,12 +8,12 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema() -> dict[str, Any]:
-    """Describe the file format for editors, as JSON Schema draft 2020-12."""
+    """Return the JSON Schema of policy files, draft 2020-12."""
     return {"$schema": DIALECT, **_without_null(PolicyFile.model_json_schema(by_alias=True, mode="validation"))}
 
 
 def _without_null(node: Any) -> Any:  # noqa: ANN401 - JSON
-    """Drop the null that pydantic offers for what may be left out: an empty field is refused (see validate.py)."""
+    """Remove the null that pydantic allows for optional fields: an empty field is an error (see validate.py)."""
     if isinstance(node, list):
         return [_without_null(item) for item in node]
     if not isinstance(node, dict):

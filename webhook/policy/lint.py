@@ -1,4 +1,4 @@
-"""A good policy held against a world: what it says that means nothing there. Warnings, not problems."""
+"""Compares a valid policy with a world and warns of what has no effect there, or cannot be met."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,8 +16,9 @@ from webhook.core.world.hidden_usage import is_hidden_usage
 from webhook.core.world.world import World
 from webhook.policy import schema
 from webhook.policy.problems import Problem
-from webhook.policy.untainted_nodes import has, untainted
-from webhook.policy.validate import Draft, Placed
+from webhook.policy.teams import Team as TeamSpec
+from webhook.policy.untainted_nodes import contains_node, untainted
+from webhook.policy.validate import Draft, Located
 
 
 def lint(
@@ -29,34 +30,34 @@ def lint(
     knows_nodes: bool = True,
     knows_namespaces: bool = True,
 ) -> tuple[Problem, ...]:
-    """List what of a policy is out of the world's reach; `origin` is named where no single line is meant.
+    """Return the warnings; those without a line name `origin`.
 
-    Where the world does not have all nodes, or all namespaces, what depends on them is not looked at.
+    If the world does not have all nodes, or all namespaces, what depends on them is not checked.
     """
-    scene = _Scene(policy, world, knows_namespaces)
+    context = _Context(policy, world, knows_namespaces)
     found = [
-        *(problem for team in draft.teams for problem in _team(team, scene, knows_nodes=knows_nodes)),
-        *_without_team(scene, origin),
+        *(problem for team in draft.teams for problem in _team(team, context, knows_nodes=knows_nodes)),
+        *_without_team(context, origin),
     ]
     if knows_nodes:
         found += [
-            *(problem for pool in draft.pools for problem in _pool(pool, scene)),
-            *_guarantees(draft, scene),
-            *(problem for name, placed in draft.resources.items() for problem in _resource(name, placed, scene)),
-            *_without_pool(scene, origin),
+            *(problem for pool in draft.pools for problem in _pool(pool, context)),
+            *_guarantees(draft, context),
+            *(problem for name, part in draft.resources.items() for problem in _resource(name, part, context)),
+            *_without_pool(context, origin),
             *(Problem(origin, 0, "pools", text) for text in untainted(policy, world)),
         ]
     return tuple(sorted(found, key=lambda p: (p.file, p.line, p.path, p.message)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
+class _Context:
     policy: Policy
     world: World
     knows_namespaces: bool
 
     def names(self) -> list[Namespace]:
-        """Name the namespaces; none where not all are known."""
+        """Return the namespaces; none if not all are known."""
         return [facts.name for facts in self.world.namespaces()] if self.knows_namespaces else []
 
     def team(self, name: str) -> Team:
@@ -65,149 +66,151 @@ class _Scene:
     def pool(self, name: str) -> Pool:
         return next(pool for pool in self.policy.pools if pool.name == name)
 
-    def within(self, pools: Iterable[Pool]) -> list[Node]:
-        """List the nodes that are in any of these pools, whatever their taints."""
-        return [node for node in self.world.fleet.nodes() if any(has(pool, node) for pool in pools)]
+    def nodes_in(self, pools: Iterable[Pool]) -> list[Node]:
+        """Return the nodes in any of these pools, regardless of their taints."""
+        return [node for node in self.world.fleet.nodes() if any(contains_node(pool, node) for pool in pools)]
 
-    def reach(self, team: Team) -> list[Node]:
+    def usable_nodes(self, team: Team) -> list[Node]:
         pools = [pool for pool in self.policy.pools if pool.admits(team.name)]
-        return self.within(pools if self.policy.pools else (WHOLE_CLUSTER,))
+        return self.nodes_in(pools if self.policy.pools else (WHOLE_CLUSTER,))
 
     def owns_any(self, team: Team) -> bool:
-        """Tell whether a namespace of the world is the team's; a world without namespaces says nothing."""
+        """Whether the team owns a namespace of the world; true if the world has no namespaces."""
         names = self.names()
         return not names or any(self.world.tenancy(name).team_name == team.name for name in names)
 
 
-def _team(placed: Placed[schema.Team], scene: _Scene, *, knows_nodes: bool) -> Iterator[Problem]:
-    team = scene.team(placed.value.name)
-    yield from _namespaces(placed, team, scene)
+def _team(part: Located[TeamSpec], context: _Context, *, knows_nodes: bool) -> Iterator[Problem]:
+    team = context.team(part.value.name)
+    yield from _namespaces(part, team, context)
     if knows_nodes:
-        yield from _offered(placed, team, scene)
+        yield from _capacity(part, team, context)
     for field, own in (("perPod", team.per_pod), ("perUser", team.per_user)):
         if _is_above(own, team.gpus.limit):
             text = f"is never reached: the team's limit is {format_limit(team.gpus.limit)}"
-            yield placed.problem(text, field, "limit")
+            yield part.problem(text, field, "limit")
 
 
-def _offered(placed: Placed[schema.Team], team: Team, scene: _Scene) -> Iterator[Problem]:
-    """Hold a team's share against the nodes that it may use."""
-    nodes = scene.reach(team)
-    there = sum(_gpus(node, scene.policy) for node in nodes)
-    offer = f"{_whose(scene)} offer {plural_gpus(there)}"
-    if team.gpus.guaranteed > there:
-        yield placed.problem(f"cannot be kept: {offer}", "gpus", "guaranteed")
-    if _is_above(team.gpus.limit, there):
-        yield placed.problem(f"is never reached: {offer}", "gpus", "limit")
-    largest = max((_gpus(node, scene.policy) for node in nodes), default=0)
+def _capacity(part: Located[TeamSpec], team: Team, context: _Context) -> Iterator[Problem]:
+    """Compare a team's share with the nodes that it may use."""
+    nodes = context.usable_nodes(team)
+    capacity = sum(_gpus(node, context.policy) for node in nodes)
+    have = f"{_nodes_text(context)} have {plural_gpus(capacity)}"
+    if team.gpus.guaranteed > capacity:
+        yield part.problem(f"cannot be met: {have}", "gpus", "guaranteed")
+    if _is_above(team.gpus.limit, capacity):
+        yield part.problem(f"is never reached: {have}", "gpus", "limit")
+    largest = max((_gpus(node, context.policy) for node in nodes), default=0)
     if _is_above(team.per_pod, largest):
-        text = f"is never reached: the largest node offers {plural_gpus(largest)}"
-        yield placed.problem(text, "perPod", "limit")
-    yield from _models(placed, team, nodes, scene)
+        text = f"is never reached: the largest node has {plural_gpus(largest)}"
+        yield part.problem(text, "perPod", "limit")
+    yield from _models(part, team, nodes, context)
 
 
-def _models(placed: Placed[schema.Team], team: Team, nodes: list[Node], scene: _Scene) -> Iterator[Problem]:
+def _models(part: Located[TeamSpec], team: Team, nodes: list[Node], context: _Context) -> Iterator[Problem]:
     for model, share in team.models.items():
-        there = _of_model(model, nodes, scene.policy)
-        if not any(node.model == model for node in scene.world.fleet.nodes()):
-            yield placed.problem("no node has this GPU model", "models", model)
-        elif share.guaranteed > there:
-            text = f"cannot be kept: {_whose(scene)} offer {gpus_text(there)} of them"
-            yield placed.problem(text, "models", model, "guaranteed")
+        capacity = _of_model(model, nodes, context.policy)
+        if not any(node.model == model for node in context.world.fleet.nodes()):
+            yield part.problem("no node has this GPU model", "models", model)
+        elif share.guaranteed > capacity:
+            text = f"cannot be met: {_nodes_text(context)} have {plural_gpus(capacity)} of this model"
+            yield part.problem(text, "models", model, "guaranteed")
 
 
-def _namespaces(placed: Placed[schema.Team], team: Team, scene: _Scene) -> Iterator[Problem]:
-    names = scene.names()
+def _namespaces(part: Located[TeamSpec], team: Team, context: _Context) -> Iterator[Problem]:
+    names = context.names()
     if not names:
         return
-    for index, entry in enumerate(placed.value.namespaces):
+    for index, entry in enumerate(part.value.namespaces):
         if not any(fnmatchcase(name, entry) for name in names):
-            yield placed.problem(f"no namespace is called {entry}", "namespaces", index)
+            yield part.problem(f"no namespace matches {entry}", "namespaces", index)
     selector = team.namespace_selector
-    if selector is not None and not any(selector.matches(facts.labels) for facts in scene.world.namespaces()):
-        yield placed.problem("selects no namespace", "namespaceSelector")
+    if selector is not None and not any(selector.matches(facts.labels) for facts in context.world.namespaces()):
+        yield part.problem("selects no namespace", "namespaceSelector")
 
 
-def _pool(placed: Placed[schema.Pool], scene: _Scene) -> Iterator[Problem]:
-    pool = scene.pool(placed.value.name)
-    nodes = list(scene.world.fleet.nodes())
+def _pool(part: Located[schema.Pool], context: _Context) -> Iterator[Problem]:
+    pool = context.pool(part.value.name)
+    nodes = list(context.world.fleet.nodes())
     for key, value in pool.node_selector:
         if not any(node.labels.get(key) == value for node in nodes):
-            yield placed.problem(f"no node carries {key}={value}", "nodeSelector", key)
+            yield part.problem(f"no node has label {key}={value}", "nodeSelector", key)
     for requirement in pool.affinity:
         if not any(requirement.matches(node.labels) for node in nodes):
-            text = f"no node meets {requirement.key} {requirement.operator} {', '.join(requirement.values)}"
-            yield placed.problem(text.rstrip(), "affinity")
-    inside = scene.within((pool,))
+            text = f"no node matches {requirement.key} {requirement.operator} {', '.join(requirement.values)}"
+            yield part.problem(text.rstrip(), "affinity")
+    inside = context.nodes_in((pool,))
     if not inside:
-        yield placed.problem("no node is in this pool", "name")
-    elif not scene.world.fleet.matching(scene.world.joined(NO_CONSTRAINTS, pool)):
+        yield part.problem("this pool has no nodes", "name")
+    elif not context.world.fleet.matching(context.world.joined(NO_CONSTRAINTS, pool)):
         taints = sorted({f"{taint.key}:{taint.effect}" for node in inside for taint in node.taints})
-        yield placed.problem(f"tolerates none of its nodes; they have {', '.join(taints)}", "name")
+        yield part.problem(f"does not tolerate the taints of its nodes: {', '.join(taints)}", "name")
     if pool.match is not None and pool.match.matches({}):
-        yield placed.problem(_catches(pool.match, inside, scene), "match", "podSelector")
-    teams = [team for team in scene.policy.teams if pool.admits(team.name)]
-    if not any(scene.owns_any(team) for team in teams):
-        yield placed.problem("nobody may use it: no team that may enter owns a namespace", "name")
+        yield part.problem(_broad_match(pool.match, inside, context), "match", "podSelector")
+    teams = [team for team in context.policy.teams if pool.admits(team.name)]
+    if not any(context.owns_any(team) for team in teams):
+        yield part.problem("no pod can use this pool: none of its teams has a namespace", "name")
 
 
-def _catches(match: LabelSelector, inside: list[Node], scene: _Scene) -> str:
-    """Say what a selector does that pods without any label meet: it catches whoever does not know of it."""
+def _broad_match(match: LabelSelector, inside: list[Node], context: _Context) -> str:
+    """Return a warning of a selector that pods without labels match."""
     which = f"GPU pod without label {' or '.join(sorted({each.key for each in match.requirements}))}"
-    seen = filterfalse(is_hidden_usage, scene.world.pods())
-    caught = sum(1 for pod in seen if pod.demand.gpus and match.matches(pod.labels))
-    now = f" ({caught} of the world's)" if caught else ""
-    where = "" if any(_gpus(node, scene.policy) for node in inside) else ", whose nodes have no GPUs"
+    pods = filterfalse(is_hidden_usage, context.world.pods())
+    matching = sum(1 for pod in pods if pod.demand.gpus and match.matches(pod.labels))
+    now = f" ({matching} in this world)" if matching else ""
+    where = "" if any(_gpus(node, context.policy) for node in inside) else ", whose nodes have no GPUs"
     return (
-        f"selects every {which}{now}, and such pods go to this pool{where}, and to no other; "
-        "select by a label that only its own pods carry: matchLabels, In or Exists"
+        f"selects every {which}{now}; such pods can run only in this pool{where}; "
+        "select by a label that only the pods of this pool have: matchLabels, In or Exists"
     )
 
 
-def _guarantees(draft: Draft, scene: _Scene) -> Iterator[Problem]:
-    """Hold what is promised to all teams together against what there is, in all and by model."""
-    total = sum(team.gpus.guaranteed for team in scene.policy.teams)
-    nodes = list(scene.world.fleet.nodes())
-    there = sum(_gpus(node, scene.policy) for node in nodes)
-    largest = max(draft.teams, key=lambda placed: placed.value.gpus.guaranteed, default=None)
-    if largest is not None and total > there:
-        yield largest.problem(_promised(total, there), "gpus", "guaranteed")
-    promised: dict[GpuModel, int] = {}
-    for team in scene.policy.teams:
+def _guarantees(draft: Draft, context: _Context) -> Iterator[Problem]:
+    """Compare the guaranteed shares of all teams together with the nodes, in total and by model."""
+    total = sum(team.gpus.guaranteed for team in context.policy.teams)
+    nodes = list(context.world.fleet.nodes())
+    capacity = sum(_gpus(node, context.policy) for node in nodes)
+    largest = max(draft.teams, key=lambda part: part.value.gpus.guaranteed, default=None)
+    if largest is not None and total > capacity:
+        yield largest.problem(_overcommitted(total, capacity), "gpus", "guaranteed")
+    guaranteed: dict[GpuModel, int] = {}
+    for team in context.policy.teams:
         for model, share in team.models.items():
-            promised[model] = promised.get(model, 0) + share.guaranteed
-    for model, units in promised.items():
-        there = _of_model(model, nodes, scene.policy)
-        if there and units > there:
-            first = next(placed for placed in draft.teams if model in scene.team(placed.value.name).models)
-            yield first.problem(_promised(units, there), "models", model, "guaranteed")
+            guaranteed[model] = guaranteed.get(model, 0) + share.guaranteed
+    for model, units in guaranteed.items():
+        capacity = _of_model(model, nodes, context.policy)
+        if capacity and units > capacity:
+            first = next(part for part in draft.teams if model in context.team(part.value.name).models)
+            yield first.problem(_overcommitted(units, capacity), "models", model, "guaranteed")
 
 
-def _resource(name: str, placed: Placed[schema.Resource], scene: _Scene) -> Iterator[Problem]:
-    if not any(name in node.allocatable for node in scene.world.fleet.nodes()):
-        yield placed.problem("no node offers this resource")
+def _resource(name: str, part: Located[schema.Resource], context: _Context) -> Iterator[Problem]:
+    if not any(name in node.allocatable for node in context.world.fleet.nodes()):
+        yield part.problem("no node has this resource")
 
 
-def _without_team(scene: _Scene, origin: str) -> Iterator[Problem]:
-    if scene.policy.defaults.unknown_team is not UnknownTeam.REJECT:
+def _without_team(context: _Context, origin: str) -> Iterator[Problem]:
+    if context.policy.defaults.unknown_team is not UnknownTeam.REJECT:
         return
     counts: dict[str, int] = {}
-    for pod in filterfalse(is_hidden_usage, scene.world.pods()):
-        tenancy = scene.world.tenancy(pod.namespace)
+    for pod in filterfalse(is_hidden_usage, context.world.pods()):
+        tenancy = context.world.tenancy(pod.namespace)
         if pod.demand.gpus and tenancy.team is None and not tenancy.is_exempt:
             counts[pod.namespace] = counts.get(pod.namespace, 0) + 1
     for namespace, count in sorted(counts.items()):
-        text = f"namespace {namespace} has {plural(count, 'pod')} with GPUs and no team: new ones are refused"
+        text = f"namespace {namespace} has {plural(count, 'pod')} with GPUs but no team: new pods are refused"
         yield Problem(origin, 0, "teams", text)
 
 
-def _without_pool(scene: _Scene, origin: str) -> Iterator[Problem]:
-    if not scene.policy.pools:
+def _without_pool(context: _Context, origin: str) -> Iterator[Problem]:
+    if not context.policy.pools:
         return
-    inside = {node.name for node in scene.within(scene.policy.pools)}
-    outside = [node.name for node in scene.world.fleet.nodes() if _gpus(node, scene.policy) and node.name not in inside]
+    inside = {node.name for node in context.nodes_in(context.policy.pools)}
+    outside = [
+        node.name for node in context.world.fleet.nodes() if _gpus(node, context.policy) and node.name not in inside
+    ]
     if outside:
-        text = f"nodes with GPUs that are in no pool, so that no pod is sent there: {_listed(outside)}"
+        text = f"GPU nodes that are in no pool, so no pod is placed there: {_listed(outside)}"
         yield Problem(origin, 0, "pools", text)
 
 
@@ -224,13 +227,13 @@ def _of_model(model: GpuModel, nodes: Iterable[Node], policy: Policy) -> Units:
     return sum(_gpus(node, policy) for node in nodes if node.model == model)
 
 
-def _whose(scene: _Scene) -> str:
-    return "the nodes of its pools" if scene.policy.pools else "all nodes together"
+def _nodes_text(context: _Context) -> str:
+    return "the nodes of its pools" if context.policy.pools else "all nodes together"
 
 
 def _is_above(own: Limit, limit: Limit | Units) -> bool:
     return not isinstance(own, Unlimited) and not isinstance(limit, Unlimited) and own > limit
 
 
-def _promised(units: int, there: Units) -> str:
-    return f"all teams together are guaranteed {plural_gpus(units)}, the nodes offer {gpus_text(there)}"
+def _overcommitted(units: int, capacity: Units) -> str:
+    return f"all teams together are guaranteed {plural_gpus(units)}, but the nodes have {gpus_text(capacity)}"

@@ -1,17 +1,17 @@
-"""What is wrong with policy files, and where: the one shape in which every check reports."""
+"""Problems of policy files, with file, line and field: what every check reports."""
 
 import re
 from dataclasses import dataclass
 
 Path = tuple[str | int, ...]
-"""A field's place in its document: field names and list indexes."""
+"""Path of a field in its document: field names and list indexes."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to correct. `line` counts from 1 and is 0 where no line is meant; `path` is "" for a whole file."""
+    """One thing to correct. `line` counts from 1 and is 0 for the whole file; `path` is "" for a whole document."""
 
     file: str
     line: int
@@ -24,19 +24,19 @@ class Problem:
 
 
 class PolicyError(Exception):
-    """The policy can be read but does not hold; carries every problem found."""
+    """The policy is invalid; has every problem found."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = problems
 
 
-class PolicyUnreadable(Exception):  # noqa: N818 - says what happened; "Error" would add nothing
-    """The policy cannot be read at all: missing, not permitted, or vanished meanwhile."""
+class PolicyUnreadable(Exception):  # noqa: N818 - the name says what happened; "Error" would add nothing
+    """The policy files cannot be read: missing, no permission, or deleted while they were read."""
 
 
 def path_text(path: Path) -> str:
-    """Write a path the way the Kubernetes API does: `pools[0].nodeSelector[nvidia.com/gpu.product]`."""
+    """Return a path as the Kubernetes API writes it: `pools[0].nodeSelector[nvidia.com/gpu.product]`."""
     text = ""
     for part in path:
         if isinstance(part, str) and _PLAIN_KEY.fullmatch(part):
@@ -47,7 +47,7 @@ def path_text(path: Path) -> str:
 
 
 def described(value: object) -> str:
-    """Name a value found in a file, briefly."""
+    """Return a short description of a value in a file."""
     match value:
         case None:
             return "nothing"
@@ -64,6 +64,6 @@ def described(value: object) -> str:
 
 
 def shortened(text: str, longest: int = 60) -> str:
-    """Cut a text that somebody wrote to a length that fits a message of one line."""
+    """Return a text on one line, cut to a length that fits a message."""
     line = " ".join(text.split())
     return line if len(line) <= longest else line[: longest - 3] + "..."

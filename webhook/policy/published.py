@@ -1,4 +1,4 @@
-"""The policy as text for those who may only view it: every document without its comments, which may not be for all."""
+"""The policy as text for viewers: every document without its comments, which may be confidential."""
 
 import re
 from typing import Final
@@ -14,7 +14,7 @@ _WORDS: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y
 
 
 class _Dumper(_Base):  # type: ignore[misc,valid-type]
-    """Quotes every text that is no plain word: YAML 1.1, which PyYAML writes, knows fewer numbers than YAML 1.2."""
+    """Quotes every text that is not a plain word: PyYAML writes YAML 1.1, which has fewer number formats than 1.2."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -26,7 +26,7 @@ _Dumper.add_representer(str, _text)
 
 
 def published(files: Files) -> str:
-    """Write the documents of a good policy as one YAML text that loads as the same policy."""
+    """Return the documents of a valid policy as one YAML text that loads as the same policy."""
     values = [document.value for document in read_documents(files).documents]
     text: str = yaml.dump_all(values, Dumper=_Dumper, sort_keys=False, width=2**16, allow_unicode=True)
     return text

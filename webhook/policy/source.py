@@ -1,4 +1,4 @@
-"""The files of a policy folder, as bytes: which count, and which cannot be read."""
+"""Reads the files of a policy folder as bytes."""
 
 import hashlib
 import stat
@@ -9,18 +9,18 @@ from typing import Final
 from webhook.policy.problems import PolicyUnreadable
 
 SUFFIXES: Final = (".yaml", ".yml")
-MAX_BYTES: Final = 1024 * 1024  # a ConfigMap holds no more, and parsing YAML costs microseconds per byte
+MAX_BYTES: Final = 1024 * 1024  # the limit of a ConfigMap; parsing YAML costs microseconds per byte
 
 Files = Mapping[str, bytes]
-"""Contents by the name to show: the path as the caller wrote it, so that editors and terminals can open it."""
+"""Contents by displayed name: the path as the caller wrote it, so that editors and terminals can open it."""
 
 
 def read_files(path: Path) -> Files:
-    """Read a folder's policy files in order of name (or the one file given), at most a byte more than is allowed.
+    """Read a folder's policy files in order of name (or one file), at most one byte more than MAX_BYTES of each.
 
-    Hidden names are skipped, which hides the `..data` folders of a ConfigMap mount; its file names are symlinks and are
-    followed. Raises PolicyUnreadable for anything that cannot be read, a dangling symlink included: to leave a file
-    out in silence would drop its teams.
+    Hidden names are skipped, such as the `..data` folders of a ConfigMap mount; its file names are symlinks, which are
+    followed. Raises PolicyUnreadable if any file cannot be read, a dangling symlink included: skipping a file would
+    silently drop its teams.
     """
     try:
         names = sorted(_policy_files(path)) if path.is_dir() else [path]
@@ -32,7 +32,7 @@ def read_files(path: Path) -> Files:
 
 
 def fingerprint(files: Files) -> str:
-    """Name what the files say, to notice edits."""
+    """Return a hash of names and contents, to detect edits."""
     digest = hashlib.sha256()
     for name, content in files.items():
         digest.update(f"{len(name)}:{name}:{len(content)}:".encode(errors="surrogateescape"))

@@ -1,10 +1,10 @@
-"""What every part of a policy file is made from."""
+"""The base model of all parts of a policy file."""
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 
 class Spec(BaseModel):
-    """What all parts share: camelCase in files, nothing unknown, nothing changed later."""
+    """Base model: camelCase in files, no unknown fields, immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)

@@ -1,4 +1,4 @@
-"""The leaves of a policy: how amounts, durations, names and keys are written. Each parser says what would be right."""
+"""Parsers of the scalar fields of a policy: amounts, durations, names and keys. Errors say what is expected."""
 
 import re
 from fractions import Fraction
@@ -10,7 +10,7 @@ from webhook.core.model.pod import DEFAULT_GRACE_SECONDS
 from webhook.core.world.force_deleted import LONGEST_SECONDS
 from webhook.policy.problems import described
 
-MOST_GPUS: Final = 1_000_000_000  # keeps every sum of GPU units inside 64 bits
+MAX_GPUS: Final = 1_000_000_000  # keeps every sum of GPU units within 64 bits
 
 AMOUNT: Final = r"(0|[1-9][0-9]*)(\.[0-9]+|/[1-9][0-9]*)?"
 DURATION: Final = r"([0-9]+(\.[0-9]+)?(h|m|s))+|0"
@@ -23,31 +23,31 @@ HOST_PATH: Final = r"(/(?!\.{1,2}(/|$))[-A-Za-z0-9._@:+=,]+)+"
 NAMESPACE_GLOB: Final = r"[-a-z0-9*?]+"
 _FIELD: Final = r"[A-Za-z_][-A-Za-z0-9_]*"
 
-_LONGEST = 40  # characters of a number
-_NAME = 63  # longest label value, namespace name and name part of a key
-_SUBDOMAIN = 253
-_LONGEST_PATH = 4096
+_MAX_NUMBER = 40  # characters of a number
+_MAX_NAME = 63  # longest label value, namespace name and name part of a key
+_MAX_SUBDOMAIN = 253
+_MAX_PATH = 4096
 _BINARY = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}
 _SECONDS = {"h": 3600, "m": 60, "s": 1}
 
 
 def gpus(value: object) -> int:
-    """Read an amount of GPUs as GPU units."""
+    """Parse an amount of GPUs as GPU units."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         # a ValueError, not a TypeError: pydantic reports only the former
         raise ValueError(f'expected GPUs such as 8, "2.5" or "1/7", got {described(value)}')  # noqa: TRY004
     text = str(value)
-    # The pattern comes first: Fraction would also take "1e999999999", and count its zeros for hours.
-    if len(text) > _LONGEST or not re.fullmatch(rf"-?{AMOUNT}", text):
+    # The pattern is checked first: Fraction also accepts "1e999999999", and would run for hours.
+    if len(text) > _MAX_NUMBER or not re.fullmatch(rf"-?{AMOUNT}", text):
         raise ValueError(f'expected GPUs such as 8, "2.5" or "1/7", got {described(value)}')
     units = parse_gpus(text)
-    if units > parse_gpus(MOST_GPUS):
-        raise ValueError(f"more than {MOST_GPUS:,} GPUs; write unlimited for no limit")
+    if units > parse_gpus(MAX_GPUS):
+        raise ValueError(f"more than {MAX_GPUS:,} GPUs; write unlimited for no limit")
     return units
 
 
 def limit(value: object) -> Limit:
-    """Read a limit: GPUs, or the word unlimited."""
+    """Parse a limit: GPUs, or the word unlimited."""
     if value == UNLIMITED.value:
         return UNLIMITED
     try:
@@ -57,10 +57,10 @@ def limit(value: object) -> Limit:
 
 
 def seconds(value: object) -> int:
-    """Read a Go-style duration of whole seconds: 30s, 10m, 1h30m."""
+    """Parse a Go-style duration of whole seconds: 30s, 10m, 1h30m."""
     if value == 0 and not isinstance(value, bool):
         return 0
-    if not isinstance(value, str) or len(value) > _LONGEST or not re.fullmatch(DURATION, value):
+    if not isinstance(value, str) or len(value) > _MAX_NUMBER or not re.fullmatch(DURATION, value):
         raise ValueError(f"expected a duration such as 30s, 10m or 1h30m, got {described(value)}")
     parts = re.findall(r"([0-9.]+)([hms])", value)
     total = sum((Fraction(number) * _SECONDS[unit] for number, unit in parts), Fraction(0))
@@ -70,15 +70,15 @@ def seconds(value: object) -> int:
 
 
 def grace_period(value: int) -> int:
-    """Check a longest grace period: the default must fit in, and no charge may outlive its pod for days."""
+    """Check a maximum grace period: at least the default, and short enough that no charge outlives its pod for days."""
     if not DEFAULT_GRACE_SECONDS <= value <= LONGEST_SECONDS:
-        told = f"at least {DEFAULT_GRACE_SECONDS}s, what pods have that say nothing, and at most"
-        raise ValueError(f"expected {told} {LONGEST_SECONDS // 3600}h, got {value}s")
+        least = f"at least {DEFAULT_GRACE_SECONDS}s, the default of pods"
+        raise ValueError(f"expected {least}, and at most {LONGEST_SECONDS // 3600}h, got {value}s")
     return value
 
 
 def seconds_limit(value: object) -> Limit:
-    """Read a duration, or the word unlimited."""
+    """Parse a duration, or the word unlimited."""
     if value == UNLIMITED.value:
         return UNLIMITED
     try:
@@ -88,7 +88,7 @@ def seconds_limit(value: object) -> Limit:
 
 
 def cores(value: object) -> int:
-    """Read an amount of cpu as thousandths of a core: 8, 0.5 or 500m."""
+    """Parse an amount of cpu as thousandths of a core: 8, 0.5 or 500m."""
     text = str(value)
     if isinstance(value, bool) or not re.fullmatch(CORES, text):
         raise ValueError(f'expected cpu such as 8, "0.5" or 500m, got {described(value)}')
@@ -96,7 +96,7 @@ def cores(value: object) -> int:
 
 
 def size(value: object) -> int:
-    """Read an amount of memory as bytes: 64Gi, 512Mi."""
+    """Parse an amount of memory as bytes: 64Gi, 512Mi."""
     text = str(value)
     if isinstance(value, bool) or not re.fullmatch(BYTES, text):
         raise ValueError(f"expected memory such as 64Gi or 512Mi, got {described(value)}")
@@ -105,27 +105,27 @@ def size(value: object) -> int:
 
 
 def is_integer(text: str) -> bool:
-    """Tell whether Gt and Lt can compare with it."""
+    """Whether the operators Gt and Lt can compare with this text."""
     return re.fullmatch(r"-?[0-9]{1,18}", text) is not None
 
 
 def not_queue(value: object) -> object:
-    """Refuse `onLimit: queue` honestly: the word is known, what it asks for is not there."""
+    """Refuse `onLimit: queue`, which this version does not implement."""
     if value == "queue":
         raise ValueError("queue is not available in this version; use reject")
     return value
 
 
 def team_name(value: str) -> str:
-    """Check a team's name: it becomes the value of a label."""
+    """Check a team's name, which becomes the value of a label."""
     if value == UNASSIGNED:
-        raise ValueError(f'"{UNASSIGNED}" is reserved for namespaces that no team claims; choose another name')
+        raise ValueError(f'"{UNASSIGNED}" is reserved for namespaces without a team; choose another name')
     return label_value(value)
 
 
 def label_value(value: str) -> str:
     """Check a name that is, or becomes, the value of a label."""
-    return _named(value, LABEL_VALUE, _NAME, "letters, digits, -, _ and ., with a letter or digit at both ends")
+    return _matching(value, LABEL_VALUE, _MAX_NAME, "letters, digits, -, _ and ., with a letter or digit at both ends")
 
 
 def any_label_value(value: str) -> str:
@@ -136,18 +136,15 @@ def any_label_value(value: str) -> str:
 def label_key(value: str) -> str:
     """Check the key of a label, annotation or taint: NAME or PREFIX/NAME."""
     prefix, slash, name = value.rpartition("/")
-    if slash and (len(prefix) > _SUBDOMAIN or not re.fullmatch(DNS_SUBDOMAIN, prefix)):
+    if slash and (len(prefix) > _MAX_SUBDOMAIN or not re.fullmatch(DNS_SUBDOMAIN, prefix)):
         raise ValueError(f"expected a key such as nvidia.com/gpu.product, got {described(value)}: bad prefix")
-    if len(name) > _NAME or not re.fullmatch(LABEL_VALUE, name):
+    if len(name) > _MAX_NAME or not re.fullmatch(LABEL_VALUE, name):
         raise ValueError(f"expected a key such as nvidia.com/gpu.product, got {described(value)}: bad name")
     return value
 
 
 def resource_name(value: str) -> str:
-    """Check the name of an extended resource, the only kind that can be a GPU.
-
-    A DeviceClass goes by Kubernetes' own name for what it hands out, deviceclass.resource.kubernetes.io/CLASS.
-    """
+    """Check the name of an extended resource, or of a DeviceClass: deviceclass.resource.kubernetes.io/CLASS."""
     prefix, slash, rest = value.partition("/")
     if value.startswith(DEVICE_CLASS):
         return DEVICE_CLASS + object_name(rest)
@@ -159,45 +156,49 @@ def resource_name(value: str) -> str:
 def namespace_glob(value: str) -> str:
     """Check a namespace's name, or a glob in which * stands for any text and ? for one character."""
     if "*" in value or "?" in value:
-        return _named(value, NAMESPACE_GLOB, _SUBDOMAIN, "lower-case letters, digits, -, * and ?")
-    return _named(value, DNS_LABEL, _NAME, "lower-case letters, digits and -, with a letter or digit at both ends")
+        return _matching(value, NAMESPACE_GLOB, _MAX_SUBDOMAIN, "lower-case letters, digits, -, * and ?")
+    return _matching(
+        value, DNS_LABEL, _MAX_NAME, "lower-case letters, digits and -, with a letter or digit at both ends"
+    )
 
 
 def host_path(value: str) -> str:
-    """Check a path of nodes: it is compared as text, so only one way to write it is taken."""
-    return _named(
-        value, HOST_PATH, _LONGEST_PATH, "characters of an absolute path such as /data, without . and .. parts"
+    """Check a host path: it is compared as text, so only its normalized form is allowed."""
+    return _matching(
+        value, HOST_PATH, _MAX_PATH, "characters of an absolute path such as /data, without . and .. parts"
     )
 
 
 def object_name(value: str) -> str:
     """Check the name of a cluster-wide object."""
-    return _named(value, DNS_SUBDOMAIN, _SUBDOMAIN, "lower-case letters, digits, - and .")
+    return _matching(value, DNS_SUBDOMAIN, _MAX_SUBDOMAIN, "lower-case letters, digits, - and .")
 
 
 def api_group(value: str) -> str:
     """Check an API group other than the core one, whose kinds are all built in."""
-    return _named(value, DNS_SUBDOMAIN, _SUBDOMAIN, "lower-case letters, digits, - and ., such as batch.volcano.sh")
+    return _matching(
+        value, DNS_SUBDOMAIN, _MAX_SUBDOMAIN, "lower-case letters, digits, - and ., such as batch.volcano.sh"
+    )
 
 
 def kind_name(value: str) -> str:
     """Check the name of a kind."""
-    return _named(value, r"[A-Z][A-Za-z0-9]*", _NAME, "letters and digits, a capital first, such as PyTorchJob")
+    return _matching(value, r"[A-Z][A-Za-z0-9]*", _MAX_NAME, "letters and digits, a capital first, such as PyTorchJob")
 
 
 def resource_plural(value: str) -> str:
     """Check the name of a kind in the API's URLs."""
-    return _named(value, DNS_LABEL, _NAME, "lower-case letters and digits, such as pytorchjobs")
+    return _matching(value, DNS_LABEL, _MAX_NAME, "lower-case letters and digits, such as pytorchjobs")
 
 
 def field_path(value: str) -> str:
     """Check a path of fields."""
-    return _named(
-        value, rf"{_FIELD}(\.{_FIELD})*", _SUBDOMAIN, "names of fields with dots between, such as spec.template"
+    return _matching(
+        value, rf"{_FIELD}(\.{_FIELD})*", _MAX_SUBDOMAIN, "names of fields with dots between, such as spec.template"
     )
 
 
-def _named(value: str, pattern: str, longest: int, alphabet: str) -> str:
+def _matching(value: str, pattern: str, longest: int, alphabet: str) -> str:
     if len(value) > longest or not re.fullmatch(pattern, value):
         raise ValueError(f"expected at most {longest} {alphabet}; got {described(value)}")
     return value

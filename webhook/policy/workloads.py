@@ -1,4 +1,4 @@
-"""The section `workloads` of a policy file: objects that make pods. Part of the schema, see schema.py."""
+"""The section `workloads` of a policy file: objects that create pods. Part of the schema, see schema.py."""
 
 from typing import Annotated
 
@@ -10,39 +10,39 @@ from webhook.policy.spec import Spec
 
 
 class WorkloadPods(Spec):
-    """Where a kind keeps one sort of pods."""
+    """Where objects of a kind have the pods of one role."""
 
-    role: Text = Field(default="", description="What these pods are called; left out: the name of the entry.")
+    role: Text = Field(default="", description="The role of these pods. Default: the name of the entry.")
     each: FieldPath | None = Field(
-        default=None, description="A list or mapping, each entry of which has such pods; the paths below start there."
+        default=None, description="A list or mapping whose entries each have such pods; the paths below start there."
     )
     template: FieldPath = Field(description="The pod template, or a bare pod spec.")
-    replicas: list[FieldPath] = Field(default=[], description="Numbers whose product is the count; none: one pod.")
+    replicas: list[FieldPath] = Field(default=[], description="Numbers whose product is the count. Default: one pod.")
     default: Annotated[int, Strict(), Field(ge=0, le=1_000_000)] | None = Field(
-        default=None, description="What a number counts that the object does not set; left out: nobody knows."
+        default=None, description="The value of a number that the object does not set. Default: unknown."
     )
 
 
 class WorkloadKind(Spec):
-    """A kind of object that makes pods."""
+    """A kind of object that creates pods."""
 
     group: ApiGroup = Field(description="Its API group: the part of apiVersion before the slash.")
     kind: KindName = Field(description="Its kind.")
     resource: ResourcePlural = Field(description="Its name in the API's URLs, such as pytorchjobs.")
-    gang: bool = Field(default=False, description="Whether its pods are of no use without each other.")
-    pods: Annotated[list[WorkloadPods], Field(min_length=1)] = Field(description="Where it keeps its pods.")
+    gang: bool = Field(default=False, description="Whether its pods run only together.")
+    pods: Annotated[list[WorkloadPods], Field(min_length=1)] = Field(description="Where it has its pods.")
 
 
 class Workloads(Spec):
-    """How objects that make pods are judged as a whole."""
+    """How objects that create pods are checked as a whole."""
 
     on_limit: OnWorkloadLimit = Field(
         default=OnWorkloadLimit.WARN,
-        description="What happens to one whose pods together are more than a limit allows: warn or reject.",
+        description="What happens to an object whose pods together exceed a limit: warn or reject.",
     )
     job_evictions: JobEvictions = Field(
         default=JobEvictions.IGNORE,
-        description="ignore: Jobs with GPUs get a podFailurePolicy rule by which evictions do not count; count: none.",
+        description="ignore: Jobs with GPUs get a podFailurePolicy rule that ignores evictions; count: they do not.",
     )
     kinds: list[WorkloadKind] = Field(default=[], description="Kinds besides the built-in ones.")
 
@@ -52,5 +52,5 @@ class Workloads(Spec):
         named = [(kind.group, kind.kind) for kind in kinds]
         twice = next((name for name in named if named.count(name) > 1), None)
         if twice is not None:
-            raise ValueError(f"kind {twice[1]} of {twice[0]} is there twice; keep one")
+            raise ValueError(f"kind {twice[1]} of {twice[0]} appears twice; keep one")
         return kinds

@@ -1,4 +1,4 @@
-"""A healthy installation as doctor reads it, from which a test takes or changes what it is about."""
+"""A healthy installation as `doctor` reads it, of which tests change parts."""
 
 from base64 import b64encode
 from dataclasses import replace
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from certs.authority import make_ca, make_leaf, new_key
 from certs.pair import certificate_to_pem
-from webhook.cli.doctor.run import Seen, judge
+from webhook.cli.doctor.run import Observations, judge
 from webhook.cluster.reads.installation import InstallationState, ReadValue
 from webhook.kube.ledger.reports import PolicyReport, ReplicaReport, Report, written_at
 from webhook.kube.registration.guards import guards
@@ -26,7 +26,7 @@ POLICY = parse(FILES, origin="here")
 
 
 class Issuer:
-    """A CA, and certificates of it."""
+    """A CA that issues certificates."""
 
     def __init__(self):
         self.ca = make_ca(new_key(), now=NOW - timedelta(days=200))
@@ -91,12 +91,12 @@ def evidence(**more):
     return InstallationState(**parts | more)
 
 
-HEALTHY = Seen(evidence(), POLICY, Probe(ProbeOutcome.YES), "vision", is_exempt=False)
+HEALTHY = Observations(evidence(), POLICY, Probe(ProbeOutcome.YES), "vision", is_exempt=False)
 
 
-def findings(seen=HEALTHY, **more):
-    """What is found where these parts of the evidence are others; by check: state and message."""
-    return judge(replace(seen, evidence=replace(seen.evidence, **more)))
+def findings(observed=HEALTHY, **more):
+    """The findings with these parts of the evidence replaced."""
+    return judge(replace(observed, evidence=replace(observed.evidence, **more)))
 
 
 def bundle(pem):

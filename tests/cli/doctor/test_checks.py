@@ -1,4 +1,4 @@
-"""Each check, against an installation that is broken in one way: it is named, with a remedy, and nothing else is."""
+"""Each check, on an installation with one problem: that is reported with a remedy, and nothing else."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -77,7 +77,7 @@ BROKEN = {
     "a server without the right to register": (
         replicas(**{"pod-1_a": process(leading=True, registration="cannot update: 403")}),
         {"server"},
-        "cannot keep the registration in step",
+        "cannot update the webhook registration",
     ),
     "too few replicas": (
         {"deployments": ReadValue([deployment(1)])},
@@ -85,7 +85,7 @@ BROKEN = {
         "Deployment fairgate: 1 of 2 replicas",
     ),
     "no server leads": (replicas(**{"pod-1_a": process()}), {"leader"}, "no server leads"),
-    "two lead": (replicas(**{"pod-2_b": process(leading=True)}), {"leader"}, "several lead: pod-1_a, pod-2_b"),
+    "two lead": (replicas(**{"pod-2_b": process(leading=True)}), {"leader"}, "more than one leads: pod-1_a, pod-2_b"),
     "a server that cannot take part in the election": (
         replicas(**{"pod-2_b": process(election="cannot get leases: 403")}),
         {"leader"},
@@ -113,7 +113,7 @@ BROKEN = {
     "a broken edit": (
         replicas(**{"pod-2_b": process(policy_problem="a.yaml:3: teams: what")}),
         {"policy"},
-        "left a broken edit out: a.yaml:3",
+        "rejected an invalid edit: a.yaml:3",
     ),
     "an expired certificate": (
         serving(ISSUER.leaf(age=timedelta(days=100))),
@@ -128,7 +128,7 @@ BROKEN = {
     "a certificate for another host": (
         serving(ISSUER.leaf("example.org")),
         {"certificates"},
-        "does not name fairgate.fairgate-system.svc",
+        "is not valid for fairgate.fairgate-system.svc",
     ),
     "a caBundle of somebody else": (
         trusting(stage.Issuer().pem),
@@ -147,7 +147,7 @@ BROKEN = {
     "no guards": (
         {"guards": {key: ReadValue(None) for key in stage.guard_objects()}},
         {"guards"},
-        "none of the guards is installed",
+        "no guard is installed",
     ),
     "a guard that is missing": (
         without_guard("ValidatingAdmissionPolicyBinding", "fairgate-grace"),
@@ -168,7 +168,7 @@ BROKEN = {
 }
 
 
-def test_a_healthy_installation_is():
+def test_a_healthy_installation_is_healthy():
     found = findings()
     assert {each.state for each in found} == {State.OK}, found
     assert [each.check for each in found] == list(Check)
@@ -176,7 +176,7 @@ def test_a_healthy_installation_is():
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_broken_is_named_with_a_remedy_and_nothing_else_is(name):
+def test_each_problem_is_reported_with_a_remedy_and_nothing_else_is(name):
     changed, want, words = BROKEN[name]
     found = findings(**changed)
     wrong = [each for each in found if each.state is State.WRONG]
@@ -187,15 +187,15 @@ def test_what_is_broken_is_named_with_a_remedy_and_nothing_else_is(name):
 
 
 PROBES = {
-    "failed": (Probe(ProbeOutcome.FAILED, "x509: unknown authority"), State.WRONG, "does not reach Fairgate: x509"),
+    "failed": (Probe(ProbeOutcome.FAILED, "x509: unknown authority"), State.WRONG, "cannot reach Fairgate: x509"),
     "not called": (Probe(ProbeOutcome.NOT_CALLED, "without asking"), State.WRONG, "without asking"),
-    "refused by others": (Probe(ProbeOutcome.UNKNOWN, "403 no"), State.UNKNOWN, "ended before Fairgate"),
+    "refused by others": (Probe(ProbeOutcome.UNKNOWN, "403 no"), State.UNKNOWN, "did not get to Fairgate"),
     "not allowed": (ReadForbidden("create pods in namespace vision"), State.UNKNOWN, "right to create pods"),
 }
 
 
 @pytest.mark.parametrize("name", PROBES)
-def test_the_way_from_the_api_server_is_judged_by_a_dry_run(name):
+def test_the_connection_from_the_api_server_is_checked_by_a_dry_run(name):
     probe, state, words = PROBES[name]
     [found] = [each for each in findings(replace(HEALTHY, probe=probe)) if each.check is Check.REACHABLE]
     assert found.state is state
@@ -203,7 +203,7 @@ def test_the_way_from_the_api_server_is_judged_by_a_dry_run(name):
     assert found.remedy
 
 
-def test_a_dry_run_shows_nothing_where_fairgate_is_not_to_be_asked():
+def test_a_dry_run_shows_nothing_if_fairgate_is_not_to_be_called():
     unasked = replace(HEALTHY, probe=Probe(ProbeOutcome.NOT_CALLED, "without asking"))
     shadow = replace(POLICY, enforce=Enforcement.SHADOW)
     for seen, want in (
@@ -215,11 +215,11 @@ def test_a_dry_run_shows_nothing_where_fairgate_is_not_to_be_asked():
         assert found.state is want
 
 
-def test_a_process_that_another_in_its_pod_followed_is_not_missed():
+def test_a_process_replaced_by_another_in_its_pod_is_not_missed():
     assert exit_status(findings(**replicas(**{"pod-2_old": process(age=200)}))) == 0
 
 
-def test_an_evictor_is_not_missed_where_nobody_has_a_share():
+def test_an_evictor_is_not_missed_if_no_team_has_a_share():
     lenders = replace(POLICY, teams=tuple(replace(team, gpus=Share()) for team in POLICY.teams))
     [found] = [
         each
@@ -238,7 +238,7 @@ def test_nothing_is_registered_while_the_policy_is_off():
     assert left[Check.WEBHOOKS] is State.WRONG
 
 
-def test_what_may_not_be_read_is_unknown_and_says_which_right_is_missing():
+def test_a_missing_right_makes_a_check_unknown_and_is_named():
     secret = ReadForbidden("get something")
     found = findings(
         replace(HEALTHY, policy=None, probe=None),
@@ -255,7 +255,7 @@ def test_what_may_not_be_read_is_unknown_and_says_which_right_is_missing():
     assert exit_status(found) == 2
 
 
-def test_deployments_that_may_not_be_read_are_no_problem():
+def test_unreadable_deployments_are_not_a_problem():
     [found] = [each for each in findings(deployments=ReadForbidden("list deployments")) if each.check is Check.SERVER]
     assert found.state is State.OK
     assert "list deployments" in found.message

@@ -1,4 +1,4 @@
-"""The command over real HTTP: what it asks for, and what it says where there is nothing to see."""
+"""The command over real HTTP: its requests, and its output without an installation."""
 
 import asyncio
 import json
@@ -28,22 +28,22 @@ def states(done):
     return {each["check"]: each["state"] for each in json.loads(done.stdout)["findings"]}
 
 
-def test_a_cluster_that_cannot_be_asked_ends_with_two(tmp_path):
+def test_an_unreachable_cluster_exits_with_two(tmp_path):
     done = call(write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1"))
     assert done.exit_code == 2
-    assert done.stderr.startswith("fairgate: could not look: cannot get reports")
+    assert done.stderr.startswith("fairgate: cannot check the installation: cannot get reports")
 
 
-async def test_where_nothing_is_installed_every_check_says_what_is_missing(api, tmp_path):
+async def test_without_an_installation_every_check_reports_what_is_missing(api, tmp_path):
     done = await asyncio.to_thread(call, write_kubeconfig(tmp_path / "kubeconfig", api.url), "-o", "json")
     assert done.exit_code == 1
     found = states(done)
     assert (found["server"], found["leader"], found["evictor"], found["policy"]) == ("wrong",) * 4
-    assert found["webhooks"] == found["guards"] == "unknown", "nobody knows which are wanted"
-    assert {asked.verb for asked in api.asked} <= {"get", "list"}, "nothing is written, and no policy: no dry run"
+    assert found["webhooks"] == found["guards"] == "unknown", "the expected ones are unknown"
+    assert {request.verb for request in api.asked} <= {"get", "list"}, "nothing is written, and no policy: no dry run"
 
 
-async def test_with_a_policy_of_ones_own_what_is_registered_is_held_against_it(api, tmp_path):
+async def test_the_registration_is_compared_with_a_given_policy(api, tmp_path):
     (tmp_path / "policy.yaml").write_bytes(FILES["policy.yaml"])
     api.put(reports.PATH, reports.REPLICAS, replicas={})
     api.always["post"] = Answer(403)
@@ -51,17 +51,17 @@ async def test_with_a_policy_of_ones_own_what_is_registered_is_held_against_it(a
     done = await asyncio.to_thread(call, config, "--policy", str(tmp_path / "policy.yaml"), "-o", "yaml")
     assert done.exit_code == 1
     assert "ValidatingWebhookConfiguration fairgate is missing" in done.stdout
-    assert "none of the guards is installed" in done.stdout
+    assert "no guard is installed" in done.stdout
 
 
-async def test_the_age_of_a_report_is_told_by_the_api_servers_clock(api, tmp_path):
-    """The sample's reports are of another year: whatever this machine's clock says, they are old."""
+async def test_the_age_of_a_report_is_measured_by_the_api_servers_clock(api, tmp_path):
+    """The sample's reports are of another year, so they are old by the API server's clock."""
     entries = {"pod-1_a": process(leading=True)}
     api.put(reports.PATH, reports.REPLICAS, replicas=msgspec.to_builtins(entries))
     api.put(reports.PATH, reports.POLICY, policy=msgspec.to_builtins(report().policy))
     done = await asyncio.to_thread(call, write_kubeconfig(tmp_path / "kubeconfig", api.url), "-o", "json")
-    told = {each["message"] for each in json.loads(done.stdout)["findings"] if each["check"] == "server"}
-    assert any("pod-1_a has not reported for" in text for text in told), told
-    [dry] = [asked for asked in api.asked if asked.verb == "post"]
+    printed = {each["message"] for each in json.loads(done.stdout)["findings"] if each["check"] == "server"}
+    assert any("pod-1_a has not reported for" in text for text in printed), printed
+    [dry] = [request for request in api.asked if request.verb == "post"]
     assert dry.query == {"dryRun": "All"}
     assert POLICY.hash in done.stdout

@@ -33,13 +33,13 @@ def broken():
     return findings(seen)
 
 
-def test_the_table_is_the_one_of_the_page():
-    told = to_table(broken(), width=118, is_colored=False)
-    golden.check(GOLDEN / "broken.txt", told)
-    assert told in PAGE.read_text(), f"docs/doctor.md shows something else than\n{told}"
+def test_the_table_is_that_of_the_docs_page():
+    printed = to_table(broken(), width=118, is_colored=False)
+    golden.check(GOLDEN / "broken.txt", printed)
+    assert printed in PAGE.read_text(), f"docs/doctor.md shows something else than\n{printed}"
 
 
-def test_the_page_has_every_check_and_every_exit_status():
+def test_the_docs_page_has_every_check_and_every_exit_status():
     text = PAGE.read_text()
     assert set(re.findall(r"^\| `([a-z]+)` \|", text, flags=re.MULTILINE)) >= {check.value for check in Check}
 
@@ -52,12 +52,12 @@ def test_the_page_has_every_check_and_every_exit_status():
         ((State.UNKNOWN, State.WRONG), 1, False),
     ],
 )
-def test_the_exit_status_and_the_data_say_the_same(states, want, healthy):
+def test_exit_status_and_data_agree(states, want, healthy):
     found = [Finding(Check.SERVER, state, "said") for state in states]
     assert exit_status(found) == want
-    told = msgspec.json.decode(msgspec.json.encode(report_of(found)), type=DoctorReport)
-    assert told.healthy is healthy
-    assert [each.state for each in told.findings] == list(states)
+    printed = msgspec.json.decode(msgspec.json.encode(report_of(found)), type=DoctorReport)
+    assert printed.healthy is healthy
+    assert [each.state for each in printed.findings] == list(states)
 
 
 REFUSALS = {
@@ -71,11 +71,11 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("text", REFUSALS)
-def test_whose_refusal_it_is_is_told_from_its_words(text):
+def test_fairgates_refusals_are_recognized_by_their_text(text):
     assert refused_probe(500, text).reached is REFUSALS[text]
 
 
-def test_the_probe_asks_for_what_the_policy_counts():
+def test_the_probe_requests_a_resource_that_the_policy_counts():
     resources = probe_pod(HEALTHY.policy)["spec"]["containers"][0]["resources"]
     assert resources == {"limits": {"nvidia.com/gpu": "1"}}
     made = {"metadata": {"labels": {"fairgate.dev/tier": "preemptible"}}}

@@ -1,4 +1,4 @@
-"""`fairgate report`: log lines in, who was refused or would have been out."""
+"""`fairgate report`: from log lines to refusals, enforced or not."""
 
 import json
 
@@ -11,7 +11,7 @@ from webhook.cli.report.tally import tally
 
 
 def line(name="p", **fields):
-    told = {
+    defaults = {
         "time": "2026-01-01T00:00:00.000Z",
         "level": "info",
         "event": "decision",
@@ -31,7 +31,7 @@ def line(name="p", **fields):
         "enforce": "shadow",
         "would": "deny",
     }
-    return json.dumps(told | fields).encode() + b"\n"
+    return json.dumps(defaults | fields).encode() + b"\n"
 
 
 ENFORCED = {"enforce": "enforce", "would": ""}
@@ -54,12 +54,12 @@ def test_pods_of_a_workload_are_one_row_from_first_to_last():
     assert (row.message, found.decisions) == ("last", 3)
 
 
-def test_lines_of_the_first_version_hold_text_where_there_are_numbers_and_lists_now():
+def test_lines_of_version_0_1_have_text_for_numbers_and_lists():
     (row,) = tally([line(gpus="1/2", nodes="n0,n1"), line(gpus=1.5, nodes=["n0"])]).rows
     assert (row.gpus, row.placed) == (2, 2)
 
 
-def test_other_events_are_json_whatever_their_fields_hold():
+def test_other_events_count_as_json_whatever_their_fields():
     assert tally([b'{"event":"world loaded","nodes":4,"pods":2}\n', b"not json\n"]).unread == 1
 
 
@@ -75,11 +75,11 @@ def test_other_events_are_json_whatever_their_fields_hold():
         b"\n",
     ],
 )
-def test_only_new_pods_that_were_judged_count(passed_over):
+def test_only_decisions_on_new_pods_count(passed_over):
     assert rows(passed_over) == []
 
 
-def test_refusals_come_first_and_what_was_enforced_is_told_apart():
+def test_refusals_come_first_and_unenforced_ones_are_marked():
     assert rows(
         line("a", would="admit", tier="preemptible", code="Borrows"),
         line("b", **ENFORCED, phase="mutate", outcome="deny"),
@@ -87,7 +87,7 @@ def test_refusals_come_first_and_what_was_enforced_is_told_apart():
     ) == [("refused", True, "Pod/b", 1, 8), ("refused", False, "Pod/c", 1, 1), ("preemptible", False, "Pod/a", 1, 8)]
 
 
-def test_what_is_no_json_is_said():
+def test_lines_that_are_not_json_are_counted():
     assert tally([b"Traceback\n", b"\xff\n", line()]).unread == 2
 
 
@@ -100,7 +100,7 @@ def test_memory_is_bounded(monkeypatch):
     ]
 
 
-def test_people_read_a_table_and_the_words():
+def test_the_table_has_counts_and_messages():
     lines = [
         line("t-1", owner="Job/train"),
         line("x", would="admit", tier="guaranteed", code="WithinShare", nodes="n1"),
@@ -122,7 +122,7 @@ def test_people_read_a_table_and_the_words():
     )
 
 
-def test_machines_read_json(tmp_path):
+def test_the_json_output(tmp_path):
     (tmp_path / "one.log").write_bytes(line("a"))
     (tmp_path / "two.log").write_bytes(line("a"))
     done = CliRunner().invoke(report, [str(tmp_path / "one.log"), str(tmp_path / "two.log"), "-o", "json"])
@@ -130,7 +130,7 @@ def test_machines_read_json(tmp_path):
     assert [row["decisions"] for row in found["rows"]] == [2]
 
 
-def test_nothing_is_said_of_nothing():
+def test_an_empty_log_gives_an_empty_report():
     assert CliRunner().invoke(report, input=b"").stdout == "0 decisions\n"
 
 
@@ -146,8 +146,8 @@ def test_a_log_in_another_format_is_an_error_and_not_an_empty_report(lines):
     done = CliRunner().invoke(report, input=lines * 2)
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == (
-        "fairgate: nothing to report: 2 lines read, and none is JSON; let fairgate serve log with --log-format json, "
-        "its default in a cluster, and give its lines as they are, without a prefix\n"
+        "fairgate: nothing to report: 2 lines read, none is JSON; run fairgate serve with --log-format json (the "
+        "default), and pass its lines unchanged, without a prefix\n"
     )
 
 

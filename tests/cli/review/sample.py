@@ -1,4 +1,4 @@
-"""A small pull request: a job over the limit, a pod that passes, a broken document, an object without pods."""
+"""A small pull request: a job over the limit, a pod that is admitted, an invalid document, an object without pods."""
 
 POLICY = """
 apiVersion: fairgate.dev/v1alpha1

@@ -36,23 +36,23 @@ def review(api, tmp_path):
     return lambda *more: asyncio.to_thread(CliRunner().invoke, main, [*words, *more], input=json.dumps(pod))
 
 
-async def test_what_runs_in_the_cluster_counts_and_nothing_is_written(api, review):
-    told = json.loads((await review("-o", "json")).stdout)
-    assert told["world"].items() >= {"source": "cluster", "ageSeconds": 0.0, "nodes": 1, "pods": 1}.items()
-    [pods] = told["workloads"][0]["pods"]
+async def test_pods_of_the_cluster_count_and_nothing_is_written(api, review):
+    printed = json.loads((await review("-o", "json")).stdout)
+    assert printed["world"].items() >= {"source": "cluster", "ageSeconds": 0.0, "nodes": 1, "pods": 1}.items()
+    [pods] = printed["workloads"][0]["pods"]
     assert "requested 2, limit 8, used 7" in pods["reasons"][0]["message"]
-    assert {asked.verb for asked in api.asked} <= {"list", "page", "stream", "watch"}
+    assert {request.verb for request in api.asked} <= {"list", "page", "stream", "watch"}
 
 
-async def test_a_cluster_that_may_not_be_read_is_given_up_at_once_with_the_rights_that_would_help(api, review):
+async def test_without_read_rights_the_review_fails_at_once_and_names_the_rights(api, review):
     api.always["list"] = Answer(403)
     result = await review()
     assert result.exit_code == 2
-    assert "the ClusterRole fairgate-viewer the sums of all teams" in result.stderr
+    assert "the ClusterRole fairgate-viewer shows the usage of all teams" in result.stderr
     assert api.count("watch") == api.count("stream") == 0
 
 
-async def test_a_cluster_that_does_not_answer_is_told_with_its_reason(api, review):
+async def test_a_cluster_that_does_not_answer_is_reported_with_the_reason(api, review):
     api.always["list"] = Answer(503)
     result = await review()
     assert result.exit_code == 2

@@ -1,4 +1,4 @@
-"""Every format of the same review, against what is kept in golden/; `GOLDEN=write pytest` renews that."""
+"""Every format of the same review, compared with golden/; `GOLDEN=write pytest` rewrites those files."""
 
 import json
 import os
@@ -46,19 +46,19 @@ def timeless(text):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_the_format_is_what_is_kept(review, form):
+def test_each_format_matches_its_golden_file(review, form):
     result = review("-o", form)
     assert (result.exit_code, result.stderr) == (1, "")
-    kept, told = GOLDEN / form, timeless(result.stdout)
+    kept, printed = GOLDEN / form, timeless(result.stdout)
     if os.environ.get("GOLDEN") == "write":
-        kept.write_text(told)
-    assert told == kept.read_text()
+        kept.write_text(printed)
+    assert printed == kept.read_text()
 
 
-def test_json_and_yaml_say_the_same_in_the_shape_that_is_promised(review):
-    told = review("-o", "json").stdout
-    assert yaml.safe_load(review("-o", "yaml").stdout) == json.loads(told)
-    report = msgspec.json.decode(told, type=ReviewReport)
+def test_json_and_yaml_agree_and_match_the_schema(review):
+    printed = review("-o", "json").stdout
+    assert yaml.safe_load(review("-o", "yaml").stdout) == json.loads(printed)
+    report = msgspec.json.decode(printed, type=ReviewReport)
     assert [(workload.source, workload.line) for workload in report.workloads] == [
         ("k8s/50%,train.yaml", 2),
         ("k8s/others.yml", 1),
@@ -166,8 +166,8 @@ class Log(msgspec.Struct, forbid_unknown_fields=True):
     runs: Annotated[list[Run], msgspec.Meta(min_length=1)]
 
 
-def sarif(told):
-    [run] = msgspec.json.decode(told, type=Log).runs
+def sarif(printed):
+    [run] = msgspec.json.decode(printed, type=Log).runs
     return run
 
 
@@ -180,7 +180,7 @@ def test_the_sarif_log_has_what_the_standard_requires(review):
             assert location.physical_location.artifact_location.uri_base_id in run.original_uri_base_ids
 
 
-def test_every_reason_code_is_a_rule_that_says_what_to_do(review):
+def test_every_reason_code_is_a_rule_with_a_remedy(review):
     rules = {
         rule.id: rule
         for rule in sarif(review("-o", "sarif", "--docs-url", "https://git.example.org/f/").stdout).tool.driver.rules
@@ -192,12 +192,14 @@ def test_every_reason_code_is_a_rule_that_says_what_to_do(review):
     assert rule.help.text.startswith("The pod would take its team over gpus.limit.\n\nWhat to do: Wait until a holder")
     assert "`gpus.limit`" in rule.help.markdown
     assert rule.help_uri == "https://git.example.org/f/policies/README.md#reason-codes"
-    assert not any("](" in rule.help.markdown for rule in rules.values()), "links of that page lead nowhere from here"
+    assert not any("](" in rule.help.markdown for rule in rules.values()), (
+        "relative links of that page do not work here"
+    )
 
 
-def test_the_help_that_is_kept_is_that_of_the_page():
+def test_the_help_of_codes_is_up_to_date():
     page = (Path(__file__).parents[3] / "policies" / "README.md").read_text()
-    kept = Path(codes.__file__).with_name(codes.KEPT).read_text()
+    kept = Path(codes.__file__).with_name(codes.FILE_NAME).read_text()
     assert kept == reference.help_of_codes(page), "run `make docs`"
 
 
@@ -233,9 +235,9 @@ def test_the_junit_report_adds_up(review):
 
 
 def test_the_patch_shows_what_would_be_written(review):
-    told = review("-o", "markdown", "--patch").stdout
-    assert "+    fairgate.dev/tier: guaranteed" in told
-    assert told.count("````diff") == 3
+    printed = review("-o", "markdown", "--patch").stdout
+    assert "+    fairgate.dev/tier: guaranteed" in printed
+    assert printed.count("````diff") == 3
 
 
 def test_several_outputs_go_to_their_files(review):

@@ -31,7 +31,7 @@ def workloads(result):
     return [(found["source"], found["name"]) for found in json.loads(result.stdout)["workloads"]]
 
 
-def test_folders_are_read_to_their_depths_in_order_of_name_and_hidden_ones_are_not(review):
+def test_folders_are_read_recursively_in_order_of_name_without_hidden_ones(review):
     for name in ("k/b/z.yml", "k/b/y.json", "k/a.yaml", "k/.git/x.yaml", "k/notes.txt"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(POD if not name.endswith("json") else json.dumps(yaml.safe_load(POD)))
@@ -46,7 +46,7 @@ def test_standard_input_is_a_source_like_others(review):
 
 
 @pytest.mark.parametrize("kind", ["missing", "dangling", "pipe"])
-def test_a_file_that_cannot_be_read_is_told_and_the_rest_is_judged(review, kind):
+def test_an_unreadable_file_is_reported_and_the_rest_is_reviewed(review, kind):
     Path("k").mkdir()
     if kind == "dangling":
         Path("k/f.yaml").symlink_to("nowhere")
@@ -59,7 +59,7 @@ def test_a_file_that_cannot_be_read_is_told_and_the_rest_is_judged(review, kind)
     assert "admitted  Pod nlp/notebook" in result.stdout
 
 
-def test_a_pipe_that_a_shell_made_is_read(review):
+def test_a_pipe_of_a_shell_is_read(review):
     reader, writer = os.pipe()
     os.write(writer, POD.encode())
     os.close(writer)
@@ -71,11 +71,11 @@ def test_a_pipe_that_a_shell_made_is_read(review):
     ("words", "want"),
     [
         (["--world", "w.yaml", "--cluster"], "exclude each other"),
-        (["--kubeconfig", "k"], "--kubeconfig is for --cluster"),
+        (["--kubeconfig", "k"], "--kubeconfig needs --cluster"),
         (["-o", "xml"], "expected FORMAT or FORMAT=FILE"),
         (["-o", "json="], "expected FORMAT or FORMAT=FILE"),
-        (["-o", "review", "-o", "json"], "-o review goes alone"),
-        (["-o", "json", "--patch"], "--patch is for -o table and -o markdown"),
+        (["-o", "review", "-o", "json"], "-o review cannot be combined"),
+        (["-o", "json", "--patch"], "--patch needs -o table or -o markdown"),
         (["--world", "gone.yaml"], "gone.yaml: cannot be read"),
         (["--world", "policy.yaml"], "expected one of v1 Node"),
         (["--policy", "gone"], "No such file or directory"),
@@ -83,13 +83,13 @@ def test_a_pipe_that_a_shell_made_is_read(review):
         (["--cluster", "--kubeconfig", "gone"], "kubeconfig gone does not exist"),
     ],
 )
-def test_what_cannot_be_done_is_told_and_ends_with_2(review, words, want):
+def test_errors_are_reported_with_exit_status_2(review, words, want):
     result = review(*words, "-", stdin=POD)
     assert result.exit_code == 2
     assert want in result.stderr
 
 
-def test_a_broken_policy_is_told_in_full(review):
+def test_every_problem_of_an_invalid_policy_is_reported(review):
     Path("policy.yaml").write_text("nonsense: 1\nmore: 2\n")
     result = review("-", stdin=POD)
     assert result.exit_code == 2
@@ -109,7 +109,7 @@ def test_a_broken_policy_is_told_in_full(review):
     ],
     ids=["admitted", "nothing", "refused", "broken", "refused and broken", "admitted and broken"],
 )
-def test_the_exit_status_tells_how_it_went(review, manifests, want):
+def test_the_exit_status(review, manifests, want):
     assert review("-", stdin=manifests).exit_code == want
 
 
@@ -117,8 +117,8 @@ def test_a_review_is_answered_as_the_webhooks_would(review):
     def request(gpus):
         pod = yaml.safe_load(POD)
         pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = gpus
-        asked = {"uid": f"u{gpus}", "operation": "CREATE", "namespace": "nlp", "object": pod}
-        return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
+        request = {"uid": f"u{gpus}", "operation": "CREATE", "namespace": "nlp", "object": pod}
+        return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
     stdin = "\n---\n".join(json.dumps(request(gpus)) for gpus in (6, 3))
     result = review("-", "-o", "review", stdin=stdin)
@@ -129,39 +129,45 @@ def test_a_review_is_answered_as_the_webhooks_would(review):
     assert result.exit_code == 1
 
 
-def test_a_review_of_a_workload_is_answered_with_its_warning_and_judged_by_its_pods(review):
+def test_a_review_of_a_workload_is_answered_with_its_warning_and_reviewed_by_its_pods(review):
     job = yaml.safe_load(TRAIN)
-    asked = {"uid": "u", "operation": "CREATE", "namespace": "vision", "userInfo": {"username": "alice"}, "object": job}
-    stdin = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked})
+    request = {
+        "uid": "u",
+        "operation": "CREATE",
+        "namespace": "vision",
+        "userInfo": {"username": "alice"},
+        "object": job,
+    }
+    stdin = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
     [answer] = map(json.loads, review("-", "-o", "review", stdin=stdin).stdout.splitlines())
     assert answer["response"]["allowed"]
     assert "needs 24 GPUs, team vision's limit is 20" in answer["response"]["warnings"][0]
-    told = json.loads(review("-", "-o", "json", stdin=stdin).stdout)
-    assert [(pods["count"], pods["outcome"]) for pods in told["workloads"][0]["pods"]] == [
+    printed = json.loads(review("-", "-o", "json", stdin=stdin).stdout)
+    assert [(pods["count"], pods["outcome"]) for pods in printed["workloads"][0]["pods"]] == [
         (2, "admitted"),
         (3, "admitted"),
         (1, "refused"),
     ]
 
 
-def test_what_is_no_review_has_no_answer(review):
+def test_other_objects_have_no_answer(review):
     broken = "apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\nrequest: {}\n"
     result = review("-", "-o", "review", stdin=f"{POD}---\n{broken}")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "<stdin>:1: is no AdmissionReview" in result.stderr
+    assert "<stdin>:1: not an AdmissionReview" in result.stderr
     assert (
         "<stdin>:6: not a valid AdmissionReview of a pod: request: object missing required field operation"
         in result.stderr
     )
 
 
-def test_the_world_and_its_age_are_told(review):
+def test_the_world_and_its_age_are_printed(review):
     Path("w.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n0}\n")
     os.utime("w.yaml", (0, 0))
     result = review("--world", "w.yaml", "-", stdin=POD)
-    assert "judged against world w.yaml, 20" in result.stdout
+    assert "reviewed against world w.yaml, 20" in result.stdout
     assert "days old: 1 node, 0 pods" in result.stdout
-    assert "judged against no world" in review("-", stdin=POD).stdout
+    assert "reviewed against no world" in review("-", stdin=POD).stdout
 
 
 def test_the_kubeconfig_is_found_as_kubectl_finds_it(tmp_path, monkeypatch):
@@ -224,7 +230,7 @@ def changed(path, value):
     st.lists(st.builds(changed, st.sampled_from(PATHS), VALUES) | VALUES, min_size=1, max_size=3),
     st.sampled_from(["json", "table", "sarif", "junit", "markdown", "review"]),
 )
-def test_no_stream_breaks_the_review(review, documents, form):
+def test_any_documents_are_reviewed(review, documents, form):
     result = review("-", "-o", form, stdin=yaml.safe_dump_all(documents, allow_unicode=True))
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code in (0, 1, 2)
@@ -234,7 +240,7 @@ def test_no_stream_breaks_the_review(review, documents, form):
 
 @examples(40)
 @given(st.binary(max_size=300))
-def test_no_bytes_break_the_review(review, content):
+def test_any_bytes_are_reviewed(review, content):
     result = review("-", stdin=content)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code in (0, 2)
@@ -243,7 +249,7 @@ def test_no_bytes_break_the_review(review, content):
 @pytest.mark.parametrize(
     ("resource", "hint"), [("nvidia.com/gpus", "did you mean nvidia.com/gpu? "), ("example.com/my-gpu", "")]
 )
-def test_a_resource_that_policy_does_not_know_concerns_the_reader(review, resource, hint):
+def test_an_unknown_gpu_resource_is_reported(review, resource, hint):
     manifest = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -254,6 +260,6 @@ def test_a_resource_that_policy_does_not_know_concerns_the_reader(review, resour
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert lines[1].split()[:4] == ["refused", "Pod", "vision/p", "1"]
-    assert lines[1].split()[4:6] == ["?", "?"], "nobody knows how much that counts"
+    assert lines[1].split()[4:6] == ["?", "?"], "its GPU count is unknown"
     assert f"{resource} looks like a GPU, and policy does not say how much of one it is; {hint}" in result.stdout
-    assert "1 GPU workload: 1 refused; 0 GPUs asked for" in result.stdout
+    assert "1 GPU workload: 1 refused; 0 GPUs requested" in result.stdout

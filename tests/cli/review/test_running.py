@@ -3,7 +3,7 @@
 import pytest
 
 from tests.core.support.make import resident
-from webhook.cli.review.existing_pods import Running
+from webhook.cli.review.existing_pods import ExistingPods
 from webhook.core.model.pod import Owner
 from webhook.kube.workloads.model import PodSet, Workload
 
@@ -15,7 +15,7 @@ def workload(kind, name, maker, *roles):
 
 
 @pytest.mark.parametrize(
-    ("asked", "mine", "others"),
+    ("workload", "mine", "others"),
     [
         (workload("Pod", "solo", None), [(None, "solo")], [(None, "solo-2"), ("Job", "solo")]),
         (workload("Job", "train", "Job"), [("Job", "train")], [("Job", "train-29372910"), ("PyTorchJob", "train")]),
@@ -39,7 +39,7 @@ def workload(kind, name, maker, *roles):
     ],
     ids=lambda value: value.kind if isinstance(value, Workload) else "",
 )
-def test_its_own_pods_are_found_and_no_others(asked, mine, others):
+def test_only_the_workloads_own_pods_are_found(workload, mine, others):
     def pods(owners):
         return [
             resident(uid=f"{kind}/{name}", name=name, owner=None if kind is None else Owner(kind, name))
@@ -47,6 +47,6 @@ def test_its_own_pods_are_found_and_no_others(asked, mine, others):
         ]
 
     elsewhere = resident(uid="elsewhere", namespace="team-b", name=mine[0][1], owner=pods(mine)[0].owner)
-    running = Running([*pods(mine), *pods(others), elsewhere])
-    assert running.take(asked) == [pod.uid for pod in pods(mine)]
-    assert running.take(asked) == []
+    running = ExistingPods([*pods(mine), *pods(others), elsewhere])
+    assert running.take(workload) == [pod.uid for pod in pods(mine)]
+    assert running.take(workload) == []

@@ -19,8 +19,8 @@ MEMORY = ResourceName("aliyun.com/gpu-mem")
 SHARED = ResourceName("nvidia.com/gpu.shared")
 
 
-def bank(board, *, resource=GPU):
-    [found] = [bank for row in board.nodes for bank in row.banks if bank.resource == resource]
+def group(board, *, resource=GPU):
+    [found] = [group for row in board.nodes for group in row.groups if group.resource == resource]
     return found
 
 
@@ -28,12 +28,12 @@ def sizes(found):
     return [(device.pieces, device.used) for device in found.devices]
 
 
-def test_pods_are_dealt_to_devices_in_the_order_of_their_names():
+def test_pods_are_assigned_to_devices_in_the_order_of_their_names():
     place = world(
         nodes=[node("n", gpus=4)], residents=[resident(2, name="b", node="n"), resident(1, name="a", node="n")]
     )
-    devices = bank(board_of(place)).devices
-    assert [[hold.pod for hold in device.holds] for device in devices] == [
+    devices = group(board_of(place)).devices
+    assert [[allocation.pod for allocation in device.allocations] for device in devices] == [
         ["team-a/a"],
         ["team-a/b"],
         ["team-a/b"],
@@ -48,14 +48,14 @@ def test_shares_of_memory_are_on_the_devices_that_they_have():
     shared = type(shared)(shared.name, {**shared.allocatable, MEMORY: 80}, devices=shared.devices)
     place = world(rules, [shared])
     for index, amount in ((1, 30), (0, 10)):
-        asked = demand_of({MEMORY: amount, PODS: 1}, resources, per_device=PerDevice(MEMORY, amount))
-        place.set_pod(resident(name=f"p{index}", node="n", demand=asked, devices=(index,)))
+        demand = demand_of({MEMORY: amount, PODS: 1}, resources, per_device=PerDevice(MEMORY, amount))
+        place.set_pod(resident(name=f"p{index}", node="n", demand=demand, devices=(index,)))
     board = board_of(place)
-    assert sizes(bank(board, resource=MEMORY)) == [(40, 10), (40, 30)]
+    assert sizes(group(board, resource=MEMORY)) == [(40, 10), (40, 30)]
     assert (board.free[0].free, board.free[0].largest, board.free[0].at_once) == (40, 30, 1)
 
 
-def test_what_reclaim_could_seat_is_what_borrowers_would_leave():
+def test_the_largest_guaranteed_pod_counts_what_reclaim_would_free():
     rules = policy(team(), team("team-b"), reclaim=ReclaimRules(protected_namespaces=("team-b",)))
     place = world(
         rules,
@@ -70,7 +70,9 @@ def test_what_reclaim_could_seat_is_what_borrowers_would_leave():
     )
     [row] = board_of(place).free
     assert (row.largest, row.at_once) == (3, 1)
-    assert (row.seat, row.seats) == (6, 1), "who is guaranteed, or protected, stays; closed nodes seat nobody"
+    assert (row.guaranteed_pod, row.guaranteed_at_once) == (6, 1), (
+        "guaranteed and protected pods stay; cordoned nodes take no pods"
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,21 +92,21 @@ def test_pieces_of_a_device(resource, weight, labels, offered, want):
     place = world(policy(resources={resource: weight}), [])
     made = node("n", gpus=0, labels=labels)
     place.set_node(type(made)(made.name, {**made.allocatable, resource: offered}, labels))
-    assert [device.pieces for device in bank(board_of(place), resource=resource).devices] == want
+    assert [device.pieces for device in group(board_of(place), resource=resource).devices] == want
 
 
-def test_more_than_a_node_offers_is_told():
+def test_more_than_a_nodes_allocatable_is_shown():
     place = world(nodes=[node("n", gpus=2)], residents=[resident(3, node="n")])
-    found = bank(board_of(place))
+    found = group(board_of(place))
     assert (found.over, found.used, found.pieces) == (1, 3, 2)
 
 
-def test_who_never_passed_the_gate_counts_as_guaranteed():
+def test_pods_that_bypassed_the_webhook_count_as_guaranteed():
     place = world(nodes=[node("n", gpus=2)], residents=[resident(1, node="n", tier=None)])
-    assert bank(board_of(place)).devices[0].holds[0].tier is Tier.GUARANTEED
+    assert group(board_of(place)).devices[0].allocations[0].tier is Tier.GUARANTEED
 
 
-def test_teams_are_told_with_what_is_borrowed_and_waits():
+def test_teams_have_borrowed_and_waiting_gpus():
     place = world(
         policy(team(models={"A100": team(guaranteed=4, limit_=6).gpus})),
         [node("n", model="A100", model_label="m")],
@@ -124,7 +126,7 @@ def test_teams_are_told_with_what_is_borrowed_and_waits():
     assert (stray.name, stray.used) == ("unassigned", gpus(1))
 
 
-def test_nodes_come_in_the_order_people_count():
+def test_nodes_are_in_natural_order():
     place = world(nodes=[node("gpu-10"), node("gpu-9"), node("a"), node("cpu", gpus=0)])
     board = board_of(place)
     assert [row.name for row in board.nodes] == ["a", "gpu-9", "gpu-10"]

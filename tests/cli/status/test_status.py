@@ -14,10 +14,10 @@ from tests import forks
 from tests.cli import golden, sample_world
 from webhook.cli.main import main
 from webhook.cli.status.board import board_of
-from webhook.cli.status.gpu_picture import Pen
+from webhook.cli.status.gpu_picture import GpuPicture
 from webhook.cli.status.report import StatusReport
 from webhook.cli.status.table import to_table
-from webhook.cli.world_source import Reading, world_of
+from webhook.cli.world_source import WorldObjects, world_of
 from webhook.policy.load import parse
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -26,7 +26,7 @@ POLICY = parse({"p.yaml": sample_world.POLICY.encode()}, origin="p")
 
 @pytest.fixture(scope="module")
 def board():
-    return board_of(world_of(Reading(tuple(sample_world.objects())), POLICY, name="w"))
+    return board_of(world_of(WorldObjects(tuple(sample_world.objects())), POLICY, name="w"))
 
 
 LAYOUTS = {
@@ -39,30 +39,30 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_the_picture(name, board):
-    told = to_table(board, seen="world w", is_colored=False, **LAYOUTS[name])
-    golden.check(GOLDEN / f"{name}.txt", told)
-    assert max(map(len, told.splitlines())) <= LAYOUTS[name]["width"]
-    assert name != "ascii" or told.isascii()
+    printed = to_table(board, source="world w", is_colored=False, **LAYOUTS[name])
+    golden.check(GOLDEN / f"{name}.txt", printed)
+    assert max(map(len, printed.splitlines())) <= LAYOUTS[name]["width"]
+    assert name != "ascii" or printed.isascii()
 
 
-def test_a_row_of_a_pod_says_all_by_itself(board):
-    told = to_table(board, seen="world w", width=500, is_colored=False, is_wide=True)
-    [row] = [line for line in told.splitlines() if line.startswith("vision/eval ")]
+def test_a_pods_row_is_complete(board):
+    printed = to_table(board, source="world w", width=500, is_colored=False, is_wide=True)
+    [row] = [line for line in printed.splitlines() if line.startswith("vision/eval ")]
     assert row.split() == ["vision/eval", "vision", "preemptible", "gpu-2", "gpu", "4"]
 
 
-def test_colour_adds_nothing_but_colour(board):
+def test_color_changes_no_text(board):
     from rich.text import Text  # noqa: PLC0415
 
-    coloured = to_table(board, seen="world w", width=80, is_colored=True)
+    coloured = to_table(board, source="world w", width=80, is_colored=True)
     assert "\x1b[30;46mN" in coloured or "\x1b[30m\x1b[46m" in coloured
     plain = "\n".join(line.rstrip() for line in Text.from_ansi(coloured).plain.splitlines())
     assert plain + "\n" == (GOLDEN / "80-columns.txt").read_text()
 
 
-def test_every_team_has_a_letter_of_its_own_as_long_as_there_are_letters():
+def test_every_team_has_its_own_letter_while_letters_last():
     names = [f"team-{number}" for number in range(30)]
-    letters = list(Pen(names).letters.values())
+    letters = list(GpuPicture(names).letters.values())
     assert letters[:3] == ["t", "e", "a"]
     assert len(set(letters[:26])) == 26
     assert set(letters[26:]) == {"#"}
@@ -74,10 +74,10 @@ def run(tmp_path):
     return lambda *words: CliRunner().invoke(main, ["status", *options, *words])
 
 
-def test_data_says_the_same_in_json_and_yaml(run):
-    told = json.loads(run("-o", "json").stdout)
-    assert told == yaml.safe_load(run("-o", "yaml").stdout)
-    report = msgspec.convert(told, StatusReport)
+def test_json_and_yaml_agree(run):
+    printed = json.loads(run("-o", "json").stdout)
+    assert printed == yaml.safe_load(run("-o", "yaml").stdout)
+    report = msgspec.convert(printed, StatusReport)
     vision = next(team for team in report.teams if team.name == "vision")
     assert (vision.guaranteed, vision.limit, vision.borrowed, vision.waiting) == ("12", "24", "4", "0")
     assert vision.holders[0].name == "vision/Job/train"
@@ -86,17 +86,17 @@ def test_data_says_the_same_in_json_and_yaml(run):
     assert (cordoned.name, cordoned.state) == ("gpu-4", "cordoned")
 
 
-def test_what_was_seen_is_told_with_its_age(run, tmp_path):
+def test_the_source_is_printed_with_its_age(run, tmp_path):
     assert run().stdout.splitlines()[-1].startswith(f"world {tmp_path / 'world.json'}, ")
 
 
 def test_a_cluster_without_gpus_says_so(tmp_path):
     options = sample_world.write(tmp_path, [])
-    assert "no node has GPUs that policy counts" in CliRunner().invoke(main, ["status", *options]).stdout
+    assert "no node has GPUs that the policy counts" in CliRunner().invoke(main, ["status", *options]).stdout
 
 
 @pytest.mark.parametrize("broken", ["policy.yaml", "world.json"])
-def test_what_cannot_be_read_ends_with_2(run, tmp_path, broken):
+def test_unreadable_sources_exit_with_2(run, tmp_path, broken):
     (tmp_path / broken).write_text("[")
     result = run()
     assert (result.exit_code, result.stdout) == (2, "")
@@ -109,7 +109,7 @@ def test_a_world_and_a_cluster_exclude_each_other(run):
     assert run("--cluster").exit_code == 2
 
 
-def test_watching_draws_again_what_has_changed_until_it_is_interrupted(tmp_path):
+def test_watch_redraws_changes_until_it_is_interrupted(tmp_path):
     options = sample_world.write(tmp_path)
     out, err = tmp_path / "out", tmp_path / "err"
     watching = forks.start(
@@ -119,7 +119,7 @@ def test_watching_draws_again_what_has_changed_until_it_is_interrupted(tmp_path)
         until(lambda: "gpu-10" in out.read_text())
         sample_world.write(tmp_path, [found for found in sample_world.objects() if found["kind"] == "Node"][:1])
         until(lambda: len(boards := out.read_text().split("\n}\n")) > 4 and "gpu-10" not in "".join(boards[-4:]))
-        assert watching.poll() is None, "it goes on until it hears of the signal"
+        assert watching.poll() is None, "it runs until the signal"
         watching.send_signal(signal.SIGINT)
         assert watching.wait(timeout=20) == 0
         assert err.read_text() == ""

@@ -130,6 +130,6 @@ def check(world, counted):
         assert stock.resource != IMPLICIT, "a class's devices are there once"
         if stock.resource == "nvidia.com/gpu":
             assert stock.free == int(row.free * weight)
-    banks = [bank for row in board.nodes for bank in row.banks]
-    assert IMPLICIT not in {bank.resource for bank in banks}
-    assert not any(bank.over for bank in banks), "nothing is sent where nothing is left"
+    groups = [group for row in board.nodes for group in row.groups]
+    assert IMPLICIT not in {group.resource for group in groups}
+    assert not any(group.over for group in groups), "no pod is placed where nothing is free"

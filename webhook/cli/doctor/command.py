@@ -1,4 +1,4 @@
-"""`fairgate doctor`: the options and what they mean; run.py does it."""
+"""`fairgate doctor`: options and help; run.py implements it."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ Examples:
   fairgate doctor --skip evictor --skip guards -o json
 
 \b
-Exit status: 0 healthy, 1 something is wrong, 2 nothing is known to be wrong, but not all could be looked at."""
+Exit status: 0 healthy, 1 something is wrong, 2 no problem found, but not everything could be checked."""
 
 
 @click.command(epilog=_EXAMPLES, short_help="Find out what is wrong with an installation.")
@@ -30,13 +30,13 @@ Exit status: 0 healthy, 1 something is wrong, 2 nothing is known to be wrong, bu
     "-n",
     "--namespace",
     metavar="NAME",
-    help="Where a pod is created as a dry run, to see whether Fairgate is asked. Default: the kubeconfig's own.",
+    help="Namespace of a dry run that creates a pod, to see whether Fairgate is called. Default: the kubeconfig's own.",
 )
 @click.option(
     "--skip",
     multiple=True,
     type=click.Choice(Check, case_sensitive=False),
-    help="Leave a check out. Repeatable.",
+    help="Skip a check. Repeatable.",
 )
 @click.option(
     "-o",
@@ -49,17 +49,17 @@ Exit status: 0 healthy, 1 something is wrong, 2 nothing is known to be wrong, bu
 def doctor(
     *, policy: Path | None, kubeconfig: Path | None, namespace: str | None, skip: tuple[Check, ...], layout: Layout
 ) -> None:
-    """Check a whole installation: say what is wrong, and what to do about it.
+    """Check a whole installation: what is wrong, and what to do about it.
 
-    The checks: servers are ready, one leads, an evictor leads, all have the same policy in force, certificates are
-    valid and trusted by the webhooks, webhooks and guards are registered as the policy wants them, the API server
-    reaches Fairgate (a pod is created as a dry run: nothing comes of it), no ledger is missing or behind.
+    The checks: servers are ready and have a leader, the evictor has a leader, all have the same policy in force,
+    certificates are valid and trusted by the webhooks, webhooks and guards are registered as the policy requires, the
+    API server reaches Fairgate (a dry run creates a pod, which is not stored), no ledger is missing or behind.
 
-    The ClusterRole fairgate-viewer is enough for all but the dry run, which takes the right to create pods in a
-    namespace. What you may not read is said, and not checked.
+    The ClusterRole fairgate-viewer is enough for all but the dry run, which needs the right to create pods in a
+    namespace. Checks for which you lack a right are reported as unknown.
     """
     # pydantic and rich are slow to import, and --help needs neither
-    from webhook.cli.doctor.run import Order, run  # noqa: PLC0415
+    from webhook.cli.doctor.run import Options, run  # noqa: PLC0415
     from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415
 
-    sys.exit(run(Order(policy, kubeconfig or default_kubeconfig(), namespace, frozenset(skip), layout)))
+    sys.exit(run(Options(policy, kubeconfig or default_kubeconfig(), namespace, frozenset(skip), layout)))

@@ -1,4 +1,4 @@
-"""What a check found: fine, wrong with a remedy, or not to be seen with the rights that there are."""
+"""The result of a check: ok, wrong with a remedy, skipped, or unknown because a right is missing."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from typing import Final
 
 HEALTHY: Final = 0
 UNHEALTHY: Final = 1
-NOT_SEEN: Final = 2
+INCOMPLETE: Final = 2
 
 
 class Check(StrEnum):
-    """The checks, in the order in which they are shown."""
+    """The checks in display order."""
 
     SERVER = "server"
     LEADER = "leader"
@@ -25,7 +25,7 @@ class Check(StrEnum):
 
 
 class State(StrEnum):
-    """How a check ended. `skipped`: there is nothing to check in this installation."""
+    """The result of a check. `skipped`: this installation has nothing to check."""
 
     OK = "ok"
     WRONG = "wrong"
@@ -35,7 +35,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a check found; `remedy` is what to do, "" where nothing is to be done."""
+    """One result of a check; `remedy` is what to do, "" for nothing."""
 
     check: Check
     state: State
@@ -44,31 +44,31 @@ class Finding:
 
 
 def ok(check: Check, message: str) -> list[Finding]:
-    """Say that a check found nothing wrong."""
+    """Return the result of a check that found no problem."""
     return [Finding(check, State.OK, message)]
 
 
 def skipped(check: Check, message: str) -> list[Finding]:
-    """Say why there is nothing to check."""
+    """Return why there is nothing to check."""
     return [Finding(check, State.SKIPPED, message)]
 
 
 def unknown(check: Check, message: str, remedy: str) -> list[Finding]:
-    """Say why a check could not be made, and what would make it possible."""
+    """Return why a check was not possible, and what would make it possible."""
     return [Finding(check, State.UNKNOWN, message, remedy)]
 
 
 def wrong(check: Check, messages: Iterable[str], remedy: str) -> list[Finding]:
-    """Say what is wrong, with one remedy for all of it."""
+    """Return problems with a common remedy."""
     return [Finding(check, State.WRONG, message, remedy) for message in messages]
 
 
-def lacking(check: Check, right: str, *, role: str) -> list[Finding]:
-    """Say which right a check needs."""
+def missing_right(check: Check, right: str, *, role: str) -> list[Finding]:
+    """Return which right a check needs, and the ClusterRole that grants it."""
     return unknown(check, f"not checked: you lack the right to {right}", f"the ClusterRole {role} grants it")
 
 
 def exit_status(findings: Iterable[Finding]) -> int:
-    """Find the exit status: what is wrong outweighs what could not be looked at."""
+    """Return the exit status: a problem takes precedence over an unknown."""
     states = {finding.state for finding in findings}
-    return UNHEALTHY if State.WRONG in states else NOT_SEEN if State.UNKNOWN in states else HEALTHY
+    return UNHEALTHY if State.WRONG in states else INCOMPLETE if State.UNKNOWN in states else HEALTHY

@@ -1,10 +1,10 @@
-"""Checks of the processes, by what each of them reports: servers, leader, evictor, policy, lag of the ledger."""
+"""Checks of the processes by their reports: servers, leader, evictor, policy, lag behind the ledger."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook.cli.doctor.findings import Check, Finding, lacking, ok, skipped, unknown, wrong
+from webhook.cli.doctor.findings import Check, Finding, missing_right, ok, skipped, unknown, wrong
 from webhook.cli.formatting import plural
 from webhook.cluster.reads.installation import ReadForbidden, ReadResult, ReadValue
 from webhook.core.model.policy import Policy
@@ -15,7 +15,7 @@ from webhook.kube.registration import installation
 from webhook.observe.process import Component
 
 SILENT_SECONDS: Final = 35.0
-"""A process that has not reported for so long is not there, or cannot write: it reports every ten seconds."""
+"""A process without a report for so long is gone, or cannot write: processes report every ten seconds."""
 
 _LOGS: Final = "see the process's log, and its rights in docs/operations.md#rights"
 
@@ -30,7 +30,7 @@ class Process:
 
     @property
     def host(self) -> str:
-        """Name the pod, or the machine, that it runs in."""
+        """The pod, or the machine, that it runs on."""
         return self.name.rpartition("_")[0]
 
 
@@ -43,7 +43,7 @@ class Processes:
 
 
 def processes_of(report: Report, component: Component, *, now: float) -> Processes:
-    """Sort the processes of a component. One that another process in the same pod followed is left out."""
+    """Return the processes of a component, without those that were replaced by another process in the same pod."""
     found = []
     for name, each in sorted(report.replicas.items()):
         if each.component == component:
@@ -55,7 +55,7 @@ def processes_of(report: Report, component: Component, *, now: float) -> Process
 
 
 def check_server(found: Processes, deployments: ReadResult[list[dict[str, Any]]]) -> list[Finding]:
-    """Servers report, are ready, and as many as there should be."""
+    """Check that servers report and are ready, and that deployments have all their replicas."""
     check = Check.SERVER
     problems: list[Finding] = []
     if not found.alive:
@@ -66,11 +66,11 @@ def check_server(found: Processes, deployments: ReadResult[list[dict[str, Any]]]
         )
     problems += _silent(check, found.silent)
     for each in found.alive:
-        told = [f"{each.name} is not ready: {why}" for why in each.report.not_ready]
-        problems += wrong(check, told, "correct what the condition names; docs/operations.md#readiness")
+        messages = [f"{each.name} is not ready: {why}" for why in each.report.not_ready]
+        problems += wrong(check, messages, "correct what the condition names; docs/operations.md#readiness")
         if each.report.registration:
-            text = f"{each.name} cannot keep the registration in step with the policy: {each.report.registration}"
-            problems += wrong(check, [text], "grant the right that is named, or apply `fairgate manifests` again")
+            text = f"{each.name} cannot update the webhook registration for the policy: {each.report.registration}"
+            problems += wrong(check, [text], "grant the named right, or apply `fairgate manifests` again")
     if isinstance(deployments, ReadValue):
         problems += wrong(
             check,
@@ -79,63 +79,63 @@ def check_server(found: Processes, deployments: ReadResult[list[dict[str, Any]]]
         )
     ready = f"{plural(len(found.alive), 'server')} {'reports' if len(found.alive) == 1 else 'report'}, ready"
     if isinstance(deployments, ReadForbidden):
-        ready += f"; how many there should be is not known (it takes the right to {deployments.right})"
+        ready += f"; the expected number is unknown (you need the right to {deployments.right})"
     return problems or ok(check, ready)
 
 
 def check_leader(found: Processes) -> list[Finding]:
-    """One server leads."""
-    return _election(Check.LEADER, found, "server", "a leader writes tiers and keeps ledgers and registration in step")
+    """Check that one server leads."""
+    return _election(Check.LEADER, found, "server", "the leader writes tiers and updates ledgers and registration")
 
 
 def check_evictor(found: Processes, policy: Policy | None) -> list[Finding]:
-    """An evictor runs and leads, where any team could want its share back."""
+    """Check that an evictor leads, if any team has a guaranteed share."""
     check = Check.EVICTOR
     if not found.alive and policy is not None and not any(team.gpus.guaranteed for team in policy.teams):
-        return skipped(check, "no evictor reports, and no team has a guaranteed share to take back")
+        return skipped(check, "no evictor reports, and no team has a guaranteed share to reclaim")
     if not found.alive:
         return wrong(
             check,
-            ["no evictor reports: borrowed GPUs are not taken back"],
-            "start one (`fairgate evict`; in the chart evictor.enabled), or leave this out with --skip evictor",
+            ["no evictor reports: borrowed GPUs are not reclaimed"],
+            "start one (`fairgate evict`; in the chart evictor.enabled), or skip this check with --skip evictor",
         )
-    told = [f"{each.name} is not ready: {why}" for each in found.alive for why in each.report.not_ready]
-    problems = [*_silent(check, found.silent), *wrong(check, told, _LOGS)]
-    elected = _election(check, found, "evictor", "only a leader evicts")
+    messages = [f"{each.name} is not ready: {why}" for each in found.alive for why in each.report.not_ready]
+    problems = [*_silent(check, found.silent), *wrong(check, messages, _LOGS)]
+    elected = _election(check, found, "evictor", "only the leader evicts")
     return problems + [each for each in elected if each.remedy] or elected
 
 
 def check_policy(found: Iterable[Process], published: ReadResult[Report]) -> list[Finding]:
-    """All processes have the same policy in force, it is the published one, and no edit was left out."""
+    """Check that all processes have the published policy in force, and that none rejected an edit."""
     check = Check.POLICY
     if isinstance(published, ReadForbidden):
-        return lacking(check, published.right, role=keys.VIEWER)
-    there = published.value.policy if published.value is not None else None
-    if there is None:
+        return missing_right(check, published.right, role=keys.VIEWER)
+    current = published.value.policy if published.value is not None else None
+    if current is None:
         return wrong(
             check,
             ["no policy is published"],
-            "the leading server publishes it within seconds: see that one leads, and may create and patch reports",
+            "the leader publishes it within seconds: check that a server leads, and may create and patch reports",
         )
     problems = []
     for each in found:
         report = each.report
         if report.policy_problem:
-            text = f"{each.name} left a broken edit out: {report.policy_problem}"
+            text = f"{each.name} rejected an invalid edit: {report.policy_problem}"
             problems += wrong(check, [text], "correct the policy files: `fairgate policy check DIR`")
-        if (report.policy, report.enforce) != (there.hash, there.enforce):
-            text = f"{each.name} has policy {report.policy} ({report.enforce}) in force, published is {_named(there)}"
-            remedy = "an edit reaches all within seconds (a ConfigMap's in a minute): look again; then compare mounts"
-            problems += wrong(check, [text], f"{remedy} and --enforce")
-    if there.omitted:
-        problems += wrong(check, [there.omitted], "viewers must give --policy DIR to every command: split the policy")
-    return problems or ok(check, f"policy {_named(there)} is in force everywhere")
+        if (report.policy, report.enforce) != (current.hash, current.enforce):
+            text = f"{each.name} has policy {report.policy} ({report.enforce}) in force, published is {_named(current)}"
+            remedy = "an edit reaches all processes within seconds (of a ConfigMap in a minute): check again; then"
+            problems += wrong(check, [text], f"{remedy} compare mounts and --enforce")
+    if current.omitted:
+        problems += wrong(check, [current.omitted], "viewers must give --policy DIR to every command: split the policy")
+    return problems or ok(check, f"policy {_named(current)} is in force everywhere")
 
 
 def check_ledger(
     found: Iterable[Process], ledgers: ReadResult[list[dict[str, Any]]], policy: Policy | None
 ) -> list[Finding]:
-    """Every team has its ledger, and every server has seen what the ledgers say."""
+    """Check that every team has a ledger, and that no server is behind the ledgers."""
     check = Check.LEDGER
     problems = [
         finding
@@ -143,21 +143,21 @@ def check_ledger(
         for finding in wrong(
             check,
             [f"{each.name} is behind: {text}" for text in each.report.behind],
-            "its watch of pods is stuck, and it charges nothing for these teams: restart it",
+            "its watch of pods is stuck, and it admits no pods of these teams: restart it",
         )
     ]
     if isinstance(ledgers, ReadForbidden):
-        return problems or lacking(check, ledgers.right, role=keys.VIEWER)
+        return problems or missing_right(check, ledgers.right, role=keys.VIEWER)
     if policy is None:
-        return problems or unknown(check, "not checked: the policy is not known", "see the check `policy`")
-    there = {_team(ledger) for ledger in ledgers.value or ()}
-    missing = [team.name for team in policy.teams if team.name not in there]
+        return problems or unknown(check, "not checked: the policy is unknown", "see the check `policy`")
+    existing = {_team(ledger) for ledger in ledgers.value or ()}
+    missing = [team.name for team in policy.teams if team.name not in existing]
     problems += wrong(
         check,
         [f"team {name} has no TeamLedger" for name in missing],
-        "the leading server makes it within seconds: see that one leads, and that the definition is installed",
+        "the leader creates it within seconds: check that a server leads, and that the CRD is installed",
     )
-    return problems or ok(check, f"{plural(len(there), 'ledger')}; no server is behind")
+    return problems or ok(check, f"{plural(len(existing), 'ledger')}; no server is behind")
 
 
 def _team(ledger: Mapping[str, Any]) -> str:
@@ -169,11 +169,11 @@ def _named(report: PolicyReport) -> str:
 
 
 def _silent(check: Check, silent: Iterable[Process]) -> list[Finding]:
-    told = [
+    messages = [
         f"{each.name} has not reported for {each.silent_seconds:.0f} s and did not shut down cleanly" for each in silent
     ]
     return wrong(
-        check, told, "it was killed, hangs, or cannot reach the API server; it is forgotten after five minutes"
+        check, messages, "it was killed, hangs, or cannot reach the API server; its report expires after five minutes"
     )
 
 
@@ -189,13 +189,11 @@ def _election(check: Check, found: Processes, component: str, why: str) -> list[
     findings = wrong(check, problems, _LOGS)
     if not leaders and found.alive:
         findings += wrong(
-            check, [f"no {component} leads: {why}"], "an election takes up to 20 s: look again; then see the logs"
+            check, [f"no {component} leads: {why}"], "an election takes up to 20 s: check again; then see the logs"
         )
     elif not leaders:
-        findings += wrong(check, [f"no {component} is there to lead"], f"start a {component}")
+        findings += wrong(check, [f"no {component} runs"], f"start one: the check `{component}` has the details")
     elif len(leaders) > 1:
-        text = f"several lead: {', '.join(leaders)}"
-        findings += wrong(
-            check, [text], "they keep their Leases in different namespaces: give all the same --namespace"
-        )
+        text = f"more than one leads: {', '.join(leaders)}"
+        findings += wrong(check, [text], "their Leases are in different namespaces: give all the same --namespace")
     return findings

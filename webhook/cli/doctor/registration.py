@@ -1,4 +1,4 @@
-"""Checks of the registration in the API server: webhooks, guards, certificates, and whether it reaches a server."""
+"""Checks of the registration in the API server: webhooks, guards, certificates, and whether a server is reachable."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from cryptography import x509
 
 from certs.authority import names_missing
 from certs.pair import CertificateError, is_issued_by, read_certificates, why_unusable
-from webhook.cli.doctor.findings import Check, Finding, lacking, ok, skipped, unknown, wrong
+from webhook.cli.doctor.findings import Check, Finding, missing_right, ok, skipped, unknown, wrong
 from webhook.cli.doctor.processes import Process
 from webhook.cli.formatting import plural
 from webhook.cluster.reads.installation import ReadForbidden, ReadResult, ReadValue
@@ -20,51 +20,51 @@ from webhook.kube.registration.installation import Probe, ProbeOutcome, WebhookE
 
 _APPLY: Final = "apply what `fairgate manifests` prints, or `helm upgrade`; docs/operations.md#the-webhooks"
 _LATE_SHARE: Final = 6
-"""A certificate is renewed in the last third of its life: in the last sixth, renewal does not work."""
+"""Certificates are renewed in the last third of their lifetime: in the last sixth, renewal has failed."""
 
 _Json = dict[str, Any]
 
 
 def check_webhooks(found: Mapping[str, ReadResult[_Json]], policy: Policy | None) -> list[Finding]:
-    """The webhook configurations are there, and are those that the policy wants."""
+    """Check that the webhook configurations exist and match the policy."""
     check = Check.WEBHOOKS
     unread = [part.right for part in found.values() if isinstance(part, ReadForbidden)]
     if unread:
-        return lacking(check, " and ".join(dict.fromkeys(unread)), role=keys.VIEWER)
+        return missing_right(check, " and ".join(dict.fromkeys(unread)), role=keys.VIEWER)
     if policy is None:
-        return unknown(check, "not checked: the policy is not known", "see the check `policy`, or give --policy DIR")
-    there = {name: part.value for name, part in found.items() if isinstance(part, ReadValue)}
-    if problems := wrong(check, installation.registration_problems(policy, there), _APPLY):
+        return unknown(check, "not checked: the policy is unknown", "see the check `policy`, or give --policy DIR")
+    existing = {name: part.value for name, part in found.items() if isinstance(part, ReadValue)}
+    if problems := wrong(check, installation.registration_problems(policy, existing), _APPLY):
         return problems
     if policy.enforce is Enforcement.OFF:
         return skipped(check, "the policy is off, and nothing is registered")
-    webhooks = sum(len(each["webhooks"]) for each in there.values() if each is not None)
-    return ok(check, f"{plural(webhooks, 'webhook')}, in step with the policy")
+    webhooks = sum(len(each["webhooks"]) for each in existing.values() if each is not None)
+    return ok(check, f"{plural(webhooks, 'webhook')}, up to date with the policy")
 
 
 def check_guards(found: Mapping[tuple[str, str], ReadResult[_Json]], policy: Policy | None) -> list[Finding]:
-    """The ValidatingAdmissionPolicies are there and current."""
+    """Check that the ValidatingAdmissionPolicies exist and match the policy."""
     check = Check.GUARDS
     if policy is None:
-        return unknown(check, "not checked: the policy is not known", "see the check `policy`, or give --policy DIR")
+        return unknown(check, "not checked: the policy is unknown", "see the check `policy`, or give --policy DIR")
     wanted = installation.wanted_guards(policy)
     if not wanted:
         return skipped(check, "the policy is off")
     parts = {key: found[key] for key in wanted}
     if unread := [part.right for part in parts.values() if isinstance(part, ReadForbidden)]:
-        return lacking(check, " and ".join(dict.fromkeys(unread)), role=keys.VIEWER)
-    there = {key: part.value for key, part in parts.items() if isinstance(part, ReadValue)}
-    if all(value is None for value in there.values()):
-        text = "none of the guards is installed: users may forge what Fairgate writes"
+        return missing_right(check, " and ".join(dict.fromkeys(unread)), role=keys.VIEWER)
+    existing = {key: part.value for key, part in parts.items() if isinstance(part, ReadValue)}
+    if all(value is None for value in existing.values()):
+        text = "no guard is installed: users can forge what Fairgate writes"
         return wrong(check, [text], f"{_APPLY}; if you left them out on purpose, --skip guards")
-    problems = wrong(check, installation.guard_problems(policy, there), _APPLY)
-    return problems or ok(check, f"{plural(len(wanted) // 2, 'guard')}, in step with the policy")
+    problems = wrong(check, installation.guard_problems(policy, existing), _APPLY)
+    return problems or ok(check, f"{plural(len(wanted) // 2, 'guard')}, up to date with the policy")
 
 
 def check_certificates(
     servers: Iterable[Process], configurations: Mapping[str, ReadResult[_Json]], *, now: float
 ) -> list[Finding]:
-    """Every server's certificate is valid, names the host that is called, and is trusted by every webhook."""
+    """Check that every server's certificate is valid, has the host that is called, and is trusted by every webhook."""
     check, moment = Check.CERTIFICATES, datetime.fromtimestamp(now, UTC)
     findings: list[Finding] = []
     chains: dict[str, list[x509.Certificate]] = {}
@@ -72,12 +72,12 @@ def check_certificates(
         try:
             chains[each.name] = read_certificates(each.report.certificate.encode(), name="its report")
         except CertificateError as error:
-            findings += unknown(check, f"the certificate of {each.name} is not known: {error}", "see its log")
+            findings += unknown(check, f"the certificate of {each.name} is unknown: {error}", "see its log")
     for name, chain in chains.items():
         findings += _validity(name, chain[0], moment)
     unread = [part.right for part in configurations.values() if isinstance(part, ReadForbidden)]
     if unread:
-        findings += lacking(check, " and ".join(dict.fromkeys(unread)), role=keys.VIEWER)
+        findings += missing_right(check, " and ".join(dict.fromkeys(unread)), role=keys.VIEWER)
     for part in configurations.values():
         if isinstance(part, ReadValue) and part.value is not None:
             findings += _trust(chains, installation.webhook_endpoints(part.value))
@@ -98,16 +98,16 @@ def _validity(name: str, leaf: x509.Certificate, moment: datetime) -> list[Findi
 
 
 def _trust(chains: Mapping[str, list[x509.Certificate]], callers: Iterable[WebhookEndpoint]) -> list[Finding]:
-    """Hold every chain against every caller; the same problem of several webhooks is said once."""
+    """Check every chain for every caller; a problem of several webhooks is reported once."""
     check = Check.CERTIFICATES
-    told: dict[str, list[str]] = {}
+    problems: dict[str, list[str]] = {}
     for caller in callers:
         for name, chain in chains.items():
             if problem := _why_distrusted(name, chain, caller):
-                told.setdefault(problem, []).append(caller.webhook)
+                problems.setdefault(problem, []).append(caller.webhook)
     return [
         finding
-        for problem, webhooks in told.items()
+        for problem, webhooks in problems.items()
         for finding in wrong(
             check,
             [f"{problem} ({', '.join(webhooks)})"],
@@ -118,9 +118,9 @@ def _trust(chains: Mapping[str, list[x509.Certificate]], callers: Iterable[Webho
 
 def _why_distrusted(name: str, chain: list[x509.Certificate], caller: WebhookEndpoint) -> str | None:
     if caller.host and names_missing(chain[0], [caller.host]) and not _has_wildcard(chain[0], caller.host):
-        return f"the certificate of {name} does not name {caller.host}, which the API server calls"
+        return f"the certificate of {name} is not valid for {caller.host}, which the API server calls"
     if not caller.ca_bundle.strip():
-        return "caBundle is empty: the API server trusts no certificate of Fairgate's own"
+        return "caBundle is empty: the API server does not trust a generated certificate"
     try:
         trusted = read_certificates(caller.ca_bundle, name="caBundle")
     except CertificateError as error:
@@ -142,22 +142,22 @@ def _until(chains: Mapping[str, list[x509.Certificate]]) -> str:
 def check_reachable(
     found: Probe | ReadForbidden | None, policy: Policy | None, *, namespace: str, is_exempt: bool
 ) -> list[Finding]:
-    """The API server reaches a server, as a dry run shows."""
+    """Check by a dry run that the API server reaches a server."""
     check = Check.REACHABLE
     if policy is None or found is None:
-        return unknown(check, "not checked: the policy is not known", "see the check `policy`, or give --policy DIR")
+        return unknown(check, "not checked: the policy is unknown", "see the check `policy`, or give --policy DIR")
     if isinstance(found, ReadForbidden):
-        text = f"not checked: a dry run takes the right to {found.right}"
-        return unknown(check, text, "choose a namespace in which you may create pods by --namespace")
+        text = f"not checked: a dry run needs the right to {found.right}"
+        return unknown(check, text, "give a namespace in which you may create pods by --namespace")
     match found.reached:
         case ProbeOutcome.YES:
-            return ok(check, f"the API server asked Fairgate about a pod in namespace {namespace} (a dry run)")
+            return ok(check, f"the API server called Fairgate for a pod in namespace {namespace} (a dry run)")
         case ProbeOutcome.FAILED:
-            remedy = "see the checks `server` and `certificates`, and that a network policy lets the API server through"
-            return wrong(check, [f"the API server does not reach Fairgate: {found.text}"], remedy)
+            remedy = "see the checks `server` and `certificates`, and check that network policies allow the API server"
+            return wrong(check, [f"the API server cannot reach Fairgate: {found.text}"], remedy)
         case ProbeOutcome.UNKNOWN:
             return unknown(
-                check, f"not checked: the dry run ended before Fairgate: {found.text}", "try another --namespace"
+                check, f"not checked: the dry run did not get to Fairgate: {found.text}", "try another --namespace"
             )
         case ProbeOutcome.NOT_CALLED:
             return _not_called(found, policy, namespace=namespace, is_exempt=is_exempt)
@@ -166,8 +166,8 @@ def check_reachable(
 def _not_called(found: Probe, policy: Policy, *, namespace: str, is_exempt: bool) -> list[Finding]:
     check = Check.REACHABLE
     if not policy.is_enforced:
-        return skipped(check, f"a dry run shows nothing while the policy is on {policy.enforce.value}")
+        return skipped(check, f"a dry run shows nothing while enforce is {policy.enforce.value}")
     system = {keys.SYSTEM_NAMESPACE, keys.OWN_NAMESPACE}
     if is_exempt or namespace in system or any(fnmatchcase(namespace, each) for each in policy.exempt_namespaces):
-        return unknown(check, f"not checked: namespace {namespace} is exempt", "choose another by --namespace")
+        return unknown(check, f"not checked: namespace {namespace} is exempt", "give another one by --namespace")
     return wrong(check, [f"{found.text} in namespace {namespace}"], "see the check `webhooks`")

@@ -1,4 +1,4 @@
-"""Carries `fairgate doctor` out: reads what may be read, lets every check judge it, writes what was found."""
+"""Runs `fairgate doctor`: reads what the user may read, runs every check, prints the findings."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Console
 
 from webhook.cli.doctor import processes, registration
-from webhook.cli.doctor.findings import NOT_SEEN, Check, Finding, State, exit_status, lacking
+from webhook.cli.doctor.findings import INCOMPLETE, Check, Finding, State, exit_status, missing_right
 from webhook.cli.doctor.table import to_table
 from webhook.cli.options import Layout, columns, is_colored
 from webhook.cli.serialization import to_json, to_yaml
@@ -33,15 +33,15 @@ from webhook.kube.ledger.reports import Report
 from webhook.kube.objects import keys
 from webhook.kube.registration.installation import Probe
 from webhook.observe.process import Component
-from webhook.policy.load import load, overridden, parse
+from webhook.policy.load import load, parse, with_enforcement
 from webhook.policy.problems import PolicyError, PolicyUnreadable
 
 _OF_REPORTS: Final = (Check.SERVER, Check.LEADER, Check.EVICTOR)
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What the user asked for; `namespace` is where the dry run is, None for the kubeconfig's own."""
+class Options:
+    """The user's options; `namespace` is that of the dry run, None for the kubeconfig's own."""
 
     policy: Path | None
     kubeconfig: Path | None
@@ -51,24 +51,24 @@ class Order:
 
 
 class FindingReport(msgspec.Struct):
-    """One thing that a check found."""
+    """One result of a check."""
 
     check: Check
     state: State
     message: str
-    remedy: Annotated[str, msgspec.Meta(description="what to do; empty where nothing is to be done")]
+    remedy: Annotated[str, msgspec.Meta(description="what to do; empty for nothing")]
 
 
 class DoctorReport(msgspec.Struct):
-    """What `fairgate doctor` found."""
+    """The output of `fairgate doctor`."""
 
-    healthy: Annotated[bool | None, msgspec.Meta(description="null: nothing is wrong, and not all could be looked at")]
+    healthy: Annotated[bool | None, msgspec.Meta(description="null: no problem found, but not all could be checked")]
     findings: list[FindingReport]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What was read: of the dry run None where it was not made."""
+class Observations:
+    """What was read; `probe` is None if no dry run was made."""
 
     evidence: InstallationState
     policy: Policy | None
@@ -77,34 +77,34 @@ class Seen:
     is_exempt: bool
 
 
-def run(order: Order) -> int:
-    """Look at the installation, and give the exit status."""
-    shown = Console(stderr=True)
+def run(options: Options) -> int:
+    """Check the installation, print the findings, and return the exit status."""
+    console = Console(stderr=True)
     try:
-        with shown.status("Looking") if shown.is_terminal else nullcontext():
-            seen = asyncio.run(_look(order))
+        with console.status("Checking") if console.is_terminal else nullcontext():
+            observed = asyncio.run(_observe(options))
     except (ClusterError, PolicyError, PolicyUnreadable) as error:
-        click.echo(f"fairgate: could not look: {error}", err=True)
-        return NOT_SEEN
-    findings = [each for each in judge(seen) if each.check not in order.skip]
-    click.echo(_written(findings, order), nl=False)
+        click.echo(f"fairgate: cannot check the installation: {error}", err=True)
+        return INCOMPLETE
+    findings = [each for each in judge(observed) if each.check not in options.skip]
+    click.echo(_written(findings, options), nl=False)
     return exit_status(findings)
 
 
-async def _look(order: Order) -> Seen:
-    given = load(order.policy) if order.policy is not None else None
-    namespace = order.namespace or await own_namespace(order.kubeconfig)
-    async with await connect(order.kubeconfig) as connection:
+async def _observe(options: Options) -> Observations:
+    given = load(options.policy) if options.policy is not None else None
+    namespace = options.namespace or await own_namespace(options.kubeconfig)
+    async with await connect(options.kubeconfig) as connection:
         evidence = await read_installation(connection)
         policy = given or _published(evidence.policy)
-        if policy is None or Check.REACHABLE in order.skip:
-            return Seen(evidence, policy, None, namespace, is_exempt=False)
+        if policy is None or Check.REACHABLE in options.skip:
+            return Observations(evidence, policy, None, namespace, is_exempt=False)
         found = await probe(connection, policy, namespace=namespace)
-        return Seen(evidence, policy, found, namespace, is_exempt=await is_exempt(connection, namespace))
+        return Observations(evidence, policy, found, namespace, is_exempt=await is_exempt(connection, namespace))
 
 
 def _published(part: ReadResult[Report]) -> Policy | None:
-    """Read the policy in force; None where it is not published, or this version cannot read it."""
+    """Return the policy in force; None if it is not published, or this version cannot read it."""
     report = part.value.policy if isinstance(part, ReadValue) and part.value is not None else None
     if report is None or not report.documents:
         return None
@@ -112,38 +112,40 @@ def _published(part: ReadResult[Report]) -> Policy | None:
         policy = parse({"the published policy": report.documents.encode()}, origin="the published policy")
     except PolicyError:
         return None
-    return overridden(policy, enforce=Enforcement(report.enforce) if report.enforce in set(Enforcement) else None)
+    return with_enforcement(policy, enforce=Enforcement(report.enforce) if report.enforce in set(Enforcement) else None)
 
 
-def judge(seen: Seen) -> list[Finding]:
-    """Let every check look at what was read."""
-    evidence, policy = seen.evidence, seen.policy
+def judge(observed: Observations) -> list[Finding]:
+    """Run every check on what was read."""
+    evidence, policy = observed.evidence, observed.policy
     now = evidence.now if evidence.now is not None else time.time()
     findings: list[Finding] = []
     servers: tuple[processes.Process, ...] = ()
-    everyone: tuple[processes.Process, ...] = ()
+    processes_alive: tuple[processes.Process, ...] = ()
     if isinstance(evidence.replicas, ReadForbidden):
         for check in _OF_REPORTS:
-            findings += lacking(check, evidence.replicas.right, role=keys.VIEWER)
+            findings += missing_right(check, evidence.replicas.right, role=keys.VIEWER)
     else:
         report = evidence.replicas.value or Report()
         found = processes.processes_of(report, Component.SERVER, now=now)
         evictors = processes.processes_of(report, Component.EVICTOR, now=now)
-        servers, everyone = found.alive, (*found.alive, *evictors.alive)
+        servers, processes_alive = found.alive, (*found.alive, *evictors.alive)
         findings += processes.check_server(found, evidence.deployments)
         findings += processes.check_leader(found)
         findings += processes.check_evictor(evictors, policy)
-    findings += processes.check_policy(everyone, evidence.policy)
+    findings += processes.check_policy(processes_alive, evidence.policy)
     findings += registration.check_certificates(servers, evidence.configurations, now=now)
     findings += registration.check_webhooks(evidence.configurations, policy)
-    findings += registration.check_reachable(seen.probe, policy, namespace=seen.namespace, is_exempt=seen.is_exempt)
+    findings += registration.check_reachable(
+        observed.probe, policy, namespace=observed.namespace, is_exempt=observed.is_exempt
+    )
     findings += registration.check_guards(evidence.guards, policy)
-    findings += processes.check_ledger(everyone, evidence.ledgers, policy)
+    findings += processes.check_ledger(processes_alive, evidence.ledgers, policy)
     return findings
 
 
-def _written(findings: list[Finding], order: Order) -> str:
-    match order.layout:
+def _written(findings: list[Finding], options: Options) -> str:
+    match options.layout:
         case Layout.JSON:
             return to_json(report_of(findings))
         case Layout.YAML:
@@ -153,7 +155,7 @@ def _written(findings: list[Finding], order: Order) -> str:
 
 
 def report_of(findings: list[Finding]) -> DoctorReport:
-    """Say the findings as data."""
+    """Return the findings as data."""
     healthy = {0: True, 1: False}.get(exit_status(findings))
-    told = [FindingReport(each.check, each.state, each.message, each.remedy) for each in findings]
-    return DoctorReport(healthy, told)
+    reports = [FindingReport(each.check, each.state, each.message, each.remedy) for each in findings]
+    return DoctorReport(healthy, reports)

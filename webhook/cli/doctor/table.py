@@ -1,4 +1,4 @@
-"""The findings for a screen: a line for each, with what to do below what is wrong."""
+"""Findings as a table for terminals: a line for each, with the remedy below."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _STYLES: Final = {State.OK: "green", State.WRONG: "bold red", State.UNKNOWN: "ma
 
 
 def to_table(findings: Iterable[Finding], *, width: int, is_colored: bool) -> str:
-    """Write the findings for a screen of this width."""
+    """Return the findings as a table of this width."""
     out, found = StringIO(), list(findings)
     console = Console(file=out, width=width, force_terminal=is_colored, no_color=not is_colored, highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -26,19 +26,19 @@ def to_table(findings: Iterable[Finding], *, width: int, is_colored: bool) -> st
     for each in found:
         name = "" if each.check is before else each.check.value
         before = each.check
-        told = Text(each.message)
+        message = Text(each.message)
         if each.remedy:
-            told.append(f"\n-> {each.remedy}", style="cyan")
-        table.add_row(Text(name), Text(each.state.value, style=_STYLES[each.state]), told)
-    console.print(table, "", Text(_sum(found)), sep="\n")
+            message.append(f"\n-> {each.remedy}", style="cyan")
+        table.add_row(Text(name), Text(each.state.value, style=_STYLES[each.state]), message)
+    console.print(table, "", Text(_summary(found)), sep="\n")
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def _sum(findings: list[Finding]) -> str:
+def _summary(findings: list[Finding]) -> str:
     counts = Counter(each.state for each in findings)
     if counts[State.WRONG]:
-        unseen = f"; {plural(counts[State.UNKNOWN], 'check')} could not be made" if counts[State.UNKNOWN] else ""
-        return f"{plural(counts[State.WRONG], 'problem')}{unseen}"
+        unknown = f"; {plural(counts[State.UNKNOWN], 'check')} not possible" if counts[State.UNKNOWN] else ""
+        return f"{plural(counts[State.WRONG], 'problem')}{unknown}"
     if counts[State.UNKNOWN]:
-        return f"nothing wrong was found, but {plural(counts[State.UNKNOWN], 'check')} could not be made"
+        return f"no problem found, but {plural(counts[State.UNKNOWN], 'check')} not possible"
     return "healthy"

@@ -23,8 +23,17 @@ from webhook.cli.options import Layout, columns, is_colored
 from webhook.cli.review.ample_nodes import AmpleNodes
 from webhook.cli.review.sources import read_sources
 from webhook.cli.serialization import to_json, to_yaml
-from webhook.cli.terminal import complain
-from webhook.cli.world_source import Reading, Source, WorldError, choose_policy, origin_of, read_objects, seen, world_of
+from webhook.cli.terminal import print_error
+from webhook.cli.world_source import (
+    Source,
+    WorldError,
+    WorldObjects,
+    choose_policy,
+    describe_world,
+    origin_of,
+    read_objects,
+    world_of,
+)
 from webhook.core.explain.explanation import Explanation, PoolStep, explain, unreadable
 from webhook.core.explain.policy_replay import requester_of
 from webhook.core.model.decision import Deny
@@ -67,7 +76,7 @@ class _Found:
     """What there is to explain, in which world, and what else was read."""
 
     subjects: Sequence[Subject | Unknown]
-    reading: Reading
+    reading: WorldObjects
     world: World
     beside: Beside
 
@@ -89,16 +98,16 @@ def run(order: Order) -> int:
         told, problems = _explain(found, order)
     except (PolicyError, PolicyUnreadable, WorldError, _NothingToExplainError) as error:
         for problem in error.problems if isinstance(error, PolicyError) else (error,):
-            complain(problem)
+            print_error(problem)
         for line in error.past if isinstance(error, _NothingToExplainError) else ():
             click.echo(f"  {printable(line)}", err=True)
         return NOT_JUDGED
     click.echo(_written(told, found, order), nl=False)
-    found.reading.coverage.tell()
+    found.reading.coverage.print_notes()
     if found.beside.notes:
-        complain("; ".join(found.beside.notes))
+        print_error("; ".join(found.beside.notes))
     for reason in problems:
-        complain(reason)
+        print_error(reason)
     if any(each.is_held_up for each in told):
         return DOES_NOT_RUN
     return NOT_JUDGED if problems else RUNS
@@ -121,7 +130,7 @@ def _find(order: Order) -> _Found:
         subjects = [_pod(target.name, reading, order, world, beside)]
     else:
         document = _workload(target, order, beside)
-        known = reading.objects if reading.coverage.shows("pods", order.namespace) else None
+        known = reading.objects if reading.coverage.covers("pods", order.namespace) else None
         subjects = list(subjects_of_workload(document, known, namespace=order.namespace, world=world, kinds=kinds))
     return _Found(subjects, reading, world, beside)
 
@@ -142,11 +151,11 @@ def _beside(order: Order, target: Target | None, *, is_room_known: bool) -> Besi
             assert_never(never)
 
 
-def _pod(name: str, reading: Reading, order: Order, world: World, beside: Beside) -> Subject:
+def _pod(name: str, reading: WorldObjects, order: Order, world: World, beside: Beside) -> Subject:
     pod = find_pod(reading.objects, name, namespace=order.namespace)
     if pod is not None:
         return subject_of_pod(pod, namespace=order.namespace, world=world)
-    if not reading.coverage.shows("pods", order.namespace):
+    if not reading.coverage.covers("pods", order.namespace):
         raise _NothingToExplainError(f"you may not list the pods of namespace {order.namespace}")
     if beside.events:
         past = event_lines(beside.events, now=time.time())
@@ -242,4 +251,4 @@ def _written(told: list[Told], found: _Found, order: Order) -> str:
             parts = [
                 to_steps(each, policy_hash=world.policy.hash, width=columns(), is_colored=is_colored()) for each in told
             ]
-            return "\n".join([*parts, f"{seen(origin_of(order.source), world)}\n"])
+            return "\n".join([*parts, f"{describe_world(origin_of(order.source), world)}\n"])

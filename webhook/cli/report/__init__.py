@@ -1,1 +1,1 @@
-"""`fairgate status`: who has what, where, and what would fit now."""
+"""`fairgate report`: a summary of decisions from the servers' logs."""

@@ -1,4 +1,4 @@
-"""`fairgate report`: what was refused, and what would have been, from the lines that servers log."""
+"""`fairgate report`: what was refused, or would have been, from the logs of servers."""
 
 import itertools
 import sys
@@ -14,13 +14,13 @@ from webhook.cli.formatting import plural
 from webhook.cli.options import columns, is_colored
 from webhook.cli.report.tally import Report, Row, tally
 from webhook.cli.serialization import to_json
-from webhook.cli.terminal import Line, complain
+from webhook.cli.terminal import Line, print_error
 
-_ROWS: Final = 50
-_NOT_READ: Final = 2
+_MAX_ROWS: Final = 50
+_UNREADABLE: Final = 2
 _NOT_JSON: Final = (
-    "nothing to report: {} read, and none is JSON; let fairgate serve log with --log-format json, its default in a "
-    "cluster, and give its lines as they are, without a prefix"
+    "nothing to report: {} read, none is JSON; run fairgate serve with --log-format json (the default), and pass its "
+    "lines unchanged, without a prefix"
 )
 
 
@@ -41,18 +41,18 @@ Exit status: 0 shown, 2 a file cannot be read, or no line is JSON (--log-format 
     type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
-    help="For people or for machines; JSON has every row.",
+    help="Table for people, JSON for machines; JSON has every row.",
 )
 def report(logs: tuple[BinaryIO, ...], layout: str) -> None:
-    """Sum up what policy refused, and what it would have refused where it is not enforced.
+    """Summarize what the policy refused, or would have refused if it were enforced.
 
-    Reads the log of `fairgate serve`, as JSON, from files or standard input: by team, code and workload, with the first
-    and last time and the words that its owner got, or would have got.
+    Reads the JSON log of `fairgate serve` from files or standard input, and prints a row per team, code and workload,
+    with the first and last time and the message that its owner received, or would have received.
     """
     found = tally(itertools.chain.from_iterable(logs or (sys.stdin.buffer,)))
     if found.unread and not found.read:
-        complain(_NOT_JSON.format(plural(found.unread, "line")))
-        sys.exit(_NOT_READ)
+        print_error(_NOT_JSON.format(plural(found.unread, "line")))
+        sys.exit(_UNREADABLE)
     click.echo(to_json(found) if layout == "json" else _as_text(found), nl=False)
 
 
@@ -63,11 +63,11 @@ def _as_text(found: Report) -> str:
     )
     refused = [row for row in found.rows if row.outcome not in ("preemptible", "guaranteed")]
     if refused:
-        console.print(_refusals(refused[:_ROWS]), "")
-    for row in refused[:_ROWS]:
+        console.print(_refusals(refused[:_MAX_ROWS]), "")
+    for row in refused[:_MAX_ROWS]:
         console.print(Line(f"{row.namespace}/{row.who}: {row.message}"), soft_wrap=True)
-    if len(refused) > _ROWS:
-        console.print(f"… and {plural(len(refused) - _ROWS, 'row')} more: -o json has all")
+    if len(refused) > _MAX_ROWS:
+        console.print(f"… and {plural(len(refused) - _MAX_ROWS, 'row')} more: -o json has all")
     if refused:
         console.print()
     admitted = [row for row in found.rows if row not in refused]
@@ -83,23 +83,23 @@ def _refusals(rows: Iterable[Row]) -> Table:
     table = _grid("outcome", "code", "team", "namespace", "who", ">times", ">gpus", "first", "last")
     for row in rows:
         sums, span = (f"{row.decisions:,}", f"{row.gpus:g}"), (row.first, row.last)
-        table.add_row(*map(Line, (_told(row), row.code, row.team, row.namespace, row.who, *sums, *span)))
+        table.add_row(*map(Line, (_outcome(row), row.code, row.team, row.namespace, row.who, *sums, *span)))
     return table
 
 
 def _admissions(rows: Iterable[Row]) -> Table:
-    """Sum up by team: who is let in is no news one by one."""
+    """Return the admitted pods, summed by outcome and team."""
     table = _grid("outcome", "team", ">pods", ">gpus", ">placed")
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        groups.setdefault((_told(row), row.team), []).append(row)
-    for (told, team), members in sorted(groups.items()):
+        groups.setdefault((_outcome(row), row.team), []).append(row)
+    for (outcome, team), members in sorted(groups.items()):
         sums = (sum(row.decisions for row in members), sum(row.gpus for row in members), sum(r.placed for r in members))
-        table.add_row(*map(Line, (told, team, f"{sums[0]:,}", f"{sums[1]:g}", f"{sums[2]:,}")))
+        table.add_row(*map(Line, (outcome, team, f"{sums[0]:,}", f"{sums[1]:g}", f"{sums[2]:,}")))
     return table
 
 
-def _told(row: Row) -> str:
+def _outcome(row: Row) -> str:
     return row.outcome if row.enforced else f"would be {row.outcome}"
 
 

@@ -1,4 +1,4 @@
-"""Decisions counted by who asked and what came of it, from the lines that servers log; in bounded memory."""
+"""Counts the decisions in servers' logs by workload and outcome, in bounded memory."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -8,14 +8,14 @@ import msgspec
 
 MOST_ROWS: Final = 10_000
 OTHERS: Final = "others"
-"""Stands for whoever came after so many rows."""
+"""Name of the row for all further workloads after so many rows."""
 
 _OUTCOMES: Final = {"deny": "refused", "retry": "asked again", "warn": "warned of"}
 _ORDER: Final = ("refused", "warned of", "asked again", "preemptible", "guaranteed")
 
 
 class Line(msgspec.Struct):
-    """What is read of a decision's line."""
+    """The fields of a decision's log line that are read."""
 
     event: str = ""
     time: str = ""
@@ -37,10 +37,10 @@ class Line(msgspec.Struct):
 
 
 class Row(msgspec.Struct):
-    """What became, or would have become, of one workload's pods in the same way."""
+    """Decisions on one workload's pods with the same outcome."""
 
     outcome: Annotated[str, msgspec.Meta(description="refused, warned of, asked again, preemptible or guaranteed")]
-    enforced: Annotated[bool, msgspec.Meta(description="whether it was so; otherwise it would have been")]
+    enforced: Annotated[bool, msgspec.Meta(description="false: the policy was not enforced, this would be the outcome")]
     code: str
     team: str
     namespace: str
@@ -65,14 +65,14 @@ class Report(msgspec.Struct):
 
 
 def tally(lines: Iterable[bytes]) -> Report:
-    """Count what the lines tell; what is not of a decision on a new pod or workload is passed over."""
+    """Count the decisions on new pods and workloads in log lines; other lines are skipped."""
     rows: dict[tuple[Any, ...], Row] = {}
     decoder = msgspec.json.Decoder(Line)
     report = Report("", "", 0, 0, [])
     for raw in lines:
         if not (line_start := raw.lstrip()[:1]):
             continue
-        if line_start != b"{":  # a line for people may begin with a number, which is JSON, too
+        if line_start != b"{":  # a console line may begin with a number, which is also JSON
             report.unread += 1
             continue
         try:
@@ -92,19 +92,19 @@ def tally(lines: Iterable[bytes]) -> Report:
 
 
 def _outcome(line: Line) -> str | None:
-    """Tell what came of it, or would have; None for what is passed over.
+    """Return the outcome of a decision; None for lines that are skipped.
 
-    A pod that is let in has a line of each webhook, one that is refused only of the first.
+    An admitted pod has a line of each webhook, a refused pod only of the first.
     """
     if line.event != "decision" or line.operation != "CREATE" or line.dry_run:
         return None
     is_enforced = line.enforce == "enforce"
-    told = line.outcome if is_enforced else line.would
-    if is_enforced and line.phase == "mutate" and told != "deny":
+    verdict = line.outcome if is_enforced else line.would
+    if is_enforced and line.phase == "mutate" and verdict != "deny":
         return None
-    if told == "admit":
+    if verdict == "admit":
         return line.tier if line.tier in _ORDER else None
-    return _OUTCOMES.get(told)
+    return _OUTCOMES.get(verdict)
 
 
 def _count(line: Line, outcome: str, rows: dict[tuple[Any, ...], Row], report: Report) -> None:

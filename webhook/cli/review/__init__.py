@@ -1,1 +1,1 @@
-"""`fairgate review`: would these manifests be admitted, on what terms, where, and if not why."""
+"""`fairgate review`: would these manifests be admitted, with which tier, on which nodes, and if not, why."""

@@ -1,4 +1,4 @@
-"""Nodes where there are none: with `--empty` limits are judged, and room is taken for granted."""
+"""Nodes of ample capacity for a world without nodes, such as that of `--empty`, so that only limits decide."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,19 +14,19 @@ from webhook.kube.nodes.nodes import to_node
 from webhook.kube.objects import objects
 
 _AMPLE: Final = 1_000_000_000
-_TIMES: Final = 1_000
-"""How many pods an ample node could hold, whatever they ask for: memory is counted in bytes."""
+_PODS: Final = 1_000
+"""How many pods of any size fit on an ample node: memory is counted in bytes."""
 
 
 class AmpleNodes:
-    """Gives each pod one ample node per pool that it may enter, and takes the last pod's away."""
+    """Adds an ample node for a pod in each pool that it may use, and removes those of the pod before."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._nodes: list[NodeName] = []
 
     def make_room(self, pod: Pod) -> None:
-        """Replace the imagined nodes by such as this pod could go to."""
+        """Replace the ample nodes by nodes on which this pod fits."""
         for name in self._nodes:
             self._world.remove_node(name)
         pools = allowed_pools(pod, self._world.tenancy(pod.namespace).team_name, self._world).allowed
@@ -44,12 +44,12 @@ def _node(name: str, pod: Pod, constraints: Constraints) -> dict[str, object]:
     if term is not None:
         labels |= _met(term.labels)
         name = dict(_met(term.fields)).get("metadata.name", name)
-    amounts = {resource: str(max(_AMPLE, _TIMES * asked)) for resource, asked in pod.demand.requests}
+    amounts = {resource: str(max(_AMPLE, _PODS * requested)) for resource, requested in pod.demand.requests}
     return {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": amounts}}
 
 
 def _met(requirements: tuple[Requirement, ...]) -> Iterator[tuple[str, str]]:
-    """Yield a label for each requirement that a label can meet."""
+    """Yield a label for each requirement that can be met by a label."""
     for requirement in requirements:
         match requirement.operator:
             case Operator.IN if requirement.values:

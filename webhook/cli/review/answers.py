@@ -1,4 +1,4 @@
-"""AdmissionReviews answered as kube-apiserver would be: first by the mutating webhook, then by the validating one."""
+"""Answers AdmissionReviews as for kube-apiserver: first by the mutating webhook, then by the validating one."""
 
 import asyncio
 import base64
@@ -29,17 +29,17 @@ def answer_reviews(
     now_text: str,
     on_problem: Callable[[Place, str], None],
 ) -> list[dict[str, Any]]:
-    """Answer each review in turn, with what those before it took; `on_problem` is told of those that are none."""
+    """Answer the reviews in order, each charged before the next; `on_problem` receives those that are malformed."""
     gate = Gate(
         world,
         MemoryLedger(world, lambda: 0.0),
         now_text=lambda: now_text,
     )
-    imagination = None if room_is_known else AmpleNodes(world)
+    ample_nodes = None if room_is_known else AmpleNodes(world)
     answers = []
     for place, review in reviews:
-        if imagination is not None:
-            _imagine(imagination, review, world)
+        if ample_nodes is not None:
+            _prepare(ample_nodes, review, world)
         try:
             answers.append(asyncio.run(_answer(gate, review)))
         except ReviewError as error:
@@ -48,28 +48,28 @@ def answer_reviews(
 
 
 async def _answer(gate: Gate, review: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask both webhooks; the answer has the patch and warnings of the first and the verdict of the second."""
+    """Call both webhooks; the response has the patch and warnings of the first, or the refusal of either."""
     request = mapping(review.get("request"))
     if mapping(request.get("object")).get("kind", "Pod") != "Pod":
-        whole: dict[str, Any] = json.loads((await gate.workloads(_bytes(review), deadline=_NO_DEADLINE)).body)
-        return whole
-    advice: dict[str, Any] = json.loads((await gate.mutate(_bytes(review), deadline=_NO_DEADLINE)).body)
-    if not advice["response"]["allowed"]:
-        return advice
-    if "patch" in advice["response"]:
-        patch = json.loads(base64.b64decode(advice["response"]["patch"]))
+        workload: dict[str, Any] = json.loads((await gate.workloads(_bytes(review), deadline=_NO_DEADLINE)).body)
+        return workload
+    mutated: dict[str, Any] = json.loads((await gate.mutate(_bytes(review), deadline=_NO_DEADLINE)).body)
+    if not mutated["response"]["allowed"]:
+        return mutated
+    if "patch" in mutated["response"]:
+        patch = json.loads(base64.b64decode(mutated["response"]["patch"]))
         request = {**request, "object": jsonpatch.apply_patch(request["object"], patch)}
     answer = await gate.validate(_bytes({**review, "request": request}), deadline=_NO_DEADLINE)
-    verdict: dict[str, Any] = json.loads(answer.body)
-    return advice if verdict["response"]["allowed"] else verdict
+    validated: dict[str, Any] = json.loads(answer.body)
+    return mutated if validated["response"]["allowed"] else validated
 
 
-def _imagine(imagination: AmpleNodes, review: Mapping[str, Any], world: World) -> None:
+def _prepare(ample_nodes: AmpleNodes, review: Mapping[str, Any], world: World) -> None:
     request = mapping(review.get("request"))
     namespace = Namespace(text(request.get("namespace")))
     template = read_template(mapping(request.get("object")), namespace=namespace, world=world)
     if isinstance(template, Template):
-        imagination.make_room(template.pod)
+        ample_nodes.make_room(template.pod)
 
 
 def _bytes(review: Mapping[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""All documents of all files to what a review needs: objects to judge, and those that the judgement rests on."""
+"""Collects from all documents the objects to review, and those that the review depends on."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from webhook.cli.review.evaluator import Item
-from webhook.cli.review.results import Judged, Outcome, Place, PodGroup
+from webhook.cli.review.results import Outcome, Place, PodGroup, WorkloadResult
 from webhook.cli.review.sources import Source
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Requester
 from webhook.core.model.reason import Code, Reason
@@ -20,10 +20,10 @@ from webhook.kube.world_file.stream import Document, Unreadable, read_stream
 
 @dataclass(slots=True)
 class Collected:
-    """What a stream holds. `entries` are in its order: objects, and places where nothing can be read."""
+    """The contents of all sources. `entries` are in order: objects, and places that cannot be read."""
 
     namespace: str
-    entries: list[Item | Judged] = field(default_factory=list)
+    entries: list[Item | WorkloadResult] = field(default_factory=list)
     namespaces: list[NamespaceFacts] = field(default_factory=list)
     priority_classes: list[PriorityTriple] = field(default_factory=list)
     reviews: list[tuple[Place, Mapping[str, Any]]] = field(default_factory=list)
@@ -31,12 +31,12 @@ class Collected:
 
     @property
     def related(self) -> Related:
-        """What workloads of the stream may point at."""
+        """The objects that workloads may refer to."""
         return Related.of((entry.object for entry in self.entries if isinstance(entry, Item)), namespace=self.namespace)
 
 
 def collect(sources: Iterable[Source], *, namespace: str) -> Collected:
-    """Read all sources; `namespace` is that of objects that name none."""
+    """Read all sources; `namespace` is the default of objects without one."""
     collected = Collected(namespace)
     for source in sources:
         if source.problem is not None:
@@ -52,14 +52,14 @@ def collect(sources: Iterable[Source], *, namespace: str) -> Collected:
     return collected
 
 
-def unreadable(place: Place, problem: str) -> Judged:
-    """Make of a place where nothing can be read a finding like any other."""
+def unreadable(place: Place, problem: str) -> WorkloadResult:
+    """Return the result for a place that cannot be read."""
     group = PodGroup("", None, Outcome.UNKNOWN, (Reason(Code.UNREADABLE, problem),), place.line)
-    return Judged(place, "", "", "", "", (group,))
+    return WorkloadResult(place, "", "", "", "", (group,))
 
 
 def _flattened(document: Document, value: object, line: int) -> Iterator[tuple[object, int]]:
-    """Yield the objects of a document, those inside a List one by one, with their lines."""
+    """Yield the objects of a document with their lines, the items of a List one by one."""
     items = value.get("items") if isinstance(value, dict) and text(value.get("kind")).endswith("List") else None
     if not isinstance(items, list):
         yield value, line
@@ -70,7 +70,7 @@ def _flattened(document: Document, value: object, line: int) -> Iterator[tuple[o
 
 def _add(collected: Collected, place: Place, document: Document, found: object) -> None:
     if not isinstance(found, dict) or not (found.keys() & {"apiVersion", "kind"}):
-        collected.skipped += 1  # values of a Helm chart, settings of some tool
+        collected.skipped += 1  # values of a Helm chart, settings of a tool
         return
     api_version, kind = text(found.get("apiVersion")), text(found.get("kind"))
     try:
@@ -79,17 +79,17 @@ def _add(collected: Collected, place: Place, document: Document, found: object) 
         elif (api_version, kind) == (keys.PRIORITY_API, "PriorityClass"):
             collected.priority_classes.append(to_priority(msgspec.convert(found, objects.PriorityClass)))
     except msgspec.ValidationError as error:
-        collected.entries.append(unreadable(place, f"no valid {kind}: {objects.describe(error)}"))
+        collected.entries.append(unreadable(place, f"not a valid {kind}: {objects.describe(error)}"))
         return
     if kind == "AdmissionReview":
         collected.reviews.append((place, found))
         request = mapping(found.get("request"))
-        asked = request.get("object")
-        if request.get("operation") != "CREATE" or not isinstance(asked, dict):
+        requested = request.get("object")
+        if request.get("operation") != "CREATE" or not isinstance(requested, dict):
             collected.skipped += 1
             return
         requester = Requester(text(mapping(request.get("userInfo")).get("username")))
         namespace = text(request.get("namespace")) or collected.namespace
-        collected.entries.append(Item(place, document, asked, namespace, requester))
+        collected.entries.append(Item(place, document, requested, namespace, requester))
         return
     collected.entries.append(Item(place, document, found, collected.namespace))

@@ -1,4 +1,4 @@
-"""`fairgate review`: the options and what they mean; run.py does it."""
+"""`fairgate review`: options and help; run.py implements it."""
 
 import sys
 from pathlib import Path
@@ -18,24 +18,24 @@ Examples:
   fairgate review --policy policies --world world.yaml -o review review.json
 
 \b
-Exit status: 0 all admitted, 1 something refused (or --fail-on), 2 something could not be judged.
-Where both is true it is 1: a refusal stays one, whatever the rest turns out to be."""
+Exit status: 0 all admitted, 1 something refused (or --fail-on), 2 something could not be evaluated.
+If both 1 and 2 apply it is 1."""
 
 
-@click.command(epilog=_EXAMPLES, short_help="Judge manifests without applying them.")
+@click.command(epilog=_EXAMPLES, short_help="Check whether manifests would be admitted.")
 @click.argument("sources", metavar="FILE|DIR|-...", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @policy_option
 @click.option(
     "--world",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Judge against nodes and pods from a file, as `kubectl get nodes,pods -A -o yaml` prints them.",
+    help="Review against nodes and pods from a file, as `kubectl get nodes,pods -A -o yaml` prints them.",
 )
-@click.option("--cluster", is_flag=True, help="Judge against a live cluster, which is only read.")
+@click.option("--cluster", is_flag=True, help="Review against a live cluster; nothing is written.")
 @click.option(
     "--empty",
     is_flag=True,
-    help="Judge limits only: nothing is used, room is taken for granted. The default.",
+    help="Review against limits only, with nothing used and unlimited capacity. The default.",
 )
 @click.option(
     "--kubeconfig",
@@ -49,14 +49,14 @@ Where both is true it is 1: a refusal stays one, whatever the rest turns out to 
     default="default",
     show_default=True,
     metavar="NAME",
-    help="Namespace of objects that name none.",
+    help="Namespace of objects without one.",
 )
 @click.option(
     "--as",
     "user",
     default="",
     metavar="USER",
-    help="Who applies the manifests, for limits per user on bare pods. Default: nobody, and a warning.",
+    help="User who applies the manifests, for limits per user on bare pods. Default: unknown, with a warning.",
 )
 @click.option(
     "-o",
@@ -65,16 +65,14 @@ Where both is true it is 1: a refusal stays one, whatever the rest turns out to 
     multiple=True,
     type=OutputType(),
     metavar="FORMAT[=FILE]",
-    help=f"One of {', '.join(Format)}; to a file if one is named. Repeatable. Default: table.",
+    help=f"One of {', '.join(Format)}; to a file if one is given. Repeatable. Default: table.",
 )
-@click.option(
-    "--patch", "with_patch", is_flag=True, help="Show what Fairgate would write on the pods (table, markdown)."
-)
+@click.option("--patch", "with_patch", is_flag=True, help="Show Fairgate's changes to the pods (table, markdown).")
 @click.option(
     "--fail-on",
     multiple=True,
     type=click.Choice(FailOn, case_sensitive=False),
-    help="Fail for this, too. Repeatable.",
+    help="Also fail for this. Repeatable.",
 )
 @click.option(
     "--docs-url",
@@ -83,7 +81,7 @@ Where both is true it is 1: a refusal stays one, whatever the rest turns out to 
     envvar="FAIRGATE_DOCS_URL",
     show_envvar=True,
     metavar="URL",
-    help="Where this version's documentation is, for links in -o sarif: a copy of the repository, for example.",
+    help="URL of this version's documentation, for links in -o sarif: a copy of the repository, for example.",
 )
 def review(
     *,
@@ -100,29 +98,29 @@ def review(
     fail_on: tuple[FailOn, ...],
     docs_url: str,
 ) -> None:
-    """Judge manifests without applying them: would they be admitted, on what terms, where, and if not why.
+    """Check whether manifests would be admitted, with which tier, on which nodes, and if not, why. Nothing is applied.
 
-    Reads files, folders (*.yaml, *.yml and *.json in them and below) and, as -, standard input. Every pod that a
-    workload would make is judged as the webhook would judge it, and counts for those after it. Namespaces and
-    PriorityClasses among the manifests are taken into account. A workload that the world has already, or that comes
-    twice, is replaced. An AdmissionReview is judged by the pod in it; -o review answers it as the webhook would.
+    Reads files, folders (*.yaml, *.yml and *.json, recursively) and, as -, standard input. Every pod that a workload
+    would create is decided as the webhook would decide it, and is charged before the next. Namespaces and
+    PriorityClasses among the manifests are taken into account. A workload that already exists in the world, or appears
+    twice, is replaced. Of an AdmissionReview the pod in it is reviewed; -o review answers it as the webhook would.
     """
     # pydantic and rich are slow to import, and --help needs neither
     from webhook.cli.review.review_world import Empty  # noqa: PLC0415
-    from webhook.cli.review.run import Order, run  # noqa: PLC0415
+    from webhook.cli.review.run import Options, run  # noqa: PLC0415
     from webhook.cli.world_source import default_kubeconfig  # noqa: PLC0415
     from webhook.server.settings import LiveCluster, WorldFile  # noqa: PLC0415
 
     if (world is not None) + cluster + empty > 1:
-        raise click.UsageError("--world, --cluster and --empty exclude each other: a world comes from one of them")
+        raise click.UsageError("--world, --cluster and --empty exclude each other")
     if kubeconfig is not None and not cluster:
-        raise click.UsageError("--kubeconfig is for --cluster")
+        raise click.UsageError("--kubeconfig needs --cluster")
     outputs = outputs or (Output(Format.TABLE),)
     formats = {output.format for output in outputs}
     if Format.REVIEW in formats and len(outputs) > 1:
-        raise click.UsageError("-o review goes alone: it charges the pods itself")
+        raise click.UsageError("-o review cannot be combined with other outputs")
     if with_patch and not formats <= {Format.TABLE, Format.MARKDOWN}:
-        raise click.UsageError("--patch is for -o table and -o markdown")
+        raise click.UsageError("--patch needs -o table or -o markdown")
     against = (
         WorldFile(world)
         if world is not None
@@ -130,5 +128,5 @@ def review(
         if cluster
         else Empty()
     )
-    order = Order(sources, policy, against, namespace, user, outputs, frozenset(fail_on), with_patch, docs_url)
-    sys.exit(run(order))
+    options = Options(sources, policy, against, namespace, user, outputs, frozenset(fail_on), with_patch, docs_url)
+    sys.exit(run(options))

@@ -1,4 +1,4 @@
-"""One review: documents one after another against one world, each seeing what those before it took."""
+"""Evaluates the objects of a review in order against one world, each charged before the next."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -6,8 +6,8 @@ from typing import Any, Final, assert_never
 
 from webhook.cli.formatting import plural
 from webhook.cli.review.ample_nodes import AmpleNodes
-from webhook.cli.review.existing_pods import Running
-from webhook.cli.review.results import Judged, Outcome, Patch, Place, PodGroup
+from webhook.cli.review.existing_pods import ExistingPods
+from webhook.cli.review.results import Outcome, Patch, Place, PodGroup, WorkloadResult
 from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Retry
 from webhook.core.model.names import UNASSIGNED, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
@@ -24,24 +24,24 @@ from webhook.kube.world_file.stream import Document
 from webhook.simulation.simulate import Answer, Foreteller, Template, read_template
 
 _ABOUT_NODES: Final = frozenset({Code.NO_ROOM_NOW, Code.NEVER_FITS})
-_MOST_PODS: Final = 1_000_000
-"""Of one sort that are judged one by one: what a million of them hear, the next hear, too."""
-_IN_PART: Final = "it starts whole or not at all: while some of its pods are refused, the others hold GPUs and wait"
+_MAX_PODS: Final = 1_000_000
+"""Pods of a role that are evaluated; further ones would have the outcome of the last."""
+_PARTIAL_GANG: Final = "its pods start only together: while some of them are refused, the others hold GPUs and wait"
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An object to judge, and where it stands. `object` may be a part of the document (of a List, of a review)."""
+    """An object to review, and its place. `object` may be a part of the document (of a List, of an AdmissionReview)."""
 
     place: Place
     document: Document
     object: Mapping[str, Any]
-    namespace: str  # of an object that names none
-    requester: Requester | None = None  # who asks, where the object itself says
+    namespace: str  # of an object without one
+    requester: Requester | None = None  # that of an AdmissionReview
 
 
-class Session:
-    """Judges items in order. `room_is_known`: the world has the cluster's nodes."""
+class Evaluator:
+    """Evaluates items in order. `room_is_known`: the world has the cluster's nodes."""
 
     def __init__(
         self, world: World, *, related: Related, requester: Requester, room_is_known: bool, now_text: str
@@ -49,37 +49,37 @@ class Session:
         self._world = world
         self._related = related
         self._requester = requester
-        self._imagination = None if room_is_known else AmpleNodes(world)
+        self._ample_nodes = None if room_is_known else AmpleNodes(world)
         self._foreteller = Foreteller(world, now_text=now_text)
         self._kinds = kind_table(world.policy.workloads.kinds)
-        self._running = Running(world.pods())
+        self._existing = ExistingPods(world.pods())
         self._seen: dict[tuple[str, str, str, str], tuple[Place, list[Uid]]] = {}
 
-    def judge(self, item: Item) -> Judged | None:
-        """Tell what would become of an object's pods; None where it makes none."""
+    def evaluate(self, item: Item) -> WorkloadResult | None:
+        """Return what would happen to an object's pods; None if it creates none."""
         expanded = expand(item.object, kinds=self._kinds, related=self._related, namespace=item.namespace)
         if expanded is None:
             return None
         if isinstance(expanded, Unknown):
-            return _undescribed(item, expanded, _gpu_line(item, {}, self._world.policy.resources.keys()))
-        notes, warnings = tuple(self._vacate(item, expanded)), list(expanded.warnings)
-        whole = self._judge_whole(item, expanded)
+            return _unknown_kind(item, expanded, _gpu_line(item, {}, self._world.policy.resources.keys()))
+        notes, warnings = tuple(self._remove_existing(item, expanded)), list(expanded.warnings)
+        whole = self._check_workload(item, expanded)
         warnings += [f"{reason.text} ({reason.code})" for reason in whole]
         refusal = whole if self._world.policy.workloads.on_limit is OnWorkloadLimit.REJECT else ()
         refusal = tuple(reason for reason in refusal if reason.code in LIMIT_CODES)
         taken = len(self._foreteller.taken)
         groups: list[PodGroup] = []
         for pod_set in expanded.later:
-            judged = self._judge_set(item, expanded, pod_set, refusal, warnings)
-            groups += (group for group in judged if group.outcome is not Outcome.ADMITTED)
-            self._give_back(taken)
+            evaluated = self._evaluate_pods(item, expanded, pod_set, refusal, warnings)
+            groups += (group for group in evaluated if group.outcome is not Outcome.ADMITTED)
+            self._remove_since(taken)
         for pod_set in expanded.pod_sets:
-            groups += self._judge_set(item, expanded, pod_set, refusal, warnings)
+            groups += self._evaluate_pods(item, expanded, pod_set, refusal, warnings)
         self._seen[_identity(expanded)] = (item.place, self._foreteller.taken[taken:])
         outcomes = {group.outcome for group in groups}
         if expanded.is_gang and Outcome.REFUSED in outcomes and len(outcomes) > 1:
-            warnings.append(_IN_PART)
-        return Judged(
+            warnings.append(_PARTIAL_GANG)
+        return WorkloadResult(
             item.place,
             expanded.api_version,
             expanded.kind,
@@ -90,22 +90,22 @@ class Session:
             notes,
         )
 
-    def _judge_whole(self, item: Item, workload: Workload) -> tuple[Reason, ...]:
-        """Tell why all pods together can never run, in the words of the webhook's warning; a pod is no workload."""
+    def _check_workload(self, item: Item, workload: Workload) -> tuple[Reason, ...]:
+        """Return why all pods together can never run, as the webhook's warning does; nothing for a bare pod."""
         if workload.kind == "Pod":
             return ()
-        codes = LIMIT_CODES if self._imagination is not None else LIMIT_CODES | {Code.NEVER_FITS}
+        codes = LIMIT_CODES if self._ample_nodes is not None else LIMIT_CODES | {Code.NEVER_FITS}
         found = judge(workload, item.requester or self._requester, self._world)
         return tuple(reason for reason in found if reason.code in codes)
 
-    def _judge_set(
+    def _evaluate_pods(
         self, item: Item, workload: Workload, pod_set: PodSet, refusal: tuple[Reason, ...], warnings: list[str]
     ) -> list[PodGroup]:
         namespace = Namespace(workload.namespace)
         line = _gpu_line(item, pod_set.template, self._world.policy.resources.keys())
         blank = PodGroup(pod_set.role, pod_set.count, Outcome.UNKNOWN, (), line, team=self._team(namespace))
         if not pod_set.template:
-            return [replace(blank, reasons=(_open(pod_set),))]
+            return [replace(blank, reasons=(_unknown_count(pod_set),))]
         template = read_template(pod_set.template, namespace=namespace, world=self._world)
         if isinstance(template, Deny):
             return [replace(blank, outcome=Outcome.REFUSED, reasons=template.reasons)]
@@ -114,61 +114,61 @@ class Session:
         if refusal and template.pod.demand.gpus:
             return [replace(blank, outcome=Outcome.REFUSED, reasons=refusal)]
         if count is None and template.pod.demand.gpus:
-            return [replace(blank, reasons=(_open(pod_set),))]
+            return [replace(blank, reasons=(_unknown_count(pod_set),))]
         if count == 0:
             return [replace(blank, outcome=Outcome.ADMITTED)]
-        if self._imagination is not None:
-            self._imagination.make_room(template.pod)
-        groups = _Groups(blank, shows_nodes=self._imagination is None)
+        if self._ample_nodes is not None:
+            self._ample_nodes.make_room(template.pod)
+        groups = _Groups(blank, shows_nodes=self._ample_nodes is None)
         for answer in self._foreteller.foretell(
-            template, 1 if count is None else count, requester=self._asks(item, workload, template.pod)
+            template, 1 if count is None else count, requester=self._requester_of(item, workload, template.pod)
         ):
             groups.add(answer, template)
         warnings += groups.warnings()
         return [group if count is not None else replace(group, count=None) for group in groups.found.values()]
 
-    def _asks(self, item: Item, workload: Workload, pod: Pod) -> Requester:
-        """Tell who will ask for a pod: whom its review names, the controller of a workload, or the user."""
+    def _requester_of(self, item: Item, workload: Workload, pod: Pod) -> Requester:
+        """Return who will create a pod: the user of its AdmissionReview, a workload's controller, or the user."""
         if workload.kind == "Pod" and item.requester is not None:
             return item.requester
         return self._requester if pod.owner is None else CONTROLLER
 
     def _count(self, pod_set: PodSet, pod: Pod) -> int | None:
-        """Tell how many pods there are at peak; of a DaemonSet one on every node that it may use."""
-        if pod.handling is Handling.DAEMON_SET and self._imagination is None:
+        """Return the number of pods at peak; of a DaemonSet one per node that it may use."""
+        if pod.handling is Handling.DAEMON_SET and self._ample_nodes is None:
             return self._world.fleet.matching(pod.constraints).bit_count()
         if pod_set.problem is not None or pod_set.count is None:
             return None
-        return min(pod_set.count, _MOST_PODS)
+        return min(pod_set.count, _MAX_PODS)
 
     def _team(self, namespace: Namespace) -> TeamName | None:
         team = self._world.tenancy(namespace).team_name
         return None if team == UNASSIGNED else team
 
-    def _give_back(self, since: int) -> None:
-        """Take off the pods that were promised something since then: they do not run beside those to come."""
+    def _remove_since(self, since: int) -> None:
+        """Remove the pods that were charged since then, because they do not run at the same time as later ones."""
         for uid in self._foreteller.taken[since:]:
             self._world.remove_pod(uid)
         del self._foreteller.taken[since:]
 
-    def _vacate(self, item: Item, workload: Workload) -> list[str]:
-        """Take off the pods that the object has already: applying it again replaces them, and adds none."""
+    def _remove_existing(self, item: Item, workload: Workload) -> list[str]:
+        """Remove the object's existing pods: applying it again replaces them."""
         if "name" not in mapping(item.object.get("metadata")):
             return []
         notes = []
         place, before = self._seen.get(_identity(workload), (None, []))
         if place is not None:
             notes.append(f"replaces the same object in {place.source}:{place.line}")
-        running = self._running.take(workload)
+        running = self._existing.take(workload)
         if running:
-            notes.append(f"replaces {plural(len(running), 'pod')} that it has already")
+            notes.append(f"replaces {plural(len(running), 'existing pod')}")
         for uid in (*before, *running):
             self._world.remove_pod(uid)
         return notes
 
 
 class _Groups:
-    """Collects answers: equal ones become one group."""
+    """Groups pods with equal outcomes."""
 
     def __init__(self, blank: PodGroup, *, shows_nodes: bool) -> None:
         self.found: dict[object, PodGroup] = {}
@@ -179,8 +179,8 @@ class _Groups:
         self._total = 0
 
     def add(self, answer: Answer, template: Template) -> None:
-        """Take in what some pods are told."""
-        outcome, reasons, tier, warnings = _told(answer.decision)
+        """Add an answer for one or more pods."""
+        outcome, reasons, tier, warnings = _outcome_of(answer.decision)
         demand = answer.decision.demand if isinstance(answer.decision, Admit) else self._blank.demand
         key = (outcome, tier, reasons, demand)
         for warning in warnings:
@@ -205,7 +205,7 @@ class _Groups:
         )
 
     def warnings(self) -> list[str]:
-        """Write the warnings, and how many pods each is about where it is not all of them."""
+        """Return the warnings, with the number of pods of each if it is not all of them."""
         role = f" of role {self._blank.role}" if self._blank.role else ""
         return [
             f"{f'{times} of {self._total} pods{role}: ' if times != self._total else ''}{warning.text} ({warning.code})"
@@ -213,7 +213,7 @@ class _Groups:
         ]
 
 
-def _told(decision: Decision) -> tuple[Outcome, tuple[Reason, ...], Tier | None, tuple[Reason, ...]]:
+def _outcome_of(decision: Decision) -> tuple[Outcome, tuple[Reason, ...], Tier | None, tuple[Reason, ...]]:
     match decision:
         case Admit():
             return Outcome.ADMITTED, (decision.reason,), decision.charge.tier, decision.warnings
@@ -232,10 +232,10 @@ def _team_of(decision: Decision) -> TeamName | None:
     return decision.charge.team if isinstance(decision, Admit | NotApplicable) and decision.charge is not None else None
 
 
-def _undescribed(item: Item, unknown: Unknown, line: int) -> Judged:
+def _unknown_kind(item: Item, unknown: Unknown, line: int) -> WorkloadResult:
     metadata = mapping(item.object.get("metadata"))
     group = PodGroup("", None, Outcome.UNKNOWN, (Reason(Code.UNKNOWN_KIND, unknown.reason),), line)
-    return Judged(
+    return WorkloadResult(
         item.place,
         text(item.object.get("apiVersion")),
         text(item.object.get("kind")),
@@ -245,12 +245,12 @@ def _undescribed(item: Item, unknown: Unknown, line: int) -> Judged:
     )
 
 
-def _open(pod_set: PodSet) -> Reason:
+def _unknown_count(pod_set: PodSet) -> Reason:
     return Reason(Code.OPEN_COUNT, pod_set.problem or "the manifest does not say how many pods there will be")
 
 
 def _gpu_line(item: Item, template: Mapping[str, Any], counted: Collection[ResourceName]) -> int:
-    """Find the line on which a template asks for GPUs; the document's first line where it cannot be told."""
+    """Return the line of a template's GPU request; the object's first line if there is none."""
     for value in (template.get("spec"), item.object):
         found = _line_below(item.document, value, counted)
         if found is not None:
@@ -259,17 +259,17 @@ def _gpu_line(item: Item, template: Mapping[str, Any], counted: Collection[Resou
 
 
 def _line_below(document: Document, value: object, counted: Collection[ResourceName]) -> int | None:
-    """Walk down in the order of the manifest; the template's parts are the document's own."""
-    waiting = [value]
-    while waiting:
-        value = waiting.pop()
+    """Search in the order of the manifest; the template's parts are the document's own objects."""
+    stack = [value]
+    while stack:
+        value = stack.pop()
         if isinstance(value, dict):
             for key in value:
                 if key in counted and (line := document.line_of(value, key)) is not None:
                     return line
-            waiting += reversed(value.values())
+            stack += reversed(value.values())
         elif isinstance(value, list):
-            waiting += reversed(value)
+            stack += reversed(value)
     return None
 
 

@@ -1,4 +1,4 @@
-"""The pods that objects of the stream have in the world already, found by the names that controllers give."""
+"""Finds the pods in the world that belong to an object of the manifests, by the names that controllers give."""
 
 import re
 from collections import defaultdict
@@ -10,13 +10,13 @@ from webhook.core.model.pod import Resident
 from webhook.kube.workloads.model import PodSet, Workload, mapping, text
 
 _BARE: Final = ""
-"""Stands for the kind of a controller where a pod has none."""
+"""Kind of the controller of pods that have none."""
 
 _GENERATED: Final = re.compile(r"(-[a-z0-9]{5,10}|-driver)?")
-"""What a controller adds for an object in between: a ReplicaSet's hash, a CronJob's minute, a RayCluster's letters."""
+"""Suffix of an intermediate object: a ReplicaSet's hash, a CronJob's minute, a RayCluster's letters."""
 
 
-class Running:
+class ExistingPods:
     """Pods by namespace and kind and name of their controller."""
 
     def __init__(self, pods: Iterable[Resident]) -> None:
@@ -26,12 +26,12 @@ class Running:
             self._found[pod.namespace, kind].setdefault(name, []).append(pod.uid)
 
     def take(self, workload: Workload) -> list[Uid]:
-        """Give the pods that the workload has already, once."""
+        """Return the existing pods of a workload, and remove them."""
         taken: list[Uid] = []
         for pod_set in filter(_has_template, workload.pod_sets):
-            kind = _maker(pod_set)
+            kind = _controller_kind(pod_set)
             owners = self._found.get((workload.namespace, kind), {})
-            for name in [name for name in owners if _is_of(workload, pod_set, kind=kind, name=name)]:
+            for name in [name for name in owners if _belongs_to(workload, pod_set, kind=kind, name=name)]:
                 taken += owners.pop(name)
         return taken
 
@@ -40,8 +40,8 @@ def _has_template(pod_set: PodSet) -> bool:
     return bool(pod_set.template)
 
 
-def _maker(pod_set: PodSet) -> str:
-    """Name the kind of the pods' controller."""
+def _controller_kind(pod_set: PodSet) -> str:
+    """Return the kind of the pods' controller."""
     owners: Iterator[str] = (
         text(owner.get("kind"))
         for owner in mapping(pod_set.template.get("metadata")).get("ownerReferences") or ()
@@ -50,8 +50,8 @@ def _maker(pod_set: PodSet) -> str:
     return next(owners, _BARE)
 
 
-def _is_of(workload: Workload, pod_set: PodSet, *, kind: str, name: str) -> bool:
-    """Tell whether a controller of this name is the workload itself, or one that it made for these pods."""
+def _belongs_to(workload: Workload, pod_set: PodSet, *, kind: str, name: str) -> bool:
+    """Whether a controller of this name is the workload itself, or was created by it for these pods."""
     if not name.startswith(workload.name):
         return False
     rest = name.removeprefix(workload.name)

@@ -1,4 +1,4 @@
-"""What is worth pointing at: one finding per cause, with file and line, for annotations and for people."""
+"""The findings of a review: one per cause, with file and line, for annotations and for people."""
 
 import re
 from collections.abc import Iterator
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from webhook.cli.review.results import Judged, Outcome, PodGroup, Review
+from webhook.cli.review.results import Outcome, PodGroup, Review, WorkloadResult
 from webhook.core.model.amount import gpus_text
 from webhook.core.model.text import plural_gpus
 from webhook.core.model.tier import Tier
 
 NOTE: Final = "Note"
-"""Stands for a code where there is none: what a manifest's own reading warns of."""
+"""The code of findings without a reason code, such as warnings from reading a manifest."""
 
 _CODE: Final = re.compile(r" \(([A-Z][A-Za-z]+)\)$")
 
 
 class Level(StrEnum):
-    """How bad: an error makes the review fail."""
+    """Severity: an error makes the review fail."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -26,7 +26,7 @@ class Level(StrEnum):
 
 
 class FailOn(StrEnum):
-    """What fails a review besides refusals."""
+    """What fails a review in addition to refusals."""
 
     PREEMPTIBLE = "preemptible"
     WARNING = "warning"
@@ -34,7 +34,7 @@ class FailOn(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to point at. `title` names the object, `head` what happens to it, `message` says why."""
+    """One finding. `title` names the object, `head` says what happens to it, `message` why."""
 
     level: Level
     source: str
@@ -46,50 +46,50 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """All of it on one line."""
+        """Title, head and message on one line."""
         return ": ".join(filter(None, (self.title, self.head, self.message)))
 
 
 def findings(review: Review, fail_on: frozenset[FailOn]) -> list[Finding]:
-    """List all findings in the order of the stream."""
-    return [finding for judged in review.workloads for finding in findings_of(judged, fail_on)]
+    """Return all findings in the order of the manifests."""
+    return [finding for result in review.workloads for finding in findings_of(result, fail_on)]
 
 
-def findings_of(judged: Judged, fail_on: frozenset[FailOn]) -> Iterator[Finding]:
+def findings_of(result: WorkloadResult, fail_on: frozenset[FailOn]) -> Iterator[Finding]:
     """Yield the findings of one workload, refusals before warnings."""
-    for group in judged.pods:
+    for group in result.pods:
         if group.outcome is Outcome.REFUSED:
-            yield _finding(judged, group, f"{judged.share(group)} refused{_sum(judged, group)}")
+            yield _finding(result, group, f"{result.share(group)} refused{_total(result, group)}")
         elif group.outcome is Outcome.UNKNOWN:
-            yield _finding(judged, group, "cannot be judged" if judged.kind else "")
+            yield _finding(result, group, "cannot be evaluated" if result.kind else "")
         elif group.tier is Tier.PREEMPTIBLE and FailOn.PREEMPTIBLE in fail_on and group.asks_gpus:
-            yield _finding(judged, group, f"{judged.share(group)} preemptible")
-    line = next((group.line for group in judged.pods if group.asks_gpus), judged.place.line)
-    for warning in judged.warnings:
+            yield _finding(result, group, f"{result.share(group)} preemptible")
+    line = next((group.line for group in result.pods if group.asks_gpus), result.place.line)
+    for warning in result.warnings:
         level = Level.ERROR if FailOn.WARNING in fail_on else Level.WARNING
-        yield Finding(level, judged.place.source, line, _code_of(warning), judged.title, "", warning)
-    for note in judged.notes:
-        yield Finding(Level.NOTE, judged.place.source, line, NOTE, judged.title, "", note)
+        yield Finding(level, result.place.source, line, _code_of(warning), result.title, "", warning)
+    for note in result.notes:
+        yield Finding(Level.NOTE, result.place.source, line, NOTE, result.title, "", note)
 
 
 def _code_of(warning: str) -> str:
-    """Read the code at a warning's end; what a kind's own reading warns of has none."""
+    """Return the code at the end of a warning; warnings from reading a manifest have none."""
     found = _CODE.search(warning)
     return found[1] if found is not None else NOTE
 
 
-def _finding(judged: Judged, group: PodGroup, head: str) -> Finding:
-    return Finding(Level.ERROR, judged.place.source, group.line, group.reasons[0].code, judged.title, head, group.why)
+def _finding(result: WorkloadResult, group: PodGroup, head: str) -> Finding:
+    return Finding(Level.ERROR, result.place.source, group.line, group.reasons[0].code, result.title, head, group.why)
 
 
-def _sum(judged: Judged, group: PodGroup) -> str:
-    """Say what the role asks for in all, where that is more than one pod's."""
-    alike = [other for other in judged.pods if other.role == group.role and other.demand == group.demand]
-    count = sum(other.count or 0 for other in alike)
+def _total(result: WorkloadResult, group: PodGroup) -> str:
+    """Return the total request of a role with more than one pod, and how much of it fits."""
+    equal = [other for other in result.pods if other.role == group.role and other.demand == group.demand]
+    count = sum(other.count or 0 for other in equal)
     if group.demand is None or group.count is None or count <= 1:
         return ""
-    fit = sum(other.count or 0 for other in alike if other.outcome is Outcome.ADMITTED)
+    fit = sum(other.count or 0 for other in equal if other.outcome is Outcome.ADMITTED)
     if not group.demand.gpus:
         return ""
-    each, whole = gpus_text(group.demand.gpus), plural_gpus(count * group.demand.gpus)
-    return f" (asks {count} x {each} = {whole}, {gpus_text(fit * group.demand.gpus)} fit)"
+    each, total = gpus_text(group.demand.gpus), plural_gpus(count * group.demand.gpus)
+    return f" (requests {count} x {each} = {total}, {gpus_text(fit * group.demand.gpus)} fit)"

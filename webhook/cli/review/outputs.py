@@ -1,4 +1,4 @@
-"""Which outputs were asked for, and where each goes."""
+"""The outputs of a review: formats and files."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +11,7 @@ from webhook.cli import options
 
 
 class Format(StrEnum):
-    """The forms that a review can take."""
+    """The output formats of a review."""
 
     TABLE = "table"
     JSON = "json"
@@ -25,23 +25,23 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One output: its format, and its file; None for standard output."""
+    """One output: its format, and its file, or None for standard output."""
 
     format: Format
     file: Path | None = None
 
     @property
     def is_colored(self) -> bool:
-        """Tell whether colour helps: on a terminal, unless the user said no."""
+        """Whether to use color: on a terminal, unless NO_COLOR is set."""
         return self.file is None and options.is_colored()
 
     @property
     def width(self) -> int:
-        """Give the columns to fill: those of the terminal; a pipe has room for all."""
+        """The width: that of the terminal; 500 in a pipe or file."""
         return options.columns() if self.file is None else 500
 
     def write(self, text: str) -> None:
-        """Write it out. Raises OSError where the file cannot be written."""
+        """Write the text. Raises OSError if the file cannot be written."""
         if self.file is None:
             click.echo(text, nl=False)
         else:
@@ -49,12 +49,12 @@ class Output:
 
 
 class OutputType(click.ParamType[Output]):
-    """Reads FORMAT or FORMAT=FILE."""
+    """Parses FORMAT or FORMAT=FILE."""
 
     name = "format"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Output:
-        """Read one output; says which formats there are where it names none."""
+        """Parse one output; an error lists the formats."""
         if isinstance(value, Output):
             return value
         name, equals, file = str(value).partition("=")
@@ -63,5 +63,5 @@ class OutputType(click.ParamType[Output]):
         return Output(Format(name), Path(file) if file else None)
 
     def shell_complete(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Offer the formats."""
+        """Complete the formats."""
         return [CompletionItem(name) for name in Format if name.startswith(incomplete)]

@@ -1,11 +1,11 @@
-"""The review as data: the stable format of `-o json` and `-o yaml`."""
+"""A review as data: the stable format of `-o json` and `-o yaml`."""
 
 from typing import Annotated
 
 import msgspec
 
 from webhook.cli import serialization
-from webhook.cli.review.results import Judged, Outcome, PodGroup, Review, demand_text
+from webhook.cli.review.results import Outcome, PodGroup, Review, WorkloadResult, demand_text
 from webhook.core.model.amount import format_gpus
 from webhook.core.model.tier import Tier
 
@@ -18,21 +18,21 @@ class ReasonReport(msgspec.Struct):
 
 
 class PodReport(msgspec.Struct):
-    """Equal pods of one role that are told the same; a role with several outcomes has several of these."""
+    """Equal pods of one role with the same outcome; a role with several outcomes has several of these."""
 
-    role: Annotated[str, msgspec.Meta(description="role of the pods in the workload, empty where there is only one")]
-    count: Annotated[int | None, msgspec.Meta(description="pods at peak, null where the manifest leaves it open")]
-    demand: Annotated[dict[str, str], msgspec.Meta(description="GPU resources that one pod asks for")]
-    gpus: Annotated[str | None, msgspec.Meta(description="what one pod counts, as in 2, 0.5 or 3/7")]
-    team: Annotated[str | None, msgspec.Meta(description="team that would be charged, null where nobody claims it")]
-    tier: Annotated[Tier | None, msgspec.Meta(description="null for pods that are charged nothing")]
-    nodes: Annotated[list[str], msgspec.Meta(description="first choices, empty where no node has room or is known")]
+    role: Annotated[str, msgspec.Meta(description="role of the pods in the workload, empty if there is only one")]
+    count: Annotated[int | None, msgspec.Meta(description="pods at peak, null if the manifest does not determine it")]
+    demand: Annotated[dict[str, str], msgspec.Meta(description="GPU resources that one pod requests")]
+    gpus: Annotated[str | None, msgspec.Meta(description="GPUs that one pod counts, as in 2, 0.5 or 3/7")]
+    team: Annotated[str | None, msgspec.Meta(description="team that would be charged, null if there is none")]
+    tier: Annotated[Tier | None, msgspec.Meta(description="null for pods that are not charged")]
+    nodes: Annotated[list[str], msgspec.Meta(description="first choices, empty if no node has room or is known")]
     outcome: Outcome
     reasons: list[ReasonReport]
 
 
 class WorkloadReport(msgspec.Struct, rename="camel"):
-    """One object that makes pods, or a place that cannot be read (with empty kind and name)."""
+    """One object that creates pods, or a place that cannot be read (with empty kind and name)."""
 
     source: Annotated[str, msgspec.Meta(description="file, or <stdin>")]
     line: Annotated[int, msgspec.Meta(description="first line of the object, from 1")]
@@ -41,39 +41,39 @@ class WorkloadReport(msgspec.Struct, rename="camel"):
     kind: str
     namespace: str
     name: str
-    outcome: Annotated[Outcome, msgspec.Meta(description="the worst of its pods: refused, unknown, queued, admitted")]
+    outcome: Annotated[Outcome, msgspec.Meta(description="worst outcome of pods: refused, unknown, queued, admitted")]
     pods: list[PodReport]
     warnings: list[str]
 
 
 class WorldReport(msgspec.Struct, rename="camel"):
-    """What was judged against."""
+    """The world of the review."""
 
     source: Annotated[str, msgspec.Meta(description="file, cluster or empty")]
     name: str
-    age_seconds: Annotated[float | None, msgspec.Meta(description="age of the file, null where there is none")]
+    age_seconds: Annotated[float | None, msgspec.Meta(description="age of the file, otherwise null")]
     nodes: int
     pods: int
     policy: Annotated[str, msgspec.Meta(description="hash of the policy")]
 
 
 class SummaryReport(msgspec.Struct, rename="camel"):
-    """Numbers of workloads by outcome, and what they ask for together."""
+    """Numbers of workloads by outcome, and their total request."""
 
-    outcome: Annotated[Outcome, msgspec.Meta(description="refused if anything is, else unknown if anything is")]
+    outcome: Annotated[Outcome, msgspec.Meta(description="refused if any is, otherwise unknown if any is")]
     workloads: int
     admitted: int
     queued: int
     refused: int
     unknown: int
-    pods: Annotated[int, msgspec.Meta(description="pods at peak whose number is known")]
-    gpus: Annotated[str, msgspec.Meta(description="what these pods count together")]
-    others: Annotated[int, msgspec.Meta(description="objects that make no pods")]
-    skipped: Annotated[int, msgspec.Meta(description="documents that are no Kubernetes objects")]
+    pods: Annotated[int, msgspec.Meta(description="pods at peak, as far as their number is known")]
+    gpus: Annotated[str, msgspec.Meta(description="GPUs that these pods count together")]
+    others: Annotated[int, msgspec.Meta(description="objects that create no pods")]
+    skipped: Annotated[int, msgspec.Meta(description="documents that are not Kubernetes objects")]
 
 
 class ReviewReport(msgspec.Struct):
-    """What `fairgate review` found out."""
+    """The output of `fairgate review`."""
 
     workloads: list[WorkloadReport]
     world: WorldReport
@@ -81,34 +81,34 @@ class ReviewReport(msgspec.Struct):
 
 
 def to_json(review: Review) -> str:
-    """Write the review as JSON."""
+    """Return the review as JSON."""
     return serialization.to_json(_report(review))
 
 
 def to_yaml(review: Review) -> str:
-    """Write the review as YAML."""
+    """Return the review as YAML."""
     return serialization.to_yaml(_report(review))
 
 
 def _report(review: Review) -> ReviewReport:
     facts = review.world
     world = WorldReport(facts.source, facts.name, facts.age_seconds, facts.nodes, facts.pods, facts.policy)
-    return ReviewReport([_workload(judged) for judged in review.workloads], world, _summary(review))
+    return ReviewReport([_workload(result) for result in review.workloads], world, _summary(review))
 
 
-def _workload(judged: Judged) -> WorkloadReport:
-    place = judged.place
+def _workload(result: WorkloadResult) -> WorkloadReport:
+    place = result.place
     return WorkloadReport(
         source=place.source,
         line=place.line,
         document=place.document,
-        api_version=judged.api_version,
-        kind=judged.kind,
-        namespace=judged.namespace,
-        name=judged.name,
-        outcome=judged.outcome,
-        pods=[_pods(group) for group in judged.pods],
-        warnings=list(judged.warnings),
+        api_version=result.api_version,
+        kind=result.kind,
+        namespace=result.namespace,
+        name=result.name,
+        outcome=result.outcome,
+        pods=[_pods(group) for group in result.pods],
+        warnings=list(result.warnings),
     )
 
 
@@ -127,7 +127,7 @@ def _pods(group: PodGroup) -> PodReport:
 
 
 def _summary(review: Review) -> SummaryReport:
-    groups = [group for judged in review.workloads for group in judged.pods]
+    groups = [group for result in review.workloads for group in result.pods]
     return SummaryReport(
         outcome=review.outcome,
         workloads=len(review.workloads),

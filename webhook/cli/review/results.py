@@ -1,4 +1,4 @@
-"""What came of a review: workloads, groups of equal pods, and where in which file they are."""
+"""The results of a review: workloads, groups of equal pods, and their places in files."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from webhook.core.model.tier import Tier
 
 
 class Outcome(StrEnum):
-    """What would happen to pods; nothing is queued in this version, but the word is part of the format."""
+    """What would happen to pods; no pod is queued in this version, but the value is part of the format."""
 
     ADMITTED = "admitted"
     QUEUED = "queued"
@@ -24,7 +24,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a document stands: file, first line, and number in the file, from 1."""
+    """The place of a document: file, first line, and number in the file, from 1."""
 
     source: str
     line: int
@@ -41,10 +41,10 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """Equal pods of one role that are told the same.
+    """Equal pods of one role with the same outcome.
 
-    `count` is None where the manifest leaves it open; `demand` and `nodes` (the first choices) are those of one pod,
-    None and empty where nobody knows them. `line` is where the GPUs are asked for.
+    `count` is None if the manifest does not determine it; `demand` and `nodes` (the first choices) are those of one
+    pod, None and empty if unknown. `line` is that of the GPU request.
     """
 
     role: str
@@ -60,24 +60,24 @@ class PodGroup:
 
     @property
     def gpus(self) -> Units:
-        """What all of them ask for together, in GPU units."""
+        """The request of all of them together, in GPU units."""
         return self.demand.gpus * (self.count or 0) if self.demand is not None else 0
 
     @property
     def asks_gpus(self) -> bool:
-        """Tell whether these pods concern Fairgate, or may do so."""
-        is_judged = self.outcome in (Outcome.REFUSED, Outcome.UNKNOWN)
-        return is_judged or self.demand is None or bool(self.demand.gpus)
+        """Whether these pods request GPUs, or may do so."""
+        is_concerned = self.outcome in (Outcome.REFUSED, Outcome.UNKNOWN)
+        return is_concerned or self.demand is None or bool(self.demand.gpus)
 
     @property
     def why(self) -> str:
-        """The reasons in the words that the API server would pass on."""
+        """The reasons as the message that the API server would return."""
         return refusal_text(self.reasons)
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """One object of the stream, or one place of it that cannot be read (that has no kind and no name)."""
+class WorkloadResult:
+    """The result of one object, or of one place that cannot be read (without kind and name)."""
 
     place: Place
     api_version: str
@@ -90,22 +90,22 @@ class Judged:
 
     @property
     def outcome(self) -> Outcome:
-        """The worst of its pods': refused, then unknown, then queued."""
+        """The worst outcome of its pods: refused, then unknown, then queued."""
         return _worst(group.outcome for group in self.pods)
 
     @property
     def asks_gpus(self) -> bool:
-        """Tell whether it concerns Fairgate, or may do so."""
+        """Whether it requests GPUs, or may do so."""
         return any(group.asks_gpus for group in self.pods)
 
     @property
     def title(self) -> str:
-        """Name it as people would."""
+        """Kind, namespace and name."""
         where = f"{self.namespace}/" if self.namespace else ""
         return f"{self.kind} {where}{self.name}".rstrip()
 
     def share(self, group: PodGroup) -> str:
-        """Say how many of the role's pods a group is: 3 of 5 pods."""
+        """Return how many of the role's pods are in a group: 3 of 5 pods."""
         if group.count is None:
             return "its pods"
         total = sum(other.count or 0 for other in self.pods if other.role == group.role)
@@ -115,7 +115,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class WorldFacts:
-    """Which world was judged against: `source` is file, cluster or empty; an age of None means that it has none."""
+    """The world of a review: `source` is "file", "cluster" or "empty"; only a file has an age."""
 
     source: str
     name: str
@@ -127,21 +127,21 @@ class WorldFacts:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """All that was found out. `others` are objects that make no pods, `skipped` documents that are no objects."""
+    """All results. `others` counts objects that create no pods, `skipped` documents that are not Kubernetes objects."""
 
-    workloads: tuple[Judged, ...]
+    workloads: tuple[WorkloadResult, ...]
     world: WorldFacts
     others: int = 0
     skipped: int = 0
 
     @property
     def outcome(self) -> Outcome:
-        """The worst of its workloads'."""
-        return _worst(judged.outcome for judged in self.workloads)
+        """The worst outcome of its workloads."""
+        return _worst(result.outcome for result in self.workloads)
 
-    def having(self, outcome: Outcome) -> tuple[Judged, ...]:
-        """List the workloads with this outcome."""
-        return tuple(judged for judged in self.workloads if judged.outcome is outcome)
+    def having(self, outcome: Outcome) -> tuple[WorkloadResult, ...]:
+        """Return the workloads with this outcome."""
+        return tuple(result for result in self.workloads if result.outcome is outcome)
 
 
 def _worst(outcomes: Iterable[Outcome]) -> Outcome:
@@ -151,5 +151,5 @@ def _worst(outcomes: Iterable[Outcome]) -> Outcome:
 
 
 def demand_text(demand: Demand | None) -> dict[str, str]:
-    """Write the devices of a demand as a manifest does."""
+    """Return the devices of a demand as in a manifest."""
     return {} if demand is None else {name: str(amount) for name, amount in demand.devices}

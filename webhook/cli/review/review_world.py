@@ -1,4 +1,4 @@
-"""The world that a review judges against: from a file, from a live cluster that is only read, or empty."""
+"""The world of a review: from a file, from a live cluster, or empty."""
 
 from dataclasses import dataclass
 
@@ -13,15 +13,15 @@ from webhook.core.world.world import World
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """No nodes and no pods: the limits of policy, against nothing used."""
+    """No nodes and no pods: only limits decide, with nothing used."""
 
 
 WorldSource = Source | Empty
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A world to judge against; without `is_room_known`, limits are judged and room is taken for granted."""
+class ReviewWorld:
+    """The world of a review; unless `is_room_known`, only limits decide."""
 
     world: World
     facts: WorldFacts
@@ -29,23 +29,25 @@ class Opened:
     is_room_known: bool
 
 
-def open_world(source: WorldSource, policy: Policy, collected: Collected, *, namespace: str) -> Opened:
-    """Make the world, with the namespaces and PriorityClasses that the manifests bring. Raises WorldError."""
+def open_world(source: WorldSource, policy: Policy, collected: Collected, *, namespace: str) -> ReviewWorld:
+    """Return the world, with the namespaces and PriorityClasses of the manifests. Raises WorldError."""
     if isinstance(source, Empty):
-        brought = frozenset(brought.name for brought in collected.priority_classes)
-        world = World(without_placement(policy, priority_classes=brought))
-        opened = Opened(world, WorldFacts("empty", "", None, 0, 0, policy.hash), COMPLETE, is_room_known=False)
+        classes = frozenset(each.name for each in collected.priority_classes)
+        world = World(without_placement(policy, priority_classes=classes))
+        review_world = ReviewWorld(
+            world, WorldFacts("empty", "", None, 0, 0, policy.hash), COMPLETE, is_room_known=False
+        )
     else:
         origin, view = origin_of(source), read_once(source, policy, namespaces=(namespace,))
         pods = sum(1 for pod in view.world.pods() if not is_hidden_usage(pod))
         facts = WorldFacts(origin.source, origin.name, origin.age_seconds, len(view.world.fleet), pods, policy.hash)
-        opened = Opened(view.world, facts, view.coverage, is_room_known=view.coverage.is_room_known)
-    _bring(collected, opened.world)
-    return opened
+        review_world = ReviewWorld(view.world, facts, view.coverage, is_room_known=view.coverage.is_room_known)
+    _add_manifests(collected, review_world.world)
+    return review_world
 
 
-def _bring(collected: Collected, world: World) -> None:
-    """Add what the manifests would create: new labels of a namespace come on top of those that it has."""
+def _add_manifests(collected: Collected, world: World) -> None:
+    """Add namespaces and PriorityClasses; labels and annotations of an existing namespace are merged."""
     for facts in collected.namespaces:
         known = world.tenancy(facts.name).facts
         world.set_namespace(

@@ -1,4 +1,4 @@
-"""Files, folders and standard input to bytes; what cannot be read is told, and the rest goes on."""
+"""Reads files, folders and standard input; what cannot be read is reported, and the rest is read."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ STDIN_NAME: Final = "<stdin>"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file: its name as the caller would write it, and its bytes or why there are none."""
+    """One file: its name as the user wrote it, and its content, or why it cannot be read."""
 
     name: str
     content: bytes = b""
@@ -21,18 +21,18 @@ class Source:
 
 
 def read_sources(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Source]:
-    """Yield every file, those of a folder (and of the folders in it) in order of name; `-` is standard input."""
+    """Yield every file, those of a folder recursively in order of name; `-` is standard input."""
     for path in paths:
         if path == STDIN:
             yield Source(STDIN_NAME, stdin.read())
         elif Path(path).is_dir():
             yield from map(_read_regular, _files(Path(path)))
         else:
-            yield _read(Path(path))  # a pipe too: shells write <(helm template .) as one
+            yield _read(Path(path))  # may be a pipe: shells pass <(helm template .) as one
 
 
 def _read_regular(file: Path) -> Source:
-    """Read what was found in a folder: a pipe there would be waited for without end."""
+    """Read a file of a folder, unless it is not a regular file: reading a pipe there could block forever."""
     if file.exists() and not file.is_file():
         return Source(_shown(file), problem="cannot be read: not a regular file")
     return _read(file)
@@ -46,12 +46,12 @@ def _read(file: Path) -> Source:
 
 
 def _shown(file: Path) -> str:
-    """Write a path so that every output can hold it, whatever bytes its name has."""
+    """Return a path as valid text, whatever bytes it has."""
     return os.fsencode(file).decode(errors="replace")
 
 
 def _files(path: Path) -> Iterator[Path]:
-    """List a folder's manifests; hidden folders (.git, .github) hold other things."""
+    """Yield a folder's manifests, without hidden folders (.git, .github)."""
     unreadable: list[OSError] = []
     for folder, folders, names in os.walk(path, onerror=unreadable.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

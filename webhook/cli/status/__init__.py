@@ -1,1 +1,1 @@
-"""`fairgate status`: who has what, where, and what would fit now."""
+"""`fairgate status`: teams, the GPUs of every node, and what would fit now."""

@@ -1,4 +1,4 @@
-"""A world as people look at it: teams, the GPUs of every node one by one, and what would fit now. Pure."""
+"""The status of a world: teams, the GPUs of every node, and what would fit now. Pure."""
 
 import re
 from collections import defaultdict
@@ -18,13 +18,13 @@ from webhook.core.world.world import World
 
 _MIG: Final = "nvidia.com/mig-"
 _SHARED: Final = ".shared"
-_MOST_DEVICES: Final = 256
+_MAX_DEVICES: Final = 256
 _DIGITS: Final = re.compile(r"([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """A team's share of one GPU model, and what of it is taken."""
+    """A team's share and usage of one GPU model."""
 
     model: GpuModel
     guaranteed: int
@@ -35,9 +35,9 @@ class ModelRow:
 
 @dataclass(frozen=True, slots=True)
 class TeamRow:
-    """A team's share and what is taken of it, in GPU units.
+    """A team's share and usage, in GPU units.
 
-    `used` is all that is charged, `borrowed` what of it is preemptible, `waiting` what is on no node yet.
+    `used` is everything charged, `borrowed` the preemptible part of it, `waiting` the part of pods without a node.
     """
 
     name: TeamName
@@ -51,8 +51,8 @@ class TeamRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """What one pod has of a device, in pieces."""
+class Allocation:
+    """A pod's part of a device, in pieces."""
 
     pod: str
     team: TeamName
@@ -62,23 +62,23 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One GPU, or one instance that a GPU was cut into; a whole GPU has a single piece."""
+    """One GPU, or one instance of a partitioned GPU; a whole GPU has a single piece."""
 
     pieces: int
-    holds: tuple[Hold, ...] = ()
+    allocations: tuple[Allocation, ...] = ()
 
     @property
     def used(self) -> int:
-        """Pieces that are held."""
-        return sum(hold.pieces for hold in self.holds)
+        """Allocated pieces."""
+        return sum(allocation.pieces for allocation in self.allocations)
 
 
 @dataclass(frozen=True, slots=True)
-class Bank:
+class DeviceGroup:
     """The devices of one resource on a node.
 
-    `over` are pieces that pods hold and the node does not offer (any more). `is_packed`: a pod's share lies on one
-    device, and it is known on which; else pieces are only counted, and shown in the order of the pods' names.
+    `over` are pieces that pods have beyond the node's allocatable ones. `is_packed`: it is known which device a pod's
+    share is on; otherwise pieces are only counted, and shown in the order of the pods' names.
     """
 
     resource: ResourceName
@@ -88,32 +88,32 @@ class Bank:
 
     @property
     def pieces(self) -> int:
-        """What the node offers."""
+        """Allocatable pieces."""
         return sum(device.pieces for device in self.devices)
 
     @property
     def used(self) -> int:
-        """What pods hold, what is not offered included."""
+        """Pieces that pods have, `over` included."""
         return sum(device.used for device in self.devices) + self.over
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node with GPUs. `state` says why no pod may come, "" where pods may."""
+    """A node with GPUs. `state` says why it takes no pods, "" if it does."""
 
     name: NodeName
     model: GpuModel
     state: str
-    banks: tuple[Bank, ...]
+    groups: tuple[DeviceGroup, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FreeRow:
-    """What is free of one resource and model, in its own pieces.
+    """Free pieces of one resource and model.
 
-    `largest` is the largest pod that a node could take now and `at_once` how many of them; `seat` and `seats` are the
-    same for a guaranteed pod, once reclaim had sent away all who borrow there. `closed` is free on nodes that take no
-    pods. By GPUs alone: cpu and memory are not looked at.
+    `largest` is the largest pod that a node could take now, `at_once` the number of such pods; `guaranteed_pod` and
+    `guaranteed_at_once` are the same for a guaranteed pod if all borrowing pods were reclaimed. `closed` pieces are
+    free on nodes that take no pods. Only GPUs count, cpu and memory do not.
     """
 
     resource: ResourceName
@@ -122,15 +122,15 @@ class FreeRow:
     free: int
     largest: int
     at_once: int
-    seat: int
-    seats: int
+    guaranteed_pod: int
+    guaranteed_at_once: int
     closed: int
     whole_nodes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """All of it. `plain_nodes` have no GPUs."""
+    """The whole status. `plain_nodes` counts nodes without GPUs."""
 
     teams: tuple[TeamRow, ...]
     nodes: tuple[NodeRow, ...]
@@ -139,13 +139,13 @@ class Board:
 
 
 def board_of(world: World, *, holders: int = 3) -> Board:
-    """Look at a world; each team with its largest holders."""
+    """Return the status of a world; each team with its largest holders."""
     by_node: dict[NodeName, list[Resident]] = defaultdict(list)
     for pod in world.pods():
         if pod.node is not None and pod.demand.devices:
             by_node[pod.node].append(pod)
     rows = [_node(node, by_node.get(node.name, ()), world) for node in world.fleet.nodes()]
-    nodes = sorted((row for row in rows if row.banks), key=_natural)
+    nodes = sorted((row for row in rows if row.groups), key=_natural)
     return Board(
         tuple(_teams(world, holders=holders)), tuple(nodes), tuple(_free(nodes, world)), len(rows) - len(nodes)
     )
@@ -177,29 +177,30 @@ def _team(team: Team, book: TeamUsage, *, holders: int) -> TeamRow:
 
 def _node(node: Node, pods: Iterable[Resident], world: World) -> NodeRow:
     state = "not ready" if not node.is_ready else "cordoned" if node.is_cordoned else ""
-    there = sorted(pods, key=lambda pod: (pod.namespace, pod.name))
-    held = {resource for pod in there for resource, _ in pod.demand.devices if resource in world.policy.resources}
-    banks = (
-        _bank(node, resource, there, world)
+    on_node = sorted(pods, key=lambda pod: (pod.namespace, pod.name))
+    held = {resource for pod in on_node for resource, _ in pod.demand.devices if resource in world.policy.resources}
+    groups = (
+        _group(node, resource, on_node, world)
         for resource in sorted({offer.resource for offer in node.offers(world.policy.resources)} | held)
     )
-    return NodeRow(node.name, node.model, state, tuple(banks))
+    return NodeRow(node.name, node.model, state, tuple(groups))
 
 
-def _bank(node: Node, resource: ResourceName, pods: list[Resident], world: World) -> Bank:
+def _group(node: Node, resource: ResourceName, pods: list[Resident], world: World) -> DeviceGroup:
     offered = node.allocatable.get(resource, 0)
-    holds = [
-        (pod, Hold(f"{pod.namespace}/{pod.name}", *_whose(pod, world), pieces))
+    allocations = [
+        (pod, Allocation(f"{pod.namespace}/{pod.name}", *_charged_as(pod, world), pieces))
         for pod in pods
         if (pieces := dict(pod.demand.devices).get(resource, 0))
     ]
     if resource == node.devices.resource:
-        return Bank(resource, _packed(node, holds, world), is_packed=True)
-    return Bank(resource, *_in_order(_sizes(node, resource, offered, world), [hold for _, hold in holds]))
+        return DeviceGroup(resource, _by_device(node, allocations, world), is_packed=True)
+    in_order = [allocation for _, allocation in allocations]
+    return DeviceGroup(resource, *_by_name(_sizes(node, resource, offered, world), in_order))
 
 
-def _whose(pod: Resident, world: World) -> tuple[TeamName, Tier]:
-    """Tell whose a pod is and on what terms; one that never passed the gate counts against the guaranteed share."""
+def _charged_as(pod: Resident, world: World) -> tuple[TeamName, Tier]:
+    """Return a pod's team and tier; a pod without a charge counts against the guaranteed share."""
     charge = world.charge_of(pod.uid)
     team = world.tenancy(pod.namespace).team_name if charge is None else charge.team
     is_borrowed = TIERS.get(pod.tier_label or "") is Tier.PREEMPTIBLE
@@ -207,7 +208,7 @@ def _whose(pod: Resident, world: World) -> tuple[TeamName, Tier]:
 
 
 def _sizes(node: Node, resource: ResourceName, offered: int, world: World) -> list[int]:
-    """Tell how many pieces each device has: instances of a GPU are devices of their own, shares are parts of one."""
+    """Return the pieces of each device: MIG instances are devices of their own, shares are parts of one."""
     per_device = 1
     weight = world.policy.resources[resource]
     replicas = node.labels.get(f"{resource.removesuffix(_SHARED)}.replicas", "")
@@ -218,20 +219,20 @@ def _sizes(node: Node, resource: ResourceName, offered: int, world: World) -> li
     elif replicas.isdecimal() and int(replicas):
         per_device = int(replicas)
     whole, rest = divmod(offered, per_device)
-    if whole > _MOST_DEVICES:  # nobody says how these pieces are cut
+    if whole > _MAX_DEVICES:  # the size of a device is not known
         return [offered]
     return [per_device] * whole + [rest] * bool(rest)
 
 
-def _in_order(sizes: list[int], holds: list[Hold]) -> tuple[tuple[Device, ...], int]:
-    """Deal pods to devices one after another: who counts pieces does not say which of them a pod has."""
-    held: list[list[Hold]] = [[] for _ in sizes]
+def _by_name(sizes: list[int], allocations: list[Allocation]) -> tuple[tuple[Device, ...], int]:
+    """Assign pods to devices in order; their real devices are not known."""
+    held: list[list[Allocation]] = [[] for _ in sizes]
     index, left, over = 0, sizes[0] if sizes else 0, 0
-    for hold in holds:
-        pieces = hold.pieces
+    for allocation in allocations:
+        pieces = allocation.pieces
         while pieces and index < len(sizes):
             taken = min(pieces, left)
-            held[index].append(Hold(hold.pod, hold.team, hold.tier, taken))
+            held[index].append(Allocation(allocation.pod, allocation.team, allocation.tier, taken))
             pieces, left = pieces - taken, left - taken
             if not left:
                 index += 1
@@ -240,64 +241,66 @@ def _in_order(sizes: list[int], holds: list[Hold]) -> tuple[tuple[Device, ...], 
     return tuple(Device(size, tuple(each)) for size, each in zip(sizes, held, strict=True)), over
 
 
-def _packed(node: Node, holds: list[tuple[Resident, Hold]], world: World) -> tuple[Device, ...]:
-    """Show pods on the devices that they are known to have."""
+def _by_device(node: Node, allocations: list[tuple[Resident, Allocation]], world: World) -> tuple[Device, ...]:
+    """Assign pods to the devices that they are known to have."""
     capacities = node.devices.capacities
-    held: list[list[Hold]] = [[] for _ in capacities]
-    for pod, hold in holds:
-        ask = pod.demand.per_device
+    held: list[list[Allocation]] = [[] for _ in capacities]
+    for pod, allocation in allocations:
+        request = pod.demand.per_device
         for index in world.fleet.devices_of(node.name, pod.uid):
-            if ask is not None:
-                held[index].append(Hold(hold.pod, hold.team, hold.tier, ask.on(capacities[index])))
+            if request is not None:
+                pieces = request.on(capacities[index])
+                held[index].append(Allocation(allocation.pod, allocation.team, allocation.tier, pieces))
     return tuple(Device(size, tuple(each)) for size, each in zip(capacities, held, strict=True))
 
 
 def _free(nodes: list[NodeRow], world: World) -> Iterator[FreeRow]:
-    found: dict[tuple[GpuModel, ResourceName], list[tuple[NodeRow, Bank]]] = defaultdict(list)
+    found: dict[tuple[GpuModel, ResourceName], list[tuple[NodeRow, DeviceGroup]]] = defaultdict(list)
     for row in nodes:
-        for bank in row.banks:
-            found[row.model, bank.resource].append((row, bank))
-    for (model, resource), banks in sorted(found.items()):
-        usable = [(row, bank) for row, bank in banks if not row.state]
-        sizes = [_largest(bank) for row, bank in usable if world.fleet.free(row.name, PODS) > 0]
-        seats = [_largest(_reclaimed(bank, world.policy.reclaim)) for _, bank in usable]
-        largest, seat = max(sizes, default=0), max(seats, default=0)
+        for group in row.groups:
+            found[row.model, group.resource].append((row, group))
+    for (model, resource), groups in sorted(found.items()):
+        usable = [(row, group) for row, group in groups if not row.state]
+        sizes = [_largest(group) for row, group in usable if world.fleet.free(row.name, PODS) > 0]
+        reclaimed = [_largest(_without_borrowers(group, world.policy.reclaim)) for _, group in usable]
+        largest, guaranteed_pod = max(sizes, default=0), max(reclaimed, default=0)
         yield FreeRow(
             resource,
             model,
-            sum(bank.pieces for _, bank in banks),
-            sum(_left(bank) for _, bank in usable),
+            sum(group.pieces for _, group in groups),
+            sum(_left(group) for _, group in usable),
             largest,
             sizes.count(largest) if largest else 0,
-            seat,
-            seats.count(seat) if seat else 0,
-            sum(_left(bank) for row, bank in banks if row.state),
-            sum(1 for _, bank in usable if not bank.used),
+            guaranteed_pod,
+            reclaimed.count(guaranteed_pod) if guaranteed_pod else 0,
+            sum(_left(group) for row, group in groups if row.state),
+            sum(1 for _, group in usable if not group.used),
         )
 
 
-def _left(bank: Bank) -> int:
-    return max(0, bank.pieces - bank.used)
+def _left(group: DeviceGroup) -> int:
+    return max(0, group.pieces - group.used)
 
 
-def _largest(bank: Bank) -> int:
-    """Tell the largest pod that the bank could take now."""
-    if bank.is_packed:
-        return max((device.pieces - device.used for device in bank.devices), default=0)
-    return _left(bank)
+def _largest(group: DeviceGroup) -> int:
+    """Return the largest pod that the group could take now."""
+    if group.is_packed:
+        return max((device.pieces - device.used for device in group.devices), default=0)
+    return _left(group)
 
 
-def _reclaimed(bank: Bank, rules: ReclaimRules) -> Bank:
-    """Leave out what borrowing pods hold, but for those whose namespace is protected."""
+def _without_borrowers(group: DeviceGroup, rules: ReclaimRules) -> DeviceGroup:
+    """Return the group without the pods that reclaim could evict."""
 
-    def stays(hold: Hold) -> bool:
-        namespace = hold.pod.partition("/")[0]
-        return hold.tier is Tier.GUARANTEED or any(fnmatchcase(namespace, glob) for glob in rules.protected_namespaces)
+    def stays(allocation: Allocation) -> bool:
+        namespace = allocation.pod.partition("/")[0]
+        is_protected = any(fnmatchcase(namespace, glob) for glob in rules.protected_namespaces)
+        return is_protected or allocation.tier is Tier.GUARANTEED
 
-    devices = tuple(replace(device, holds=tuple(filter(stays, device.holds))) for device in bank.devices)
-    return replace(bank, devices=devices)
+    devices = tuple(replace(device, allocations=tuple(filter(stays, device.allocations))) for device in group.devices)
+    return replace(group, devices=devices)
 
 
 def _natural(row: NodeRow) -> list[tuple[int, str]]:
-    """Order gpu-2 before gpu-10."""
+    """Return a sort key that orders gpu-2 before gpu-10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(row.name)]

@@ -1,4 +1,4 @@
-"""`fairgate status`: the options and what they mean; run.py does it."""
+"""`fairgate status`: options and help; run.py implements it."""
 
 import sys
 from pathlib import Path
@@ -18,18 +18,18 @@ Examples:
 Exit status: 0 shown, 2 the policy or the world cannot be read."""
 
 
-@click.command(epilog=_EXAMPLES, short_help="Show who has which GPUs, and what would fit now.")
+@click.command(epilog=_EXAMPLES, short_help="Show who uses which GPUs, and what would fit now.")
 @policy_option
 @world_options
 @namespaces_option
-@click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@click.option("-w", "--watch", is_flag=True, help="Refresh until Ctrl-C.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often, with --watch.",
+    help="Interval of --watch.",
 )
 @click.option(
     "-o",
@@ -38,7 +38,7 @@ Exit status: 0 shown, 2 the policy or the world cannot be read."""
     type=click.Choice(Layout, case_sensitive=False),
     default=Layout.TABLE.value,
     show_default=True,
-    help="wide adds GPU models of teams, the pods of each node and whole nodes.",
+    help="wide adds GPU models of teams, the pods of each node and the number of free nodes.",
 )
 def status(
     *,
@@ -51,16 +51,16 @@ def status(
     interval: float,
     layout: Layout,
 ) -> None:
-    """Show teams, the GPUs of every node one by one, and the largest job that fits now; of the cluster, by default.
+    """Show teams, the GPUs of every node, and the largest job that fits now; by default of the cluster.
 
-    A GPU that one pod has is the letter of its team: a capital if the pod is guaranteed, small if it borrows. A GPU
-    that is shared is a letter and a bar that says how full it is. Which of a node's GPUs a pod has is known for shares
-    of their memory only; others are shown in the order of the pods' names.
+    A GPU of one pod is shown as the letter of its team: upper case if the pod is guaranteed, lower case if it borrows.
+    A shared GPU is a letter and a bar for its usage. It is known which of a node's GPUs a pod has only for shares of
+    GPU memory; other pods are shown in the order of their names.
 
-    Who may not list all pods and nodes gets the sums of all teams, and the pods that may be read.
+    If you may not list all pods and nodes, you see the usage of all teams, and the pods that you may list.
     """
     # pydantic and rich are slow to import, and --help needs neither
-    from webhook.cli.status.run import Order, run  # noqa: PLC0415
+    from webhook.cli.status.run import Options, run  # noqa: PLC0415
 
     source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
-    sys.exit(run(Order(policy, source, layout, interval if watch else None, namespaces)))
+    sys.exit(run(Options(policy, source, layout, interval if watch else None, namespaces)))

@@ -1,7 +1,7 @@
-"""The GPUs of a node as a few characters each: whose, on what terms, how full. Readable without colour.
+"""Shows each GPU of a node as one or two characters: its team, tier and usage. Readable without color.
 
-A GPU that goes to one pod as a whole is a letter: the team's, a capital where the pod is guaranteed, small where it
-borrows. A GPU that is shared is the letter of who has most of it and a bar that says how full it is.
+A GPU that one pod has is the letter of its team: upper case if the pod is guaranteed, lower case if it borrows. A
+shared GPU is the letter of the team with the largest part, and a bar for its usage.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,91 +10,91 @@ from typing import Final
 
 from rich.text import Text
 
-from webhook.cli.status.board import Bank, Device, Hold
+from webhook.cli.status.board import Allocation, Device, DeviceGroup
 from webhook.core.model.names import TeamName
 from webhook.core.model.tier import Tier
 
-_COLOURS: Final = ("cyan", "yellow", "green", "magenta", "blue", "red")
+_COLORS: Final = ("cyan", "yellow", "green", "magenta", "blue", "red")
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _DIGITS: Final = "12345678"
-_ANYBODY: Final = "#"
-"""The letter of teams beyond the alphabet."""
+_OTHER: Final = "#"
+"""The letter of all teams beyond the 26th."""
 
 
-class Pen:
-    """Draws devices; gives every team a letter and a colour. `is_plain`: for terminals that know ASCII only."""
+class GpuPicture:
+    """Draws devices with a letter and a color per team. `is_plain`: for terminals that support only ASCII."""
 
     def __init__(self, teams: Iterable[TeamName], *, is_plain: bool = False) -> None:
-        self._letters = _lettered(teams)
+        self._letters = _assign_letters(teams)
         self._free, self._bars = (".", _DIGITS) if is_plain else ("·", _BARS)
 
     @property
     def letters(self) -> Mapping[TeamName, str]:
-        """The letter of each team, small."""
+        """The lower-case letter of each team."""
         return self._letters
 
-    def bank(self, bank: Bank) -> Text:
-        """Draw all devices of a bank; shared ones are set apart from each other."""
-        is_shared = any(device.pieces > 1 for device in bank.devices)
-        cells = [self._shared(device) if is_shared else self._whole(device) for device in bank.devices]
-        over = [Text(f"+{bank.over} over", style="bold red")] if bank.over else []
+    def group(self, group: DeviceGroup) -> Text:
+        """Draw all devices of a group; shared ones are separated by spaces."""
+        is_shared = any(device.pieces > 1 for device in group.devices)
+        cells = [self._shared(device) if is_shared else self._whole(device) for device in group.devices]
+        over = [Text(f"+{group.over} over", style="bold red")] if group.over else []
         drawn = Text(" " if is_shared else "").join(cells)
         return Text(" ").join([drawn, *over]) if over else drawn
 
     def legend(self) -> Text:
-        """Say what the letters mean."""
+        """Explain the letters."""
         teams = Text(", ").join(
             Text.assemble((letter.upper(), self._style(team, Tier.GUARANTEED)), f" {team}")
             for team, letter in self._letters.items()
         )
-        rest = f"capital guaranteed, small borrowed, {self._free} free"
+        rest = f"upper case guaranteed, lower case borrowed, {self._free} free"
         return Text.assemble(teams, "; ", rest)
 
     def _whole(self, device: Device) -> Text:
-        if not device.holds:
+        if not device.allocations:
             return Text(self._free, style="dim")
-        [hold] = device.holds
-        return Text(self._letter(hold), style=self._style(hold.team, hold.tier))
+        [allocation] = device.allocations
+        return Text(self._letter(allocation), style=self._style(allocation.team, allocation.tier))
 
     def _shared(self, device: Device) -> Text:
-        if not device.holds:
+        if not device.allocations:
             return Text(self._free * 2, style="dim")
-        most = _largest(device.holds)
+        most = _largest(device.allocations)
         level = min(len(self._bars), -(-device.used * len(self._bars) // max(1, device.pieces)))
         bar = self._bars[level - 1]
-        teams = {hold.team for hold in device.holds}
+        teams = {allocation.team for allocation in device.allocations}
         letter = self._letter(most) if len(teams) == 1 else "*"
-        return Text.assemble((letter, self._style(most.team, most.tier)), (bar, self._colour(most.team)))
+        return Text.assemble((letter, self._style(most.team, most.tier)), (bar, self._color(most.team)))
 
-    def _letter(self, hold: Hold) -> str:
-        letter = self._letters.get(hold.team, _ANYBODY)
-        return letter.upper() if hold.tier is Tier.GUARANTEED else letter
+    def _letter(self, allocation: Allocation) -> str:
+        letter = self._letters.get(allocation.team, _OTHER)
+        return letter.upper() if allocation.tier is Tier.GUARANTEED else letter
 
-    def _colour(self, team: TeamName) -> str:
+    def _color(self, team: TeamName) -> str:
         numbers = {name: number for number, name in enumerate(self._letters)}
-        return _COLOURS[numbers.get(team, 0) % len(_COLOURS)]
+        return _COLORS[numbers.get(team, 0) % len(_COLORS)]
 
     def _style(self, team: TeamName, tier: Tier) -> str:
-        """Guaranteed GPUs are filled with the team's colour, borrowed ones written in it."""
-        colour = self._colour(team)
-        return f"black on {colour}" if tier is Tier.GUARANTEED else colour
+        """Guaranteed GPUs have the team's color as background, borrowed ones as foreground."""
+        color = self._color(team)
+        return f"black on {color}" if tier is Tier.GUARANTEED else color
 
 
-def _largest(holds: tuple[Hold, ...]) -> Hold:
-    """Find who has most of a device, all pods of a team and tier together."""
+def _largest(allocations: tuple[Allocation, ...]) -> Allocation:
+    """Return an allocation of the team and tier with the largest part of a device."""
     sums: dict[tuple[TeamName, Tier], int] = {}
-    for hold in holds:
-        sums[hold.team, hold.tier] = sums.get((hold.team, hold.tier), 0) + hold.pieces
+    for allocation in allocations:
+        sums[allocation.team, allocation.tier] = sums.get((allocation.team, allocation.tier), 0) + allocation.pieces
     team, tier = max(sums, key=lambda key: (sums[key], key))
-    return next(hold for hold in holds if (hold.team, hold.tier) == (team, tier))
+    return next(allocation for allocation in allocations if (allocation.team, allocation.tier) == (team, tier))
 
 
-def _lettered(teams: Iterable[TeamName]) -> dict[TeamName, str]:
-    """Give each team a letter of its name that nobody has yet, else any that is left."""
+def _assign_letters(teams: Iterable[TeamName]) -> dict[TeamName, str]:
+    """Return a letter per team: the first unused one of its name, otherwise any unused one."""
     left = dict.fromkeys(ascii_lowercase)
     found: dict[TeamName, str] = {}
     for team in teams:
-        letter = next((each for each in (*team.lower(), *left) if each in left), _ANYBODY)
+        letter = next((each for each in (*team.lower(), *left) if each in left), _OTHER)
         left.pop(letter, None)
         found[team] = letter
     return found

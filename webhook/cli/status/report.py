@@ -1,10 +1,10 @@
-"""The board as data: the stable format of `-o json` and `-o yaml`."""
+"""The status as data: the stable format of `-o json` and `-o yaml`."""
 
 from typing import Annotated
 
 import msgspec
 
-from webhook.cli.status.board import Bank, Board, FreeRow, NodeRow, TeamRow
+from webhook.cli.status.board import Board, DeviceGroup, FreeRow, NodeRow, TeamRow
 from webhook.core.model.amount import format_gpus, format_limit
 from webhook.core.model.tier import Tier
 
@@ -12,14 +12,14 @@ _GPUS = "GPUs, as in 2, 0.5 or 3/7"
 
 
 class HolderReport(msgspec.Struct):
-    """Who holds GPUs: the controller of pods, or a bare pod."""
+    """A holder of GPUs: the controller of pods, or a bare pod."""
 
     name: str
     gpus: Annotated[str, msgspec.Meta(description=_GPUS)]
 
 
 class ModelReport(msgspec.Struct, rename="camel"):
-    """A team's share of one GPU model."""
+    """A team's share and usage of one GPU model."""
 
     model: str
     guaranteed: str
@@ -29,20 +29,20 @@ class ModelReport(msgspec.Struct, rename="camel"):
 
 
 class TeamReport(msgspec.Struct, rename="camel"):
-    """A team's share and what is taken of it."""
+    """A team's share and usage."""
 
     name: str
     guaranteed: Annotated[str, msgspec.Meta(description=_GPUS)]
     limit: Annotated[str, msgspec.Meta(description="GPUs, or the word unlimited")]
-    used: Annotated[str, msgspec.Meta(description="all that is charged: borrowed and waiting included")]
-    borrowed: Annotated[str, msgspec.Meta(description="what of it is preemptible")]
-    waiting: Annotated[str, msgspec.Meta(description="what of it is on no node yet")]
-    holders: Annotated[list[HolderReport], msgspec.Meta(description="the largest first")]
+    used: Annotated[str, msgspec.Meta(description="everything charged, borrowed and waiting included")]
+    borrowed: Annotated[str, msgspec.Meta(description="the preemptible part of it")]
+    waiting: Annotated[str, msgspec.Meta(description="the part of it of pods without a node")]
+    holders: Annotated[list[HolderReport], msgspec.Meta(description="largest first")]
     models: list[ModelReport]
 
 
-class HoldReport(msgspec.Struct):
-    """What one pod has of a device."""
+class AllocationReport(msgspec.Struct):
+    """A pod's part of a device."""
 
     pod: str
     team: str
@@ -51,61 +51,63 @@ class HoldReport(msgspec.Struct):
 
 
 class DeviceReport(msgspec.Struct):
-    """One GPU, or one instance that a GPU was cut into."""
+    """One GPU, or one instance of a partitioned GPU."""
 
-    pieces: Annotated[int, msgspec.Meta(description="1 for a whole GPU, else the parts that it is handed out in")]
-    holders: list[HoldReport]
+    pieces: Annotated[int, msgspec.Meta(description="1 for a whole GPU, otherwise its number of shares")]
+    holders: list[AllocationReport]
 
 
-class BankReport(msgspec.Struct, rename="camel"):
+class DeviceGroupReport(msgspec.Struct, rename="camel"):
     """The devices of one resource on a node, in pieces of that resource."""
 
     resource: str
     pieces: int
     used: int
     devices: list[DeviceReport]
-    is_exact: Annotated[bool, msgspec.Meta(description="false: pieces are counted, not told apart; dealt out by name")]
+    is_exact: Annotated[bool, msgspec.Meta(description="false: the pods' real devices are not known; shown by name")]
 
 
 class NodeReport(msgspec.Struct):
     """A node with GPUs."""
 
     name: str
-    model: Annotated[str, msgspec.Meta(description="empty where no label says it")]
+    model: Annotated[str, msgspec.Meta(description="empty if the node has no label for it")]
     state: Annotated[str, msgspec.Meta(description="empty, or why it takes no pods: not ready, cordoned")]
-    gpus: list[BankReport]
+    gpus: list[DeviceGroupReport]
 
 
 class FreeReport(msgspec.Struct, rename="camel"):
-    """What is free of one resource and model, in pieces of that resource, by GPUs alone."""
+    """Free pieces of one resource and model; only GPUs count, cpu and memory do not."""
 
     resource: str
     model: str
     pieces: int
     free: Annotated[int, msgspec.Meta(description="on nodes that take pods")]
     largest_pod: Annotated[int, msgspec.Meta(description="the largest pod that a node could take now")]
-    at_once: Annotated[int, msgspec.Meta(description="how many of these the nodes could take now")]
+    at_once: Annotated[int, msgspec.Meta(description="how many such pods the nodes could take now")]
     largest_guaranteed_pod: Annotated[
-        int, msgspec.Meta(description="the largest guaranteed pod that reclaim could seat, on one node")
+        int, msgspec.Meta(description="the largest guaranteed pod that a node could take after reclaim")
     ]
-    guaranteed_at_once: Annotated[int, msgspec.Meta(description="how many of these it could seat")]
-    whole_nodes: Annotated[int, msgspec.Meta(description="nodes that take pods and have none")]
+    guaranteed_at_once: Annotated[
+        int, msgspec.Meta(description="how many such pods the nodes could take after reclaim")
+    ]
+    whole_nodes: Annotated[int, msgspec.Meta(description="nodes that take pods and have no GPU pods")]
     closed: Annotated[int, msgspec.Meta(description="free on nodes that take no pods")]
 
 
 class StatusReport(msgspec.Struct, rename="camel"):
-    """What `fairgate status` saw."""
+    """The output of `fairgate status`."""
 
     teams: list[TeamReport]
     nodes: list[NodeReport]
-    free: Annotated[list[FreeReport], msgspec.Meta(description="empty where nodes or pods could not all be read")]
+    free: Annotated[list[FreeReport], msgspec.Meta(description="empty if not all nodes and pods could be read")]
     left_out: Annotated[
         list[str], msgspec.Meta(description="what the user may not read, and which right would show it")
     ]
 
 
 def report_of(board: Board, left_out: list[str]) -> StatusReport:
-    """Say a board as data."""
+    """Return a board as data."""
     return StatusReport(
         [_team(team) for team in board.teams],
         [_node(node) for node in board.nodes],
@@ -137,15 +139,21 @@ def _team(team: TeamRow) -> TeamReport:
 
 
 def _node(node: NodeRow) -> NodeReport:
-    return NodeReport(node.name, node.model, node.state, [_bank(bank) for bank in node.banks])
+    return NodeReport(node.name, node.model, node.state, [_group(group) for group in node.groups])
 
 
-def _bank(bank: Bank) -> BankReport:
+def _group(group: DeviceGroup) -> DeviceGroupReport:
     devices = [
-        DeviceReport(device.pieces, [HoldReport(hold.pod, hold.team, hold.tier, hold.pieces) for hold in device.holds])
-        for device in bank.devices
+        DeviceReport(
+            device.pieces,
+            [
+                AllocationReport(allocation.pod, allocation.team, allocation.tier, allocation.pieces)
+                for allocation in device.allocations
+            ],
+        )
+        for device in group.devices
     ]
-    return BankReport(bank.resource, bank.pieces, bank.used, devices, bank.is_packed)
+    return DeviceGroupReport(group.resource, group.pieces, group.used, devices, group.is_packed)
 
 
 def _free(row: FreeRow) -> FreeReport:
@@ -156,8 +164,8 @@ def _free(row: FreeRow) -> FreeReport:
         row.free,
         row.largest,
         row.at_once,
-        row.seat,
-        row.seats,
+        row.guaranteed_pod,
+        row.guaranteed_at_once,
         row.whole_nodes,
         row.closed,
     )

@@ -1,4 +1,4 @@
-"""The board for a screen: teams, nodes as a picture, what would fit now."""
+"""The status as tables for terminals: teams, nodes as a picture, what would fit now."""
 
 from io import StringIO
 from typing import Final
@@ -9,7 +9,7 @@ from rich.text import Text
 
 from webhook.cli.formatting import column_gpus, plural
 from webhook.cli.status.board import Board, ModelRow, TeamRow
-from webhook.cli.status.gpu_picture import Pen
+from webhook.cli.status.gpu_picture import GpuPicture
 from webhook.cli.terminal import Line
 from webhook.core.model.amount import format_limit
 from webhook.core.model.names import GpuModel, ResourceName
@@ -21,36 +21,36 @@ _ROOM_FOR_HOLDERS: Final = 100
 def to_table(
     board: Board,
     *,
-    seen: str,
+    source: str,
     width: int,
     is_colored: bool,
     is_wide: bool = False,
     is_plain: bool = False,
     has_nodes: bool = True,
 ) -> str:
-    """Write the board for a screen of this width, and below it what was `seen`; `has_nodes`: nodes were read at all.
+    """Return the status as tables of this width, with the world's source below; `has_nodes`: nodes were read.
 
-    `is_wide` adds teams' GPU models, the pods of each node, whole nodes and what is free on closed ones.
+    `is_wide` adds teams' GPU models, the pods of each node, and the number of free nodes.
     """
     out = StringIO()
     console = Console(file=out, width=width, force_terminal=is_colored, no_color=not is_colored, highlight=False)
-    pen = Pen([team.name for team in board.teams], is_plain=is_plain)
+    picture = GpuPicture([team.name for team in board.teams], is_plain=is_plain)
     console.print(_teams(board, is_wide=is_wide, has_room=width >= _ROOM_FOR_HOLDERS), "")
     if board.nodes:
-        console.print(_nodes(board, pen, is_wide=is_wide))
-        console.print(pen.legend(), soft_wrap=not is_colored)
+        console.print(_nodes(board, picture, is_wide=is_wide))
+        console.print(picture.legend(), soft_wrap=not is_colored)
         if is_wide and (pods := _pods(board)).row_count:
             console.print("", pods, sep="\n")
         if board.free:
             console.print("", _free(board, is_wide=is_wide), sep="\n")
     elif has_nodes:
-        console.print("no node has GPUs that policy counts")
-    console.print("", *map(Line, seen.split("\n")), sep="\n", soft_wrap=not is_colored)
+        console.print("no node has GPUs that the policy counts")
+    console.print("", *map(Line, source.split("\n")), sep="\n", soft_wrap=not is_colored)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def _grid(*columns: str) -> Table:
-    """Make a table; a column whose name begins with > holds numbers."""
+    """Return a table; columns whose names begin with > are numbers."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         is_number = column.startswith(">")
@@ -63,8 +63,8 @@ def _teams(board: Board, *, is_wide: bool, has_room: bool) -> Table:
     for team in board.teams:
         holders = [f"{holder} {column_gpus(gpus)}" for holder, gpus in team.holders]
         listed = [", ".join(holders)] if has_room or is_wide else holders[:2]
-        told = Text("\n").join(map(Line, listed)) if holders else Line("-")
-        table.add_row(Line(team.name), *_numbers(team), told)
+        cell = Text("\n").join(map(Line, listed)) if holders else Line("-")
+        table.add_row(Line(team.name), *_numbers(team), cell)
         for model in team.models if is_wide else ():
             table.add_row(Line(f"  {_short(model.model)}"), *_numbers(model), "")
     return table
@@ -83,34 +83,34 @@ def _numbers(row: TeamRow | ModelRow) -> list[Text]:
     ]
 
 
-def _nodes(board: Board, pen: Pen, *, is_wide: bool) -> Table:
-    has_kinds = is_wide or len({bank.resource for node in board.nodes for bank in node.banks}) > 1
+def _nodes(board: Board, picture: GpuPicture, *, is_wide: bool) -> Table:
+    has_kinds = is_wide or len({group.resource for node in board.nodes for group in node.groups}) > 1
     table = _grid("node", "model", *(["resource"] if has_kinds else []), "GPUs", ">used", "")
     for node in board.nodes:
-        for number, bank in enumerate(node.banks):
+        for number, group in enumerate(node.groups):
             first = number == 0
             table.add_row(
                 Line(node.name if first else ""),
                 Line(_short(node.model) if first else ""),
-                *([Line(_tail(bank.resource))] if has_kinds else []),
-                pen.bank(bank),
-                Line(f"{bank.used}/{bank.pieces}"),
+                *([Line(_tail(group.resource))] if has_kinds else []),
+                picture.group(group),
+                Line(f"{group.used}/{group.pieces}"),
                 Line(node.state if first else "", style="yellow"),
             )
     return table
 
 
 def _pods(board: Board) -> Table:
-    """List who has what on which node, a row that is whole by itself for each."""
+    """Return a table of pods, with their nodes and pieces."""
     table = _grid("pod", "team", "tier", "node", "resource", ">pieces")
     for node in board.nodes:
-        for bank in node.banks:
+        for group in node.groups:
             sums: dict[tuple[str, str, str], int] = {}
-            for hold in (hold for device in bank.devices for hold in device.holds):
-                key = (hold.pod, str(hold.team), str(hold.tier))
-                sums[key] = sums.get(key, 0) + hold.pieces
+            for allocation in (allocation for device in group.devices for allocation in device.allocations):
+                key = (allocation.pod, str(allocation.team), str(allocation.tier))
+                sums[key] = sums.get(key, 0) + allocation.pieces
             for key, pieces in sums.items():
-                table.add_row(*map(Line, (*key, node.name, _tail(bank.resource), str(pieces))))
+                table.add_row(*map(Line, (*key, node.name, _tail(group.resource), str(pieces))))
     return table
 
 
@@ -125,7 +125,7 @@ def _free(board: Board, *, is_wide: bool) -> Table:
             Line(str(row.pieces)),
             Line(str(row.free)),
             Line(_job(row.at_once, row.largest)),
-            Line(_job(row.seats, row.seat)),
+            Line(_job(row.guaranteed_at_once, row.guaranteed_pod)),
             *([Line(str(row.closed))] if has_closed else []),
             *([Line(str(row.whole_nodes))] if is_wide else []),
         )
@@ -137,7 +137,7 @@ def _job(at_once: int, largest: int) -> str:
 
 
 def _short(model: GpuModel) -> str:
-    """Leave the vendor out: the column is narrow, and the rest says it."""
+    """Return a model without its vendor, because the column is narrow."""
     for vendor in _VENDORS:
         if model.startswith(vendor):
             return model.removeprefix(vendor)

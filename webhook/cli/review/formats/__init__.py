@@ -1,1 +1,1 @@
-"""A review in the words of those who read it: people, GitHub, SARIF and JUnit readers. Pure: a review in, text out."""
+"""Output formats of a review: for people, GitHub, SARIF and JUnit. Pure: from a review to text."""

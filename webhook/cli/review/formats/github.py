@@ -10,7 +10,7 @@ _COMMANDS: Final = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: 
 
 
 def to_github(findings: Iterable[Finding]) -> str:
-    """Write each finding as a workflow command."""
+    """Return each finding as a workflow command."""
     return "".join(f"{_command(finding)}\n" for finding in findings)
 
 

@@ -2,37 +2,37 @@
 
 from webhook.cli.review.findings import FailOn, findings
 from webhook.cli.review.formats import shared_text
-from webhook.cli.review.results import Judged, Outcome, PodGroup, Review
+from webhook.cli.review.results import Outcome, PodGroup, Review, WorkloadResult
 from webhook.core.model.amount import gpus_text
 from webhook.core.model.text import printable
 
 _MARKS = {Outcome.ADMITTED: "✅", Outcome.QUEUED: "⏳", Outcome.REFUSED: "❌", Outcome.UNKNOWN: "❔"}
 _HEADINGS = {
     Outcome.ADMITTED: "all admitted",
-    Outcome.QUEUED: "some would wait",
-    Outcome.REFUSED: "something would be refused",
-    Outcome.UNKNOWN: "something could not be judged",
+    Outcome.QUEUED: "some would be queued",
+    Outcome.REFUSED: "some would be refused",
+    Outcome.UNKNOWN: "some could not be evaluated",
 }
 
 
 def to_markdown(review: Review, fail_on: frozenset[FailOn], *, with_patch: bool = False) -> str:
-    """Write the review as GitHub's and GitLab's Markdown."""
+    """Return the review as Markdown for GitHub and GitLab."""
     lines = [f"### Fairgate: {_HEADINGS[review.outcome]}", ""]
-    rows = [(judged, group) for judged in review.workloads for group in judged.pods if group.asks_gpus and judged.kind]
+    rows = [(result, group) for result in review.workloads for group in result.pods if group.asks_gpus and result.kind]
     if rows:
         lines += ["| | workload | role | pods | GPUs each | team | tier | first choices |"]
         lines += ["|---|---|---|--:|--:|---|---|---|"]
-        lines += [_row(judged, group) for judged, group in rows]
+        lines += [_row(result, group) for result, group in rows]
         lines.append("")
-    told = findings(review, fail_on)
-    for finding in told:
+    listed = findings(review, fail_on)
+    for finding in listed:
         place = f"{_quoted(finding.source)}:{finding.line}"
         lines.append(f"- `{place}` **{finding.level}**: {_escaped(finding.text)}")
-    lines += [""] if told else []
+    lines += [""] if listed else []
     if with_patch:
-        for judged, group in rows:
-            if text := shared_text.diff(judged, group):
-                lines += ["<details><summary>" + _escaped(judged.title) + "</summary>", "", "````diff", text, "````"]
+        for result, group in rows:
+            if text := shared_text.diff(result, group):
+                lines += ["<details><summary>" + _escaped(result.title) + "</summary>", "", "````diff", text, "````"]
                 lines += ["", "</details>", ""]
     lines += [
         _escaped(shared_text.summary(review)) + ".",
@@ -42,10 +42,10 @@ def to_markdown(review: Review, fail_on: frozenset[FailOn], *, with_patch: bool 
     return "\n".join(lines) + "\n"
 
 
-def _row(judged: Judged, group: PodGroup) -> str:
+def _row(result: WorkloadResult, group: PodGroup) -> str:
     cells = (
         f"{_MARKS[group.outcome]} {group.outcome}",
-        judged.title,
+        result.title,
         group.role,
         "?" if group.count is None else str(group.count),
         gpus_text(group.demand.gpus) if group.demand is not None and group.demand.gpus else "?",
@@ -57,7 +57,7 @@ def _row(judged: Judged, group: PodGroup) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Write a text between backquotes."""
+    """Return a text that can stand between backquotes."""
     return printable(text).replace("`", "'")
 
 

@@ -18,11 +18,11 @@ SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/sche
 
 _ROOT: Final = "%SRCROOT%"
 _PAGE: Final = "policies/README.md#reason-codes"
-_ON_NOTES: Final = codes.Help("Something about how the manifest was read.", "None needed.")
+_NOTE_HELP: Final = codes.Help("A note on how the manifest was read.", "None needed.")
 
 
 def to_sarif(findings: Sequence[Finding], *, docs_url: str) -> str:
-    """Write all findings as one run; every reason code is a rule, whose help is on a page below `docs_url`."""
+    """Return all findings as one run; every reason code is a rule, whose help page is below `docs_url`."""
     rules = sorted([*Code, NOTE])
     page = f"{docs_url.rstrip('/')}/{_PAGE}"
     driver = {"name": "Fairgate", "version": __version__, "rules": [_rule(code, page) for code in rules]}
@@ -43,16 +43,16 @@ def to_sarif(findings: Sequence[Finding], *, docs_url: str) -> str:
 
 def _rule(code: str, page: str) -> dict[str, Any]:
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", code).capitalize()
-    told = _ON_NOTES if code == NOTE else codes.kept()[code]
+    entry = _NOTE_HELP if code == NOTE else codes.load_help()[code]
     return {
         "id": code,
         "name": code,
         "shortDescription": {"text": words},
-        "fullDescription": {"text": _plain(told.cause)},
+        "fullDescription": {"text": _plain(entry.cause)},
         "helpUri": page,
         "help": {
-            "text": f"{_plain(told.cause)}\n\nWhat to do: {_plain(told.remedy)}",
-            "markdown": f"{told.cause}\n\n**What to do:** {told.remedy}",
+            "text": f"{_plain(entry.cause)}\n\nWhat to do: {_plain(entry.remedy)}",
+            "markdown": f"{entry.cause}\n\n**What to do:** {entry.remedy}",
         },
     }
 
@@ -69,7 +69,7 @@ def _result(finding: Finding, index: int) -> dict[str, Any]:
 
 
 def _location(source: str) -> dict[str, Any]:
-    """Name a file: below the folder in which the review ran by its path there, every other one by a file URI."""
+    """Return a file's location: relative if it is below the current folder, otherwise a file URI."""
     if source == STDIN_NAME:
         return {"uri": "stdin", "description": {"text": "standard input"}}
     path = os.path.normpath(source)

@@ -1,4 +1,4 @@
-"""A table for people, and below it every cause with its file and line."""
+"""A table for terminals, with the findings below it."""
 
 from io import StringIO
 
@@ -9,7 +9,7 @@ from rich.text import Text
 
 from webhook.cli.review.findings import FailOn, Finding, Level, findings
 from webhook.cli.review.formats import shared_text
-from webhook.cli.review.results import Judged, Outcome, PodGroup, Review
+from webhook.cli.review.results import Outcome, PodGroup, Review, WorkloadResult
 from webhook.cli.terminal import Line
 from webhook.core.model.amount import gpus_text
 from webhook.core.model.tier import Tier
@@ -22,10 +22,10 @@ _ROOM_FOR_NODES = 110
 def to_table(
     review: Review, fail_on: frozenset[FailOn], *, width: int, is_colored: bool, with_patch: bool = False
 ) -> str:
-    """Write the review for a screen of this width."""
+    """Return the review as a table of this width."""
     out = StringIO()
     console = Console(file=out, width=width, force_terminal=is_colored, no_color=not is_colored, highlight=False)
-    names_nodes = any(group.nodes for judged in review.workloads for group in judged.pods)
+    names_nodes = any(group.nodes for result in review.workloads for group in result.pods)
     table = _table(review, with_nodes=names_nodes and width >= _ROOM_FOR_NODES)
     if table.row_count:
         console.print(table, "")
@@ -35,16 +35,16 @@ def to_table(
     if causes:
         console.print()
     if with_patch:
-        for judged in review.workloads:
-            for group in judged.pods:
-                _print_diff(console, shared_text.diff(judged, group))
+        for result in review.workloads:
+            for group in result.pods:
+                _print_diff(console, shared_text.diff(result, group))
     console.print(Line(shared_text.summary(review)), soft_wrap=not is_colored)
     console.print(Line(shared_text.world(review.world)), soft_wrap=not is_colored)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def _table(review: Review, *, with_nodes: bool) -> Table:
-    rows = [(judged, group) for judged in review.workloads for group in judged.pods if group.asks_gpus and judged.kind]
+    rows = [(result, group) for result in review.workloads for group in result.pods if group.asks_gpus and result.kind]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("outcome")
     table.add_column("workload", overflow="fold")
@@ -56,15 +56,15 @@ def _table(review: Review, *, with_nodes: bool) -> Table:
     table.add_column("tier")
     if with_nodes:
         table.add_column("first choices")
-    before: Judged | None = None
-    for judged, group in rows:
-        title = judged.title if judged is not before else ""
+    before: WorkloadResult | None = None
+    for result, group in rows:
+        title = result.title if result is not before else ""
         role = [Line(group.role or "-")] if has_roles else []
         nodes = [Line(shared_text.nodes(group) or "-")] if with_nodes else []
         table.add_row(
             _outcome(group), Line(title), *role, *_numbers(group), Line(group.team or "-"), _tier(group), *nodes
         )
-        before = judged
+        before = result
     return table
 
 
@@ -91,5 +91,5 @@ def _cause(finding: Finding) -> Text:
 
 def _print_diff(console: Console, text: str) -> None:
     if text:
-        told = Syntax(text, "diff", theme="ansi_dark", word_wrap=True) if console.is_terminal else Text(text)
-        console.print(told, "")
+        diff = Syntax(text, "diff", theme="ansi_dark", word_wrap=True) if console.is_terminal else Text(text)
+        console.print(diff, "")

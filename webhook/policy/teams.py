@@ -1,0 +1,157 @@
+"""The sections `teams` and `defaults` of a policy file. Part of the schema, see schema.py."""
+
+from typing import Annotated, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic.alias_generators import to_camel
+
+from webhook.core.model.amount import UNLIMITED, exceeds, format_gpus, format_limit
+from webhook.core.model.policy import (
+    DeviceAccess,
+    MigWeight,
+    OnLimit,
+    UnknownGpu,
+    UnknownTeam,
+    UnknownUser,
+    UserSource,
+)
+from webhook.policy.field_types import (
+    ClassName,
+    GpuLimit,
+    Gpus,
+    GracePeriod,
+    HostPath,
+    Key,
+    Name,
+    NamespaceGlob,
+    TeamRef,
+)
+from webhook.policy.selectors import Selector
+from webhook.policy.spec import Spec
+from webhook.policy.values import not_queue
+
+
+class Share(Spec):
+    """A share of GPUs: whole GPUs, decimals or fractions."""
+
+    guaranteed: Gpus = Field(default=0, description="GPUs that the team always gets back from borrowers.")
+    limit: GpuLimit = Field(default=UNLIMITED, description="Hard cap, borrowing included; or the word unlimited.")
+
+    @model_validator(mode="after")
+    def _is_ordered(self) -> Self:
+        if exceeds(self.guaranteed, self.limit):
+            shares = f"guaranteed {format_gpus(self.guaranteed)} is more than limit {format_limit(self.limit)}"
+            raise ValueError(f"{shares}; raise the limit or lower the guaranteed share")
+        return self
+
+
+class Cap(Spec):
+    """A hard cap."""
+
+    limit: GpuLimit = Field(description="The maximum number of GPUs; or the word unlimited.")
+
+
+class Team(Spec):
+    """A team: its namespaces and its share of the GPUs."""
+
+    name: TeamRef = Field(description="Unique name; the value of the label fairgate.dev/team on the team's pods.")
+    namespace_selector: Selector | None = Field(
+        default=None, description="Namespaces of the team by their labels, in addition to those listed."
+    )
+    namespaces: list[NamespaceGlob] = Field(
+        default=[], validate_default=True, description="Namespaces of the team: names, or globs (* and ?)."
+    )
+    gpus: Share = Field(default=Share(), description="The team's share of all GPUs.")
+    models: dict[Name, Share] = Field(
+        default={}, description="Shares per GPU model, by the value of the node label for the model."
+    )
+    per_pod: Cap | None = Field(default=None, description="The maximum that one pod may request.")
+    per_user: Cap | None = Field(default=None, description="The maximum that one user may hold in this team.")
+    on_limit: Annotated[OnLimit, BeforeValidator(not_queue)] = Field(
+        default=OnLimit.REJECT, description="What happens to a pod over a limit. Only reject in this version."
+    )
+
+    # Validators of fields, not of the model: pydantic skips the latter if any field is invalid, which would hide a
+    # problem until the next run. `info.data` has the valid fields above.
+    @field_validator("namespaces")
+    @classmethod
+    def _owns_namespaces(cls, namespaces: list[str], info: ValidationInfo) -> list[str]:
+        if not namespaces and info.data.get("namespace_selector", "bad") is None:
+            raise ValueError("a team needs namespaces or a namespaceSelector; without them no pod can belong to it")
+        return namespaces
+
+    @field_validator("models")
+    @classmethod
+    def _guarantees_fit_limit(cls, models: dict[str, Share], info: ValidationInfo) -> dict[str, Share]:
+        total: Share | None = info.data.get("gpus")
+        guaranteed = sum(share.guaranteed for share in models.values())
+        if total is not None and exceeds(guaranteed, total.limit):
+            limit = f"but the team's limit is {format_limit(total.limit)}"
+            raise ValueError(f"models guarantee {format_gpus(guaranteed)} together, {limit}; raise it or lower them")
+        return models
+
+
+class UserKey(Spec):
+    """One source of the user of a controller's pod: exactly one of these."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    namespace_annotation: Key | None = Field(default=None, description="An annotation of the pod's namespace.")
+    namespace_label: Key | None = Field(default=None, description="A label of the pod's namespace.")
+    pod_annotation: Key | None = Field(default=None, description="An annotation of the pod.")
+    pod_label: Key | None = Field(default=None, description="A label of the pod.")
+
+    @model_validator(mode="after")
+    def _names_one_place(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            raise ValueError(f"expected exactly one of {', '.join(UserSource)}; write each as its own list item")
+        return self
+
+    def place(self) -> tuple[UserSource, str]:
+        """Return the one source that is set."""
+        (name,) = self.model_fields_set
+        return UserSource(to_camel(name)), str(getattr(self, name))
+
+
+class Defaults(Spec):
+    """Settings for what no team sets."""
+
+    unknown_team: UnknownTeam = Field(
+        default=UnknownTeam.REJECT,
+        description="Pods of namespaces without a team: reject, or preemptible (may borrow, guaranteed nothing).",
+    )
+    unknown_gpu: UnknownGpu = Field(
+        default=UnknownGpu.REJECT,
+        description="Pods that request a resource that looks like a GPU and is not in resources: reject, or ignore it.",
+    )
+    device_access: DeviceAccess = Field(
+        default=DeviceAccess.WARN,
+        description="Pods that can access GPUs which they do not request: reject, warn, or ignore them.",
+    )
+    host_paths: list[HostPath] = Field(
+        default=[],
+        description="Host paths that pods may mount even if deviceAccess warns or rejects.",
+    )
+    mig: MigWeight = Field(
+        default=MigWeight.COMPUTE,
+        description="What MIG profiles count: their compute slices, or the larger of compute and memory slices.",
+    )
+    share_schedulers: list[ClassName] | None = Field(
+        default=None,
+        description="Schedulers that place shares of GPUs as HAMi does: their pods count the share, others whole GPUs. "
+        "Default: hami-scheduler if resources has one of HAMi's resource names, otherwise none.",
+    )
+    user_from: list[UserKey] = Field(
+        default=[UserKey(namespaceAnnotation="owner")],
+        description="Sources of the user of a controller's pod; the first that exists counts.",
+    )
+    unknown_user: UnknownUser = Field(
+        default=UnknownUser.IGNORE, description="Controllers' pods whose user is not known."
+    )
+    maximum_grace_period: GracePeriod = Field(
+        default=600, description="The maximum termination grace period of GPU pods: 30s to 24h."
+    )
+    retry_refused: bool = Field(
+        default=True,
+        description="Annotate controllers whose pods were refused, so that they retry once there is room.",
+    )
