@@ -1,4 +1,4 @@
-"""A crowded cluster in memory and a gate in front of it: what attacks by requests alone are tried on."""
+"""A crowded cluster in memory with a webhook, for attacks that need only requests."""
 
 import time
 from collections.abc import Callable, Coroutine

@@ -1,4 +1,4 @@
-"""Pods that reach GPUs past their request, by what they try: fields of the spec, or annotations, for `objects.pod`."""
+"""Pods that access GPUs beyond their request, by method: fields of the spec, or annotations, for `objects.pod`."""
 
 from __future__ import annotations
 

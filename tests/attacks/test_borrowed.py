@@ -1,4 +1,4 @@
-"""Attacks of a namespace admin who borrows GPUs and would keep them, or have others lose theirs for nothing."""
+"""Attacks of a namespace admin who tries to keep borrowed GPUs, or to have others' pods evicted without need."""
 
 import time
 from datetime import UTC, datetime
@@ -42,7 +42,7 @@ def daemon_set(node: str, **spec: object) -> dict[str, object]:
     return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d"}, "spec": spec}
 
 
-def test_what_others_place_is_inside_the_share_or_comes_back(cluster):
+def test_pods_placed_by_others_are_inside_the_share_or_evicted(cluster):
     make_nodes(cluster, 5)
     stray = make_namespace(cluster)
     with (
@@ -110,7 +110,7 @@ def test_neither_budgets_nor_grace_periods_nor_gangs_keep_borrowed_gpus(cluster)
         wait_bound(cluster, theirs, "b1")
 
 
-def test_no_eviction_serves_who_did_not_ask_or_cannot_come(cluster):
+def test_no_eviction_is_for_a_pod_that_does_not_wait_or_cannot_be_placed(cluster):
     make_nodes(cluster, 2)
     with gate(cluster, limit_a=60, limit_b=40) as fairgate, evictor(fairgate) as running:
         mine, theirs = fairgate.team_a, fairgate.team_b
@@ -145,7 +145,7 @@ def test_no_eviction_serves_who_did_not_ask_or_cannot_come(cluster):
         assert evicted(cluster, mine, others) == []
 
 
-def test_waiting_pods_that_tolerate_everything_take_no_held_room(cluster):
+def test_waiting_pods_that_tolerate_everything_cannot_use_held_nodes(cluster):
     """Neither its GPUs, by pods that wait for longer, nor its CPU, by pods without GPUs."""
     make_nodes(cluster, 1)
     with gate(cluster, limit_a=60, limit_b=40) as fairgate, evictor(fairgate) as running:
@@ -167,7 +167,7 @@ def test_waiting_pods_that_tolerate_everything_take_no_held_room(cluster):
         assert not [line for line in running.said("library") if "not locked" in line["message"]]
 
 
-def test_pods_that_come_and_go_cost_others_less_and_less(cluster):
+def test_pods_that_come_and_go_cause_fewer_and_fewer_evictions(cluster):
     """To create and delete a guaranteed pod again and again would have borrowers evicted for nothing."""
     make_nodes(cluster, 1)
     with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:

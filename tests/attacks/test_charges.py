@@ -45,7 +45,7 @@ def test_a_grace_period_of_a_year_is_refused(mallory):
     assert made.returncode == 0, made.stderr
 
 
-def test_it_cannot_be_had_later_either(mallory):
+def test_a_grace_period_cannot_be_raised_later_either(mallory):
     mallory.create_pod(sized("p", 1, terminationGracePeriodSeconds=5))
     wait_bound(mallory.cluster, mallory.namespace, "p")
     longer = json.dumps({"spec": {"terminationGracePeriodSeconds": YEAR}})
@@ -63,7 +63,7 @@ def test_it_cannot_be_had_later_either(mallory):
     mallory.api.create(path, eviction | {"deleteOptions": {"gracePeriodSeconds": 10}})
 
 
-def test_what_is_deleted_by_force_is_charged_while_its_node_may_run_it(fairgate, mallory):
+def test_a_force_deleted_pod_is_charged_while_its_node_may_run_it(fairgate, mallory):
     wait_for(mallory.cluster, lambda: fairgate.metric("fairgate_leader") == 1, what="it leads")
     make_nodes(mallory.cluster, 1, prefix="closed", gpus=20, taints=[CLOSED])
     mallory.create_pod(sized("p", 20, terminationGracePeriodSeconds=3))
@@ -86,7 +86,7 @@ def test_what_is_deleted_by_force_is_charged_while_its_node_may_run_it(fairgate,
     wait_for(mallory.cluster, lambda: mallory.create(sized("r", 1)).returncode == 0, what="room again", timeout=40)
 
 
-def test_a_pod_that_kubelet_ended_leaves_nothing_behind(fairgate, mallory):
+def test_a_pod_that_kubelet_ended_leaves_no_charge(fairgate, mallory):
     mallory.create_pod(sized("p", 10, terminationGracePeriodSeconds=20))
     wait_bound(mallory.cluster, mallory.namespace, "p")
     mallory.kubectl("delete", "pod", "p")
@@ -94,7 +94,7 @@ def test_a_pod_that_kubelet_ended_leaves_nothing_behind(fairgate, mallory):
 
 
 @pytest.mark.parametrize("taken_by", ["a pod with GPUs", "a pod without", "a pod that waits"])
-def test_creating_a_name_that_exists_charges_nothing(fairgate, mallory, taken_by):
+def test_creating_an_existing_name_is_not_charged(fairgate, mallory, taken_by):
     gate_ = {"schedulingGates": [{"name": "example.org/never"}]} if taken_by == "a pod that waits" else {}
     mallory.create_pod(sized("taken", 1, **gate_) if "with GPUs" in taken_by else pod("taken", **gate_))
     held = 1 if "with GPUs" in taken_by else 0
@@ -106,7 +106,7 @@ def test_creating_a_name_that_exists_charges_nothing(fairgate, mallory, taken_by
     wait_for(mallory.cluster, lambda: "(AlreadyExists)" in mallory.create(sized("taken", 10)).stderr, what="known")
 
 
-def test_creating_what_a_resource_quota_refuses_charges_nothing(fairgate, mallory):
+def test_creating_a_pod_that_a_resource_quota_refuses_is_not_charged(fairgate, mallory):
     cluster, other = mallory.cluster, make_namespace(mallory.cluster, f"{mallory.namespace}-two")
     quotas = f"/api/v1/namespaces/{mallory.namespace}/resourcequotas"
     cluster.api.create(quotas, {"metadata": {"name": "q"}, "spec": {"hard": {"requests.nvidia.com/gpu": "5"}}})
@@ -128,7 +128,7 @@ def test_creating_what_a_resource_quota_refuses_charges_nothing(fairgate, mallor
     wait_for(cluster, lambda: mallory.create(sized("p", 3)).returncode == 0, what="the quota has room again")
 
 
-def test_many_creations_of_one_new_name_hold_no_more_than_one(fairgate, mallory):
+def test_concurrent_creations_of_one_name_are_charged_once(fairgate, mallory):
     with ThreadPoolExecutor(10) as pool:
         done = list(pool.map(lambda _: mallory.create(sized("twin", 2)).returncode, range(10)))
     assert done.count(0) == 1
@@ -147,7 +147,7 @@ def test_labels_and_decisions_are_not_forged_on_pods_without_gpus(mallory):
     assert refused.returncode != 0, "one that comes to Fairgate all the same"
 
 
-def test_the_largest_job_there_can_be_is_warned_of(mallory):
+def test_the_largest_possible_job_gets_a_warning(mallory):
     done = mallory.create(job("huge", pods=2**31 - 1, gpus=1, **SIZE), "--dry-run=server")
     assert "needs 2147483647 GPUs, team a's limit is 20" in done.stderr
 
@@ -155,7 +155,7 @@ def test_the_largest_job_there_can_be_is_warned_of(mallory):
 ASKED_FOR = f"key-00000{'x' * 50}"
 
 
-def test_large_labels_hold_up_nobody_elses_charge(fairgate, mallory):
+def test_large_labels_delay_no_other_charge(fairgate, mallory):
     labels = {f"key-{number:05}{'x' * 50}": "x" * 63 for number in range(250)}
     spread = {"maxSkew": 5, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
     spread["labelSelector"] = {"matchLabels": {ASKED_FOR: "x" * 63}}

@@ -1,4 +1,4 @@
-"""No connection is held for nothing: headers, bodies and numbers are bounded, and small requests come first."""
+"""Limits on connections: headers, bodies and their number are bounded, and small requests have priority."""
 
 import asyncio
 import socket
@@ -31,14 +31,14 @@ async def held(server, number, data):
     yield made
 
 
-async def test_a_header_that_does_not_end_is_not_waited_for(tmp_path, monkeypatch):
+async def test_an_incomplete_header_closes_the_connection(tmp_path, monkeypatch):
     monkeypatch.setattr(connections, "HEADER_SECONDS", 0.2)
     async with running(tmp_path) as server, held(server, 3, HEAD) as made:
         for reader, _ in made:
             assert await asyncio.wait_for(reader.read(), 10) == b""
 
 
-async def test_a_header_that_comes_byte_by_byte_is_not_waited_for_either(tmp_path, monkeypatch):
+async def test_a_header_sent_byte_by_byte_closes_the_connection(tmp_path, monkeypatch):
     monkeypatch.setattr(connections, "HEADER_SECONDS", 0.5)
     async with running(tmp_path) as server:
         reader, writer = await server.connect()
@@ -64,8 +64,8 @@ async def test_an_idle_connection_is_not_a_slow_header(tmp_path, monkeypatch):
             await reader.readuntil(b"}")
 
 
-async def test_one_address_has_so_many_connections(tmp_path, monkeypatch):
-    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 3)
+async def test_connections_of_one_address_are_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
     async with running(tmp_path) as server, held(server, 3, b"") as made:
         reader, _ = await server.connect()
         assert await asyncio.wait_for(reader.read(), 10) == b""
@@ -75,7 +75,7 @@ async def test_one_address_has_so_many_connections(tmp_path, monkeypatch):
         assert (await server.review()).status == 200
 
 
-async def test_bodies_that_do_not_end_take_little_memory_and_nobodys_place(tmp_path):
+async def test_incomplete_bodies_use_little_memory_and_block_no_other(tmp_path):
     body = bytes(MAX_BODY_BYTES - 1)
     async with running(tmp_path) as server:
         await server.review()
@@ -100,8 +100,8 @@ def _send_slowly(server, body):
         secure.recv(1)
 
 
-async def test_large_bodies_that_find_no_memory_are_put_off(tmp_path, monkeypatch):
-    monkeypatch.setattr(bodies, "MOST_BODIES_BYTES", 1024 * 1024)
+async def test_large_bodies_over_the_memory_limit_get_a_503(tmp_path, monkeypatch):
+    monkeypatch.setattr(bodies, "MAX_BODIES_BYTES", 1024 * 1024)
     async with running(tmp_path) as server, held(server, 1, post(b" ", length=1024 * 1024)):
         await asyncio.sleep(0.1)
         reply = await server.review("/mutate?timeout=1s", data=b" " * 1024 * 512)
@@ -110,7 +110,7 @@ async def test_large_bodies_that_find_no_memory_are_put_off(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("size", [bodies.SMALL_BYTES + 1, bounds.LARGE_BYTES])
-async def test_between_two_large_reviews_the_small_ones_have_their_turn(tmp_path, size):
+async def test_small_reviews_are_processed_between_two_large_ones(tmp_path, size):
     async with running(tmp_path) as server:
         order = []
         server.reviewer.work = lambda: time.sleep(0.005)

@@ -1,4 +1,4 @@
-"""Ways to GPUs past the request, with `deviceAccess: reject`: the API server refuses them without Fairgate."""
+"""Access to GPUs beyond the request, with `deviceAccess: reject`: the API server refuses it without Fairgate."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_no_pod_is_created_that_reaches_gpus_past_its_request(attacker):
     assert {name: said for name, said in found.items() if "(UncountedDevice)" not in said} == {}
 
 
-def test_a_runtime_for_gpus_gives_none_to_containers_that_ask_for_none(attacker):
+def test_a_gpu_runtime_gives_no_gpus_to_containers_that_request_none(attacker):
     made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"}
     attacker.cluster.kubectl.apply([made])
     plain, asking = main(), main(**GPU) | {"name": "asking"}
@@ -80,7 +80,7 @@ def test_a_runtime_for_gpus_gives_none_to_containers_that_ask_for_none(attacker)
     assert {said for said in found.values() if "(UncountedDevice)" not in said} == {""}
 
 
-def test_no_configmap_or_secret_carries_what_envfrom_would_make_of_it(attacker):
+def test_no_configmap_or_secret_sets_device_variables_by_envfrom(attacker):
     namespace = f"/api/v1/namespaces/{attacker.namespace}"
 
     def config(**data: str) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def test_no_configmap_or_secret_carries_what_envfrom_would_make_of_it(attacker):
     attacker.api.patch(f"{namespace}/configmaps/c", {"data": {"mine": "no"}})
 
 
-def test_what_is_added_to_a_pod_later_reaches_no_gpu_either(attacker):
+def test_changes_of_a_pod_reach_no_gpu_either(attacker):
     create_pod(attacker.cluster, attacker.namespace, pod("later", annotations={"devices.nri.io/pod": "admin's own"}))
     at = f"/api/v1/namespaces/{attacker.namespace}/pods/later"
     for annotation in ("nvidia.cdi.k8s.io/x", "hami.io/vgpu-devices-to-allocate", "devices.nri.io/pod"):
@@ -125,7 +125,7 @@ def test_what_is_added_to_a_pod_later_reaches_no_gpu_either(attacker):
             attacker.api.patch(f"{at}/ephemeralcontainers", added, content_type=STRATEGIC_PATCH)
 
 
-def test_a_scheduler_says_which_devices_it_chose(attacker):
+def test_a_scheduler_may_write_which_devices_it_chose(attacker):
     create_pod(attacker.cluster, attacker.namespace, pod("chosen"))
     cluster, user = attacker.cluster, "gpu-scheduler"
     cluster.kubectl("create", "clusterrole", user, "--verb=create,get,patch", "--resource=pods,pods/binding")
@@ -134,7 +134,7 @@ def test_a_scheduler_says_which_devices_it_chose(attacker):
     cluster.kubectl(*change)
 
 
-def test_no_volume_is_provisioned_to_the_devices_of_a_node(attacker):
+def test_no_volume_mounts_the_devices_of_a_node(attacker):
     cluster, user = attacker.cluster, "provisioner"
     cluster.kubectl("create", "clusterrole", user, "--verb=create", "--resource=persistentvolumes")
     cluster.kubectl("create", "clusterrolebinding", user, f"--clusterrole={user}", f"--user={user}")
@@ -176,7 +176,7 @@ def test_honest_pods_are_left_alone(attacker):
     assert {name: said for name, said in answers(attacker, HONEST).items() if said} == {}
 
 
-def test_what_is_too_large_to_be_checked_is_refused(attacker):
+def test_a_pod_that_is_too_large_to_check_is_refused(attacker):
     """CEL would look at it for seconds, or give up."""
     found = answers(
         attacker,

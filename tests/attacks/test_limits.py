@@ -152,7 +152,7 @@ def wait_refused_allocation(site: Site, name: str) -> None:
     ],
     ids=["a zero", "a zero for HAMi", "another scheduler", "two zeros", "nodeName"],
 )
-def test_a_share_that_nothing_keeps_to_counts_whole_gpus(site: Site, share: dict[str, str], spec: dict[str, str]):
+def test_a_share_that_nothing_enforces_counts_as_whole_gpus(site: Site, share: dict[str, str], spec: dict[str, str]):
     made = asking("many", {"nvidia.com/gpu": "21", **share}, **spec)
     assert "requested 21, limit 20" in site.mallory.refused(made, code="TeamLimitExceeded")
 
@@ -168,7 +168,7 @@ def test_a_share_for_hami_on_a_node_of_the_attackers_choice_is_refused(site: Sit
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_node_name_passes_neither_the_models_limit_nor_into_a_closed_pool(site: Site):
+def test_node_name_bypasses_neither_the_limit_of_a_model_nor_the_teams_of_a_pool(site: Site):
     site.picky.refused(pod("six", gpus=6, nodeName=site.open_node), code="ModelLimitExceeded")
     site.picky.create_pod(pod("two", gpus=2, nodeName=site.open_node))
     site.picky.refused(pod("third", gpus=1, nodeName=site.open_node), code="ModelLimitExceeded")
@@ -176,7 +176,7 @@ def test_node_name_passes_neither_the_models_limit_nor_into_a_closed_pool(site: 
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_neither_does_another_scheduler_nor_a_forged_daemon_set(site: Site):
+def test_another_scheduler_or_a_forged_daemon_set_does_not_either(site: Site):
     forged = pod("daemon", gpus=3, nodeSelector={"pool": "common"})
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
     forged["metadata"]["ownerReferences"] = [owner]
@@ -192,7 +192,7 @@ def test_neither_does_another_scheduler_nor_a_forged_daemon_set(site: Site):
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_a_claim_that_grows_behind_its_pod_gets_no_devices(site: Site):
+def test_a_claim_that_grows_after_the_decision_gets_no_devices(site: Site):
     site.mallory.create(claim("ResourceClaim", "mine", 1))
     wait_admitted(site, claiming("first", gate=True, resourceClaimName="mine"))
     site.mallory.kubectl("delete", "resourceclaim", "mine")
@@ -203,7 +203,7 @@ def test_a_claim_that_grows_behind_its_pod_gets_no_devices(site: Site):
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_a_claim_that_is_made_again_as_it_was_gets_its_devices(site: Site):
+def test_an_identical_recreated_claim_gets_its_devices(site: Site):
     site.mallory.create(claim("ResourceClaim", "mine", 2))
     wait_admitted(site, claiming("first", gate=True, resourceClaimName="mine"))
     site.mallory.kubectl("delete", "resourceclaim", "mine")
@@ -214,7 +214,7 @@ def test_a_claim_that_is_made_again_as_it_was_gets_its_devices(site: Site):
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_a_template_that_grows_behind_its_pod_gets_no_devices(site: Site):
+def test_a_template_that_grows_after_the_decision_gets_no_devices(site: Site):
     site.mallory.create(claim("ResourceClaimTemplate", "made", 1))
     wait_admitted(site, claiming("first", gate=True, resourceClaimTemplateName="made"))
     site.mallory.kubectl("delete", "resourceclaimtemplate", "made")
@@ -228,7 +228,7 @@ def test_a_template_that_grows_behind_its_pod_gets_no_devices(site: Site):
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_a_class_that_names_no_driver_hands_out_gpus_all_the_same(site: Site):
+def test_a_class_without_a_driver_still_counts_as_gpus(site: Site):
     picked = claim("ResourceClaimTemplate", "any", 25, device_class="anything", selectors=[driver_is(DRIVER)])
     site.mallory.create(picked)
     refused = wait_known(site, claiming("p", resourceClaimTemplateName="any"))
@@ -250,7 +250,7 @@ def test_a_claim_of_something_else_does_not_turn_into_gpus(site: Site):
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_a_decision_of_ones_own_on_a_pod_without_gpus_is_refused(site: Site):
+def test_a_forged_decision_on_a_pod_without_gpus_is_refused(site: Site):
     forged = pod("p", labels={"fairgate.dev/team": "a"}, annotations={"fairgate.dev/decision": '{"gpus":"25"}'})
     disks = claim("ResourceClaim", "mine", 1, device_class="anything", selectors=[driver_is("disk.example.com")])
     site.mallory.create(disks)

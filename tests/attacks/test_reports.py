@@ -1,4 +1,4 @@
-"""What Fairgate publishes: a namespace admin can neither read nor forge it, and a viewer can forge nothing."""
+"""Reports: a namespace admin can neither read nor forge them, and a viewer cannot forge them."""
 
 import pytest
 
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 KINDS = ("reports.fairgate.dev", "teamledgers.fairgate.dev")
 
 
-def test_nobody_but_fairgate_says_what_is_in_force(cluster):
+def test_only_fairgate_writes_reports(cluster):
     with gate(cluster) as fairgate:
         attacker = make_attacker(cluster, fairgate.team_a, user=f"mallory-{fairgate.team_a}")
         wait_for(cluster, lambda: cluster.api.exists(f"{REPORTS}/policy"), what="the policy is published")

@@ -1,4 +1,4 @@
-"""No request stops the server: whatever a tenant sends, others are answered, and the memory stays.
+"""No request blocks the server: for any request of a tenant, others are answered, and memory does not grow.
 
 The longest turn of the event loop is measured in processor time, which a busy machine does not lengthen: while a turn
 lasts, no other request is answered. The goal is 50 ms on 1,000 nodes with any body of up to 3 MiB.
@@ -46,7 +46,7 @@ def longest(at, body):
 
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
-def test_no_shape_of_a_pod_holds_the_loop(world, size):
+def test_no_shape_of_a_pod_blocks_the_event_loop(world, size):
     at = gate(world)
     found = {
         name: is_longer(lambda number, shape=shape: longest(at, again(review(shape), number)), LONGEST_TURN)
@@ -56,7 +56,7 @@ def test_no_shape_of_a_pod_holds_the_loop(world, size):
 
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
-def test_no_shape_of_a_workload_holds_the_loop(world, size):
+def test_no_shape_of_a_workload_blocks_the_event_loop(world, size):
     at = gate(world)
 
     def milliseconds(shape, number):
@@ -70,7 +70,7 @@ def test_no_shape_of_a_workload_holds_the_loop(world, size):
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_no_mixture_of_shapes_holds_the_loop(world, every_shape, seed):
+def test_no_mixture_of_shapes_blocks_the_event_loop(world, every_shape, seed):
     """The fuzzer: shapes of random sizes in one pod, different from all that came before."""
     draw, at = random.Random(seed), gate(world)
     parts = [draw.choice(every_shape) for _ in range(draw.randint(2, 8))]
@@ -125,7 +125,7 @@ def standing(uid, terms, *, namespace="mallory", node="node-00001"):
 
 
 @pytest.mark.parametrize(("number", "terms"), [(6, 6000), (300, bounds.POD_TERMS)])
-def test_pods_that_stand_do_not_make_others_decisions_dear(world, number, terms):
+def test_existing_pods_do_not_make_decisions_expensive(world, number, terms):
     at, body = gate(world), review(pod())
     usual = min(turn(at.mutate(body, deadline=1e9)).milliseconds for _ in range(5))
     there = [standing(f"u{n}", terms, node=f"node-{n:05}") for n in range(number)]

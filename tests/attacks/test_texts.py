@@ -1,4 +1,4 @@
-"""What a tenant writes and others read: refusals, Events and logs name holders, whose names a tenant chooses."""
+"""Names chosen by a tenant in texts that others read: refusals, Events and logs."""
 
 import json
 import os
@@ -54,14 +54,14 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("how", HOSTILE.values(), ids=HOSTILE)
-def test_no_answer_carries_what_a_terminal_obeys(how):
+def test_no_response_contains_terminal_control_characters(how):
     manifest = builders.pod(EVIL, namespace="team-a", gpus=5, **how)
     response, _ = answered(gate(make.resident(4, owner=Owner("Job", EVIL), user=EVIL)), manifest)
     assert not response["allowed"]
     assert all(each.isprintable() for each in strings(response))
 
 
-def test_no_unknown_resource_does_either():
+def test_no_message_about_an_unknown_resource_does_either():
     manifest = builders.pod("p", namespace="team-a", gpus=1)
     manifest["spec"]["containers"][0]["resources"]["limits"][f"example.com/gpu{EVIL}"] = "1"
     response, _ = answered(gate(), manifest)
@@ -77,7 +77,7 @@ def test_no_event_does():
     assert "\u202e" not in written["message"]
 
 
-def test_no_line_of_a_log_for_people_does(tmp_path):
+def test_no_line_of_a_console_log_does(tmp_path):
     file = tmp_path / "log"
     fd = os.open(file, os.O_WRONLY | os.O_CREAT)
     logs = open_logs(LogFormat.CONSOLE, fd=fd)
@@ -88,7 +88,7 @@ def test_no_line_of_a_log_for_people_does(tmp_path):
     assert (line.isprintable(), rest) == (True, "")
 
 
-def test_thousands_of_refusals_beside_thousands_of_pods_look_at_few(monkeypatch):
+def test_thousands_of_refusals_read_few_of_thousands_of_pods(monkeypatch):
     """A tenant with very many small pods, refused again and again while it makes and deletes one."""
     looks = 0
     real = holders.heappop

@@ -70,7 +70,7 @@ def test_an_edit_is_in_force_within_two_seconds(server, folder):
 def test_an_invalid_edit_is_reported_everywhere_and_not_applied(server, folder):
     before, failures = remark(server), reloads(server, "failure")
     (folder / "policy.yaml").write_text(policy_text(team(9)).replace("limit: 9", "limit: many"))
-    server.wait_until(lambda: "a broken edit was left out" in remark(server))
+    server.wait_until(lambda: "a broken edit was ignored" in remark(server))
     assert before.removeprefix("policy ") in remark(server)
     assert "policy.yaml:9: teams[0].gpus.limit: expected unlimited or GPUs such as 8" in remark(server)
     assert reloads(server, "failure") == failures + 1
@@ -93,7 +93,7 @@ def test_an_invalid_edit_is_reported_everywhere_and_not_applied(server, folder):
 )
 def test_the_policy_survives_every_change_of_the_files(server, folder, breaking, want):
     breaking(folder)
-    server.wait_until(lambda: "a broken edit was left out" in remark(server) and want in remark(server))
+    server.wait_until(lambda: "a broken edit was ignored" in remark(server) and want in remark(server))
     assert_eight(server)
 
 

@@ -1,4 +1,4 @@
-"""Talks to the API server as client-go does: one pool of connections, answers with Retry-After tried again."""
+"""An API client that behaves like client-go: one pool of connections, retries after Retry-After."""
 
 from __future__ import annotations
 

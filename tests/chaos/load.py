@@ -1,4 +1,4 @@
-"""Clients that create and delete pods as fast as the API server lets them, and count what they were told."""
+"""Clients that create and delete pods as fast as the API server allows, and count the responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watches pods as etcd orders them and keeps, after every single event, how many GPUs each namespace holds."""
+"""Watches pods in etcd's order, and after every event updates how many GPUs each namespace holds."""
 
 from __future__ import annotations
 

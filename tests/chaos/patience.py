@@ -1,4 +1,4 @@
-"""How long guaranteed pods wait while others borrow: the time in which a borrower could go for them."""
+"""How long guaranteed pods wait while others borrow: the time in which a borrower could be evicted for them."""
 
 from __future__ import annotations
 

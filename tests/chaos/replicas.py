@@ -1,4 +1,4 @@
-"""Several replicas of `fairgate serve` behind a balancer, registered with one API server, to be killed at will."""
+"""Several replicas of `fairgate serve` behind a load balancer, registered with one API server; tests kill them."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ async def take_turns(stage: Stage, outcome: Outcome) -> dict[str, list[tuple[flo
     return turns
 
 
-async def test_a_hostile_tenant_passes_no_limit_and_no_other_tenant_notices(cluster):
+async def test_a_hostile_tenant_exceeds_no_limit_and_affects_no_other_tenant(cluster):
     with with_foe(cluster) as stage:
         waits = GuaranteedWaits(frozenset([*stage.foe.scene.victims, stage.owner]), stage.foe.scene.closed)
         observer = Observer(cluster, limits(stage), listener=waits.take)

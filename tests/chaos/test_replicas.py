@@ -61,7 +61,7 @@ async def settle(running: Replicas, observer: Observer) -> None:
         await asyncio.sleep(0.5)
 
 
-async def test_no_team_is_ever_over_its_limit_whatever_breaks(cluster, tmp_path):
+async def test_no_team_is_ever_over_its_limit_during_failures(cluster, tmp_path):
     await asyncio.to_thread(make_nodes, cluster, 20)
     with replicas(cluster, drain_seconds=2.0, wrong_clock={2: -420}, waits=WAITS) as running:
         async with observed(running) as observer, bystander(cluster, tmp_path, *free_ports(1)):

@@ -1,4 +1,4 @@
-"""What chaos is judged by: how many GPUs a pod holds, and how long a guaranteed pod waits for a borrower."""
+"""The measures of the chaos tests: how many GPUs a pod holds, and how long a guaranteed pod waits for a borrower."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def container(gpus: int, **more: object) -> dict[str, object]:
     ],
     ids=["containers add up", "an init container runs alone", "a sidecar stays", "beside a sidecar", "no GPU"],
 )
-def test_a_pod_holds_what_a_device_plugin_hands_out(spec, want):
+def test_a_pod_holds_what_a_device_plugin_allocates(spec, want):
     assert gpus_of({"spec": spec}) == want
 
 
@@ -56,7 +56,7 @@ def observed(observer: Observer, kind: str, pod: dict) -> None:
 @pytest.mark.parametrize(
     ("ignores", "want"), [("true", ["n holds 2 of 1 after ADDED of n/next, 1 by force deleted"]), ("false", [])]
 )
-def test_what_was_deleted_by_force_holds_its_gpus_until_its_grace_is_over(ignores, want):
+def test_a_force_deleted_pod_holds_its_gpus_until_its_grace_period_ends(ignores, want):
     observer = Observer(None, {"n": 1, "n on a": 1})
     first = made("first", tier="guaranteed", node="a", status={"phase": "Running"})
     first["metadata"]["annotations"] = {"fairgate.test/ignores-sigterm": ignores}
@@ -67,7 +67,7 @@ def test_what_was_deleted_by_force_holds_its_gpus_until_its_grace_is_over(ignore
     assert observer.breaches == want
 
 
-def test_a_claim_counts_once_for_all_its_pods_and_as_long_as_there_is_one():
+def test_a_claim_counts_once_while_it_has_a_pod():
     observer = Observer(None, {"n": 1})
     claim = {"metadata": {"namespace": "n", "name": "c", "uid": "c"}}
     results = [{"device": "gpu-0"}, {"device": "gpu-1"}]

@@ -1,4 +1,4 @@
-"""The alerts and the dashboard as data, for the tests that hold them against docs, code and Prometheus."""
+"""The alerts and the dashboard as data, for the tests that compare them with docs, code and Prometheus."""
 
 import json
 import re

@@ -34,14 +34,14 @@ def test_every_runbook_says_what_it_means_where_to_look_and_what_to_do():
 
 
 @every_alert
-def test_an_alert_asks_for_metrics_that_exist(alert):
+def test_an_alert_uses_metrics_that_exist(alert):
     named = alerting.metrics_in(alert["expr"])
     assert named
     assert named <= alerting.known_metrics() | alerting.API_SERVER
 
 
 @every_query
-def test_a_panel_asks_for_metrics_that_exist(query):
+def test_a_panel_uses_metrics_that_exist(query):
     named = alerting.metrics_in(query.expr)
     assert named
     assert named <= alerting.known_metrics()
@@ -52,7 +52,7 @@ def test_the_runbooks_name_metrics_that_exist():
     assert alerting.metrics_in(RUNBOOKS.read_text()) <= known
 
 
-def test_the_dashboard_leaves_the_data_source_to_whoever_imports_it():
+def test_the_data_source_is_chosen_when_the_dashboard_is_imported():
     board = alerting.dashboard()
     assert "datasource" in {variable["name"] for variable in board["templating"]["list"]}
     for panel in alerting.panels(board):
@@ -67,7 +67,7 @@ def test_every_expression_is_of_one_cluster():
             assert target["expr"].count('{cluster=~"$cluster"') == wanted, target["expr"]
 
 
-def test_no_variable_of_the_dashboard_is_left_unfilled():
+def test_every_variable_of_the_dashboard_is_set():
     assert not [query for query in alerting.queries() if "$" in query.expr]
 
 

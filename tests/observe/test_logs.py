@@ -34,7 +34,7 @@ def test_an_event_is_one_json_line_with_time_level_and_event_first(pipe):
     assert fields["level"] == "info"
 
 
-def test_what_json_does_not_know_is_told_as_text(pipe):
+def test_values_that_json_has_no_type_for_are_logged_as_text(pipe):
     open_logs(LogFormat.JSON, fd=pipe[1]).event.info("odd", value={1, 2}.__class__)
     (line,) = lines_from(pipe[0])
     assert json.loads(line)["value"] == "<class 'set'>"
@@ -50,7 +50,7 @@ def test_an_exception_comes_with_its_traceback_in_the_same_line(pipe):
     assert json.loads(line)["traceback"].endswith("KeyError: 'inside'")
 
 
-async def test_people_read_one_line_per_decision(pipe):
+async def test_the_console_format_has_one_line_per_decision(pipe):
     logs = open_logs(LogFormat.CONSOLE, fd=pipe[1])
     logs.decision({"outcome": "deny", "message": "two\nlines"})
     logs.flush()
@@ -96,7 +96,7 @@ def test_a_slow_reader_of_a_non_blocking_pipe_loses_nothing(pipe):
     assert bytes(got) == line
 
 
-def test_a_log_that_nobody_reads_stops_nothing(pipe):
+def test_a_log_without_a_reader_blocks_nothing(pipe):
     os.close(pipe[0])
     writer = LineWriter(pipe[1])
     writer.write(b"lost\n")

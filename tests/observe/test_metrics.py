@@ -6,7 +6,7 @@ from webhook.core.model.names import TeamName
 from webhook.core.model.pod import NamespaceFacts
 from webhook.core.model.tier import Tier
 from webhook.observe.decisions import Phase
-from webhook.observe.ledger_metrics import Standing
+from webhook.observe.ledger_metrics import LedgerState
 from webhook.observe.metrics import Metrics
 from webhook.observe.process import LeaderStatus
 from webhook.observe.reclaim import ReclaimMetrics
@@ -27,7 +27,7 @@ def test_decisions_are_counted_by_phase_outcome_code_and_team():
     assert samples(metrics)[key] == "3.0"
 
 
-def test_text_that_is_no_code_never_becomes_a_label():
+def test_text_that_is_not_a_code_never_becomes_a_label():
     metrics = Metrics()
     for number in range(100):
         metrics.decision(Phase.MUTATE, outcome="deny", code=f"pod-{number}", team="", seconds=0.0)
@@ -58,7 +58,7 @@ def test_a_broken_edit_shows_until_a_good_one():
 
 
 @pytest.mark.parametrize("accept", ["application/openmetrics-text; version=new", "text/plain; version=;=", "\x00"])
-def test_an_accept_header_that_makes_no_sense_gets_plain_text(accept):
+def test_an_invalid_accept_header_gets_plain_text(accept):
     metrics = Metrics()
     metrics.policy_reload(is_success=True)
     assert b"fairgate_policy_last_reload_successful 1.0" in metrics.expose(accept).body
@@ -76,10 +76,10 @@ def test_a_scrape_comes_in_pieces_that_make_one_exposition():
     assert len(families) >= 9
 
 
-def test_the_ledgers_metrics_tell_what_became_of_writes_and_how_objects_stand():
+def test_the_ledgers_metrics_show_the_results_of_writes_and_the_state_of_objects():
     metrics = Metrics()
     teams = [VISION, TeamName("nlp")]
-    counts = metrics.watch_ledger(lambda: [Standing(VISION, 3, 12)], teams=lambda: teams)
+    counts = metrics.watch_ledger(lambda: [LedgerState(VISION, 3, 12)], teams=lambda: teams)
     counts.wrote("written", charges=4, seconds=0.004)
     counts.wrote("conflict", charges=1, seconds=0.004)
     counts.waited(0.25)
@@ -104,7 +104,7 @@ def test_the_ledgers_metrics_tell_what_became_of_writes_and_how_objects_stand():
     assert {key: have.get(key) for key in want} == want
 
 
-def test_the_worlds_metrics_tell_how_teams_stand_and_what_nodes_have():
+def test_the_worlds_metrics_show_teams_and_nodes():
     shares = policy(team("vision", guaranteed=2, limit_=None), team("nlp", guaranteed=8, limit_=8), hash="abc123")
     made = world(shares, nodes=[node("n0", gpus=10, model="H100")])
     made.set_namespace(NamespaceFacts("vision", {}, {}))
@@ -152,8 +152,8 @@ class Watched:
         self.events, self.relists, self.rejected = events, relists, rejected
 
 
-@pytest.mark.parametrize(("quietest", "want"), [(90.0, "10.0"), (None, "+Inf")], ids=["heard of", "never heard of"])
-def test_the_world_is_as_old_as_what_the_quietest_watch_last_said(quietest, want):
+@pytest.mark.parametrize(("quietest", "want"), [(90.0, "10.0"), (None, "+Inf")], ids=["silent", "never synced"])
+def test_the_age_of_the_world_is_that_of_the_most_silent_watch(quietest, want):
     metrics = ReclaimMetrics()
     watches = [
         Watched("nodes", last_contact=99.0, events=7, relists=1),
@@ -168,7 +168,7 @@ def test_the_world_is_as_old_as_what_the_quietest_watch_last_said(quietest, want
 
 
 @pytest.mark.parametrize("make", [Metrics, ReclaimMetrics])
-def test_a_candidate_tells_of_which_lease(make):
+def test_a_candidate_has_a_label_for_its_lease(make):
     metrics = make()
     metrics.watch_leader(lambda: LeaderStatus("fairgate", is_leading=True, terms=2, events={"written": 5}))
     have = samples(metrics)

@@ -1,4 +1,4 @@
-"""What Prometheus' own checker says of metrics, alerts and dashboard."""
+"""Metrics, alerts and dashboard, checked with Prometheus' promtool."""
 
 import json
 
@@ -111,7 +111,7 @@ TROUBLE = {
 }
 QUIET = {
     "a CA that was not made yet": {'fairgate_ca_expiration_timestamp_seconds{instance="s"}': "0"},
-    "holes that nobody waits for": {
+    "holes that no pod waits for": {
         'fairgate_gpus_fragmented{model="H100",resource="r"}': "8",
         'fairgate_team_gpus_waiting{team="a"}': "0",
     },
@@ -161,7 +161,7 @@ def fires(promtool, tmp_path, changes, want):
     promtool("test", "rules", file)
 
 
-def test_nothing_fires_where_all_is_well(promtool, tmp_path):
+def test_no_alert_fires_in_a_healthy_cluster(promtool, tmp_path):
     fires(promtool, tmp_path, {}, [])
 
 
@@ -171,7 +171,7 @@ def test_an_alert_fires_alone(promtool, tmp_path, alert):
 
 
 @pytest.mark.parametrize("changes", QUIET.values(), ids=QUIET)
-def test_nobody_is_woken_by(promtool, tmp_path, changes):
+def test_no_alert_fires_for(promtool, tmp_path, changes):
     fires(promtool, tmp_path, changes, [])
 
 

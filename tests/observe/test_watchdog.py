@@ -1,4 +1,4 @@
-"""What holds the event loop is counted, and told with the place in the code."""
+"""A blocked event loop is counted, and logged with its stack."""
 
 import asyncio
 import json
@@ -17,19 +17,19 @@ def spin(seconds):
         sum(range(1000))
 
 
-async def test_people_are_told_the_same(tmp_path):
+async def test_the_console_format_has_the_same(tmp_path):
     fd = os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT)
     logs = open_logs(LogFormat.CONSOLE, fd=fd)
     watching = asyncio.create_task(Watchdog(ProcessMetrics(Component.SERVER), logs).run())
     await asyncio.sleep(0)
     spin(0.3)
-    await until(lambda: "event loop held" in (logs.flush() or (tmp_path / "log").read_text()))
+    await until(lambda: "event loop blocked" in (logs.flush() or (tmp_path / "log").read_text()))
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
     os.close(fd)
 
 
-async def test_a_held_loop_is_counted_and_logged_with_where_it_was(tmp_path):
+async def test_a_blocked_loop_is_counted_and_logged_with_its_stack(tmp_path):
     fd = os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT)
     metrics, logs = ProcessMetrics(Component.SERVER), open_logs(LogFormat.JSON, fd=fd)
     watching = asyncio.create_task(Watchdog(metrics, logs).run())
@@ -41,7 +41,7 @@ async def test_a_held_loop_is_counted_and_logged_with_where_it_was(tmp_path):
     await asyncio.gather(watching, return_exceptions=True)
     logs.flush()
     line = next(line for line in map(json.loads, (tmp_path / "log").read_text().splitlines()) if "seconds" in line)
-    assert line["event"] == "event loop held"
+    assert line["event"] == "event loop blocked"
     assert line["seconds"] >= 0.2
     assert "test_watchdog.spin" in line["where"], line
     os.close(fd)

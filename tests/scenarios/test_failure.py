@@ -95,7 +95,7 @@ def test_a_policy_edit_is_in_force_soon_and_a_broken_one_is_not(cluster):
 
         def told():
             events = cluster.kubectl.json("get", "events", "-n", "default", "--field-selector=reason=PolicyRefused")
-            return [event for event in events["items"] if "a broken edit was left out" in event["message"]]
+            return [event for event in events["items"] if "a broken edit was ignored" in event["message"]]
 
         assert wait_for(cluster, told, what="an Event")[0]["involvedObject"]["name"] == "fairgate"
         assert "fairgate_policy_last_reload_successful 0.0" in fairgate.get("/metrics")

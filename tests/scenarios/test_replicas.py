@@ -131,7 +131,7 @@ def test_a_pod_that_comes_past_the_gate_is_charged_and_told(cluster):
                 cluster, fairgate.team_a, pod(f"past-{len(list_pods(cluster, fairgate.team_a))}", gpus=1, **SIZE)
             )["metadata"].get("labels", {})
 
-        wait_for(cluster, comes_in, what="a pod past the gate")
+        wait_for(cluster, comes_in, what="a pod that bypasses the webhook")
         wait_for(cluster, lambda: fairgate.metric("fairgate_bypassing_pods_total") >= 1, what="it is counted")
         log = cluster.processes.log(fairgate.replicas[0].name, lines=400)
-        assert f'"event":"pod never passed the gate","team":"a","holder":"{fairgate.team_a}/Pod/past-' in log
+        assert f'"event":"pod bypassed the webhook","team":"a","holder":"{fairgate.team_a}/Pod/past-' in log

@@ -1,4 +1,4 @@
-"""Certificates of a server from a Secret: what probes, metrics and the log tell of them."""
+"""A server's certificates from a Secret: probes, metrics and log lines."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from tests.control_plane.pki import make_authority
 from tests.server.support.harness import read_log, settings_for, until
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
-from webhook.server.certificates import Watchers, open_certificates, report
+from webhook.server.certificates import CertificateStatus, open_certificates, report
 from webhook.server.http.probes import Readiness
 from webhook.server.settings import CertSecret, LiveCluster, StartupError
 
@@ -27,7 +27,7 @@ from webhook.server.settings import CertSecret, LiveCluster, StartupError
 @pytest.fixture
 def watchers(tmp_path):
     fd = os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    yield Watchers(Readiness(), Metrics(), open_logs(LogFormat.JSON, fd=fd))
+    yield CertificateStatus(Readiness(), Metrics(), open_logs(LogFormat.JSON, fd=fd))
     os.close(fd)
 
 
@@ -40,7 +40,7 @@ def settings_of(tmp_path, server):
 async def opened(settings, watchers):
     async with AsyncExitStack() as stack:
         certificates = await open_certificates(settings, stack, watchers)
-        keeping = asyncio.create_task(certificates.keep())
+        keeping = asyncio.create_task(certificates.renew())
         yield certificates
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
@@ -75,7 +75,7 @@ async def test_a_secret_serves_and_its_ca_is_in_the_metrics(tmp_path, watchers):
         assert 'fairgate_certificate_changes_total{change="created"} 1.0' in text
 
 
-async def test_without_the_api_probes_are_answered_and_say_what_is_missing(tmp_path, watchers):
+async def test_without_the_api_probes_respond_and_report_what_is_missing(tmp_path, watchers):
     async with FakeApi().serving() as api:
         api.always["get"] = Answer(403)
         async with opened(settings_of(tmp_path, api.url), watchers) as certificates:
@@ -88,14 +88,14 @@ async def test_without_the_api_probes_are_answered_and_say_what_is_missing(tmp_p
             await until(lambda: condition(watchers).ok)
 
 
-async def test_a_world_file_has_no_secrets(tmp_path, watchers):
+async def test_certificates_in_a_secret_need_a_cluster(tmp_path, watchers):
     settings = replace(settings_for(tmp_path), certs=CertSecret("certs"))
-    with pytest.raises(StartupError, match="a Secret for the certificates is in a cluster"):
+    with pytest.raises(StartupError, match="certificates in a Secret need a cluster"):
         async with opened(settings, watchers):
             pass
 
 
-async def test_an_impossible_host_is_refused_at_the_start(tmp_path, watchers):
+async def test_an_invalid_host_is_a_startup_error(tmp_path, watchers):
     settings = replace(settings_of(tmp_path, "http://127.0.0.1:1"), cert_hosts=("two words",))
     with pytest.raises(StartupError, match="expected a DNS name or an IP address"):
         async with opened(settings, watchers):
@@ -112,7 +112,7 @@ async def test_an_impossible_host_is_refused_at_the_start(tmp_path, watchers):
         (CaBundlesUnpublished("nobody there"), ("warning", "ca bundle not published", "why", "nobody there")),
     ],
 )
-def test_every_outcome_is_one_line(tmp_path, watchers, outcome, want):
+def test_every_outcome_is_one_log_line(tmp_path, watchers, outcome, want):
     report(outcome, watchers)
     (line,) = read_log(tmp_path)
     level, event, field, value = want

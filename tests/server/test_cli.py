@@ -1,4 +1,4 @@
-"""`fairgate serve`: what its flags mean, and how it says no."""
+"""`fairgate serve`: its flags, and its errors."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ def invoke(*arguments):
 
 
 @pytest.fixture
-def told(monkeypatch):
+def received(monkeypatch):
     """Take the settings instead of serving."""
     settings = []
 
@@ -30,26 +30,26 @@ def told(monkeypatch):
     return settings
 
 
-def test_without_more_flags_the_cluster_of_this_pod_is_served(told):
+def test_without_more_flags_the_cluster_of_this_pod_is_served(received):
     assert invoke(*REQUIRED).exit_code == 0
-    assert told == [
+    assert received == [
         Settings(policy=Path("policies"), world=LiveCluster(None), listen=Address("", 8443), certs=Path("certs"))
     ]
 
 
-def test_a_cluster_may_be_named_with_the_namespace_of_our_own_objects(told):
+def test_a_cluster_may_be_named_with_the_namespace_of_our_own_objects(received):
     assert invoke(*REQUIRED, "--kubeconfig", "k", "--namespace", "infra").exit_code == 0
-    assert (told[0].world, told[0].namespace) == (LiveCluster(Path("k")), "infra")
+    assert (received[0].world, received[0].namespace) == (LiveCluster(Path("k")), "infra")
 
 
-def test_every_flag_reaches_the_settings(told):
+def test_every_flag_reaches_the_settings(received):
     result = invoke(
         *("--policy", "p", "--world", "w.yaml", "--listen", "[::1]:0", "--certs", "c", "--log-format", "console"),
         *("--drain-seconds", "0.5", "--cert-host", "a.b.svc", "--enforce", "warn"),
         *("--cert-lifetime", "30m", "--ca-lifetime", "24h", "--client-ca", "c.crt", "--namespace", "gpu"),
     )
     assert (result.exit_code, result.output) == (0, "")
-    assert told == [
+    assert received == [
         Settings(
             policy=Path("p"),
             world=WorldFile(Path("w.yaml")),
@@ -67,9 +67,9 @@ def test_every_flag_reaches_the_settings(told):
     ]
 
 
-def test_certificates_may_lie_in_a_secret(told):
+def test_certificates_may_be_in_a_secret(received):
     assert invoke("--policy", "p", "--listen", ":8443", "--certs-secret", "fairgate-certs").exit_code == 0
-    assert told[0].certs == CertSecret("fairgate-certs")
+    assert received[0].certs == CertSecret("fairgate-certs")
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ def test_certificates_may_lie_in_a_secret(told):
         (("--certs-secret", "s", "--world", "w"), "--certs-secret and --world exclude each other"),
     ],
 )
-def test_certificates_come_from_one_place(told, arguments, want):
+def test_certificates_come_from_one_place(received, arguments, want):
     result = invoke("--policy", "p", "--listen", ":8443", *arguments)
     assert result.exit_code == 2
     assert want in result.output
-    assert told == []
+    assert received == []
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_certificates_come_from_one_place(told, arguments, want):
         (("--log-format", "xml"), "Invalid value for '--log-format'"),
     ],
 )
-def test_wrong_flags_are_refused_in_words(told, arguments, want):
+def test_wrong_flags_are_usage_errors(received, arguments, want):
     result = invoke(*REQUIRED, *arguments)
     assert result.exit_code == 2
     assert want in result.output
-    assert told == []
+    assert received == []
 
 
 def test_a_server_that_cannot_start_says_why_in_one_line_and_exits_2(monkeypatch):

@@ -21,7 +21,7 @@ def test_addresses(text, want):
 
 
 @pytest.mark.parametrize("text", ["", "8443", "localhost", "localhost:", "localhost:http", "a:-1", "a:65536", "a:٣"])
-def test_what_is_no_address_is_refused_with_examples(text):
+def test_an_invalid_address_is_an_error_with_examples(text):
     with pytest.raises(ValueError, match=r"expected HOST:PORT such as 127\.0\.0\.1:8443"):
         parse_address(text)
 
@@ -35,5 +35,5 @@ def test_ipv6_goes_in_brackets(text):
 @pytest.mark.parametrize(
     ("listen", "want"), [("10.0.0.7:1", ("10.0.0.7",)), (":1", ()), ("0.0.0.0:1", ()), ("[::]:1", ())]
 )
-def test_a_certificate_names_the_address_that_clients_dial(tmp_path, listen, want):
+def test_a_certificate_contains_the_listen_address(tmp_path, listen, want):
     assert settings_for(tmp_path, listen=listen).certificate_terms.hosts == want

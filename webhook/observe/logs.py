@@ -1,7 +1,7 @@
-"""Logs: one line per decision and one per event, as JSON or for people; each line is written whole.
+"""Logs: one line per decision and one per event, as JSON or for a console; each line is written whole.
 
-Everything goes through one LineWriter, so that lines of decisions, of our own events and of libraries never mix. A
-decision's line skips structlog's machinery, which costs three times the rest of it (15 us against 5 on one machine).
+All lines go through one LineWriter, so that lines of decisions, of events and of libraries never mix. A decision's
+line bypasses structlog's processors, which cost three times the rest of it (15 us against 5 on one machine).
 """
 
 import asyncio
@@ -22,36 +22,36 @@ from structlog.typing import EventDict, WrappedLogger
 from webhook.core.model.text import printable, printable_lines
 
 FLUSH_SECONDS: Final = 0.005
-"""How long a decision's line may wait for others. A write wakes the log's reader: one in 5 ms is enough."""
+"""How long a decision's line may wait for others. A write wakes the log's reader: one write in 5 ms is enough."""
 
 
 class LogFormat(StrEnum):
-    """How lines look: for machines or for people."""
+    """The format of lines: JSON for programs, console for people."""
 
     JSON = "json"
     CONSOLE = "console"
 
 
 class LineWriter:
-    """Writes whole lines to a file descriptor, in order. A log that nobody reads any more never stops the server."""
+    """Writes whole lines to a file descriptor, in order. A log whose reader is gone never stops the server."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._lines: list[bytes] = []
 
     def write(self, line: bytes) -> None:
-        """Write a line now, after those that wait."""
+        """Write a line now, after buffered ones."""
         self._lines.append(line)
         self.flush()
 
     def write_soon(self, line: bytes) -> None:
-        """Write a line with others of the next milliseconds; needs a running event loop."""
+        """Buffer a line for the next milliseconds; needs a running event loop."""
         if not self._lines:
             asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
         self._lines.append(line)
 
     def flush(self) -> None:
-        """Write all lines that wait."""
+        """Write all buffered lines."""
         if not self._lines:
             return
         data, self._lines = memoryview(b"".join(self._lines)), []
@@ -65,7 +65,7 @@ class LineWriter:
 
 
 class Logs:
-    """The process's logger: `event` for what happens, `decision` for the canonical line."""
+    """The process's logger: `event` for events, `decision` for the line of a decision."""
 
     def __init__(self, writer: LineWriter, *, log_format: LogFormat) -> None:
         self._writer = writer
@@ -82,16 +82,16 @@ class Logs:
         )
 
     def decision(self, fields: Mapping[str, object]) -> None:
-        """Write the canonical line of one decision."""
+        """Write the line of one decision."""
         line = {"time": self._clock.now(), "level": "info", "event": "decision", **fields}
         self._writer.write_soon(self._encode(line))
 
     def flush(self) -> None:
-        """Write what waits; for the moment before the process ends."""
+        """Write all buffered lines, before the process ends."""
         self._writer.flush()
 
     def capture_libraries(self) -> None:
-        """Send what libraries log (warnings and worse) and uncaught warnings the same way."""
+        """Log what libraries log (warnings and worse), and Python's warnings, in the same way."""
         root = logging.getLogger()
         root.handlers[:] = [_LibraryHandler(self.event)]
         root.setLevel(logging.WARNING)
@@ -105,12 +105,12 @@ class Logs:
 
 
 def open_logs(log_format: LogFormat, *, fd: int | None = None) -> Logs:
-    """Log to a file descriptor; by default standard error, which leaves standard output to commands' results."""
+    """Log to a file descriptor; by default standard error, because standard output is for commands' results."""
     return Logs(LineWriter(sys.stderr.fileno() if fd is None else fd), log_format=log_format)
 
 
 class _Lines:
-    """What structlog calls with a rendered line, whatever its level."""
+    """What structlog calls with a rendered line, at any level."""
 
     def __init__(self, writer: LineWriter) -> None:
         self.debug = self.info = self.warning = self.error = self.critical = writer.write
@@ -128,7 +128,7 @@ class _LibraryHandler(logging.Handler):
 
 
 class _Clock:
-    """RFC 3339 in UTC with milliseconds; the text of a second is made once (2 us saved on each line)."""
+    """RFC 3339 in UTC with milliseconds; the text of a second is cached (saves 2 us on each line)."""
 
     def __init__(self) -> None:
         self._second = -1
@@ -157,14 +157,14 @@ def _console_encoder() -> Callable[[Mapping[str, Any]], bytes]:
 
 
 def _shown(key: str, value: object) -> object:
-    """Write names so that a terminal does not obey them; a traceback keeps its lines."""
+    """Escape control characters, so that a name cannot control a terminal; a traceback keeps its lines."""
     if not isinstance(value, str):
         return value
     return printable_lines(value) if key == "traceback" else printable(value)
 
 
 def _traceback_text(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Replace exc_info by the traceback's text."""
+    """Replace exc_info with the traceback's text."""
     info = event.pop("exc_info", None)
     if info is True:
         info = sys.exc_info()

@@ -1,4 +1,4 @@
-"""The metrics of the server. Labels come from enums and from what admins name; pods and free text never do."""
+"""The metrics of the server. Label values come from enums and from the admins' configuration, never from pods."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from webhook.core.model.tier import Tier
 from webhook.core.world.world import World
 from webhook.observe import gpu_rows
 from webhook.observe.decisions import CODES, OTHER_CODE, Decisions, Phase
-from webhook.observe.gpu_time import Accounting
-from webhook.observe.ledger_metrics import LedgerMetrics, Standing
+from webhook.observe.gpu_time import GpuTimeMetrics
+from webhook.observe.ledger_metrics import LedgerMetrics, LedgerState
 from webhook.observe.process import Component, ProcessMetrics
 from webhook.observe.table import Row
 
@@ -28,8 +28,8 @@ _READY: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Authorities:
-    """The CAs of certificates in a Secret: when the signing one expires (Unix time), how many callers should trust."""
+class CaStatus:
+    """The CAs of certificates in a Secret: when the signing one expires (Unix time), and how many are trusted."""
 
     expires_at: float
     trusted: int
@@ -43,21 +43,21 @@ class Metrics(ProcessMetrics):
         super().__init__(Component.SERVER)
         self._decisions = Decisions()
         self.registry.register(self._decisions)
-        self.accounting = Accounting()
+        self.accounting = GpuTimeMetrics()
         self.registry.register(self.accounting)
         self._http_errors = Counter(
             "fairgate_http_errors",
-            "HTTP requests that were answered with an error instead of a decision. A pod that is refused is none.",
+            "HTTP requests that got an error response instead of a decision. A refused pod is not one.",
             ["status"],
             registry=self.registry,
         )
         self._would = Counter(
             "fairgate_would_decisions",
-            "Decisions that policy would have made, were it enforced. `enforce`: shadow, warn.",
+            "Decisions that the policy would make if it were enforced. `enforce`: shadow, warn.",
             ["enforce", "outcome", "code", "team"],
             registry=self.registry,
         )
-        self._http_errors.labels("500")  # the first bug is to be seen as a change
+        self._http_errors.labels("500")  # start at 0, so that the first bug is visible as an increase
         self._certificate_changes = Counter(
             "fairgate_certificate_changes",
             "Changes that this replica wrote to the certificates' Secret. `change`: created, renewed, announced, "
@@ -67,15 +67,15 @@ class Metrics(ProcessMetrics):
         )
 
     def decision(self, phase: Phase, *, outcome: str, code: str, team: str, seconds: float) -> None:
-        """Count one decision and its time."""
+        """Count one decision and its duration."""
         self._decisions.add(phase, outcome=outcome, code=code, team=team, seconds=seconds)
 
-    def would(self, enforce: str, *, outcome: str, code: str, team: str) -> None:
-        """Count what would have been decided."""
+    def shadow_decision(self, enforce: str, *, outcome: str, code: str, team: str) -> None:
+        """Count a decision of a policy that is not enforced."""
         self._would.labels(enforce, outcome, code if code in CODES else OTHER_CODE, team).inc()
 
     def http_error(self, status: int) -> None:
-        """Count a request that was answered with an HTTP error."""
+        """Count a request that got an HTTP error response."""
         self._http_errors.labels(str(status)).inc()
 
     def certificate_change(self, change: str) -> None:
@@ -83,19 +83,19 @@ class Metrics(ProcessMetrics):
         self._certificate_changes.labels(change).inc()
 
     def watch_readiness(self, conditions: Callable[[], Mapping[str, bool]]) -> None:
-        """Show on each scrape which conditions of readiness hold."""
-        self.ask(_READY, lambda: [Row((name,), (ok,)) for name, ok in conditions().items()], labels=["condition"])
+        """Export which conditions of readiness hold."""
+        self.add_table(_READY, lambda: [Row((name,), (ok,)) for name, ok in conditions().items()], labels=["condition"])
 
     def watch_world(self, world: World) -> None:
-        """Show on each scrape the policy, how the teams stand, and the nodes' GPUs."""
+        """Export the policy, the teams' shares and usage, and the nodes' GPUs."""
         self.watch_policy(lambda: world.policy.hash)
-        self.ask(gpu_rows.CHARGED, lambda: gpu_rows.charged(world), labels=["team", "tier"])
-        self.ask(gpu_rows.TEAMS, lambda: gpu_rows.teams(world), labels=["team"])
-        self.ask(gpu_rows.STOCKS, lambda: gpu_rows.stock(world), labels=["model", "resource"])
+        self.add_table(gpu_rows.CHARGED, lambda: gpu_rows.charged_rows(world), labels=["team", "tier"])
+        self.add_table(gpu_rows.TEAMS, lambda: gpu_rows.team_rows(world), labels=["team"])
+        self.add_table(gpu_rows.NODES, lambda: gpu_rows.node_rows(world), labels=["model", "resource"])
 
     def watch_tier_changes(self, changes: Mapping[tuple[TeamName, Tier], int]) -> None:
-        """Show on each scrape the promotions and demotions that this replica made."""
-        self.ask(
+        """Export the promotions and demotions that this replica made."""
+        self.add_table(
             _TIER_CHANGES,
             lambda: [Row(key, (count,)) for key, count in changes.items()],
             labels=["team", "tier"],
@@ -103,34 +103,34 @@ class Metrics(ProcessMetrics):
         )
 
     def watch_registration(self, is_in_step: Callable[[], bool]) -> None:
-        """Show on each scrape whether the webhook configurations follow the policy."""
+        """Export whether the webhook configurations match the policy."""
         self.add_gauge(
             "fairgate_registration_in_step",
-            "0 on a leader that cannot bring the webhook configurations in step with the policy, otherwise 1.",
+            "0 on a leader that cannot update the webhook configurations to match the policy, otherwise 1.",
             is_in_step,
         )
 
     def watch_certificate(self, expires_at: Callable[[], float]) -> None:
-        """Show when the serving certificate expires, as Unix time."""
+        """Export when the serving certificate expires, as Unix time."""
         name = "fairgate_certificate_expiration_timestamp_seconds"
         self.add_gauge(name, "When the serving certificate expires, in Unix time.", expires_at)
 
-    def watch_authorities(self, authorities: Callable[[], Authorities]) -> None:
-        """Show on each scrape how it goes with the CAs of certificates that lie in a Secret."""
+    def watch_cas(self, ca_status: Callable[[], CaStatus]) -> None:
+        """Export the state of the CAs of certificates in a Secret."""
         columns = {
             "fairgate_ca_expiration_timestamp_seconds": "When the CA of the serving certificate expires, in Unix time.",
-            "fairgate_ca_trusted": "CAs that callers are to trust: 1, or 2 while one takes over from another.",
-            "fairgate_ca_published": "1 if the webhook configurations are known to carry these CAs.",
+            "fairgate_ca_trusted": "CAs that callers should trust: 1, or 2 while one replaces another.",
+            "fairgate_ca_published": "1 if the webhook configurations are known to contain these CAs.",
         }
 
         def row() -> Row:
-            told = authorities()
-            return Row((), (told.expires_at, told.trusted, told.is_published))
+            status = ca_status()
+            return Row((), (status.expires_at, status.trusted, status.is_published))
 
-        self.ask(columns, lambda: [row()], labels=())
+        self.add_table(columns, lambda: [row()], labels=())
 
     def watch_ledger(
-        self, standings: Callable[[], Iterable[Standing]], *, teams: Callable[[], Iterable[TeamName]]
+        self, states: Callable[[], Iterable[LedgerState]], *, teams: Callable[[], Iterable[TeamName]]
     ) -> LedgerMetrics:
-        """Add the metrics of a ledger on the API; how each team's object stands is asked on each scrape."""
-        return LedgerMetrics(self, standings=standings, teams=teams)
+        """Add the metrics of a ledger on the API; `states` is called on each scrape."""
+        return LedgerMetrics(self, states=states, teams=teams)

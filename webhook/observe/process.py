@@ -1,4 +1,4 @@
-"""The metrics that server and evictor share, each in a registry of its own: they are processes of their own."""
+"""The metrics of both server and evictor, which are separate processes with a registry each."""
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,11 +17,11 @@ from webhook.observe.table import Family, Row, Table
 
 EVENT_OUTCOMES: Final = ("written", "held_back", "dropped")
 
-_HELD_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_BLOCKED_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class Component(StrEnum):
-    """Which process tells."""
+    """Which process exports the metrics."""
 
     SERVER = "server"
     EVICTOR = "evictor"
@@ -29,9 +29,9 @@ class Component(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Exposition:
-    """The text of all metrics, in the format the scraper asked for; each piece is read and written when it is taken.
+    """The text of all metrics, in the format that the scraper requested; each piece is generated when it is read.
 
-    A server takes a turn on its event loop after each: the whole is milliseconds where there are many teams.
+    The server yields to its event loop after each: with many teams the whole text takes milliseconds.
     """
 
     content_type: str
@@ -39,13 +39,13 @@ class Exposition:
 
     @property
     def body(self) -> bytes:
-        """Write all pieces at once."""
+        """All pieces at once."""
         return b"".join(self.pieces)
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderStatus:
-    """What one candidate for leader tells: of which Lease, and what became of its Events, by EVENT_OUTCOMES."""
+    """The state of one candidate for leader: its Lease, and its Events by EVENT_OUTCOMES."""
 
     lease: str
     is_leading: bool
@@ -54,16 +54,16 @@ class LeaderStatus:
 
 
 class Kind(Protocol):
-    """What a watch is about."""
+    """The kind of a watch."""
 
     @property
     def name(self) -> str:
-        """Name it."""
+        """The plural of the resource."""
         ...
 
 
 class Watch(Protocol):
-    """What the watch of one kind has brought since the start."""
+    """The counters of the watch of one kind."""
 
     events: int
     relists: int
@@ -71,17 +71,17 @@ class Watch(Protocol):
 
     @property
     def rejected(self) -> int:
-        """Count the objects that could not be read and do not count."""
+        """The number of objects that could not be decoded or were invalid."""
         ...
 
     @property
     def kind(self) -> Kind:
-        """Tell what it is about."""
+        """The kind that is watched."""
         ...
 
 
 class ProcessMetrics:
-    """What every process shows. Labels come from enums and from what admins name; pods and free text never do."""
+    """The metrics of every process. Label values come from enums and from what admins configure, never from pods."""
 
     def __init__(self, component: Component) -> None:
         self.registry = CollectorRegistry()
@@ -91,42 +91,43 @@ class ProcessMetrics:
         )
         self._reloads = Counter(
             "fairgate_policy_reloads",
-            "Policies read: the first, and each changed one. `result`: success, failure.",
+            "Loads of the policy: the first, and one per change. `result`: success, failure.",
             ["result"],
             registry=self.registry,
         )
         self._reload_successful = Gauge(
             "fairgate_policy_last_reload_successful",
-            "1 if the newest policy is in force, 0 if a broken edit was left out.",
+            "1 if the newest policy is in force, 0 if a broken edit was ignored.",
             registry=self.registry,
         )
         for result in ("success", "failure"):
             self._reloads.labels(result)
-        self._held = Histogram(
+        self._blocked = Histogram(
             "fairgate_event_loop_held_seconds",
-            "Turns of the event loop of 50 ms and more: nobody was answered meanwhile. `by`: whose work it was, such "
-            "as mutate, validate, workloads, watch, ledger, evictor; stall where the process got no processor.",
+            "Time for which the event loop was blocked, if 50 ms or more: no request was answered meanwhile. `by`: "
+            "what ran, such as mutate, validate, workloads, watch, ledger, evictor; stall if the process got no CPU "
+            "time.",
             ["by"],
-            buckets=_HELD_BUCKETS,
+            buckets=_BLOCKED_BUCKETS,
             registry=self.registry,
         )
 
-    def loop_held(self, by: str, seconds: float) -> None:
-        """Record that the event loop was held for so long."""
-        self._held.labels(by).observe(seconds)
+    def loop_blocked(self, by: str, seconds: float) -> None:
+        """Record that the event loop was blocked for so long."""
+        self._blocked.labels(by).observe(seconds)
 
     def policy_reload(self, *, is_success: bool) -> None:
-        """Record one reading of the policy folder, the first one included."""
+        """Record one load of the policy folder, including the first one."""
         self._reloads.labels("success" if is_success else "failure").inc()
         self._reload_successful.set(is_success)
 
     def watch_policy(self, policy_hash: Callable[[], str]) -> None:
-        """Show on each scrape which policy is in force."""
-        text = "The policy in force, by its hash; always 1. Replicas that differ have not all seen the last edit."
-        self.ask({"fairgate_policy_info": text}, lambda: [Row((policy_hash(),), (1,))], labels=["policy"])
+        """Export which policy is in force."""
+        text = "The policy in force, by its hash; always 1. If replicas differ, some have not loaded the last edit."
+        self.add_table({"fairgate_policy_info": text}, lambda: [Row((policy_hash(),), (1,))], labels=["policy"])
 
     def watch_feed(self, watches: Sequence[Watch], *, clock: Callable[[], float]) -> None:
-        """Show on each scrape what each watch has brought, and for how long the quietest has been silent."""
+        """Export the counters of each watch, and the longest silence of any."""
 
         def age_seconds() -> float:
             now = clock()
@@ -134,16 +135,16 @@ class ProcessMetrics:
 
         self.add_gauge(
             "fairgate_world_age_seconds",
-            "For how long the quietest watch has been silent, or listing. Up to 60 is normal; over 120 is unready.",
+            "The longest time since a watch last received anything. Up to 60 is normal; over 120 is unready.",
             age_seconds,
         )
         counted = {
-            "fairgate_watch_events": "Changes that the watch of a kind brought.",
-            "fairgate_watch_relists": "Full lists after the first: the API server forgot where the watch was.",
-            "fairgate_watch_rejected_objects": "Objects that could not be read whole. Pods count by what can "
-            "be read of them, others not at all. Should stay 0.",
+            "fairgate_watch_events": "Changes that the watch of a kind received.",
+            "fairgate_watch_relists": "Full lists after the first: the resourceVersion of the watch had expired.",
+            "fairgate_watch_rejected_objects": "Objects that could not be decoded completely. Pods count by their "
+            "readable part, others not at all. Should stay 0.",
         }
-        self.ask(
+        self.add_table(
             counted,
             lambda: [Row((w.kind.name,), (w.events, w.relists, w.rejected)) for w in watches],
             labels=["kind"],
@@ -151,29 +152,29 @@ class ProcessMetrics:
         )
 
     def watch_leader(self, leader_status: Callable[[], LeaderStatus]) -> None:
-        """Show on each scrape whether this process leads, and what became of its Events."""
-        self.ask(
-            {"fairgate_leader": "1 on the process that leads, for sure at this moment; 0 on the others."},
+        """Export whether this process leads, and the outcomes of its Events."""
+        self.add_table(
+            {"fairgate_leader": "1 on the process that certainly leads now; 0 on the others."},
             lambda: [Row((leader_status().lease,), (leader_status().is_leading,))],
             labels=["lease"],
         )
-        self.ask(
-            {"fairgate_leader_terms": "How often this process began to lead."},
+        self.add_table(
+            {"fairgate_leader_terms": "How often this process became leader."},
             lambda: [Row((leader_status().lease,), (leader_status().terms,))],
             labels=["lease"],
             family=CounterMetricFamily,
         )
-        self.ask(
+        self.add_table(
             {
-                "fairgate_events": "Events. `outcome`: written, held_back (too many on one object), dropped (not taken "
-                "by the API server, or too many waiting)."
+                "fairgate_events": "Events. `outcome`: written, held_back (too many on one object), dropped (rejected "
+                "by the API server, or the queue was full)."
             },
             lambda: [Row((outcome,), (leader_status().events.get(outcome, 0),)) for outcome in EVENT_OUTCOMES],
             labels=["outcome"],
             family=CounterMetricFamily,
         )
 
-    def ask(
+    def add_table(
         self,
         columns: Mapping[str, str],
         rows: Callable[[], Iterable[Row]],
@@ -181,18 +182,18 @@ class ProcessMetrics:
         labels: Sequence[str],
         family: Family = GaugeMetricFamily,
     ) -> None:
-        """Ask for a table on each scrape."""
+        """Export a table whose rows are computed on each scrape."""
         self.registry.register(Table(columns, rows, labels=labels, family=family))
 
     def add_gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
-        """Ask for one number on each scrape."""
+        """Export a gauge that is read on each scrape."""
         Gauge(name, documentation, registry=self.registry).set_function(read)
 
     def expose(self, accept: str = "") -> Exposition:
-        """Write all metrics in the format that an Accept header asks for, or in plain text where it asks for none."""
+        """Return all metrics in the format that an Accept header requests; plain text by default."""
         try:
             encode, content_type = choose_encoder(accept)
-        except (TypeError, ValueError):  # OpenMetrics of a version that is no number
+        except (TypeError, ValueError):  # OpenMetrics with an invalid version
             encode, content_type = choose_encoder("")
         return Exposition(content_type, self._pieces(encode))
 
@@ -203,7 +204,7 @@ class ProcessMetrics:
 
 
 class _Single(Collector):
-    """Gives one metric to an encoder, or none."""
+    """Passes one metric to an encoder, or none."""
 
     def __init__(self, *metrics: Metric) -> None:
         self._metrics = metrics

@@ -1,6 +1,6 @@
-"""The reference page of the metrics, made from the registries of a server and an evictor that have seen one of each.
+"""Generates the reference page of the metrics from the registries of a server and an evictor with one sample each.
 
-`python -m webhook.observe.reference DIR` writes it; a test compares it with what is kept in docs/.
+`python -m webhook.observe.reference DIR` writes it; a test compares it with docs/metrics.md.
 """
 
 import sys
@@ -21,33 +21,33 @@ from webhook.core.world.occupancy import UsageKey
 from webhook.core.world.world import World
 from webhook.observe.decisions import Phase
 from webhook.observe.gpu_time import NodeGpus
-from webhook.observe.ledger_metrics import Standing
-from webhook.observe.metrics import Authorities, Metrics
+from webhook.observe.ledger_metrics import LedgerState
+from webhook.observe.metrics import CaStatus, Metrics
 from webhook.observe.process import Component, LeaderStatus, ProcessMetrics
 from webhook.observe.reclaim import ReclaimMetrics
 
 _HEAD: Final = """# Metrics
 
-What `/metrics` shows, in Prometheus' text format or in OpenMetrics: the server's on its HTTPS port, the evictor's on
-that of `--listen`. `charts/fairgate/files` has alerts for Prometheus and a dashboard for Grafana; the
-[runbooks](runbooks.md) say what to do about each alert. This page is made from the code: `make docs` renews it.
+The metrics of `/metrics`, in Prometheus' text format or in OpenMetrics: the server's on its HTTPS port, the evictor's
+on that of `--listen`. `charts/fairgate/files` has alerts for Prometheus and a dashboard for Grafana; the
+[runbooks](runbooks.md) say what to do about each alert. This page is generated from the code by `make docs`.
 
-- Each replica shows the whole ledger and the whole cluster as it sees them. Add up what replicas did
-  (`fairgate_decisions_total`); of what there is take the largest word: `max by (team) (fairgate_team_gpus_used)`.
-- `fairgate_gpu_seconds_total` and `fairgate_node_gpus_*` are shown by the leader alone. GPU-hours of a month, right
-  whoever led when: `sum by (team, tier) (increase(fairgate_gpu_seconds_total[30d])) / 3600`. Time counts from one look
-  at the pods to the next, every 10 s. What a change of leader loses is at most half a minute, and one interval between
-  two scrapes.
-- Labels are words of ours, teams, GPU models, resources and, for `fairgate_node_gpus_*`, nodes; pods, users and
-  namespaces never are. A team has some 10 series for each replica, and one for each kind of decision that it met.
+- Each replica exports the whole ledger and the whole cluster as it sees them. For counters of a replica's own actions
+  (`fairgate_decisions_total`), use the sum; for gauges of the cluster, the maximum:
+  `max by (team) (fairgate_team_gpus_used)`.
+- Only the leader exports `fairgate_gpu_seconds_total` and `fairgate_node_gpus_*`. GPU-hours of a month, also across
+  changes of leader: `sum by (team, tier) (increase(fairgate_gpu_seconds_total[30d])) / 3600`. Pods are sampled every
+  10 s. A change of leader loses at most half a minute and one scrape interval.
+- Label values are fixed words, teams, GPU models, resources and, for `fairgate_node_gpus_*`, nodes; never pods, users
+  or namespaces. A team has some 10 series on each replica, and one for each kind of decision.
 - With `--world` there is no cluster, and so no metrics of watches, of the ledger's writes and of the leader. Those of
-  CAs are there with `--certs-secret`.
-- In the text format most counters also have a `_created` series: when they began to count.
+  CAs require `--certs-secret`.
+- In the text format most counters also have a `_created` series: the time of their first sample.
 
 | metric | type | labels | of | meaning |
 |---|---|---|---|---|
 """
-_ONE_OF_EACH: Final = TeamName("vision")
+_TEAM: Final = TeamName("vision")
 _MODEL: Final = GpuModel("H100")
 _NODE: Final = NodeName("gpu-0")
 _SUFFIXES: Final = {"counter": "_total", "info": "_info"}
@@ -63,7 +63,7 @@ class _Watch:
     last_contact: float | None = 0.0
 
 
-class _Shown(NamedTuple):
+class _MetricRow(NamedTuple):
     """A metric as a row of the table."""
 
     name: str
@@ -73,23 +73,23 @@ class _Shown(NamedTuple):
 
 
 def page() -> str:
-    """Make the page."""
-    shown: dict[_Shown, list[Component]] = {}
+    """Return the page."""
+    rows: dict[_MetricRow, list[Component]] = {}
     for component, metrics in ((Component.SERVER, server()), (Component.EVICTOR, evictor())):
-        for each in _shown(metrics.registry):
-            shown.setdefault(each, []).append(component)
-    return _HEAD + "".join(f"{_row(each, components)}\n" for each, components in shown.items())
+        for each in _rows(metrics.registry):
+            rows.setdefault(each, []).append(component)
+    return _HEAD + "".join(f"{_line(each, components)}\n" for each, components in rows.items())
 
 
-def _row(each: _Shown, components: list[Component]) -> str:
+def _line(each: _MetricRow, components: list[Component]) -> str:
     labels = ", ".join(f"`{label}`" for label in each.labels) or "none"
     return f"| `{each.name}` | {each.type} | {labels} | {', '.join(components)} | {each.meaning} |"
 
 
-def _shown(registry: CollectorRegistry) -> Iterator[_Shown]:
+def _rows(registry: CollectorRegistry) -> Iterator[_MetricRow]:
     for metric in registry.collect():
         kind = "gauge" if metric.type == "info" else metric.type
-        yield _Shown(metric.name + _SUFFIXES.get(metric.type, ""), kind, _labels(metric), metric.documentation)
+        yield _MetricRow(metric.name + _SUFFIXES.get(metric.type, ""), kind, _labels(metric), metric.documentation)
 
 
 def _labels(metric: Metric) -> tuple[str, ...]:
@@ -97,29 +97,29 @@ def _labels(metric: Metric) -> tuple[str, ...]:
 
 
 def server() -> Metrics:
-    """Make the metrics of a server that has seen one of each thing."""
+    """Return the metrics of a server, with one sample each."""
     metrics = Metrics()
-    metrics.decision(Phase.MUTATE, outcome="admit", code=Code.WITHIN_SHARE, team=_ONE_OF_EACH, seconds=0.0)
-    metrics.would("shadow", outcome="deny", code=Code.TEAM_LIMIT_EXCEEDED, team=_ONE_OF_EACH)
+    metrics.decision(Phase.MUTATE, outcome="admit", code=Code.WITHIN_SHARE, team=_TEAM, seconds=0.0)
+    metrics.shadow_decision("shadow", outcome="deny", code=Code.TEAM_LIMIT_EXCEEDED, team=_TEAM)
     metrics.certificate_change("created")
     metrics.watch_world(_world())
     metrics.watch_readiness(lambda: {"policy": True})
-    metrics.watch_tier_changes({(_ONE_OF_EACH, Tier.GUARANTEED): 1})
+    metrics.watch_tier_changes({(_TEAM, Tier.GUARANTEED): 1})
     metrics.watch_registration(lambda: True)
-    metrics.accounting.add({UsageKey(_ONE_OF_EACH, _MODEL, Tier.GUARANTEED): 1}, seconds=0)
+    metrics.accounting.add({UsageKey(_TEAM, _MODEL, Tier.GUARANTEED): 1}, seconds=0)
     metrics.accounting.set_nodes((NodeGpus(_NODE, _MODEL, 1, 1),))
     metrics.watch_certificate(lambda: 0.0)
-    metrics.watch_authorities(lambda: Authorities(0.0, 1, is_published=True))
-    metrics.watch_ledger(lambda: [Standing(_ONE_OF_EACH, 0, 0)], teams=lambda: [_ONE_OF_EACH])
+    metrics.watch_cas(lambda: CaStatus(0.0, 1, is_published=True))
+    metrics.watch_ledger(lambda: [LedgerState(_TEAM, 0, 0)], teams=lambda: [_TEAM])
     _share(metrics)
     return metrics
 
 
 def evictor() -> ReclaimMetrics:
-    """Make the metrics of an evictor that has seen one of each thing."""
+    """Return the metrics of an evictor, with one sample each."""
     metrics = ReclaimMetrics()
-    metrics.planned(_ONE_OF_EACH)
-    metrics.victim(_ONE_OF_EACH, gpu_unit_seconds=0)
+    metrics.planned(_TEAM)
+    metrics.victim(_TEAM, gpu_unit_seconds=0)
     metrics.watch(held_nodes=lambda: 0, largest_room=lambda: 0)
     metrics.watch_policy(lambda: "")
     _share(metrics)
@@ -127,13 +127,13 @@ def evictor() -> ReclaimMetrics:
 
 
 def _share(metrics: ProcessMetrics) -> None:
-    metrics.loop_held("mutate", 0.05)
+    metrics.loop_blocked("mutate", 0.05)
     metrics.watch_feed([_Watch()], clock=lambda: 0.0)
     metrics.watch_leader(lambda: LeaderStatus("fairgate", is_leading=True, terms=1, events={}))
 
 
 def _world() -> World:
-    team = Team(_ONE_OF_EACH, gpus=Share(ONE_GPU))
+    team = Team(_TEAM, gpus=Share(ONE_GPU))
     world = World(Policy(teams=(team,), resources=BUILT_IN_RESOURCES))
     world.set_node(Node(_NODE, {ResourceName("nvidia.com/gpu"): 1}, model=_MODEL))
     return world

@@ -1,4 +1,4 @@
-"""Metrics that are asked for on each scrape: a table whose columns are metrics and whose rows are what labels name."""
+"""Metrics that are computed on each scrape: a table with a column per metric and a row per set of label values."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -9,24 +9,24 @@ from prometheus_client.registry import Collector
 
 
 class Row(NamedTuple):
-    """The values of the labels, and one value for each metric."""
+    """The label values, and one value for each metric."""
 
     labels: Sequence[str]
     values: Sequence[float]
 
 
 class Family(Protocol):
-    """Makes a metric without samples."""
+    """A constructor of a metric without samples."""
 
     def __call__(
         self, name: str, documentation: str, *, labels: Sequence[str]
     ) -> "GaugeMetricFamily | CounterMetricFamily":
-        """Make it."""
+        """Return the metric."""
         ...
 
 
 class Table(Collector):
-    """Gauges, or whatever `family` makes, with the same labels. `columns` are their names and what they mean."""
+    """Metrics of type `family` with the same labels. `columns` are their names and help texts."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class Table(Collector):
         self._family = family
 
     def describe(self) -> Iterator[Metric]:
-        """Name the metrics without asking for rows: who has them may not be there yet when this is registered."""
+        """Yield the metrics without rows: their source may not exist yet when this is registered."""
         yield from self._families()
 
     def collect(self) -> Iterator[Metric]:
-        """Write the metrics."""
+        """Yield the metrics."""
         families = self._families()
         for row in self._rows():
             for family, value in zip(families, row.values, strict=True):

@@ -1,7 +1,7 @@
-"""Says when the event loop was held, for how long, and by what: while it is, no request is answered.
+"""Reports when the event loop was blocked, for how long, and by what: meanwhile no request is answered.
 
-A task sleeps for a moment, again and again, and finds out how much later it woke. A thread looks, while it is late, at
-what the loop's thread is doing: afterwards nobody could tell.
+A task sleeps repeatedly and measures how late it wakes. While it is late, a thread samples the stack of the loop's
+thread, which would not be known afterwards.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from typing import Final
 from webhook.observe.logs import Logs
 from webhook.observe.process import ProcessMetrics
 
-BEAT_SECONDS: Final = 0.05
-HELD_SECONDS: Final = 0.05
-"""Turns of the loop that are counted. Those twice as long are logged, too."""
+INTERVAL_SECONDS: Final = 0.05
+BLOCKED_SECONDS: Final = 0.05
+"""Delays from which on they are counted. Those twice as long are logged, too."""
 
 OTHER: Final = "other"
 STALL: Final = "stall"
-"""Who held the loop where it was not ours: the process got no processor."""
+"""The value of `by` if the process got no CPU time."""
 
 _FRAMES: Final = 12
 _BY: Final = (
@@ -40,8 +40,8 @@ _BY: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Sight:
-    """What the loop's thread was doing: whose work that was, and where, the innermost frame last."""
+class _StackSample:
+    """What the loop's thread ran: the part of Fairgate, and the stack, the innermost frame last."""
 
     by: str
     stack: tuple[str, ...]
@@ -55,48 +55,48 @@ class Watchdog:
         self._logs = logs
         self._thread_id = threading.get_ident()
         self._due = time.monotonic()
-        self._seen: _Sight | None = None
+        self._sample: _StackSample | None = None
         self._is_over = threading.Event()
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        threading.Thread(target=self._look, name="watchdog", daemon=True).start()
+        threading.Thread(target=self._sample_when_late, name="watchdog", daemon=True).start()
         try:
             while True:
-                self._seen = None
+                self._sample = None
                 cpu = time.thread_time()
-                self._due = time.monotonic() + BEAT_SECONDS
-                await asyncio.sleep(BEAT_SECONDS)
-                if (late := time.monotonic() - self._due) >= HELD_SECONDS:
-                    self._tell(late, time.thread_time() - cpu)
+                self._due = time.monotonic() + INTERVAL_SECONDS
+                await asyncio.sleep(INTERVAL_SECONDS)
+                if (late := time.monotonic() - self._due) >= BLOCKED_SECONDS:
+                    self._report(late, time.thread_time() - cpu)
         finally:
             self._is_over.set()
 
-    def _look(self) -> None:
-        while not self._is_over.wait(BEAT_SECONDS):
-            if self._seen is None and time.monotonic() - self._due >= HELD_SECONDS / 2:
+    def _sample_when_late(self) -> None:
+        while not self._is_over.wait(INTERVAL_SECONDS):
+            if self._sample is None and time.monotonic() - self._due >= BLOCKED_SECONDS / 2:
                 frame = sys._current_frames().get(self._thread_id)
-                self._seen = None if frame is None else _sight(frame)
+                self._sample = None if frame is None else _sample_of(frame)
 
-    def _tell(self, seconds: float, cpu_seconds: float) -> None:
-        seen = self._seen or _Sight(OTHER, ())
-        by = STALL if cpu_seconds < HELD_SECONDS else seen.by
-        self._metrics.loop_held(by, seconds)
-        if seconds >= 2 * HELD_SECONDS:
+    def _report(self, seconds: float, cpu_seconds: float) -> None:
+        sample = self._sample or _StackSample(OTHER, ())
+        by = STALL if cpu_seconds < BLOCKED_SECONDS else sample.by
+        self._metrics.loop_blocked(by, seconds)
+        if seconds >= 2 * BLOCKED_SECONDS:
             self._logs.event.warning(
-                "event loop held",
+                "event loop blocked",
                 seconds=round(seconds, 3),
                 cpu_seconds=round(cpu_seconds, 3),
                 by=by,
-                where=" > ".join(seen.stack),
+                where=" > ".join(sample.stack),
             )
 
 
-def _sight(frame: FrameType) -> _Sight:
+def _sample_of(frame: FrameType) -> _StackSample:
     frames = list(_outwards(frame))
-    by = next((name for each in reversed(frames) if (name := _holder(each)) is not None), OTHER)
+    by = next((name for each in reversed(frames) if (name := _part(each)) is not None), OTHER)
     stack = [f"{_module(each)}.{each.f_code.co_name}:{each.f_lineno}" for each in frames[:_FRAMES]]
-    return _Sight(by, tuple(reversed(stack)))
+    return _StackSample(by, tuple(reversed(stack)))
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
@@ -105,7 +105,7 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _holder(frame: FrameType) -> str | None:
+def _part(frame: FrameType) -> str | None:
     module, function = _module(frame), frame.f_code.co_name
     for prefix, named, by in _BY:
         if module.startswith(prefix) and named in ("", function):

@@ -24,22 +24,22 @@ from webhook.observe.metrics import Metrics
 from webhook.observe.watchdog import Watchdog
 from webhook.policy.problems import PolicyError, PolicyUnreadable, Problem
 from webhook.policy.watch import PolicyHolder
-from webhook.server.certificates import Certificates, Watchers, open_certificates
+from webhook.server.certificates import Certificates, CertificateStatus, open_certificates
 from webhook.server.http.app import build_app, serve, stop_signals
 from webhook.server.http.probes import Readiness
 from webhook.server.leader.leader import Leader
 from webhook.server.leader.policy_publisher import PolicyPublisher
-from webhook.server.leader.replica_report import Lag, ServerState
-from webhook.server.live_world import Live
+from webhook.server.leader.replica_report import LedgerLag, ServerState
+from webhook.server.live_world import LiveWorld
 from webhook.server.review.memory_ledger import MemoryLedger
 from webhook.server.review.reviewer import Gate, Ledger
 from webhook.server.settings import LiveCluster, Settings, StartupError, WorldFile
 
 
 async def run(settings: Settings, *, on_listening: Callable[[str], None] | None = None) -> None:
-    """Serve until SIGTERM or SIGINT; `on_listening` is told the URL to call.
+    """Serve until SIGTERM or SIGINT; `on_listening` receives the URL to call.
 
-    Raises StartupError where a part cannot be had.
+    Raises StartupError if a part is not available.
     """
     logs = open_logs(settings.log_format)
     logs.capture_libraries()
@@ -53,10 +53,10 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
     metrics.watch_readiness(lambda: {name: each.ok for name, each in readiness.conditions().items()})
     async with AsyncExitStack() as stack:
         stop = stack.enter_context(stop_signals(logs))
-        certificates = await open_certificates(settings, stack, Watchers(readiness, metrics, logs))
-        chores: list[Coroutine[Any, Any, None]] = []
-        why_not_synced: Callable[[], str | None] = _never_cold
-        tell_refused: Callable[[str], None] = _nobody_hears
+        certificates = await open_certificates(settings, stack, CertificateStatus(readiness, metrics, logs))
+        tasks: list[Coroutine[Any, Any, None]] = []
+        why_not_synced: Callable[[], str | None] = _always_ready
+        report_refused: Callable[[str], None] = _ignore
         tell_owner: Callable[[OwnerEvent], None] | None = None
         ledger: Ledger
         match settings.world:
@@ -66,33 +66,35 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                 shadow_labels.relabel_all()
                 ledger = MemoryLedger(world, asyncio.get_running_loop().time)
             case LiveCluster(kubeconfig=kubeconfig):
-                live = await Live.connect(kubeconfig, world, stack, metrics=metrics, logs=logs)
+                live = await LiveWorld.connect(kubeconfig, world, stack, metrics=metrics, logs=logs)
                 leader = Leader(
                     live.connection,
                     world,
                     logs,
                     namespace=settings.namespace or await _own_namespace(kubeconfig),
-                    shares=live.ledger,
+                    ledger=live.ledger,
                     shadow_labels=live.shadow_labels,
                     why_stale=live.why_stale,
                     why_not_serving=readiness.why_not,
                     accounting=metrics.accounting,
                     timing=lease_timing(settings.lease_seconds),
-                    duties=(PolicyPublisher(live.connection, holder.in_force, logs).run,),
+                    more_tasks=(PolicyPublisher(live.connection, holder.in_force, logs).run,),
                 )
                 _watch_leader(leader, metrics)
                 readiness.watch("world", live.why_stale)
                 readiness.watch("ledger", live.why_no_ledger)
                 ledger, shadow_labels, why_not_synced = live.ledger, live.shadow_labels, live.why_not_synced
-                chores = live.chores(logs, settled=lambda: _settle(world, logs), is_leader=leader.may_tidy)
-                chores += [
+                tasks = [
+                    *live.background_tasks(
+                        logs, on_synced=lambda: _freeze(world, logs), is_leader=leader.should_clean_up
+                    ),
                     leader.run(),
                     leader.events.run(),
                     leader.owner_events.run(),
-                    _reports(live, leader, holder, readiness, certificates),
+                    _publish_reports(live, leader, holder, readiness, certificates),
                 ]
                 tell_owner = leader.owner_events.take
-                tell_refused = leader.tell_policy_refused
+                report_refused = leader.report_policy_refused
         gate = Gate(
             world,
             ledger,
@@ -103,30 +105,30 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
             tell_owner=tell_owner,
         )
 
-        def take(policy: Policy) -> None:
+        def apply(policy: Policy) -> None:
             world.set_policy(policy)
             shadow_labels.relabel_all()
 
-        chores += [
+        tasks += [
             holder.run(
-                on_change=lambda policy: _take_policy(policy, take, readiness, metrics, logs),
-                on_problem=lambda problems: tell_refused(_refuse_policy(problems, holder, readiness, metrics, logs)),
+                on_change=lambda policy: _set_policy(policy, apply, readiness, metrics, logs),
+                on_problem=lambda problems: report_refused(_keep_policy(problems, holder, readiness, metrics, logs)),
             ),
-            certificates.keep(),
+            certificates.renew(),
             Watchdog(metrics, logs).run(),
         ]
         app = build_app(
             gate, readiness, metrics, logs, why_not_synced=why_not_synced, check_caller=certificates.check_caller
         )
 
-        def tell(url: str) -> None:
-            _tell_policy(world.policy, logs)
+        def announce(url: str) -> None:
+            _log_policy(world.policy, logs)
             if is_embedded:
-                _settle(world, logs)
+                _freeze(world, logs)
             if on_listening is not None:
                 on_listening(url)
 
-        await _beside(chores, serve(app, settings, certificates.context, stop=stop, on_listening=tell))
+        await _run_with(tasks, serve(app, settings, certificates.context, stop=stop, on_listening=announce))
     logs.flush()
 
 
@@ -136,17 +138,17 @@ def _watch_leader(leader: Leader, metrics: Metrics) -> None:
     metrics.watch_registration(leader.is_registration_in_step)
 
 
-def _reports(
-    live: Live, leader: Leader, holder: PolicyHolder, readiness: Readiness, certificates: Certificates
+def _publish_reports(
+    live: LiveWorld, leader: Leader, holder: PolicyHolder, readiness: Readiness, certificates: Certificates
 ) -> Coroutine[Any, Any, None]:
-    """Have this replica report on itself."""
+    """Publish this replica's report."""
     state = ServerState(
         holder=holder,
         readiness=readiness,
         lease=leader.lease,
-        certificate=certificates.shown,
+        certificate=certificates.pem,
         registration=leader.registration_problem,
-        lag=Lag(live.ledger.states, asyncio.get_running_loop().time),
+        lag=LedgerLag(live.ledger.states, asyncio.get_running_loop().time),
     )
     return ReplicaReporter(live.connection, identity=leader.lease.identity, describe=state.report).run()
 
@@ -158,18 +160,18 @@ async def _own_namespace(kubeconfig: Path | None) -> str:
         raise StartupError(str(exc)) from exc
 
 
-def _never_cold() -> None:
+def _always_ready() -> None:
     return None
 
 
-def _nobody_hears(_text: str) -> None:
+def _ignore(_text: str) -> None:
     return None
 
 
-async def _beside(chores: Iterable[Coroutine[Any, Any, None]], main: Coroutine[Any, Any, None]) -> None:
-    """Run chores for as long as the main part runs; whatever fails first, chore or main, ends all of it as itself."""
+async def _run_with(tasks: Iterable[Coroutine[Any, Any, None]], main: Coroutine[Any, Any, None]) -> None:
+    """Run background tasks until `main` returns; the first exception of any of them ends all, and is raised."""
     serving = asyncio.create_task(main)
-    running = {serving, *(asyncio.create_task(chore) for chore in chores)}
+    running = {serving, *(asyncio.create_task(task) for task in tasks)}
     try:
         while not serving.done():
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -192,26 +194,26 @@ def _load_policy(settings: Settings) -> PolicyHolder:
         raise StartupError(str(exc)) from exc
 
 
-def _take_policy(
-    policy: Policy, take: Callable[[Policy], None], readiness: Readiness, metrics: Metrics, logs: Logs
+def _set_policy(
+    policy: Policy, apply: Callable[[Policy], None], readiness: Readiness, metrics: Metrics, logs: Logs
 ) -> None:
-    take(policy)
+    apply(policy)
     readiness.set_ok("policy", remark=f"policy {policy.hash}")
     metrics.policy_reload(is_success=True)
-    _tell_policy(policy, logs)
+    _log_policy(policy, logs)
 
 
-def _tell_policy(policy: Policy, logs: Logs) -> None:
+def _log_policy(policy: Policy, logs: Logs) -> None:
     sizes = {"teams": len(policy.teams), "pools": len(policy.pools)}
     logs.event.info("policy loaded", policy=policy.hash, enforce=policy.enforce.value, **sizes)
 
 
-def _refuse_policy(
+def _keep_policy(
     problems: tuple[Problem, ...], holder: PolicyHolder, readiness: Readiness, metrics: Metrics, logs: Logs
 ) -> str:
-    """Keep the last good policy, stay ready, and say so wherever somebody may look; gives what was said."""
+    """Keep the last valid policy, stay ready, and report the problems; return the text."""
     kept = holder.current.hash
-    text = f"a broken edit was left out, policy {kept} stays in force: {holder.problem}"
+    text = f"a broken edit was ignored, policy {kept} stays in force: {holder.problem}"
     readiness.set_ok("policy", remark=text)
     metrics.policy_reload(is_success=False)
     logs.event.error("policy edit refused", kept=kept, problems=[str(problem) for problem in problems])
@@ -225,8 +227,8 @@ def _read_world_file(path: Path, world: World) -> None:
         raise StartupError(str(exc)) from exc
 
 
-def _settle(world: World, logs: Logs) -> None:
-    """Take a world that is complete out of the garbage collector's sight: walking it would stall decisions."""
+def _freeze(world: World, logs: Logs) -> None:
+    """Exclude a complete world from garbage collection: traversing it would delay decisions."""
     gc.collect()
     gc.freeze()
     logs.event.info("world loaded", nodes=len(world.fleet), pods=sum(1 for _ in world.pods()))
@@ -238,5 +240,5 @@ def _now_text() -> str:
 
 @lru_cache(maxsize=1)
 def _second_text(second: int) -> str:
-    """Write a second of Unix time as RFC 3339; formatting it anew for each decision would cost a tenth of it."""
+    """Return a second of Unix time as RFC 3339; formatting it for each decision would cost a tenth of a decision."""
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

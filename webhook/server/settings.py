@@ -11,53 +11,53 @@ from webhook.core.model.policy import Enforcement
 from webhook.observe.logs import LogFormat
 
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
-"""The API server takes objects of 3 MiB, and an UPDATE review carries two of them."""
+"""The API server accepts objects of 3 MiB, and an UPDATE review contains two of them."""
 
-MOST_BODIES_BYTES: Final = 24 * 1024 * 1024
-"""All large bodies that are read at once; the others wait. Each is in memory twice for a moment."""
+MAX_BODIES_BYTES: Final = 24 * 1024 * 1024
+"""Total of the large bodies that are read at the same time; others wait. Each is briefly in memory twice."""
 
 KEEPALIVE_SECONDS: Final = 300.0
-"""The API server closes idle connections after 90 s. We must never be the first: its POST into our close is a 500."""
+"""The API server closes idle connections after 90 s. The server must not close first: a POST then becomes a 500."""
 
 HEADER_SECONDS: Final = 10.0
-"""A whole header must have come so long after its first byte."""
+"""Timeout for a whole header, from its first byte."""
 
-MOST_CONNECTIONS: Final = 2048
-"""Connections from one address. An API server has one for each call under way, and answers 600 requests at once."""
+MAX_CONNECTIONS: Final = 2048
+"""Connections from one address. An API server has one per concurrent call, and serves 600 requests at a time."""
 
 BODY_SECONDS: Final = 10.0
-"""A whole body must have come after so long: the API server sends it at once, and waits 30 s at most itself."""
+"""Timeout for a whole body: the API server sends it at once, and its own timeout is 30 s at most."""
 
 HANDSHAKE_SECONDS: Final = 10.0
-"""A TLS handshake must be over after so long."""
+"""Timeout of a TLS handshake."""
 
 FINISH_SECONDS: Final = 30.0
-"""How long requests in flight may take to finish after the drain: the longest timeout a webhook can have."""
+"""Timeout for requests in flight after the drain: the longest timeout of a webhook."""
 
-GOODBYE_SECONDS: Final = 1.0
-"""How long a closing connection waits for its peer's TLS goodbye."""
+TLS_SHUTDOWN_SECONDS: Final = 1.0
+"""How long a closing connection waits for its peer's TLS close_notify."""
 
 DRAIN_SECONDS: Final = 15.0
-"""How long to serve on after SIGTERM: kube-proxy and API servers go on using a terminating pod for some seconds."""
+"""How long to serve after SIGTERM: kube-proxy and API servers use a terminating pod for some more seconds."""
 
 
 MAX_PORT: Final = 65_535
 
 
 class StartupError(Exception):
-    """The server cannot start; the text is one line for the person who started it."""
+    """The server cannot start; the text is one line for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen: an empty host means every interface, port 0 lets the system choose."""
+    """The address to listen on: an empty host means every interface, port 0 lets the system choose."""
 
     host: str
     port: int
 
     @property
     def is_wildcard(self) -> bool:
-        """Tell whether this names no host that a client could dial."""
+        """Whether this is no host that a client could connect to."""
         return self.host in ("", "0.0.0.0", "::")  # noqa: S104 (compared, not bound)
 
     def __str__(self) -> str:
@@ -66,34 +66,34 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class WorldFile:
-    """The world comes from a file and lives on in this process."""
+    """The world is read from a file, then changes in memory."""
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
 class LiveCluster:
-    """The world is a cluster's; without a kubeconfig it is the one this pod runs in."""
+    """The world is a cluster; without a kubeconfig, the cluster of this process's pod."""
 
     kubeconfig: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CertSecret:
-    """Certificates lie in a Secret that all replicas share, in the namespace of the server's settings."""
+    """Certificates are in a Secret that all replicas share, in the namespace of the settings."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All that `fairgate serve` was told.
+    """The settings of `fairgate serve`.
 
-    `certs` is a folder, or a Secret. `cert_hosts` are names that a self-made certificate carries besides localhost and
-    the listen address. `client_ca` is a file: with it only clients with a certificate of these CAs may send reviews.
-    `namespace` holds what replicas share; None: the pod's own, or that of the kubeconfig. `lease_seconds` is how
-    long the leader's Lease must stand still before another replica takes over. `enforce` overrides
-    what policy says of that.
+    `certs` is a folder, or a Secret. `cert_hosts` are the names in a self-signed certificate besides localhost and the
+    listen address. `client_ca` is a file: with it only clients with a certificate of these CAs may send reviews.
+    `namespace` contains the shared objects of all replicas; None: the pod's own, or that of the kubeconfig.
+    `lease_seconds` is how long the leader's Lease must stay unchanged before another replica takes over. `enforce`
+    overrides the policy's.
     """
 
     policy: Path
@@ -112,16 +112,13 @@ class Settings:
 
     @property
     def certificate_terms(self) -> CertificateOptions:
-        """Tell what a certificate of our own must be like."""
+        """The hosts and lifetimes of certificates that the server issues."""
         hosts = self.cert_hosts if self.listen.is_wildcard else (*self.cert_hosts, self.listen.host)
         return CertificateOptions(hosts, ca_lifetime=self.ca_lifetime, leaf_lifetime=self.cert_lifetime)
 
 
 def parse_address(text: str) -> Address:
-    """Read HOST:PORT, [IPV6]:PORT or :PORT.
-
-    Raises ValueError that says what would be right.
-    """
+    """Return the address of HOST:PORT, [IPV6]:PORT or :PORT. Raises ValueError with the expected forms."""
     host, colon, port_text = text.rpartition(":")
     if not colon or not (port_text.isascii() and port_text.isdigit()) or int(port_text) > MAX_PORT:
         raise ValueError(f"expected HOST:PORT such as 127.0.0.1:8443, [::1]:8443 or :8443, got {text!r}")

@@ -1,4 +1,4 @@
-"""Attacks on reclaim: to borrow GPUs and never give them back, or to have others' borrowers evicted for nothing."""
+"""Attacks on reclaim: borrow GPUs and never return them, or have others' borrowers evicted without need."""
 
 from __future__ import annotations
 

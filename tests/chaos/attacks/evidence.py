@@ -1,4 +1,4 @@
-"""Attacks on what replicas share and see, and on devices: heavy labels, changes after the fact, GPUs not asked for."""
+"""Attacks on the replicas' shared state and on devices: large labels, later changes, GPUs that were not requested."""
 
 from __future__ import annotations
 

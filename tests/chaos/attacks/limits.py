@@ -1,4 +1,4 @@
-"""Attacks on limits: more GPUs than the team may have, or than it is charged for, and charges that are for nothing."""
+"""Attacks on limits: more GPUs than the team may have, or than it is charged for, and charges without a pod."""
 
 from __future__ import annotations
 

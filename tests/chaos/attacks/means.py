@@ -1,4 +1,4 @@
-"""What every attack is made of: an action on an attacker, and short ways to say what it does."""
+"""The parts of every attack: an action on an attacker, and helpers for requests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Scene:
 
 
 Action = Callable[[Attacker, Scene, random.Random], None]
-"""One attack; an ApiError is an answer like any other."""
+"""One attack; an ApiError is a normal response."""
 
 
 def named(dice: random.Random) -> str:

@@ -1,4 +1,4 @@
-"""Attacks by size: bodies that the API server takes, and Fairgate would look at for seconds. Most are dry runs."""
+"""Attacks by size: bodies that the API server accepts and that could take Fairgate seconds. Most are dry runs."""
 
 from __future__ import annotations
 

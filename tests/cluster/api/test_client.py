@@ -1,4 +1,4 @@
-"""Credentials of every sort against a real HTTP server, and what each failure says to the operator."""
+"""All kinds of credentials against a real HTTP server, and the text of each failure."""
 
 import asyncio
 import json
@@ -76,7 +76,7 @@ async def test_a_broken_kubeconfig(kubeconfig, text):
         await connect(kubeconfig)
 
 
-async def test_a_ca_that_is_no_certificate(kubeconfig, tmp_path):
+async def test_an_invalid_ca(kubeconfig, tmp_path):
     (tmp_path / "ca.crt").write_text("words")
     write_kubeconfig(kubeconfig, "https://127.0.0.1:1", cluster={"certificate-authority": "ca.crt"})
     with pytest.raises(ClusterError, match=says("its CA or client certificate cannot be used")):
@@ -93,16 +93,16 @@ async def test_an_exec_plugin_that_fails(kubeconfig):
 # -- servers that say no, or nothing
 
 
-async def test_a_server_that_is_not_there(kubeconfig, unused_tcp_port):
+async def test_an_unreachable_server(kubeconfig, unused_tcp_port):
     write_kubeconfig(kubeconfig, f"http://127.0.0.1:{unused_tcp_port}")
     async with await connect(kubeconfig) as connection:
         with pytest.raises(ClusterError, match=says("cannot list nodes", str(unused_tcp_port), "cannot be reached")):
             await ask(connection)
 
 
-async def test_a_server_that_says_nothing(api, connection):
+async def test_a_server_that_does_not_respond(api, connection):
     api.always["list"] = Slow(60)
-    with pytest.raises(ClusterError, match=says("cannot list nodes", api.url, "said nothing for 0.05 s")):
+    with pytest.raises(ClusterError, match=says("cannot list nodes", api.url, "did not respond for 0.05 s")):
         await ask(connection, read_seconds=0.05)
 
 
@@ -115,14 +115,14 @@ async def test_a_server_that_says_nothing(api, connection):
         pytest.param(500, ("cannot list nodes: 500 told to answer 500",), id="500"),
     ],
 )
-async def test_a_refusal_says_what_to_do(api, connection, status, words):
+async def test_a_forbidden_request_says_what_to_do(api, connection, status, words):
     api.always["list"] = Answer(status)
     with pytest.raises(ApiError, match=says(*words)) as raised:
         await ask(connection)
     assert raised.value.status == status
 
 
-async def test_a_refusal_that_names_a_time_to_stay_away(api, connection):
+async def test_a_response_with_retry_after(api, connection):
     api.always["list"] = Answer(429, retry_after="7")
     with pytest.raises(ApiError) as raised:
         await ask(connection)
@@ -263,7 +263,7 @@ async def test_a_proxy_of_the_environment_is_used(api, kubeconfig, monkeypatch):
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/ours/leases"
 
 
-async def test_an_object_is_made_changed_patched_read_and_deleted(connection):
+async def test_an_object_is_created_updated_patched_read_and_deleted(connection):
     made = json.loads(await connection.send("POST", LEASES, _body("leader", 1), action="create leases"))
     changed = made | {"spec": {"turn": 2}}
     await connection.send("PUT", f"{LEASES}/leader", json.dumps(changed).encode(), action="update leases")
@@ -294,9 +294,9 @@ async def test_a_name_that_is_taken_is_a_conflict(connection):
     assert raised.value.is_conflict
 
 
-async def test_a_write_without_an_answer_is_no_refusal(api, connection):
+async def test_a_write_without_a_response_is_not_an_api_error(api, connection):
     api.always["post"] = Slow(60)
-    with pytest.raises(ClusterError, match=says("cannot create leases", "said nothing for 0.05 s")) as raised:
+    with pytest.raises(ClusterError, match=says("cannot create leases", "did not respond for 0.05 s")) as raised:
         await connection.send("POST", LEASES, _body("leader", 1), action="create leases", seconds=0.05)
     assert not isinstance(raised.value, ApiError)
 

@@ -1,4 +1,4 @@
-"""The namespace that replicas share, where nobody names it."""
+"""The default namespace of an installation's shared objects."""
 
 import pytest
 import yaml
@@ -9,7 +9,7 @@ from webhook.cluster.api.namespace import own_namespace
 
 
 @pytest.mark.parametrize(("named", "want"), [("gpu", "gpu"), ("", "default"), (None, "default")])
-async def test_a_kubeconfig_tells_that_of_its_context(tmp_path, named, want):
+async def test_the_namespace_of_the_kubeconfigs_context(tmp_path, named, want):
     path = write_kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:1")
     document = yaml.safe_load(path.read_text())
     if named is not None:
@@ -18,19 +18,19 @@ async def test_a_kubeconfig_tells_that_of_its_context(tmp_path, named, want):
     assert await own_namespace(path) == want
 
 
-async def test_a_pod_is_told_by_its_service_account(tmp_path):
+async def test_the_namespace_of_the_service_account(tmp_path):
     (tmp_path / "namespace").write_text("fairgate-system\n")
     assert await own_namespace(None, service_account=tmp_path) == "fairgate-system"
 
 
 @pytest.mark.parametrize("text", ["", "contexts: []", "contexts: {a: b}", "contexts: [", "- a"])
-async def test_a_file_that_tells_none_is_refused(tmp_path, text):
+async def test_a_kubeconfig_without_a_namespace_is_an_error(tmp_path, text):
     path = tmp_path / "kubeconfig"
     path.write_text(text)
-    with pytest.raises(ClusterError, match="tells no namespace, give one by --namespace"):
+    with pytest.raises(ClusterError, match="cannot read a namespace from"):
         await own_namespace(path)
 
 
 async def test_outside_of_a_pod_the_flag_is_needed(tmp_path):
-    with pytest.raises(ClusterError, match="give one by --namespace"):
+    with pytest.raises(ClusterError, match="set --namespace"):
         await own_namespace(None, service_account=tmp_path)

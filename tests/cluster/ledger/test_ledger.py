@@ -1,4 +1,4 @@
-"""Charges on TeamLedger objects, over real HTTP: batches, lost races, lost answers, callers that leave."""
+"""Charges on TeamLedger objects, over real HTTP: batches, lost races, lost responses, callers that disconnect."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from webhook.core.model.reason import Code, Reason
 from webhook.core.quota.in_flight import LedgerDecision
 
 
-async def test_the_first_charge_makes_the_object_and_what_is_refused_needs_no_write(api, one):
+async def test_the_first_charge_creates_the_object_and_a_refusal_needs_no_write(api, one):
     assert [await one.ask(f"u{number}") for number in range(5)] == [YES] * 4 + [NO]
     assert in_flight(api) == ["u0", "u1", "u2", "u3"]
     assert (api.count("post"), api.count("put")) == (1, 3)
@@ -24,7 +24,7 @@ async def test_the_first_charge_makes_the_object_and_what_is_refused_needs_no_wr
     assert (status["used"], status["reserved"], status["limit"]) == ("0", "4", "4")
 
 
-async def test_requests_that_wait_share_one_write_and_one_limit(api, one):
+async def test_waiting_requests_share_one_write_and_one_limit(api, one):
     await one.ask("first")
     answers = await asyncio.gather(*(one.ask(f"u{number}") for number in range(8)))
     assert sorted(answer is YES for answer in answers) == [False] * 5 + [True] * 3
@@ -32,7 +32,7 @@ async def test_requests_that_wait_share_one_write_and_one_limit(api, one):
     assert max(one.counts.charges) >= 2
 
 
-async def test_two_replicas_never_pass_the_limit_together(api, one, other):
+async def test_two_replicas_together_never_exceed_the_limit(api, one, other):
     answers = await asyncio.gather(
         *(one.ask(f"one-{number}") for number in range(6)), *(other.ask(f"other-{number}") for number in range(6))
     )
@@ -42,7 +42,7 @@ async def test_two_replicas_never_pass_the_limit_together(api, one, other):
     assert "conflict" in one.counts.results + other.counts.results
 
 
-async def test_a_seen_pod_leaves_the_object_which_says_so(api, one):
+async def test_a_confirmed_pod_leaves_the_object_and_its_status_says_so(api, one):
     await one.ask("u0")
     one.see("u0", version=7)
     await one.ask("u1")
@@ -76,7 +76,7 @@ async def test_a_view_that_stays_behind_is_a_lost_race(one, other):
 
 
 @pytest.mark.parametrize("is_carried_out", [False, True])
-async def test_a_write_without_an_answer_is_looked_up(api, one, is_carried_out):
+async def test_after_a_write_without_a_response_the_object_is_read(api, one, is_carried_out):
     await one.ask("u0")
     api.faults["put"].extend([Cut(is_carried_out=is_carried_out)] * 2)  # aiohttp tries a PUT once more by itself
     assert await one.ask("u1") is YES
@@ -85,13 +85,13 @@ async def test_a_write_without_an_answer_is_looked_up(api, one, is_carried_out):
 
 
 @pytest.mark.parametrize("is_carried_out", [False, True])
-async def test_a_first_write_without_an_answer_is_looked_up(api, one, is_carried_out):
+async def test_after_a_first_write_without_a_response_the_object_is_read(api, one, is_carried_out):
     api.faults["post"].append(Cut(is_carried_out=is_carried_out))
     assert await one.ask("u0") is YES
     assert in_flight(api) == ["u0"]
 
 
-async def test_a_caller_whose_time_is_up_pays_nothing(api, one):
+async def test_a_caller_that_timed_out_is_not_charged(api, one):
     await one.ask("u0")
     api.faults["put"].append(held := Held())
     answer = await one.ask("u1", seconds=0.05)
@@ -103,14 +103,14 @@ async def test_a_caller_whose_time_is_up_pays_nothing(api, one):
     await until(lambda: one.world.usage(A).total == gpus(1))
 
 
-async def test_a_caller_that_left_pays_nothing(api, one):
+async def test_a_caller_that_disconnected_is_not_charged(api, one):
     await one.ask("u0")
     one.is_gone = True
     assert isinstance(await one.ask("u1"), Retry)
     await until(lambda: in_flight(api) == ["u0"] and api.count("put") == 2)
 
 
-async def test_a_caller_that_left_while_the_write_was_in_doubt_pays_nothing(api, one):
+async def test_a_caller_that_disconnected_while_the_write_was_in_doubt_is_not_charged(api, one):
     await one.ask("u0")
     api.faults["put"].extend([Cut(is_carried_out=True)] * 2)
     api.faults["get"].append(held := Held())
@@ -119,14 +119,14 @@ async def test_a_caller_that_left_while_the_write_was_in_doubt_pays_nothing(api,
     await until(lambda: in_flight(api) == ["u0"])
 
 
-async def test_the_same_question_again_is_charged_once(api, one):
+async def test_a_repeated_request_is_charged_once(api, one):
     assert await asyncio.gather(one.ask("u0"), one.ask("u0")) == [YES, YES]
     assert await one.ask("u0") is YES
     assert in_flight(api) == ["u0"]
     assert one.world.usage(A).total == gpus(1)
 
 
-async def test_while_nothing_can_be_written_callers_are_told_why_and_other_teams_are_served(api, one):
+async def test_while_writes_fail_callers_get_the_reason_and_other_teams_are_served(api, one):
     api.faults["post"].extend([Answer(403)] * 50)
     answer = await one.ask("u0", seconds=0.2)
     assert isinstance(answer, Retry)
@@ -137,7 +137,7 @@ async def test_while_nothing_can_be_written_callers_are_told_why_and_other_teams
     assert await one.ask("u1") is YES
 
 
-async def test_a_slow_team_holds_up_no_other(api, one):
+async def test_a_slow_team_does_not_delay_another(api, one):
     api.faults["post"].append(held := Held())
     slow = asyncio.create_task(one.ask("u0"))
     await until(lambda: api.count("post") == 1)
@@ -147,7 +147,7 @@ async def test_a_slow_team_holds_up_no_other(api, one):
     assert await slow is YES
 
 
-async def test_a_pod_that_never_came_is_dropped_on_a_live_reads_word(api, one):
+async def test_a_charge_is_dropped_after_a_live_read_shows_no_pod(api, one):
     await one.ask("orphan")
     await one.ask("there")
     api.put(PODS, "there", namespace="team-a", metadata={})
@@ -164,7 +164,7 @@ async def test_a_pod_that_never_came_is_dropped_on_a_live_reads_word(api, one):
     assert one.world.usage(A).total == gpus(2)
 
 
-async def test_nobody_looks_for_a_pod_before_its_time_or_who_does_not_lead(api, one):
+async def test_orphans_are_not_dropped_too_early_or_by_a_replica_that_does_not_lead(api, one):
     await one.ask("u0")
     async with (
         beside(one.ledger.drop_orphans(is_leader=lambda: False, report=pytest.fail, unseen_seconds=0.001)),
@@ -174,7 +174,7 @@ async def test_nobody_looks_for_a_pod_before_its_time_or_who_does_not_lead(api, 
     assert in_flight(api) == ["u0"]
 
 
-async def test_the_watch_brings_what_others_charge_and_what_is_gone(api, one, other, connection):
+async def test_the_watch_applies_charges_of_others_and_deletions(api, one, other, connection):
     feed = Feed(connection, (other.ledger.kind(),), pace=FAST)
     async with beside(feed.run()):
         await feed.wait_synced()
@@ -182,12 +182,12 @@ async def test_the_watch_brings_what_others_charge_and_what_is_gone(api, one, ot
         await until(lambda: other.world.usage(A).reserved == gpus(1))
         api.delete(PATH, "team-a")
         await asyncio.sleep(0.05)
-        assert other.world.usage(A).reserved == gpus(1), "that somebody deleted the object proves nothing"
+        assert other.world.usage(A).reserved == gpus(1), "a deleted object is no evidence"
         assert await other.ask("u1") is YES
     assert in_flight(api) == ["u0", "u1"]
 
 
-async def test_at_rest_the_objects_tell_the_truth_and_those_of_lost_teams_go(api, one):
+async def test_reconciling_updates_objects_and_deletes_those_of_removed_teams(api, one):
     await one.ask("u0")
     await one.ask("b0", team_name=TeamName("team-b"))
     one.see("u0", version=7)
@@ -204,7 +204,7 @@ async def test_at_rest_the_objects_tell_the_truth_and_those_of_lost_teams_go(api
         assert len(one.counts.results) == writes, "at rest nothing is written"
 
 
-async def test_a_bug_in_a_judgement_is_its_askers_answer_and_the_next_is_served(one):
+async def test_a_bug_in_a_decision_is_raised_in_its_request_and_the_next_is_served(one):
     def breaks_later():
         calls.append(1)
         if len(calls) > 1:
@@ -217,7 +217,7 @@ async def test_a_bug_in_a_judgement_is_its_askers_answer_and_the_next_is_served(
     assert await one.ask("u1") is YES
 
 
-async def test_a_pod_of_an_exempt_namespace_waits_for_no_write(api, one):
+async def test_a_pod_of_an_exempt_namespace_does_not_wait_for_a_write(api, one):
     exempt = NotApplicable(Reason(Code.EXEMPT, "only counted"))
     flight = one.judge("u0")().flight
     answer = await one.ledger.commit(lambda: LedgerDecision(exempt, flight), deadline=0.0, is_gone=lambda: False)
@@ -225,7 +225,7 @@ async def test_a_pod_of_an_exempt_namespace_waits_for_no_write(api, one):
     assert api.asked == []
 
 
-async def test_one_of_two_that_ask_for_the_same_pod_leaves_and_the_other_keeps_its_charge(api, one):
+async def test_of_two_requests_for_a_pod_one_disconnects_and_the_other_stays_charged(api, one):
     await one.ask("u0")
     api.faults["put"].append(held := Held())
     stays = asyncio.create_task(one.ask("u1"))
@@ -236,7 +236,7 @@ async def test_one_of_two_that_ask_for_the_same_pod_leaves_and_the_other_keeps_i
     assert in_flight(api) == ["u0", "u1"]
 
 
-async def test_an_object_of_another_name_is_nobodys(api, one, connection):
+async def test_an_object_of_another_name_is_ignored(api, one, connection):
     feed = Feed(connection, (one.ledger.kind(),), pace=FAST)
     api.put(PATH, "not-team-a", status={"team": "team-a"}, ledger={"folded": "999999", "inFlight": []})
     async with beside(feed.run()):
@@ -244,7 +244,7 @@ async def test_an_object_of_another_name_is_nobodys(api, one, connection):
         assert await one.ask("u0") is YES
 
 
-async def test_while_the_kind_is_gone_it_is_asked_for_with_rests(api, one):
+async def test_while_the_definition_is_missing_writes_are_retried_with_backoff(api, one):
     await one.ask("u0")
     del api.objects[PATH]["/team-a"]
     api.always["post"] = Answer(404)

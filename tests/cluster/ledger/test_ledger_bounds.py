@@ -1,4 +1,4 @@
-"""Charges that outlive their pods, that are never made, and that are too many for one write: over real HTTP."""
+"""Charges that outlive their pods, that must not be made, and that are too many for one write: over real HTTP."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ def left_by(uid, *, lingers=35):
     return InFlightCharge(pod, Charge(A, Tier.GUARANTEED, gpus(1)), "n0", lingers)
 
 
-async def test_what_a_pod_left_is_written_and_found_by_who_starts_later(api, one, make):
+async def test_a_lingering_charge_is_written_and_found_by_a_later_replica(api, one, make):
     one.world.assume(left_by("u0"))
     one.ledger.linger(left_by("u0"))
     async with beside(one.ledger.reconcile(is_leader=lambda: True)):
@@ -31,7 +31,7 @@ async def test_what_a_pod_left_is_written_and_found_by_who_starts_later(api, one
     assert in_flight(api) == ["u0/lingers", "u1", "u2", "u3"], "four is the limit"
 
 
-async def test_what_a_pod_left_goes_when_its_time_is_up_on_the_page_and_before_it_is_there(api, one, other):
+async def test_a_lingering_charge_expires_in_the_object_and_before_it_is_written(api, one, other):
     for replica in (one, other):
         replica.world.assume(left_by("u0", lingers=4))
         replica.ledger.linger(left_by("u0", lingers=4))
@@ -48,7 +48,7 @@ async def test_what_a_pod_left_goes_when_its_time_is_up_on_the_page_and_before_i
     assert dropped == [], "it is no orphan"
 
 
-async def test_a_name_that_is_taken_is_charged_nothing(api, one):
+async def test_a_pod_with_a_taken_name_is_not_charged(api, one):
     api.put(PODS, "there", namespace="team-a", metadata={})
     one.known["team-a/there"] = "another"
     answer = await one.ask("there")
@@ -56,7 +56,7 @@ async def test_a_name_that_is_taken_is_charged_nothing(api, one):
     assert (api.count("post"), one.world.usage(A).total) == (0, 0)
 
 
-async def test_a_view_that_still_shows_a_name_is_not_believed(api, one):
+async def test_a_name_that_is_taken_only_in_the_view_is_charged(api, one):
     one.known["team-a/gone"] = "another"
     assert await one.ask("gone") is YES
     api.faults["get"].append(Answer(500))
@@ -65,17 +65,19 @@ async def test_a_view_that_still_shows_a_name_is_not_believed(api, one):
     assert in_flight(api) == ["gone", "who knows"]
 
 
-async def test_a_write_that_is_too_large_is_split_and_holds_up_no_other(api, one):
+async def test_a_write_that_is_too_large_is_split_and_delays_no_other(api, one):
     await one.ask("u0")
     api.faults["put"].extend([Answer(413)] * 2)
     answers = await asyncio.gather(*(one.ask(f"u{number}") for number in range(1, 4)))
     assert one.counts.results[:3] == ["written", "too_large", "too_large"]
-    told = [answer for answer in answers if answer is not YES]
-    assert [answer.reason.code for answer in told] == [Code.LEDGER_UNAVAILABLE], "who did not fit by itself"
+    refused = [answer for answer in answers if answer is not YES]
+    assert [answer.reason.code for answer in refused] == [Code.LEDGER_UNAVAILABLE], (
+        "the charge that is too large by itself"
+    )
     assert len(in_flight(api)) == 3
 
 
-async def test_an_object_that_would_be_too_large_is_not_even_sent(api, one, monkeypatch):
+async def test_an_object_that_would_be_too_large_is_not_sent(api, one, monkeypatch):
     await one.ask("u0")
     monkeypatch.setattr("webhook.cluster.ledger.team_ledger_client.MAX_LEDGER_BYTES", 900)
     answers = await asyncio.gather(*(one.ask(f"u{number}") for number in range(1, 4)))
@@ -83,6 +85,6 @@ async def test_an_object_that_would_be_too_large_is_not_even_sent(api, one, monk
     assert "too_large" in one.counts.results
 
 
-def test_etcd_says_in_its_own_words_that_a_write_is_too_large():
+def test_etcds_message_for_a_large_write_is_recognized():
     assert result_of(ApiError("500 etcdserver: request is too large", status=500), is_new=False) is Result.TOO_LARGE
     assert result_of(ApiError("500 something else", status=500), is_new=False) is Result.UNKNOWN

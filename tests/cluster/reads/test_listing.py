@@ -26,7 +26,7 @@ async def connection(api, tmp_path):
         yield connection
 
 
-async def test_all_pages_are_read_and_each_object_says_what_it_is(api, connection, monkeypatch):
+async def test_all_pages_are_read_and_each_object_has_its_kind(api, connection, monkeypatch):
     monkeypatch.setattr(listing, "_PAGE_SIZE", "2")
     for number in range(5):
         api.put("/api/v1/pods", f"p{number}", namespace="vision", spec={})
@@ -36,18 +36,18 @@ async def test_all_pages_are_read_and_each_object_says_what_it_is(api, connectio
     assert len(api.asked) == 3
 
 
-async def test_an_api_that_is_not_there_has_no_objects(api, connection):
+async def test_a_missing_api_has_no_objects(api, connection):
     api.always["list"] = Answer(404)
     assert await listing.list_objects(connection, PODS) == []
 
 
-async def test_a_refusal_is_told(api, connection):
+async def test_an_api_error_is_raised(api, connection):
     api.always["list"] = Answer(403)
     with pytest.raises(ClusterError, match=r"cannot list pods.*RBAC"):
         await listing.list_objects(connection, PODS)
 
 
-async def test_a_busy_server_is_asked_again_when_it_says(api, connection):
+async def test_a_busy_server_is_retried_after_its_retry_after(api, connection):
     api.put("/api/v1/pods", "p", namespace="vision", spec={})
     api.faults["list"].extend([Answer(429, retry_after="1")] * 2)
     assert len(await listing.list_objects(connection, PODS)) == 1
@@ -56,7 +56,7 @@ async def test_a_busy_server_is_asked_again_when_it_says(api, connection):
         await listing.list_objects(connection, PODS)
 
 
-async def test_one_namespace_is_read_by_its_name_and_the_server_tells_the_time(api, connection):
+async def test_one_namespace_is_read_by_name_and_the_server_time_is_known(api, connection):
     api.put("/api/v1/namespaces", "vision", labels={"a": "b"})
     kind = next(kind for kind in WORLD_KINDS if kind.kind == "Namespace")
     [found] = await listing.list_objects(connection, kind, path="/api/v1/namespaces/vision")
@@ -64,7 +64,7 @@ async def test_one_namespace_is_read_by_its_name_and_the_server_tells_the_time(a
     assert abs(connection.server_time - time.time()) < 3600
 
 
-async def test_objects_are_applied_as_a_watch_would_and_rubbish_is_left_out(api, connection):
+async def test_objects_are_applied_as_by_a_watch_and_malformed_ones_are_skipped(api, connection):
     book = Book()
     for name, gpus in (("a", 1), ("b", 0), ("c", 2)):
         api.put("/api/v1/pods", name, namespace="vision", spec={"gpus": gpus})

@@ -1,4 +1,4 @@
-"""As much of a kind as RBAC allows, and nothing asked twice."""
+"""As much of a kind as RBAC allows, without repeated requests."""
 
 import asyncio
 
@@ -35,7 +35,7 @@ async def test_otherwise_the_namespaces_that_may_be_read():
     assert len(asked) == 3
 
 
-async def test_what_is_in_no_namespace_is_left_out():
+async def test_cluster_scoped_kinds_are_omitted():
     read, asked = forbidden("/api/v1/nodes")
     assert await read_permitted("/api/v1/nodes", read, namespaces=["a"]) == ReadScope("nodes", is_all=False)
     assert asked == ["/api/v1/nodes"]
@@ -56,7 +56,7 @@ async def test_other_failures_are_failures():
         await read_permitted("/api/v1/pods", read, namespaces=["a"])
 
 
-async def test_a_watch_says_that_it_lacks_a_right(api, watch):
+async def test_a_watch_reports_a_missing_right(api, watch):
     api.always["stream"] = Answer(403)
     running = asyncio.create_task(watch.run())
     await until(lambda: watch.is_forbidden)

@@ -1,4 +1,4 @@
-"""A process's ledger for small teams, and what tests look at."""
+"""A process's ledger for small teams, with helpers for assertions."""
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
@@ -70,7 +70,7 @@ class Replica:
 
 @asynccontextmanager
 async def beside(work):
-    """Run a duty until the block ends; one that fails ends the block."""
+    """Run a task until the block ends; one that fails ends the block."""
     with suppress(asyncio.CancelledError):
         async with asyncio.TaskGroup() as group:
             task = group.create_task(work)

@@ -1,4 +1,4 @@
-"""The simplest keeper there is, the struct it is fed with, and a pace that makes a second of a day."""
+"""A minimal sink, its struct, and a pace with short timeouts."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

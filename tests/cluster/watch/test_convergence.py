@@ -1,4 +1,4 @@
-"""Any history, through any faults, ends with the book equal to the truth. On uvloop, as in production."""
+"""After any history with any faults, the sink equals the server. On uvloop, as in production."""
 
 import asyncio
 import tempfile
@@ -32,7 +32,7 @@ histories = st.lists(st.one_of(changes, changes, faults, pauses), max_size=30)
 
 @examples(25)
 @given(st.lists(changes, max_size=8), histories, st.booleans())
-def test_the_book_ends_equal_to_the_truth(before, history, streams_lists):
+def test_the_sink_ends_equal_to_the_server(before, history, streams_lists):
     uvloop.run(live(before, history, streams_lists=streams_lists))
 
 

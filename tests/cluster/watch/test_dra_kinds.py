@@ -79,7 +79,7 @@ async def test_every_kind_reaches_the_world_and_leaves_it(api, feed, place):
         await until(lambda: missing() == ("ResourceClaim team-a/shared", "ResourceClaimTemplate team-a/made"))
 
 
-async def test_a_server_without_these_kinds_has_none_of_them_and_is_no_reason_to_wait(api, feed, place):
+async def test_a_server_without_these_kinds_has_none_and_does_not_block_startup(api, feed, place):
     api.missing.update((CLASSES, CLAIMS, TEMPLATES, SLICES, GROUPS))
     async with feeding(feed):
         await until(lambda: feed.readiness() is None)

@@ -1,4 +1,4 @@
-"""Events from now on: nothing that came before is asked for, and what breaks is begun again."""
+"""Events from now on: earlier ones are not listed, and a broken stream is opened again."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -13,17 +13,17 @@ SELECTOR = "reason=Refused,reportingComponent=fairgate"
 
 @asynccontextmanager
 async def following(connection):
-    heard = []
+    received = []
     stream = EventStream(
         connection,
         RefusalEvent,
         selector=SELECTOR,
-        take=lambda event: heard.append(event.metadata.namespace),
+        receive=lambda event: received.append(event.metadata.namespace),
         pace=FAST,
     )
     task = asyncio.create_task(stream.run())
     try:
-        yield stream, heard
+        yield stream, received
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -33,25 +33,25 @@ def happen(api, name, namespace):
     api.put(PATH, name, namespace=namespace, reason="Refused", reportingComponent="fairgate")
 
 
-async def test_what_comes_is_told_and_what_came_before_is_not_even_listed(api, connection):
+async def test_new_events_are_received_and_earlier_ones_are_not_listed(api, connection):
     happen(api, "old", "before")
     happen(api, "older", "before")
-    async with following(connection) as (stream, heard):
+    async with following(connection) as (stream, received):
         await stream.is_following.wait()
         happen(api, "new", "team-a")
         happen(api, "new", "team-b")
-        await until(lambda: len(heard) == 2)
-    assert heard == ["team-a", "team-b"]
+        await until(lambda: len(received) == 2)
+    assert received == ["team-a", "team-b"]
     lists = [asked.query for asked in api.asked if asked.verb == "list"]
     assert lists == [{"limit": "1"}]
     [watched] = [asked.query for asked in api.asked if asked.verb == "watch"]
     assert watched["fieldSelector"] == SELECTOR
 
 
-async def test_a_stream_that_ends_or_is_refused_is_begun_again(api, connection):
+async def test_a_stream_that_ends_or_fails_is_opened_again(api, connection):
     api.faults["list"].append(Answer(403))
     api.faults["watch"].append(Answer(410))
-    async with following(connection) as (stream, heard):
+    async with following(connection) as (stream, received):
         await until(lambda: stream.problem)
         await stream.is_following.wait()
         assert stream.problem is None
@@ -59,19 +59,19 @@ async def test_a_stream_that_ends_or_is_refused_is_begun_again(api, connection):
         await until(lambda: not stream.is_following.is_set())
         await stream.is_following.wait()
         happen(api, "new", "team-a")
-        await until(lambda: heard)
+        await until(lambda: received)
 
 
-async def test_lines_that_make_no_sense_are_passed_over(api, connection):
-    async with following(connection) as (stream, heard):
+async def test_malformed_lines_are_skipped(api, connection):
+    async with following(connection) as (stream, received):
         await stream.is_following.wait()
         for line in (
             b"\n",
-            b"rubbish\n",
+            b"malformed\n",
             b'{"type":"ADDED","object":{"reason":7}}\n',
             b'{"type":"ERROR","object":{}}\n',
         ):
             api.disturb(Tell(line))
         happen(api, "new", "team-a")
-        await until(lambda: heard)
-    assert heard == ["team-a"]
+        await until(lambda: received)
+    assert received == ["team-a"]

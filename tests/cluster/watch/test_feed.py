@@ -1,4 +1,4 @@
-"""The four kinds together, with the core's own types, and what readiness says of them."""
+"""The four kinds together, with the core's own types, and their readiness."""
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
@@ -152,13 +152,13 @@ async def test_not_ready_before_every_kind_was_listed(cluster, feed):
         assert feed.readiness() == want
 
 
-async def test_not_ready_when_a_watch_fell_silent(cluster, connection, sink):
+async def test_not_ready_when_a_watch_is_silent(cluster, connection, sink):
     feed = Feed(connection, kinds_of(sink), pace=FAST, stale_seconds=0.05)
     async with feeding(feed):
         await until(lambda: feed.readiness() is None and len(cluster.watchers) == 4)
         cluster.always["watch"] = Answer(500)
         cluster.disturb(Silent())
-        await until(lambda: (feed.readiness() or "").count("nothing heard from the API server for") == 4)
+        await until(lambda: (feed.readiness() or "").count("no event from the API server for") == 4)
         await until(lambda: "cannot watch pods: 500" in (feed.readiness() or ""))
         cluster.always.clear()
         await until(lambda: feed.readiness() is None)
@@ -189,7 +189,7 @@ def test_a_silent_watch_is_opened_again_before_it_is_stale():
 @pytest.mark.parametrize(
     ("verb", "streams"), [pytest.param("stream", True, id="as a stream"), pytest.param("page", False, id="by pages")]
 )
-async def test_not_ready_when_lists_never_get_to_their_end(cluster, connection, sink, verb, streams):
+async def test_not_ready_when_lists_never_complete(cluster, connection, sink, verb, streams):
     """What comes in mid-list is no proof that the rest is fresh."""
     cluster.streams_lists = streams
     for number in range(9):
@@ -199,13 +199,13 @@ async def test_not_ready_when_lists_never_get_to_their_end(cluster, connection, 
         await until(lambda: feed.readiness() is None and len(cluster.watchers) == 4)
         cluster.always[verb] = ErrorEvent(410) if streams else Answer(410)
         cluster.disturb(ErrorEvent(410))
-        await until(lambda: "pods: nothing heard from the API server for" in (feed.readiness() or ""))
+        await until(lambda: "pods: no event from the API server for" in (feed.readiness() or ""))
         cluster.always.clear()
         await until(lambda: feed.readiness() is None)
 
 
 @pytest.mark.usefixtures("cluster")
-async def test_a_bug_in_one_translation_ends_the_feed_aloud(connection, sink):
+async def test_a_bug_in_one_translation_is_raised(connection, sink):
     def broken(_node):
         raise KeyError("a bug")
 

@@ -16,13 +16,13 @@ SHORTEST = Pace(uniform=lambda low, _high: low)
         pytest.param(10_000, 15.0, 30.0, id="and no overflow after a week"),
     ],
 )
-def test_rests_grow_and_are_jittered(failures, shortest, longest):
+def test_backoffs_grow_and_are_jittered(failures, shortest, longest):
     assert (SHORTEST.rest(failures), LONGEST.rest(failures)) == (shortest, longest)
 
 
-def test_the_servers_wish_is_respected_within_reason():
-    assert SHORTEST.rest(1, asked=7.0) == 7.0
-    assert SHORTEST.rest(1, asked=86_400.0) == 30.0
+def test_retry_after_is_respected_up_to_the_maximum():
+    assert SHORTEST.rest(1, retry_after=7.0) == 7.0
+    assert SHORTEST.rest(1, retry_after=86_400.0) == 30.0
 
 
 def test_a_watch_lives_between_five_and_ten_minutes():

@@ -1,11 +1,11 @@
-"""How far a watch has come: never further than what was applied, whatever the order of lists, events and faults."""
+"""The version that a watch has reached: never beyond what was applied, in any order of lists, events and faults."""
 
 import pytest
 
 from tests.cluster.support.fake_api import Answer, ErrorEvent
 from tests.cluster.support.stores import FAST, PODS, Book, running, until
 from webhook.cluster.watch.watch import Watch
-from webhook.cluster.watch.watch_position import Position
+from webhook.cluster.watch.watch_position import WatchPosition
 
 
 @pytest.fixture(params=[pytest.param(True, id="streamed"), pytest.param(False, id="by pages")])
@@ -21,7 +21,7 @@ def watch(connection):
     return Watch(connection, Book().kind(), pace=FAST)
 
 
-async def test_nothing_before_a_list_is_whole_then_its_version(server, watch):
+async def test_nothing_before_a_list_is_complete_then_its_version(server, watch):
     server.always["stream" if server.streams_lists else "page"] = Answer(500)
     assert watch.reached == 0
     async with running(watch):
@@ -62,24 +62,24 @@ async def test_it_stays_in_mid_list_and_is_set_after_it_even_to_less(server, wat
         assert watch.reached == 50
 
 
-def test_the_version_of_a_line_is_known_when_it_is_asked_for():
-    position = Position()
+def test_the_version_of_a_line_is_decoded_on_demand():
+    position = WatchPosition()
     position.set("7")
-    position.passes(b'{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"9"},"spec":{}}}')
+    position.advance(b'{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"9"},"spec":{}}}')
     assert (position.reached, position.version) == (9, "9")
 
 
 def test_losing_track_keeps_what_was_reached():
-    position = Position()
+    position = WatchPosition()
     position.set("7")
-    position.passes(b'{"object":{"metadata":{"resourceVersion":"9"}}}')
-    position.lose()
+    position.advance(b'{"object":{"metadata":{"resourceVersion":"9"}}}')
+    position.reset()
     assert (position.reached, position.version) == (9, "")
 
 
 @pytest.mark.parametrize("line", [b'{"object":{}}', b'{"object":7}', b"?"])
-def test_a_line_without_version_asks_for_a_list(line):
-    position = Position()
+def test_a_line_without_version_requires_a_list(line):
+    position = WatchPosition()
     position.set("7")
-    position.passes(line)
+    position.advance(line)
     assert (position.version, position.reached) == ("", 7)

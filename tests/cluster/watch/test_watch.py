@@ -1,4 +1,4 @@
-"""One kind against a server that misbehaves: whatever it does, the book ends equal to its truth."""
+"""One kind against a faulty server: in the end the sink equals the server."""
 
 import asyncio
 import json
@@ -98,7 +98,7 @@ async def test_a_slow_list_is_waited_for(api, book, watch):
     assert api.count("list") == 1
 
 
-async def test_a_relist_removes_what_vanished_and_nothing_else(api, book, watch):
+async def test_a_relist_removes_deleted_objects_and_nothing_else(api, book, watch):
     fill(api, 9)
     async with running(watch):
         await until(lambda: watch.synced and api.watchers)
@@ -126,11 +126,11 @@ async def test_a_relist_that_fails_half_way_removes_nothing(api, book, watch):
     assert not any(line.startswith("remove") for line in book.log)
 
 
-async def test_an_object_made_again_under_its_name_replaces_the_old_one(api, book, watch):
+async def test_an_object_recreated_under_its_name_replaces_the_old_one(api, book, watch):
     old = api.put(PODS, "same", namespace="vision", spec={"gpus": 2})["metadata"]["uid"]
     async with running(watch):
         await until(lambda: watch.synced and api.watchers)
-        watching, api.watchers[:] = api.watchers.copy(), []  # nobody hears of what follows
+        watching, api.watchers[:] = api.watchers.copy(), []  # no watcher receives what follows
         api.delete(PODS, "same", namespace="vision")
         api.put(PODS, "same", namespace="vision", spec={"gpus": 3})
         api.forget_history()
@@ -156,7 +156,7 @@ async def test_a_line_larger_than_any_buffer_is_read(api, book, watch, is_there_
     assert watch.problem is None
 
 
-async def test_objects_that_make_no_sense_are_skipped_and_keep_their_earlier_state(api, book, watch):
+async def test_invalid_objects_are_skipped_and_keep_their_earlier_state(api, book, watch):
     fill(api, 4)
     async with running(watch):
         await until(lambda: watch.synced and api.watchers)
@@ -185,7 +185,7 @@ async def test_a_bug_in_the_translation_ends_the_watch(api, connection, book):
         await watch.run()
 
 
-async def test_no_slice_is_larger_than_promised(api, connection, book):
+async def test_no_slice_is_longer_than_configured(api, connection, book):
     """Counts objects between two turns of another task: a stall is a number here, not a time."""
     ticks = count()
     pace = replace(FAST, page=500, slice_seconds=100, clock=lambda: float(next(ticks)))
@@ -205,7 +205,7 @@ async def test_no_slice_is_larger_than_promised(api, connection, book):
     turns = asyncio.create_task(others())
     async with running(watch):
         await until(lambda: watch.events == 1200 and api.watchers)  # all came at once
-        api.objects[PODS].clear()  # 1,200 objects vanish, and the watch never hears of it
+        api.objects[PODS].clear()  # 1,200 objects are deleted without an event
         api.disturb(ErrorEvent(410))
         listed = len(book.log)
         await until(lambda: not book.held)
@@ -222,14 +222,14 @@ async def test_no_slice_is_larger_than_promised(api, connection, book):
         pytest.param("page", Answer(410), 6, 0.15, id="pages that are gone"),
         pytest.param("watch", Answer(500), 6, 0.15, id="watches that fail"),
         pytest.param("watch", Answer(410), 6, 0.15, id="watches that are gone at once"),
-        pytest.param("watch", ErrorEvent(410), 6, 0.15, id="watches told gone at once"),
+        pytest.param("watch", ErrorEvent(410), 6, 0.15, id="watches that end with 410 at once"),
         pytest.param("watch", End(), 6, 0.15, id="watches that end at once"),
         pytest.param("watch", Body(b"?\n"), 6, 0.15, id="watches without sense"),
         pytest.param("watch", CutMidLine(), 6, 0.15, id="watches that are cut"),
         pytest.param("watch", Brief(), 6, 0.05, id="watches that end early but bring something"),
     ],
 )
-async def test_a_lasting_fault_is_no_busy_loop(api, connection, book, *, verb, fault, requests, seconds):
+async def test_a_lasting_fault_causes_no_busy_loop(api, connection, book, *, verb, fault, requests, seconds):
     """Rests are at least 10, 20, 40, 40, 40 ms, or always 10 ms where there is progress: six rounds take their sum."""
     fill(api, 7)
     api.bookmark_seconds = 0.001
@@ -249,7 +249,7 @@ async def test_a_watch_starts_from_the_first_page_of_a_list(api, watch):
     assert api.asked[-1].query["resourceVersion"] == "90"
 
 
-async def test_a_watch_that_ends_after_a_good_life_is_renewed_at_once(api, connection, book):
+async def test_a_watch_that_ends_after_a_normal_lifetime_is_reopened_at_once(api, connection, book):
     watch = Watch(connection, book.kind(), pace=replace(FAST, initial_backoff=60.0, max_backoff=60.0, settled=0.02))
     async with running(watch):
         await until(lambda: api.watchers)
@@ -262,7 +262,7 @@ async def test_a_watch_that_ends_after_a_good_life_is_renewed_at_once(api, conne
 async def test_a_watch_resumes_from_the_last_bookmark(api, watch):
     async with running(watch):
         await until(lambda: api.watchers)
-        api.version += 50  # other kinds change, and this one only hears of it by bookmark
+        api.version += 50  # other kinds change, and this one learns of it by a bookmark only
         api.forget_history()
         await asyncio.sleep(4 * api.bookmark_seconds)
         api.disturb(End())

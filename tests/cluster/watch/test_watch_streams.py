@@ -1,4 +1,4 @@
-"""A list that comes as a stream of events, and goes on as a watch: nothing is lost, and nothing removed too early."""
+"""A streamed list that continues as a watch: nothing is lost, and nothing is removed too early."""
 
 import asyncio
 import json
@@ -79,7 +79,7 @@ async def test_recovers_from_a_stream_that_meets(api, book, watch, fault):
 
 
 @pytest.mark.parametrize("fault", [End(), ErrorEvent(410), CutMidLine(), Answer(500), Body(b"?\n")], ids=repr)
-async def test_a_lasting_fault_is_no_busy_loop(api, connection, book, fault):
+async def test_a_lasting_fault_causes_no_busy_loop(api, connection, book, fault):
     """Rests are at least 10, 20, 40, 40, 40 ms: six rounds take their sum."""
     fill(api, 7)
     api.always["stream"] = fault
@@ -109,14 +109,14 @@ async def test_in_the_middle_of_a_new_list_nothing_is_removed_and_no_version_is_
         assert watch.reached == api.version
 
 
-def told(kind, thing):
+def event(kind, thing):
     return Tell(json.dumps({"type": kind, "object": thing}).encode() + b"\n")
 
 
-async def test_what_is_deleted_while_the_list_comes_in_is_gone(api, book, watch):
+async def test_an_object_deleted_during_the_list_is_removed(api, book, watch):
     fill(api, 2)
     first = api.objects[PODS]["vision/pod-0000"]
-    api.faults["stream"].append(told("DELETED", first))
+    api.faults["stream"].append(event("DELETED", first))
     async with running(watch):
         await until(lambda: watch.synced)
     assert first["metadata"]["uid"] not in book.held
@@ -125,14 +125,14 @@ async def test_what_is_deleted_while_the_list_comes_in_is_gone(api, book, watch)
 
 async def test_an_ordinary_bookmark_does_not_end_a_list(api, book, watch):
     fill(api, 4)
-    api.faults["stream"].append(told("BOOKMARK", {"metadata": {"resourceVersion": "7"}}))
+    api.faults["stream"].append(event("BOOKMARK", {"metadata": {"resourceVersion": "7"}}))
     async with running(watch):
         await until(lambda: watch.synced)
         assert book.held == truth(api)
         assert watch.reached == api.version
 
 
-async def test_objects_that_make_no_sense_do_not_hold_up_a_list(api, book, watch):
+async def test_invalid_objects_do_not_block_a_list(api, book, watch):
     fill(api, 3)
     api.put(PODS, "pod-0000", namespace="vision", spec={"gpus": -1})
     api.put(PODS, "pod-0001", namespace="vision", spec="nonsense")
@@ -141,9 +141,9 @@ async def test_objects_that_make_no_sense_do_not_hold_up_a_list(api, book, watch
     assert (len(book.held), watch.rejected) == (1, 2)
 
 
-async def test_a_list_that_ends_without_version_is_asked_again(api, watch):
+async def test_a_list_without_version_is_requested_again(api, watch):
     end = {"metadata": {"annotations": {"k8s.io/initial-events-end": "true"}}}
-    api.faults["stream"].append(Body(told("BOOKMARK", end).data))
+    api.faults["stream"].append(Body(event("BOOKMARK", end).data))
     async with running(watch):
         await until(lambda: watch.problem)
         assert "has no resourceVersion" in watch.problem

@@ -1,4 +1,4 @@
-"""The Secret and the webhook configurations over real HTTP: races, lost answers, refusals, bells."""
+"""The Secret and the webhook configurations over real HTTP: races, lost responses, errors, notifications."""
 
 import asyncio
 import base64
@@ -11,7 +11,7 @@ from certs.manager import BundleChanged, CaBundlesPublished, CaBundlesUnpublishe
 from certs.rotation import Change
 from tests.cluster.support.fake_api import Answer, Body, Cut, CutMidLine
 from tests.cluster.support.stores import FAST, until
-from webhook.cluster.writes.certificate_store import SecretStore, WebhookCallers, ring_on_changes
+from webhook.cluster.writes.certificate_store import SecretStore, WebhookConfigurations, notify_on_changes
 
 SECRETS = "/api/v1/secrets"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -38,22 +38,22 @@ def store_of(connection):
     return SecretStore(connection, namespace="gpu", name="certs")
 
 
-def keeper_of(connection, told):
+def keeper_of(connection, reported):
     return CertificateManager(
-        store_of(connection), WebhookCallers(connection), terms=CertificateOptions(), report=told.append
+        store_of(connection), WebhookConfigurations(connection), terms=CertificateOptions(), report=reported.append
     )
 
 
-def changes(told):
-    return [outcome.change for outcome in told if isinstance(outcome, BundleChanged)]
+def changes(reported):
+    return [outcome.change for outcome in reported if isinstance(outcome, BundleChanged)]
 
 
-async def test_a_secret_is_made_once_however_many_replicas_start_together(api, connection):
+async def test_replicas_that_start_together_create_one_secret(api, connection):
     register(api)
-    told = []
-    keepers = [keeper_of(connection, told) for _ in range(5)]
+    reported = []
+    keepers = [keeper_of(connection, reported) for _ in range(5)]
     await asyncio.gather(*(keeper.look() for keeper in keepers))
-    assert changes(told) == [Change.CREATED]
+    assert changes(reported) == [Change.CREATED]
     assert len({keeper.serving.pair.pem for keeper in keepers}) == 1
     secret = api.objects[SECRETS]["gpu/certs"]
     assert (secret["type"], sorted(secret["data"])) == (
@@ -62,11 +62,11 @@ async def test_a_secret_is_made_once_however_many_replicas_start_together(api, c
     )
 
 
-async def test_every_webhook_is_told_and_the_rest_of_its_configuration_stays(api, connection):
+async def test_every_ca_bundle_is_set_and_the_rest_of_the_configuration_stays(api, connection):
     register(api)
     api.put(VALIDATING, "somebody-elses", webhooks=[{"name": "a.example.org", "clientConfig": {"caBundle": "YQ=="}}])
-    told = []
-    await keeper_of(connection, told).look()
+    reported = []
+    await keeper_of(connection, reported).look()
     ca = kept(api)[CA]
     assert bundles(api, MUTATING, "zz-fairgate") == [ca]
     assert bundles(api, VALIDATING, "fairgate") == [ca, ca]
@@ -74,14 +74,14 @@ async def test_every_webhook_is_told_and_the_rest_of_its_configuration_stays(api
     assert api.objects[VALIDATING]["/fairgate"]["webhooks"][1]["clientConfig"]["url"] == "https://127.0.0.1:1/x"
     assert (
         CaBundlesPublished(("mutatingwebhookconfigurations/zz-fairgate", "validatingwebhookconfigurations/fairgate"))
-        in told
+        in reported
     )
     puts = api.count("put")
-    await keeper_of(connection, told).look()
+    await keeper_of(connection, reported).look()
     assert api.count("put") == puts, "what is right is not written again"
 
 
-async def test_a_secret_that_was_made_empty_is_filled_and_keeps_its_labels(api, connection):
+async def test_an_empty_secret_is_filled_and_keeps_its_labels(api, connection):
     api.put(SECRETS, "certs", namespace="gpu", metadata={"labels": {"a": "b"}}, type="Opaque")
     await keeper_of(connection, []).look()
     assert read_bundle(kept(api)) is not None
@@ -89,7 +89,7 @@ async def test_a_secret_that_was_made_empty_is_filled_and_keeps_its_labels(api, 
     assert (secret["metadata"]["labels"], secret["type"]) == ({"a": "b"}, "Opaque")
 
 
-async def test_a_write_from_an_old_version_loses(api, connection):
+async def test_a_write_of_an_old_version_conflicts(api, connection):
     one, two = store_of(connection), store_of(connection)
     assert await one.create({"a": b"1"})
     assert not await two.create({"a": b"2"})
@@ -103,16 +103,16 @@ async def test_a_write_from_an_old_version_loses(api, connection):
 
 
 @pytest.mark.parametrize("verb", ["post", "put"])
-async def test_a_write_whose_answer_was_lost_is_found_at_the_next_look(api, connection, verb):
+async def test_a_write_without_a_response_is_found_by_the_next_read(api, connection, verb):
     register(api)
-    told = []
-    keeper = keeper_of(connection, told)
+    reported = []
+    keeper = keeper_of(connection, reported)
     api.faults[verb].append(Cut(is_carried_out=True))
     await keeper.look()
     await keeper.look()
     assert (keeper.why_unusable(), keeper.why_unpublished()) == (None, None)
     assert keeper.serving.pair.pem.startswith(kept(api)["tls.crt"])
-    assert changes(told).count(Change.CREATED) == (verb == "put"), "whose write it was is not known"
+    assert changes(reported).count(Change.CREATED) == (verb == "put"), "whose write it was is not known"
     assert bundles(api, VALIDATING, "fairgate") == [kept(api)[CA]] * 2
 
 
@@ -132,7 +132,7 @@ async def test_a_missing_right_on_the_configurations_is_named_and_the_secret_ser
     assert "RBAC must grant this user the verb update on mutatingwebhookconfigurations" in keeper.why_unpublished()
 
 
-async def test_a_deleted_secret_that_may_not_be_made_again_is_tried_until_it_may(api, connection):
+async def test_recreating_a_deleted_secret_is_retried_until_it_is_allowed(api, connection):
     register(api)
     keeper = keeper_of(connection, [])
     await keeper.look()
@@ -147,14 +147,14 @@ async def test_a_deleted_secret_that_may_not_be_made_again_is_tried_until_it_may
     assert kept(api)["tls.crt"] == leaf
 
 
-async def test_a_proxy_that_answers_in_its_own_words_is_told(api, connection):
+async def test_a_response_of_a_proxy_is_reported(api, connection):
     api.always["get"] = Body(b"<html>")
     keeper = keeper_of(connection, [])
     await keeper.look()
-    assert "cannot get secrets: the answer is no object" in keeper.why_unusable()
+    assert "cannot get secrets: the response is not an object" in keeper.why_unusable()
 
 
-async def test_a_namespace_that_is_not_there_is_told(api, connection):
+async def test_a_missing_namespace_is_reported(api, connection):
     api.missing.add("/api/v1/namespaces/gpu/secrets")
     keeper = keeper_of(connection, [])
     await keeper.look()
@@ -164,28 +164,28 @@ async def test_a_namespace_that_is_not_there_is_told(api, connection):
 @pytest.mark.parametrize(
     ("data", "want"), [({"tls.crt": "!"}, "Secret gpu/certs cannot be read"), ({"a": "YQ=="}, None)]
 )
-async def test_data_that_is_no_base64_is_told(api, connection, data, want):
+async def test_invalid_base64_is_reported(api, connection, data, want):
     api.put(SECRETS, "certs", namespace="gpu", data=data)
     keeper = keeper_of(connection, [])
     await keeper.look()
     assert (keeper.why_unusable() is None) if want is None else want in keeper.why_unusable()
 
 
-async def test_configurations_that_nobody_applied_yet_are_told_and_filled_in_later(api, connection):
-    told = []
-    keeper = keeper_of(connection, told)
+async def test_missing_configurations_are_reported_and_updated_later(api, connection):
+    reported = []
+    keeper = keeper_of(connection, reported)
     await keeper.look()
     assert keeper.why_unusable() is None
-    (untold,) = [outcome for outcome in told if isinstance(outcome, CaBundlesUnpublished)]
+    (untold,) = [outcome for outcome in reported if isinstance(outcome, CaBundlesUnpublished)]
     assert "there is no mutatingwebhookconfigurations/zz-fairgate and no validating" in untold.why
     register(api)
     await keeper.look()
     assert keeper.why_unpublished() is None
 
 
-async def test_others_who_write_a_configuration_meanwhile_lose_nothing(api, connection):
+async def test_concurrent_writes_of_a_configuration_are_kept(api, connection):
     register(api)
-    callers = WebhookCallers(connection)
+    callers = WebhookConfigurations(connection)
     raced = []
 
     def merge(pem):
@@ -201,17 +201,17 @@ async def test_others_who_write_a_configuration_meanwhile_lose_nothing(api, conn
     assert bundles(api, VALIDATING, "fairgate") == [b"ours", b"ours"]
 
 
-async def test_a_configuration_that_changes_for_ever_is_given_up_for_now(api, connection):
+async def test_after_repeated_conflicts_an_update_fails_for_now(api, connection):
     register(api)
     turns = iter(range(100))
-    with pytest.raises(StoreError, match="others keep changing it"):
-        await WebhookCallers(connection).publish(lambda _: f"{next(turns)}".encode())
+    with pytest.raises(StoreError, match="other writers keep changing it"):
+        await WebhookConfigurations(connection).publish(lambda _: f"{next(turns)}".encode())
 
 
-async def test_changes_ring_and_a_broken_watch_goes_on(api, connection):
+async def test_changes_notify_and_a_broken_watch_resumes(api, connection):
     register(api)
     rung = asyncio.Event()
-    ringing = asyncio.create_task(ring_on_changes(store_of(connection), connection, rung.set, pace=FAST))
+    ringing = asyncio.create_task(notify_on_changes(store_of(connection), connection, rung.set, pace=FAST))
     try:
         await until(lambda: len(api.watchers) == 3)
         rung.clear()

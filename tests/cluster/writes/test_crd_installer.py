@@ -1,4 +1,4 @@
-"""The definition of our kind: found, made, or asked for in words an admin can act on."""
+"""The CustomResourceDefinition: found, created, or reported as missing with advice for an admin."""
 
 import asyncio
 from contextlib import suppress
@@ -28,14 +28,14 @@ async def ensuring(definition):
         await task
 
 
-async def test_one_that_serves_is_left_as_it_is(api, definition):
+async def test_an_established_definition_is_not_changed(api, definition):
     api.put(PATH, "things.fairgate.dev", spec={"group": "an older one"}, status=ESTABLISHED)
     await definition.ensure()
     assert definition.problem is None
     assert api.count("post") == 0
 
 
-async def test_a_missing_one_is_made_and_waited_for(api, definition, ensuring):
+async def test_a_missing_definition_is_created_and_awaited(api, definition, ensuring):
     await until(lambda: api.count("get") >= 2)
     assert api.objects[PATH]["/things.fairgate.dev"]["spec"] == MANIFEST["spec"]
     api.put(PATH, "things.fairgate.dev", status={"conditions": None})
@@ -46,7 +46,7 @@ async def test_a_missing_one_is_made_and_waited_for(api, definition, ensuring):
 
 
 @pytest.mark.parametrize("verb", ["get", "post"])
-async def test_one_that_we_may_not_make_is_asked_for(api, definition, ensuring, verb):
+async def test_without_the_right_to_create_it_the_problem_says_what_to_do(api, definition, ensuring, verb):
     api.always[verb] = Answer(403)
     await until(lambda: "an admin can apply it: `fairgate manifests` prints it" in (definition.problem or ""))
     assert f"the verb {'create' if verb == 'post' else 'get'} on customresourcedefinitions" in definition.problem

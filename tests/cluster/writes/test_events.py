@@ -1,4 +1,4 @@
-"""Events on their way to the API server: one object for what repeats, and a writer that nobody waits for."""
+"""Writing Events: one object for repeats, and a writer that never blocks its callers."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -34,7 +34,7 @@ def kept(api):
     return list(api.objects[EVENTS].values())
 
 
-async def test_an_event_is_what_kubectl_describe_looks_for(api, connection):
+async def test_an_event_has_the_fields_that_kubectl_describe_reads(api, connection):
     async with writing(connection) as writer:
         writer.tell(PROMOTED)
         await until(lambda: writer.written)
@@ -74,7 +74,7 @@ async def test_repeats_that_wait_are_written_once(api, connection):
     assert (api.count("post"), api.count("patch")) == (1, 0)
 
 
-async def test_an_event_that_expired_meanwhile_is_made_again(api, connection):
+async def test_an_expired_event_is_created_again(api, connection):
     async with writing(connection) as writer:
         writer.tell(PROMOTED)
         await until(lambda: writer.written == 1)
@@ -84,7 +84,7 @@ async def test_an_event_that_expired_meanwhile_is_made_again(api, connection):
     assert [event["count"] for event in kept(api)] == [2]
 
 
-async def test_another_replica_tells_the_same_thing_only_once(api, connection):
+async def test_an_event_of_two_replicas_is_written_once(api, connection):
     for _ in range(2):
         async with writing(connection) as writer:
             writer.tell(PROMOTED)
@@ -101,7 +101,7 @@ async def test_an_object_without_a_namespace_has_its_events_in_default(api, conn
     assert "namespace" not in event["involvedObject"]
 
 
-async def test_a_server_that_fails_for_a_while_is_tried_again(api, connection):
+async def test_a_failing_server_is_retried(api, connection):
     api.faults["post"].extend([Answer(500), Answer(429, "1"), Answer(503)])
     async with writing(connection) as writer:
         writer.tell(PROMOTED)
@@ -111,7 +111,7 @@ async def test_a_server_that_fails_for_a_while_is_tried_again(api, connection):
 
 
 @pytest.mark.parametrize(("status", "tries"), [(403, 1), (404, 1), (422, 1), (500, TRIES)])
-async def test_what_cannot_be_written_is_dropped_counted_and_stops_nobody(api, connection, status, tries):
+async def test_an_event_that_cannot_be_written_is_dropped_and_counted(api, connection, status, tries):
     api.faults["post"].extend([Answer(status)] * tries)
     async with writing(connection) as writer:
         writer.tell(PROMOTED)
@@ -129,34 +129,34 @@ async def test_a_full_queue_drops_and_never_blocks(api, connection):
         assert writer.dropped == 12
 
 
-def test_an_object_cannot_flood_with_one_reason_and_gets_its_turn_again():
+def test_events_of_one_object_and_reason_are_limited():
     correlator = Correlator()
     texts = [replace(PROMOTED, message=str(number)) for number in range(BURST + 5)]
-    taken = [correlator.take(event, now=0.0, wall=WALL) is not None for event in texts]
+    taken = [correlator.count(event, now=0.0, wall=WALL) is not None for event in texts]
     assert taken == [True] * BURST + [False] * 5
     other = replace(PROMOTED, reason=EventReason.DEMOTED)
-    assert correlator.take(other, now=0.0, wall=WALL) is not None
+    assert correlator.count(other, now=0.0, wall=WALL) is not None
     elsewhere = replace(PROMOTED, about=replace(POD, uid="u2"))
-    assert correlator.take(elsewhere, now=0.0, wall=WALL) is not None
-    assert correlator.take(texts[-1], now=REFILL_SECONDS, wall=WALL) is not None
+    assert correlator.count(elsewhere, now=0.0, wall=WALL) is not None
+    assert correlator.count(texts[-1], now=REFILL_SECONDS, wall=WALL) is not None
 
 
 def test_a_repeat_that_was_held_back_is_in_the_next_count():
     correlator = Correlator()
     for _ in range(BURST + 3):
-        correlator.take(PROMOTED, now=0.0, wall=WALL)
-    told = correlator.take(PROMOTED, now=REFILL_SECONDS, wall=WALL + timedelta(minutes=5))
-    assert told is not None
-    assert (told.count, told.first, told.last) == (BURST + 4, WALL, WALL + timedelta(minutes=5))
+        correlator.count(PROMOTED, now=0.0, wall=WALL)
+    record = correlator.count(PROMOTED, now=REFILL_SECONDS, wall=WALL + timedelta(minutes=5))
+    assert record is not None
+    assert (record.count, record.first, record.last) == (BURST + 4, WALL, WALL + timedelta(minutes=5))
 
 
-def test_names_are_names_however_long_the_objects_is():
+def test_the_name_of_an_event_is_valid_for_any_object_name():
     long = replace(PROMOTED, about=replace(POD, name="a" * 235 + "-" + "b" * 17))
     assert len(long.name) <= 253
     assert "-." not in long.name
 
 
-async def test_a_long_message_is_cut_to_what_the_api_takes(api, connection):
+async def test_a_long_message_is_cut_to_the_limit_of_the_api(api, connection):
     async with writing(connection) as writer:
         writer.tell(replace(PROMOTED, message="é" * 2000))
         await until(lambda: writer.written)

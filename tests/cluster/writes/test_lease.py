@@ -1,4 +1,4 @@
-"""Elections against an API server that fails, lies about nothing and loses answers.
+"""Elections against an API server that fails and loses responses.
 
 A lease lasts three seconds where one must run out, and as long as in production where none may.
 """
@@ -20,15 +20,15 @@ FAST = Timing(lease=3, renew_deadline=2.0, retry=0.03, jitter=0.1)
 STEADY = Timing(retry=0.03, jitter=0.1)
 
 
-class Duty:
-    """Notes when it is carried out; `started` and `ended` are loop times."""
+class Work:
+    """Records when it runs; `started` and `ended` are loop times."""
 
     def __init__(self):
         self.started: list[float] = []
         self.ended: list[float] = []
 
     @property
-    def is_on(self):
+    def is_running(self):
         return len(self.started) > len(self.ended)
 
     async def __call__(self):
@@ -44,10 +44,10 @@ async def candidate(api, folder, name, *, timing=STEADY, **more):
     """A candidate with a connection of its own, as another process would have."""
     async with await connect(write_kubeconfig(folder / name, api.url)) as connection:
         lease = Lease(connection, namespace="fairgate", name="leader", identity=name, timing=timing, **more)
-        duty = Duty()
-        task = asyncio.create_task(lease.run(duty))
+        work = Work()
+        task = asyncio.create_task(lease.run(work))
         try:
-            yield lease, duty, task
+            yield lease, work, task
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -62,10 +62,10 @@ def held_by_a_dead_process(api, *, seconds=1, renewed="2026-01-01T00:00:00.00000
     api.put(LEASES, "leader", namespace="fairgate", spec=spec)
 
 
-async def test_one_of_two_leads_and_gives_the_lease_back_when_it_stops(api, tmp_path):
+async def test_one_of_two_leads_and_releases_the_lease_when_it_stops(api, tmp_path):
     async with AsyncExitStack() as stack:
         one, first, task = await stack.enter_async_context(candidate(api, tmp_path, "one", timing=FAST))
-        await until(lambda: first.is_on)
+        await until(lambda: first.is_running)
         two, second, _ = await stack.enter_async_context(candidate(api, tmp_path, "two", timing=FAST))
         await asyncio.sleep(FAST.lease + 0.3)
         assert one.is_leading
@@ -75,35 +75,35 @@ async def test_one_of_two_leads_and_gives_the_lease_back_when_it_stops(api, tmp_
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         given_back = asyncio.get_running_loop().time()
-        await until(lambda: second.is_on)
+        await until(lambda: second.is_running)
         assert second.started[0] - given_back < FAST.lease / 2  # not the whole lease
-        assert not first.is_on
+        assert not first.is_running
         assert kept(api)["holderIdentity"] == "two"
         assert kept(api)["leaseTransitions"] == 1
 
 
-async def test_many_that_start_together_make_one_lease_and_one_leader(api, tmp_path):
+async def test_many_that_start_together_create_one_lease_and_have_one_leader(api, tmp_path):
     async with AsyncExitStack() as stack:
         ones = [await stack.enter_async_context(candidate(api, tmp_path, f"c{i}")) for i in range(6)]
-        await until(lambda: any(duty.is_on for _, duty, _ in ones))
+        await until(lambda: any(work.is_running for _, work, _ in ones))
         await asyncio.sleep(0.5)
-        assert sum(duty.is_on for _, duty, _ in ones) == 1
+        assert sum(work.is_running for _, work, _ in ones) == 1
         assert sum(lease.is_leading for lease, _, _ in ones) == 1
 
 
-async def test_a_dead_holder_is_waited_for_once_whatever_his_clock_said(api, tmp_path):
+async def test_a_dead_holder_is_waited_for_once_whatever_its_clock_was(api, tmp_path):
     """His time of renewal lies in the far future or past; only that his record stands still counts."""
     for renewed in ("2001-01-01T00:00:00.000000Z", "2077-01-01T00:00:00.000000Z"):
         held_by_a_dead_process(api, seconds=2, renewed=renewed)
         begun = asyncio.get_running_loop().time()
-        async with candidate(api, tmp_path, "heir") as (_, duty, _):
-            await until(lambda duty=duty: duty.is_on)
-            assert 2.0 <= duty.started[0] - begun < 4.0
+        async with candidate(api, tmp_path, "heir") as (_, work, _):
+            await until(lambda work=work: work.is_running)
+            assert 2.0 <= work.started[0] - begun < 4.0
             assert kept(api)["leaseTransitions"] == 5
 
 
 @pytest.mark.parametrize("minutes", [-10, 10])
-async def test_a_candidate_whose_clock_is_wrong_steals_no_live_lease(api, tmp_path, minutes):
+async def test_a_candidate_with_a_wrong_clock_does_not_take_a_valid_lease(api, tmp_path, minutes):
     async with AsyncExitStack() as stack:
         one, _, _ = await stack.enter_async_context(candidate(api, tmp_path, "one", timing=FAST))
         await until(lambda: one.is_leading)
@@ -118,97 +118,97 @@ async def test_a_candidate_whose_clock_is_wrong_steals_no_live_lease(api, tmp_pa
         assert not second.started
 
 
-async def test_a_leader_whose_api_server_falls_silent_stops_before_another_may_start(api, tmp_path):
+async def test_a_leader_without_an_api_server_stops_before_another_may_start(api, tmp_path):
     async with AsyncExitStack() as stack:
         _, first, _ = await stack.enter_async_context(candidate(api, tmp_path, "one", timing=FAST))
-        await until(lambda: first.is_on)
+        await until(lambda: first.is_running)
         _, second, _ = await stack.enter_async_context(candidate(api, tmp_path, "two", timing=FAST))
         await asyncio.sleep(0.1)
         api.always["patch"] = Slow(30)
         await until(lambda: first.ended)
         del api.always["patch"]
-        await until(lambda: first.is_on or second.is_on)
+        await until(lambda: first.is_running or second.is_running)
         if second.started:
             assert first.ended[0] < second.started[0]
 
 
 async def test_a_leader_survives_errors_that_are_shorter_than_its_deadline(api, tmp_path):
-    async with candidate(api, tmp_path, "one") as (lease, duty, _):
-        await until(lambda: duty.is_on)
+    async with candidate(api, tmp_path, "one") as (lease, work, _):
+        await until(lambda: work.is_running)
         api.faults["patch"].extend([Answer(500), Answer(429, "1"), Answer(503)])
         await until(lambda: not api.faults["patch"] and lease.problem is None)
-        assert duty.is_on
+        assert work.is_running
         assert lease.terms == 1
 
 
-async def test_a_renewal_whose_answer_was_lost_is_recognised_as_our_own(api, tmp_path):
-    async with candidate(api, tmp_path, "one") as (lease, duty, _):
-        await until(lambda: duty.is_on)
+async def test_a_renewal_without_a_response_is_recognized_as_own(api, tmp_path):
+    async with candidate(api, tmp_path, "one") as (lease, work, _):
+        await until(lambda: work.is_running)
         spec = kept(api) | {"renewTime": "2026-01-01T00:00:01.000000Z"}
-        api.put(LEASES, "leader", namespace="fairgate", spec=spec)  # landed, though nobody told the leader
+        api.put(LEASES, "leader", namespace="fairgate", spec=spec)  # written, but the leader got no response
         await until(lambda: kept(api)["renewTime"] != spec["renewTime"])
         assert lease.terms == 1
-        assert duty.is_on
+        assert work.is_running
 
 
 async def test_a_leader_that_finds_another_holder_stops_at_once(api, tmp_path):
-    async with candidate(api, tmp_path, "one") as (lease, duty, _):
-        await until(lambda: duty.is_on)
+    async with candidate(api, tmp_path, "one") as (lease, work, _):
+        await until(lambda: work.is_running)
         held_by_a_dead_process(api)
         seized = asyncio.get_running_loop().time()
-        await until(lambda: duty.ended)
-        assert duty.ended[0] - seized < STEADY.renew_deadline / 2
+        await until(lambda: work.ended)
+        assert work.ended[0] - seized < STEADY.renew_deadline / 2
         assert not lease.is_leading
         await until(lambda: lease.terms == 2)  # and takes part again
 
 
 async def test_a_paused_leader_knows_that_it_no_longer_leads(api, tmp_path):
-    """Nothing of the process runs while it is paused; the first look after it must say no."""
-    async with candidate(api, tmp_path, "one", timing=FAST) as (lease, duty, _):
-        await until(lambda: duty.is_on)
+    """Nothing of the process runs while it is paused; the first check after it must return False."""
+    async with candidate(api, tmp_path, "one", timing=FAST) as (lease, work, _):
+        await until(lambda: work.is_running)
         asyncio.get_running_loop().advance(FAST.renew_deadline + 0.1)
         assert not lease.is_leading
-        await until(lambda: duty.ended)
+        await until(lambda: work.ended)
 
 
-async def test_a_lease_that_vanished_is_respected_as_long_as_one_that_stands(api, tmp_path):
+async def test_a_deleted_lease_stays_valid_as_long_as_an_existing_one(api, tmp_path):
     held_by_a_dead_process(api)
     begun = asyncio.get_running_loop().time()
-    async with candidate(api, tmp_path, "heir") as (_, duty, _):
+    async with candidate(api, tmp_path, "heir") as (_, work, _):
         await until(lambda: api.count("get") >= 2)
         api.delete(LEASES, "leader", namespace="fairgate")
-        await until(lambda: duty.is_on)
-        assert duty.started[0] - begun >= 1.0
+        await until(lambda: work.is_running)
+        assert work.started[0] - begun >= 1.0
 
 
-async def test_a_leader_whose_lease_was_deleted_makes_it_again(api, tmp_path):
-    async with candidate(api, tmp_path, "one") as (lease, duty, _):
-        await until(lambda: duty.is_on)
+async def test_a_leader_recreates_a_deleted_lease(api, tmp_path):
+    async with candidate(api, tmp_path, "one") as (lease, work, _):
+        await until(lambda: work.is_running)
         api.delete(LEASES, "leader", namespace="fairgate")
         await until(lambda: KEY in api.objects[LEASES])
-        assert duty.is_on
+        assert work.is_running
         assert lease.terms == 1
 
 
-async def test_what_others_put_on_the_lease_stays(api, tmp_path):
+async def test_other_fields_of_the_lease_are_kept(api, tmp_path):
     held_by_a_dead_process(api)
     api.objects[LEASES][KEY]["metadata"]["labels"] = {"team": "infra"}
-    async with candidate(api, tmp_path, "heir") as (_, duty, _):
-        await until(lambda: duty.is_on)
+    async with candidate(api, tmp_path, "heir") as (_, work, _):
+        await until(lambda: work.is_running)
         assert api.objects[LEASES][KEY]["metadata"]["labels"] == {"team": "infra"}
 
 
-async def test_a_missing_right_is_told_once_and_in_words_that_help(api, tmp_path, caplog):
+async def test_a_missing_right_is_logged_once_with_advice(api, tmp_path, caplog):
     api.always["get"] = Answer(403)
-    async with candidate(api, tmp_path, "one") as (lease, duty, _):
+    async with candidate(api, tmp_path, "one") as (lease, work, _):
         await until(lambda: api.count("get") > 3)
         assert lease.problem is not None
         assert "RBAC must grant this user the verb get on leases" in lease.problem
-        assert not duty.started
+        assert not work.started
     assert len([r for r in caplog.records if r.name == "webhook.cluster.writes.lease"]) == 1
 
 
-async def test_a_duty_that_fails_ends_the_run_as_itself_and_frees_the_lease(api, tmp_path):
+async def test_a_failing_task_ends_the_run_with_its_exception_and_releases_the_lease(api, tmp_path):
     async def broken():
         raise RuntimeError("a bug")
 

@@ -1,4 +1,4 @@
-"""Events on the object that a person made: found with few reads, added up, and never more than the API server bears."""
+"""Events on the topmost owner: found with few reads, added up, and limited in rate."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -37,12 +37,12 @@ def refused(owner, text="no room", series="TeamLimitExceeded"):
 
 
 @asynccontextmanager
-async def telling(connection):
+async def queueing(connection):
     writer = EventWriter(connection, component="fairgate", instance="fairgate-0", pace=FAST)
-    told = OwnerEventQueue(OwnerLookup(connection), writer)
-    tasks = [asyncio.create_task(writer.run()), asyncio.create_task(told.run())]
+    queue = OwnerEventQueue(OwnerLookup(connection), writer)
+    tasks = [asyncio.create_task(writer.run()), asyncio.create_task(queue.run())]
     try:
-        yield told, writer
+        yield queue, writer
     finally:
         for task in tasks:
             task.cancel()
@@ -53,10 +53,10 @@ def kept(api):
     return list(api.objects[EVENTS].values())
 
 
-async def test_the_deployment_hears_what_its_replica_set_was_told(api, connection):
+async def test_an_event_of_a_replica_set_is_written_on_its_deployment(api, connection):
     top, direct = web(api)
-    async with telling(connection) as (told, writer):
-        told.take(refused(direct))
+    async with queueing(connection) as (queue, writer):
+        queue.take(refused(direct))
         await until(lambda: writer.written)
     (event,) = kept(api)
     assert (event["type"], event["reason"], event["message"]) == ("Warning", "Refused", "no room")
@@ -70,23 +70,23 @@ async def test_the_deployment_hears_what_its_replica_set_was_told(api, connectio
     assert (event["related"]["kind"], event["related"]["uid"]) == ("ReplicaSet", direct.uid)
 
 
-async def test_kinds_that_people_make_are_the_top_and_never_read(api, connection):
+async def test_kinds_that_users_create_are_topmost_and_not_read(api, connection):
     notebook = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "name": "nb", "uid": "u-nb", "controller": True}
     stateful = put(api, "/apis/apps/v1/statefulsets", "nb", "StatefulSet", notebook)
     training = ObjectRef("PyTorchJob", "team-a", "train", "u-train", "kubeflow.org/v1")
-    async with telling(connection) as (told, writer):
-        told.take(refused(stateful))
-        told.take(refused(training))
+    async with queueing(connection) as (queue, writer):
+        queue.take(refused(stateful))
+        queue.take(refused(training))
         await until(lambda: writer.written == 2)
     assert {event["involvedObject"]["kind"] for event in kept(api)} == {"Notebook", "PyTorchJob"}
     assert api.count("get") == 1
 
 
-async def test_owners_are_read_once_and_their_metadata_alone(api, connection):
+async def test_owners_are_read_once_and_only_their_metadata(api, connection):
     _, direct = web(api)
-    async with telling(connection) as (told, writer):
+    async with queueing(connection) as (queue, writer):
         for number in range(3):
-            told.take(refused(direct, series=f"s{number}"))
+            queue.take(refused(direct, series=f"s{number}"))
         await until(lambda: writer.written == 3)
     reads = [asked for asked in api.asked if asked.verb == "get"]
     assert [asked.path.rpartition("/")[2] for asked in reads] == ["web-1", "web"]
@@ -95,52 +95,52 @@ async def test_owners_are_read_once_and_their_metadata_alone(api, connection):
 
 async def test_a_flood_of_one_refusal_is_one_event_with_a_count_and_the_latest_text(api, connection):
     _, direct = web(api)
-    async with telling(connection) as (told, writer):
+    async with queueing(connection) as (queue, writer):
         for number in range(1000):
-            told.take(refused(direct, f"used {number}"))
+            queue.take(refused(direct, f"used {number}"))
         await until(lambda: writer.written)
-        told.take(refused(direct, "used 1000"))
+        queue.take(refused(direct, "used 1000"))
         await until(lambda: writer.written == 2)
     (event,) = kept(api)
     assert (event["count"], event["message"]) == (1001, "used 1000")
     assert (api.count("post"), api.count("patch")) == (1, 1)
 
 
-async def test_a_second_replica_counts_on(api, connection):
+async def test_a_second_replica_adds_to_the_count(api, connection):
     _, direct = web(api)
     for _ in range(2):
-        async with telling(connection) as (told, writer):
-            told.take(refused(direct))
-            told.take(refused(direct))
+        async with queueing(connection) as (queue, writer):
+            queue.take(refused(direct))
+            queue.take(refused(direct))
             await until(lambda writer=writer: writer.written)
     assert [event["count"] for event in kept(api)] == [4]
 
 
 @pytest.mark.parametrize(("status", "reads"), [(403, 1), (404, 1), (500, 2)])
-async def test_where_an_owner_cannot_be_read_its_own_object_hears_of_it(api, connection, status, reads):
+async def test_if_an_owner_cannot_be_read_the_event_is_on_the_lower_object(api, connection, status, reads):
     _, direct = web(api)
     api.always["get"] = Answer(status)
-    async with telling(connection) as (told, writer):
-        told.take(refused(direct))
+    async with queueing(connection) as (queue, writer):
+        queue.take(refused(direct))
         await until(lambda: writer.written)
-        told.take(refused(direct, series="other"))
+        queue.take(refused(direct, series="other"))
         await until(lambda: writer.written == 2)
     assert {event["involvedObject"]["name"] for event in kept(api)} == {"web-1"}
     assert api.count("get") == reads, "a server that said no for good is not asked again"
 
 
-async def test_a_connection_that_broke_is_asked_again_the_next_time(api, connection):
+async def test_after_a_connection_error_an_owner_is_read_again(api, connection):
     _, direct = web(api)
     api.faults["get"].extend([Cut(is_carried_out=False)] * 2)  # the client tries a broken connection once more
-    async with telling(connection) as (told, writer):
-        told.take(refused(direct))
+    async with queueing(connection) as (queue, writer):
+        queue.take(refused(direct))
         await until(lambda: writer.written)
-        told.take(refused(direct))
+        queue.take(refused(direct))
         await until(lambda: writer.written == 2)
     assert [event["involvedObject"]["name"] for event in kept(api)] == ["web-1", "web"]
 
 
-async def test_owners_that_own_each_other_are_followed_no_further_than_the_steps(api, connection):
+async def test_a_cycle_of_owners_is_followed_for_a_bounded_number_of_steps(api, connection):
     first = put(api, RS, "a", "ReplicaSet", *owned_by("ReplicaSet", "b", "ub"))
     api.objects[RS]["team-a/b"] = {
         "metadata": {"name": "b", "uid": "ub", "ownerReferences": owned_by("ReplicaSet", "a", first.uid)}
@@ -150,33 +150,33 @@ async def test_owners_that_own_each_other_are_followed_no_further_than_the_steps
     assert finder.reads <= STEPS
 
 
-async def test_one_namespace_cannot_make_another_wait_nor_fill_the_memory(api, connection):
-    async with telling(connection) as (told, writer):
+async def test_one_namespace_cannot_delay_another_or_fill_the_memory(api, connection):
+    async with queueing(connection) as (queue, writer):
         for number in range(WAITING + 500):
-            told.take(refused(ObjectRef("Job", "greedy", f"j{number}", f"u{number}", "batch/v1")))
+            queue.take(refused(ObjectRef("Job", "greedy", f"j{number}", f"u{number}", "batch/v1")))
         assert writer.held_back == 500
-        told.take(refused(ObjectRef("Job", "honest", "train", "u", "batch/v1")))
+        queue.take(refused(ObjectRef("Job", "honest", "train", "u", "batch/v1")))
         await until(lambda: any(event["metadata"]["namespace"] == "honest" for event in kept(api)))
         written = sum(event["metadata"]["namespace"] == "greedy" for event in kept(api))
         assert written <= 2
 
 
-async def test_a_namespace_tells_a_burst_and_then_one_by_one(api, connection):
+async def test_events_of_a_namespace_are_a_burst_and_then_one_by_one(api, connection):
     loop = asyncio.get_running_loop()
-    async with telling(connection) as (told, writer):
+    async with queueing(connection) as (queue, writer):
         began = loop.time()
         for number in range(BURST + 3):
-            told.take(refused(ObjectRef("Job", "greedy", f"j{number}", f"u{number}", "batch/v1")))
+            queue.take(refused(ObjectRef("Job", "greedy", f"j{number}", f"u{number}", "batch/v1")))
         await until(lambda: writer.written == BURST + 3)
         assert loop.time() - began >= 2 * REFILL_SECONDS
         reads = api.count("get")
     assert reads <= BURST + 3
 
 
-async def test_namespaces_that_wait_are_bounded(connection):
+async def test_waiting_namespaces_are_bounded(connection):
     writer = EventWriter(connection, component="fairgate", instance="fairgate-0", pace=FAST)
-    told = OwnerEventQueue(OwnerLookup(connection), writer)
+    queue = OwnerEventQueue(OwnerLookup(connection), writer)
     job = ObjectRef("Job", "", "train", "u", "batch/v1")
     for number in range(NAMESPACES + 7):
-        told.take(refused(replace(job, namespace=f"n{number}")))
+        queue.take(refused(replace(job, namespace=f"n{number}")))
     assert writer.held_back == 7

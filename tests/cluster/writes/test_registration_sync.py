@@ -1,4 +1,4 @@
-"""The webhook configurations follow the policy, over real HTTP: what it decides and nothing else."""
+"""The webhook configurations match the policy, over real HTTP: no other field is changed."""
 
 import copy
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.support.fake_api import Answer, Body
 from tests.core.support import make
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.writes.registration_sync import keep_in_step
+from webhook.cluster.writes.registration_sync import sync_registration
 from webhook.core.model.names import ResourceName
 from webhook.core.model.policy import Defaults, Enforcement, LabelSelector, Policy
 from webhook.core.model.selector import Operator, Requirement
@@ -41,7 +41,7 @@ def found(api, name):
 
 
 async def adjusted(connection, wanted):
-    return (await keep_in_step(connection, wanted, is_served=False)).changed
+    return (await sync_registration(connection, wanted, is_served=False)).changed
 
 
 def failure(api, name):
@@ -52,13 +52,13 @@ def writes(api):
     return [asked for asked in api.asked if asked.verb in {"post", "put", "patch", "delete"}]
 
 
-async def test_what_is_in_step_is_read_and_left_alone(api, connection):
+async def test_objects_that_match_are_not_written(api, connection):
     register(api, BEFORE)
     assert await adjusted(connection, objects_from_policy(BEFORE)) == ()
     assert not writes(api)
 
 
-async def test_an_edited_policy_changes_whom_we_are_asked_about_and_nothing_else(api, connection):
+async def test_an_edited_policy_changes_the_match_conditions_and_nothing_else(api, connection):
     register(api, BEFORE)
     before = {name: copy.deepcopy(found(api, name)) for name in PATHS}
     assert await adjusted(connection, objects_from_policy(AFTER)) == ("zz-fairgate", "fairgate")
@@ -82,11 +82,11 @@ OPEN = dict.fromkeys(CLOSED, "Ignore")
     [(False, "AAAA", OPEN), (True, "", OPEN), (True, "AAAA", CLOSED)],
     ids=["no server is ready", "the API server has no CA", "a server is ready and has a CA"],
 )
-async def test_webhooks_fail_closed_once_somebody_can_answer(api, connection, is_served, ca, want):
+async def test_webhooks_fail_closed_once_a_server_can_answer(api, connection, is_served, ca, want):
     register(api, BEFORE)
     for webhook in found(api, "fairgate")["webhooks"]:
         webhook["clientConfig"]["caBundle"] = ca
-    done = await keep_in_step(connection, objects_from_policy(BEFORE), is_served=is_served)
+    done = await sync_registration(connection, objects_from_policy(BEFORE), is_served=is_served)
     assert done.open == (() if want is CLOSED else ("validate.fairgate.dev", "claims.fairgate.dev"))
     assert failure(api, "fairgate") == want
     assert failure(api, "zz-fairgate") == {"mutate": "Ignore", "jobs": "Ignore"}
@@ -94,10 +94,10 @@ async def test_webhooks_fail_closed_once_somebody_can_answer(api, connection, is
 
 async def test_a_server_that_becomes_unready_opens_nothing(api, connection):
     register(api, BEFORE)
-    await keep_in_step(connection, objects_from_policy(BEFORE), is_served=True)
+    await sync_registration(connection, objects_from_policy(BEFORE), is_served=True)
     for webhook in found(api, "fairgate")["webhooks"]:
         del webhook["clientConfig"]["caBundle"]
-    done = await keep_in_step(connection, objects_from_policy(AFTER), is_served=False)
+    done = await sync_registration(connection, objects_from_policy(AFTER), is_served=False)
     assert done.changed == ("zz-fairgate", "fairgate")
     assert done.open == ()
     assert failure(api, "fairgate") == CLOSED
@@ -105,21 +105,21 @@ async def test_a_server_that_becomes_unready_opens_nothing(api, connection):
 
 async def test_a_policy_that_is_not_enforced_opens_what_was_closed(api, connection):
     register(api, BEFORE)
-    await keep_in_step(connection, objects_from_policy(BEFORE), is_served=True)
+    await sync_registration(connection, objects_from_policy(BEFORE), is_served=True)
     shadow = replace(BEFORE, enforce=Enforcement.SHADOW)
-    done = await keep_in_step(connection, objects_from_policy(shadow), is_served=True)
+    done = await sync_registration(connection, objects_from_policy(shadow), is_served=True)
     assert (done.changed, done.open) == (("fairgate",), ())
     assert failure(api, "fairgate") == OPEN
 
 
-async def test_what_somebody_deleted_is_not_made_again(api, connection):
+async def test_a_deleted_object_is_not_recreated(api, connection):
     register(api, BEFORE)
     del api.objects[PATHS["fairgate"]]["/fairgate"]
     assert await adjusted(connection, objects_from_policy(AFTER)) == ("zz-fairgate",)
     assert "/fairgate" not in api.objects[PATHS["fairgate"]]
 
 
-async def test_who_was_faster_is_not_overwritten(api, connection):
+async def test_a_concurrent_write_is_not_overwritten(api, connection):
     register(api, BEFORE)
     api.faults["put"].append(Answer(409))
     assert await adjusted(connection, objects_from_policy(AFTER)) == ("fairgate",)
@@ -127,16 +127,16 @@ async def test_who_was_faster_is_not_overwritten(api, connection):
 
 
 @pytest.mark.parametrize(
-    ("fault", "want"), [(Answer(403), "RBAC must grant this user the verb get"), (Body(b"no"), "is no object")]
+    ("fault", "want"), [(Answer(403), "RBAC must grant this user the verb get"), (Body(b"no"), "is not an object")]
 )
-async def test_what_cannot_be_read_is_told(api, connection, fault, want):
+async def test_an_unreadable_object_is_an_error(api, connection, fault, want):
     register(api, BEFORE)
     api.faults["get"].append(fault)
     with pytest.raises(ClusterError, match=want):
         await adjusted(connection, objects_from_policy(AFTER))
 
 
-async def test_guards_learn_which_labels_and_namespaces_the_policy_names_and_keep_whom_they_trust(api, connection):
+async def test_guards_get_the_policys_labels_and_namespaces_and_keep_their_trusted_users(api, connection):
     made = {each["metadata"]["name"]: each for each in guards(BEFORE, trusted_users=["carol"]) if each["kind"] == GUARD}
     for name in ("fairgate-tenancy", "fairgate-devices", "fairgate-devices-env"):
         each = copy.deepcopy(made[name])

@@ -1,4 +1,4 @@
-"""The tier of one pod, against an API server where it changes, ends and is replaced meanwhile."""
+"""Relabeling one pod that meanwhile changes, ends or is replaced."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests import builders
 from tests.cluster.support.fake_api import Answer
 from tests.core.support import make
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.writes.relabel import Relabelled, relabel
+from webhook.cluster.writes.relabel import RelabelResult, relabel
 from webhook.core.model.decision import Charge
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.tier import Tier
@@ -32,19 +32,19 @@ def label(api):
 
 async def test_a_label_is_written_once_and_then_found(api, connection):
     pod = put(api)
-    assert await raised(connection, pod) is Relabelled.DONE
-    assert await raised(connection, pod) is Relabelled.ALREADY
+    assert await raised(connection, pod) is RelabelResult.DONE
+    assert await raised(connection, pod) is RelabelResult.ALREADY
     assert (label(api), api.count("patch")) == ("guaranteed", 1)
 
 
 async def test_a_pod_that_changed_meanwhile_is_read_again(api, connection):
     pod = put(api)
     api.faults["patch"].extend([Answer(409), Answer(409)])
-    assert await raised(connection, pod) is Relabelled.DONE
+    assert await raised(connection, pod) is RelabelResult.DONE
     assert (api.count("get"), api.count("patch")) == (3, 3)
 
 
-async def test_a_pod_that_never_stands_still_is_left_for_later(api, connection):
+async def test_a_pod_that_keeps_changing_is_an_error_for_now(api, connection):
     pod = put(api)
     api.always["patch"] = Answer(409)
     with pytest.raises(ApiError, match="409"):
@@ -64,19 +64,19 @@ async def test_a_pod_that_never_stands_still_is_left_for_later(api, connection):
 async def test_a_pod_that_is_gone_is_not_touched(api, connection, change):
     pod = put(api)
     change(api)
-    assert await raised(connection, pod) is Relabelled.GONE
+    assert await raised(connection, pod) is RelabelResult.GONE
     assert api.count("patch") == 0
 
 
-async def test_a_pod_without_a_team_gets_one_for_as_long_as_it_takes_to_end(api, connection):
+async def test_a_terminating_pod_without_a_team_gets_one(api, connection):
     pod = put(api)
     del api.objects[PODS]["team-a/p"]["metadata"]["labels"][keys.TEAM]
     api.objects[PODS]["team-a/p"]["metadata"]["deletionTimestamp"] = "2036-01-01T00:00:00Z"
-    assert await raised(connection, pod) is Relabelled.DONE
+    assert await raised(connection, pod) is RelabelResult.DONE
 
 
-async def test_who_leads_no_longer_writes_nothing(api, connection):
+async def test_a_former_leader_writes_nothing(api, connection):
     pod = put(api)
-    with pytest.raises(ClusterError, match="leads no longer"):
+    with pytest.raises(ClusterError, match="is no longer the leader"):
         await raised(connection, pod, is_leading=lambda: False)
     assert api.count("patch") == 0

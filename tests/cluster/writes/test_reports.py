@@ -35,39 +35,39 @@ async def entries(connection):
     return (await read_report(connection, reports.REPLICAS)).replicas
 
 
-async def test_the_first_makes_the_object_and_the_others_add_to_it(connection):
-    await Process(connection, "host_1").reporter.look()
-    await Process(connection, "host_2", leading=True).reporter.look()
+async def test_the_first_process_creates_the_object_and_the_others_add_to_it(connection):
+    await Process(connection, "host_1").reporter.publish()
+    await Process(connection, "host_2", leading=True).reporter.publish()
     found = await entries(connection)
     assert sorted(found) == ["host_1", "host_2"]
     assert found["host_2"].leading
     assert reports.read_at(found["host_1"].at) == NOON
 
 
-async def test_what_changed_is_written_at_once_and_the_rest_seldom(api, connection):
+async def test_a_change_is_written_at_once_and_an_unchanged_state_rarely(api, connection):
     process = Process(connection)
-    await process.reporter.look()
-    await process.reporter.look()
+    await process.reporter.publish()
+    await process.reporter.publish()
     assert api.count("patch") == 1, "nothing changed"
     process.more = {"not_ready": ["world: silent"]}
-    await process.reporter.look()
+    await process.reporter.publish()
     assert (await entries(connection))["host_1"].not_ready == ["world: silent"]
     process.more = {}
-    await process.reporter.look()
+    await process.reporter.publish()
     assert (await entries(connection))["host_1"].not_ready == [], "what was said is taken back"
     await asyncio.sleep(writing.REPEAT_SECONDS + 1)
-    await process.reporter.look()
+    await process.reporter.publish()
     assert api.count("patch") == 4
 
 
 async def test_entries_of_processes_that_crashed_are_removed(connection):
-    await Process(connection, "dead_1").reporter.look()
+    await Process(connection, "dead_1").reporter.publish()
     process = Process(connection)
     process.time = NOON + writing.FORGET_SECONDS + 1
-    await process.reporter.look()
+    await process.reporter.publish()
     assert sorted(await entries(connection)) == ["dead_1", "host_1"], "it was not known before"
     process.more = {"leading": True}
-    await process.reporter.look()
+    await process.reporter.publish()
     assert sorted(await entries(connection)) == ["host_1"]
 
 
@@ -80,15 +80,15 @@ async def test_a_clean_shutdown_removes_the_entry(api, connection):
     assert await entries(connection) == {}
 
 
-async def test_a_lack_of_rights_is_told_once_and_tried_again(api, connection, caplog):
+async def test_a_missing_right_is_logged_once_and_retried(api, connection, caplog):
     api.always["patch"] = Answer(403)
     process = Process(connection)
-    await process.reporter.look()
-    await process.reporter.look()
+    await process.reporter.publish()
+    await process.reporter.publish()
     assert "cannot patch reports" in process.reporter.problem
     assert len(caplog.records) == 1
     del api.always["patch"]
-    await process.reporter.look()
+    await process.reporter.publish()
     assert process.reporter.problem is None
 
 
@@ -99,7 +99,7 @@ async def test_a_policy_is_written_over_an_older_one(connection):
     assert (await read_report(connection, reports.POLICY)).policy.hash == "p2"
 
 
-async def test_what_is_not_there_is_missing(connection):
+async def test_a_missing_report_is_an_api_error(connection):
     with pytest.raises(ApiError) as refused:
         await read_report(connection, reports.POLICY)
     assert refused.value.is_missing

@@ -1,4 +1,4 @@
-"""Who may send reviews where a client CA is given: over real TLS, with and without certificates."""
+"""Reviews with a client CA: over real TLS, with and without certificates."""
 
 import ssl
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests.control_plane.pki import CLIENT_AUTH, SERVER_AUTH, make_authority
 from tests.server.support.harness import REVIEW_HEADERS, running
-from webhook.server.http.client_auth import ask_for_certificates
+from webhook.server.http.client_auth import request_certificates
 from webhook.server.settings import StartupError
 
 
@@ -38,12 +38,12 @@ async def review(server, pair):
         return response.status
 
 
-async def test_a_caller_with_a_certificate_of_the_ca_is_answered(server, authority):
+async def test_a_client_with_a_certificate_of_the_ca_may_send_reviews(server, authority):
     assert await review(server, authority.issue("kube-apiserver", usage=CLIENT_AUTH)) == 200
 
 
 @pytest.mark.parametrize("path", ["/mutate", "/validate", "/validate?timeout=5s"])
-async def test_without_a_certificate_no_review_is_answered(server, path):
+async def test_without_a_certificate_reviews_are_rejected(server, path):
     reply = await server.review(path)
     assert (reply.status, reply.json["code"]) == (403, "CertificateRequired")
     assert server.reviewer.calls == []
@@ -54,22 +54,22 @@ async def test_probes_and_metrics_need_none(server, path):
     assert (await server.ask("GET", path)).status in (200, 503)
 
 
-async def test_a_certificate_of_another_ca_is_shaken_off(server):
+async def test_a_certificate_of_another_ca_fails_the_handshake(server):
     with pytest.raises((aiohttp.ClientError, ssl.SSLError, ConnectionError)):
         await review(server, make_authority("somebody").issue("kube-apiserver", usage=CLIENT_AUTH))
     assert server.reviewer.calls == []
 
 
-async def test_a_serving_certificate_is_no_client_certificate(server, authority):
+async def test_a_serving_certificate_is_not_a_client_certificate(server, authority):
     with pytest.raises((aiohttp.ClientError, ssl.SSLError, ConnectionError)):
         await review(server, authority.issue("kubelet", usage=SERVER_AUTH))
     assert server.reviewer.calls == []
 
 
 @pytest.mark.parametrize(("text", "want"), [(None, "No such file"), ("", "no PEM"), ("x", "no PEM")])
-def test_a_file_without_a_ca_is_refused_at_the_start(tmp_path, text, want):
+def test_a_file_without_a_ca_is_a_startup_error(tmp_path, text, want):
     path = tmp_path / "callers.crt"
     if text is not None:
         path.write_text(text)
     with pytest.raises(StartupError, match=rf"client CA .*callers.crt cannot be used: {want}"):
-        ask_for_certificates(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), path)
+        request_certificates(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), path)

@@ -1,4 +1,4 @@
-"""Probes, metrics, and what is not there."""
+"""Probes, metrics, and paths that do not exist."""
 
 import pytest
 
@@ -12,10 +12,10 @@ async def test_liveness_is_plain(server):
     assert (reply.status, reply.text) == (200, "ok\n")
 
 
-async def test_readiness_tells_every_condition(server):
+async def test_readiness_reports_every_condition(server):
     server.readiness.set_ok("policy", remark="kept the last good one: teams.yaml:3 is broken")
     server.readiness.watch("world", lambda: "nodes were not listed yet")
-    server.readiness.watch("certificate", lambda: None, remark=lambda: "callers were not told yet")
+    server.readiness.watch("certificate", lambda: None, remark=lambda: "not published yet")
     reply = await server.ask("GET", "/readyz")
     assert reply.status == 503
     assert reply.json == {
@@ -23,7 +23,7 @@ async def test_readiness_tells_every_condition(server):
         "conditions": {
             "policy": {"ok": True, "why": "kept the last good one: teams.yaml:3 is broken"},
             "world": {"ok": False, "why": "nodes were not listed yet"},
-            "certificate": {"ok": True, "why": "callers were not told yet"},
+            "certificate": {"ok": True, "why": "not published yet"},
             "serving": {"ok": True, "why": ""},
         },
     }
@@ -32,7 +32,7 @@ async def test_readiness_tells_every_condition(server):
     assert (reply.status, reply.json["ready"]) == (200, True)
 
 
-async def test_metrics_are_read_when_asked_for(server):
+async def test_metrics_are_computed_on_each_scrape(server):
     world = World(policy(team("vision", namespaces=("vision",), guaranteed=8)))
     world.set_pod(resident(2, namespace="vision"))
     server.metrics.watch_world(world)
@@ -51,7 +51,7 @@ async def test_metrics_are_read_when_asked_for(server):
         assert want in reply.text
 
 
-async def test_openmetrics_is_spoken_to_those_who_ask(server):
+async def test_openmetrics_is_served_on_request(server):
     reply = await server.ask("GET", "/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
     assert reply.headers["Content-Type"].startswith("application/openmetrics-text")
     assert reply.text.endswith("# EOF\n")
@@ -62,7 +62,7 @@ async def test_other_paths_are_a_404(server, path):
     reader, writer = await server.connect()
     writer.write(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n".encode())
     assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 404 ")
-    assert b"there are /mutate, /validate" in await reader.readuntil(b"}\n")
+    assert b"the paths are /mutate, /validate" in await reader.readuntil(b"}\n")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ async def test_other_methods_are_a_405_that_says_which(server, method, path, wan
     assert (reply.status, reply.headers["Allow"], reply.json["code"]) == (405, want, "MethodNotAllowed")
 
 
-async def test_probes_may_ask_for_the_head_alone(server):
+async def test_probes_may_use_head(server):
     reply = await server.ask("HEAD", "/healthz")
     assert (reply.status, reply.text) == (200, "")
 

@@ -25,7 +25,7 @@ def test_durations_as_go_writes_them(text, want):
 @pytest.mark.parametrize(
     "text", ["", "5", "s", "-5s", "0s", "5 s", "5s ", "1e3s", "5S", "inf", "nan", "٣s", "5s5", "."]
 )
-def test_anything_else_is_refused_with_an_example(text):
+def test_anything_else_is_an_error_with_an_example(text):
     with pytest.raises(ValueError, match="expected a positive duration such as 5s"):
         parse_duration(text)
 
@@ -41,10 +41,10 @@ def test_anything_else_is_refused_with_an_example(text):
 )
 def test_targets(raw, path, seconds):
     target = parse_target(raw)
-    assert (target.path, target.work_seconds, target.trouble) == (path, seconds, "")
+    assert (target.path, target.work_seconds, target.timeout_problem) == (path, seconds, "")
 
 
 def test_a_bad_timeout_keeps_its_path():
     target = parse_target("/validate?timeout=x")
     assert target.path == "/validate"
-    assert target.trouble.startswith("timeout: expected")
+    assert target.timeout_problem.startswith("timeout: expected")

@@ -48,7 +48,7 @@ async def test_a_review_is_answered_and_recorded_once(server, phase):
     assert f'fairgate_decision_duration_seconds_count{{phase="{phase}"}} 1.0' in metrics
 
 
-async def test_until_the_world_is_known_callers_are_asked_to_come_again(server):
+async def test_until_the_world_is_synced_reviews_get_a_503(server):
     server.reviewer.why_not_synced = "not listed yet: pods"
     reply = await server.review()
     assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
@@ -94,7 +94,7 @@ async def test_concurrent_reviews_all_get_their_own_answer(server):
         pytest.param("?other=1&timeout=2s", 1.6, id="among other parameters"),
     ],
 )
-async def test_work_gets_its_share_of_the_callers_time(server, query, want_seconds):
+async def test_work_gets_its_share_of_the_callers_timeout(server, query, want_seconds):
     assert (await server.review(f"/mutate{query}")).status == 200
     (left,) = server.reviewer.seconds_left
     assert left == pytest.approx(want_seconds, abs=0.5)
@@ -111,7 +111,7 @@ async def test_a_bad_timeout_is_a_400(server, text):
 @pytest.mark.parametrize(
     "content_type", ["application/json", "Application/JSON", "application/json; charset=utf-8", "application/json;"]
 )
-async def test_json_in_any_spelling_is_taken(server, content_type):
+async def test_json_content_types_in_any_spelling_are_accepted(server, content_type):
     reply = await server.ask("POST", "/mutate", data=b"{}", headers={"Content-Type": content_type})
     assert reply.status == 200
 
@@ -138,12 +138,12 @@ async def chunks(total):
         yield b"x" * 65_536
 
 
-async def test_a_body_at_the_limit_is_taken(server):
+async def test_a_body_at_the_limit_is_accepted(server):
     assert (await server.review(data=BytesIO(b"x" * (8 * MIB)))).json == {"length": 8 * MIB}
 
 
 @pytest.mark.parametrize(
-    "make_body", [lambda: BytesIO(b"x" * (9 * MIB)), lambda: chunks(9 * MIB)], ids=["with its length told", "in chunks"]
+    "make_body", [lambda: BytesIO(b"x" * (9 * MIB)), lambda: chunks(9 * MIB)], ids=["with Content-Length", "in chunks"]
 )
 async def test_a_body_over_the_limit_is_a_413_and_the_server_lives_on(server, make_body):
     reply = await server.review(data=make_body())
@@ -161,11 +161,11 @@ async def test_a_body_that_trickles_in_is_a_408(server):
     head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), timeout=30)
     assert head.startswith(b"HTTP/1.1 408 ")
     body = await asyncio.wait_for(reader.read(), timeout=30)  # to its end: the connection is closed, too
-    assert b"the body did not come within 0.2 s" in body
+    assert b"the body was not received within 0.2 s" in body
     assert server.reviewer.calls == []
 
 
-async def test_a_caller_who_leaves_in_the_middle_of_a_body_is_no_bug(server):
+async def test_a_client_that_disconnects_during_a_body_is_not_a_bug(server):
     _, writer = await server.connect()
     writer.write(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{")
     await asyncio.sleep(0.05)
@@ -175,7 +175,7 @@ async def test_a_caller_who_leaves_in_the_middle_of_a_body_is_no_bug(server):
     assert server.lines("library") == []
 
 
-async def test_a_caller_who_waits_to_be_asked_for_the_body_is_asked(server):
+async def test_expect_100_continue_is_answered(server):
     reader, writer = await server.connect()
     writer.write(
         b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n"
@@ -203,7 +203,7 @@ async def test_a_malformed_review_is_a_400_with_its_reason(server):
     assert server.lines("decision") == []
 
 
-async def test_a_bug_is_a_500_with_an_id_and_a_log_line_with_everything(server):
+async def test_a_bug_is_a_500_with_an_id_and_a_log_line_with_the_traceback(server):
     server.reviewer.work = fail_with(KeyError("a secret of the inside"))
     reply = await server.review()
     assert (reply.status, reply.json["code"]) == (500, "InternalError")
@@ -216,7 +216,7 @@ async def test_a_bug_is_a_500_with_an_id_and_a_log_line_with_everything(server):
     assert (await server.review()).status == 200
 
 
-async def test_what_is_not_http_gets_plain_text_and_one_quiet_line(server):
+async def test_requests_that_are_not_http_get_plain_text_and_one_warning(server):
     reader, writer = await server.connect()
     writer.write(b"\x16\x03\x01 not http\r\n\r\n")
     answer = await reader.read()
@@ -225,7 +225,7 @@ async def test_what_is_not_http_gets_plain_text_and_one_quiet_line(server):
     assert (await server.review()).status == 200
 
 
-async def test_a_reviewer_can_tell_that_the_caller_hung_up(server):
+async def test_a_reviewer_can_check_whether_the_client_disconnected(server):
     arrived, left = asyncio.Event(), asyncio.Event()
 
     async def work():

@@ -1,4 +1,4 @@
-"""How a server stops, renews its certificate, and shares a port: nothing a caller could notice."""
+"""How a server stops, renews its certificate, and shares a port: without a failed request."""
 
 import asyncio
 import ssl
@@ -18,7 +18,7 @@ from webhook.server.settings import StartupError
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-async def test_draining_is_unready_at_once_goes_on_answering_and_closes_connections(tmp_path):
+async def test_draining_is_unready_at_once_still_responds_and_closes_connections(tmp_path):
     async with running(tmp_path, drain_seconds=2) as server:
         idle_reader, idle_writer = await server.connect()
         assert (await server.review()).headers.get("Connection") is None
@@ -53,7 +53,7 @@ async def test_a_request_in_flight_finishes(tmp_path):
         assert len(server.lines("decision")) == 1
 
 
-async def test_connections_that_idle_do_not_hold_up_the_stop(tmp_path):
+async def test_idle_connections_do_not_delay_the_shutdown(tmp_path):
     async with running(tmp_path) as server:
         reader, writer = await server.connect()
         writer.write(HEALTH)
@@ -69,7 +69,7 @@ async def certificate_of(server):
     return writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
 
 
-async def test_a_new_certificate_serves_new_connections_and_drops_no_old_one(tmp_path):
+async def test_a_new_certificate_is_used_for_new_connections_and_old_ones_stay(tmp_path):
     async with running(tmp_path) as server:
         reader, writer = await server.connect()
         old = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
@@ -114,7 +114,7 @@ async def test_old_tls_is_refused(server):
         ("192.0.2.1:{port}", r"cannot listen on 192\.0\.2\.1:\d+: Cannot assign requested address"),
     ],
 )
-async def test_an_address_that_cannot_be_had_is_a_startup_error(server, tmp_path, listen, want):
+async def test_an_unavailable_address_is_a_startup_error(server, tmp_path, listen, want):
     logs, readiness = open_logs(LogFormat.JSON), Readiness()
     app = build_app(server.reviewer, readiness, Metrics(), logs, why_not_synced=lambda: None)
     settings = settings_for(tmp_path, listen=listen.format(port=server.port))

@@ -1,4 +1,4 @@
-"""Pods that came past the gate are reported once, and only they."""
+"""Pods that bypassed the webhook are reported once, and no others."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from webhook.core.model.pod import NamespaceFacts
 from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.tiers.shadow_labels import ShadowLabels
-from webhook.server.leader.bypass_detector import Witness
+from webhook.server.leader.bypass_detector import BypassDetector
 
 BARE = resident(1, uid="bare", tier=None)
 
@@ -29,48 +29,50 @@ def reported():
 
 
 @pytest.fixture
-def witness(place, reported):
-    made = Witness(place, ShadowLabels(place), report=lambda pod: reported.append(pod.uid), linger=pytest.fail)
-    made.open()
+def detector(place, reported):
+    made = BypassDetector(place, ShadowLabels(place), report=lambda pod: reported.append(pod.uid), linger=pytest.fail)
+    made.start()
     return made
 
 
-def test_a_pod_without_our_label_is_reported_once_and_kept(witness, place, reported):
-    witness.set_pod(BARE)
-    witness.set_pod(replace(BARE, is_terminating=True))
+def test_a_pod_without_our_label_is_reported_once_and_stored(detector, place, reported):
+    detector.set_pod(BARE)
+    detector.set_pod(replace(BARE, is_terminating=True))
     assert reported == ["bare"]
     assert place.usage(TeamName("team-a")).total == gpus(1)
-    witness.remove_pod(BARE.uid)
+    detector.remove_pod(BARE.uid)
     assert place.usage(TeamName("team-a")).total == 0
 
 
-def test_others_are_not(witness, place, reported):
+def test_other_pods_are_not_reported(detector, place, reported):
     counted = resident(1, uid="counted", tier=None)
     place.assume(InFlightCharge(counted, Charge(TeamName("team-a"), Tier.PREEMPTIBLE, gpus(1)), None))
     for pod in (
         counted,
-        resident(1, uid="labelled"),
+        resident(1, uid="labeled"),
         resident(0, uid="without GPUs", tier=None),
         resident(1, uid="exempt", tier=None, namespace="left-alone"),
     ):
-        witness.set_pod(pod)
+        detector.set_pod(pod)
     assert reported == []
 
 
-def test_what_a_pod_leaves_on_its_node_is_assumed_and_told(place):
+def test_a_force_deleted_pod_stays_charged(place):
     left = []
-    witness = Witness(place, ShadowLabels(place), report=pytest.fail, linger=left.append)
+    detector = BypassDetector(place, ShadowLabels(place), report=pytest.fail, linger=left.append)
     for uid, node in (("bound", "n0"), ("waiting", None)):
-        witness.set_pod(resident(1, uid=uid, node=node))
-        witness.lose_pod(Uid(uid))
+        detector.set_pod(resident(1, uid=uid, node=node))
+        detector.delete_pod(Uid(uid))
     assert [flight.pod.uid for flight in left] == ["bound/lingers"]
     assert place.usage(TeamName("team-a")).reserved == gpus(1)
 
 
-def test_those_that_were_there_before_are_told_at_once(place, reported):
-    witness = Witness(place, ShadowLabels(place), report=lambda pod: reported.append(pod.uid), linger=pytest.fail)
-    witness.set_pod(BARE)
-    witness.set_pod(resident(1, uid="labelled"))
-    assert [pod.uid for pod in witness.open()] == ["bare"]
-    witness.set_pod(replace(BARE, is_terminating=True))
+def test_existing_pods_are_returned_at_the_start(place, reported):
+    detector = BypassDetector(
+        place, ShadowLabels(place), report=lambda pod: reported.append(pod.uid), linger=pytest.fail
+    )
+    detector.set_pod(BARE)
+    detector.set_pod(resident(1, uid="labeled"))
+    assert [pod.uid for pod in detector.start()] == ["bare"]
+    detector.set_pod(replace(BARE, is_terminating=True))
     assert reported == []

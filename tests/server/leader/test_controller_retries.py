@@ -1,4 +1,4 @@
-"""The leader asks controllers to try again: once there is room for their pods, and not before."""
+"""The leader requests retries from controllers once there is room for their pods, and not before."""
 
 import asyncio
 import json
@@ -40,10 +40,10 @@ class Stage:
         body = {"reason": "Refused", "reportingComponent": "fairgate", "involvedObject": owner} | more
         self.api.put(PATH, f"{name}.{number}", namespace=namespace, **body)
 
-    async def heard(self, count=1):
+    async def noted(self, count=1):
         await until(lambda: len(self.retrier._retries) == count)
 
-    def nudged(self):
+    def patched(self):
         return {key for key, job in self.api.objects[JOBS].items() if RETRY in job["metadata"].get("annotations", {})}
 
     def fill(self):
@@ -69,7 +69,7 @@ async def staged(folder, defaults):
             made.retrier = Retrier(
                 connection, world, logs, is_leading=lambda: made.is_leading, wake=lambda: None, clock=lambda: 0.0
             )
-            task = asyncio.create_task(made.retrier.listen())
+            task = asyncio.create_task(made.retrier.watch_refusals())
             try:
                 if defaults.retry_refused:
                     await made.retrier._stream.is_following.wait()
@@ -79,78 +79,78 @@ async def staged(folder, defaults):
                 await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_job_that_was_refused_is_asked_to_try_again_once_there_is_room_and_not_before(stage):
+async def test_a_refused_job_is_retried_only_once_there_is_room(stage):
     stage.fill()
     stage.refused("train", stage.job())
-    await stage.heard()
+    await stage.noted()
     for _ in range(3):
-        await stage.retrier.look()
-    assert stage.nudged() == set()
+        await stage.retrier.request_due()
+    assert stage.patched() == set()
     stage.free()
-    await stage.retrier.look()
-    assert stage.nudged() == {"team-a/train"}
-    assert stage.retrier.nudges == 1
-    await stage.retrier.look()
+    await stage.retrier.request_due()
+    assert stage.patched() == {"team-a/train"}
+    assert stage.retrier.requested == 1
+    await stage.retrier.request_due()
     assert stage.api.count("patch") == 1
     assert stage.api.count("get") == 1
 
 
-async def test_the_controller_is_nudged_and_not_the_owner_that_was_told(stage):
+async def test_the_controller_is_patched_and_not_the_topmost_owner(stage):
     uid = stage.job("nightly-1")
     related = {"apiVersion": "batch/v1", "kind": "Job", "name": "nightly-1", "uid": uid}
     stage.refused("nightly", "u-cron", kind="CronJob", related=related)
-    await stage.heard()
-    await stage.retrier.look()
-    assert stage.nudged() == {"team-a/nightly-1"}
+    await stage.noted()
+    await stage.retrier.request_due()
+    assert stage.patched() == {"team-a/nightly-1"}
 
 
-async def test_only_as_many_have_their_turn_as_there_is_room_for(stage):
+async def test_only_as_many_controllers_retry_as_there_is_room_for(stage):
     for name in ("a", "b", "c"):
         stage.refused(name, stage.job(name, gpus=2, parallelism=2))
-    await stage.heard(3)
+    await stage.noted(3)
     for _ in range(3):
-        await stage.retrier.look()
-    assert len(stage.nudged()) == 2
+        await stage.retrier.request_due()
+    assert len(stage.patched()) == 2
 
 
-async def test_who_misses_no_pod_or_is_not_there_is_forgotten(stage):
+async def test_controllers_that_miss_no_pod_or_are_gone_are_dropped(stage):
     stage.refused("done", stage.job("done", active=1))
     stage.refused("gone", "u7")
     stage.refused("another", stage.job("another") + "-before")
-    await stage.heard(3)
-    await stage.retrier.look()
-    assert (stage.nudged(), len(stage.retrier._retries)) == (set(), 0)
+    await stage.noted(3)
+    await stage.retrier.request_due()
+    assert (stage.patched(), len(stage.retrier._retries)) == (set(), 0)
 
 
-async def test_who_leads_no_more_nudges_nobody(stage):
+async def test_a_former_leader_requests_no_retry(stage):
     stage.refused("train", stage.job())
-    await stage.heard()
+    await stage.noted()
     stage.is_leading = False
-    await stage.retrier.look()
-    assert stage.nudged() == set()
+    await stage.retrier.request_due()
+    assert stage.patched() == set()
 
 
-async def test_a_right_that_is_missing_stops_nothing(stage):
+async def test_a_missing_right_does_no_harm(stage):
     stage.api.always["patch"] = Answer(403)
     stage.refused("train", stage.job())
-    await stage.heard()
-    await stage.retrier.look()
-    assert (stage.nudged(), len(stage.retrier._retries)) == (set(), 0)
+    await stage.noted()
+    await stage.retrier.request_due()
+    assert (stage.patched(), len(stage.retrier._retries)) == (set(), 0)
 
 
 async def test_policy_turns_it_off(tmp_path):
     async with staged(tmp_path, Defaults(retry_refused=False)) as stage:
         stage.refused("train", stage.job())
-        await stage.retrier.look()
+        await stage.retrier.request_due()
         assert stage.api.asked == []
 
 
-async def test_policy_turns_it_off_while_it_listens(stage):
+async def test_policy_turns_it_off_while_it_watches(stage):
     stage.refused("train", stage.job())
-    await stage.heard()
+    await stage.noted()
     stage.world.set_policy(replace(stage.world.policy, defaults=Defaults(retry_refused=False)))
-    await stage.retrier.look()
-    assert stage.nudged() == set()
+    await stage.retrier.request_due()
+    assert stage.patched() == set()
 
 
 async def test_an_event_that_a_tenant_forged_reaches_no_other_namespace(stage):
@@ -158,16 +158,16 @@ async def test_an_event_that_a_tenant_forged_reaches_no_other_namespace(stage):
     related = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": victim, "namespace": "team-b"}
     stage.refused("train", victim, namespace="team-a", related=related)
     stage.refused("../../team-b/jobs/train", victim, number=2)
-    await stage.heard(2)
-    await stage.retrier.look()
-    assert stage.nudged() == set()
+    await stage.noted(2)
+    await stage.retrier.request_due()
+    assert stage.patched() == set()
     paths = {asked.path for asked in stage.api.asked if asked.verb in ("get", "patch")}
     assert all("team-b" not in path for path in paths)
 
 
-async def test_an_object_that_makes_no_sense_is_no_bug(stage):
+async def test_an_invalid_object_is_not_a_bug(stage):
     uid = stage.api.put(JOBS, "odd", namespace="team-a", spec=json.loads("[]"))["metadata"]["uid"]
     stage.refused("odd", uid)
-    await stage.heard()
-    await stage.retrier.look()
-    assert stage.nudged() == set()
+    await stage.noted()
+    await stage.retrier.request_due()
+    assert stage.patched() == set()

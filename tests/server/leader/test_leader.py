@@ -1,4 +1,4 @@
-"""The leader's duties against an API server over real HTTP: one patch and one Event for each pod whose tier changes."""
+"""The leader's tasks against an API server over real HTTP: one patch and one Event for each pod whose tier changes."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ from webhook.core.tiers.tier_changes import promotion, tier_changes
 from webhook.kube.nodes.nodes import to_namespace
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.existing_pods import to_resident
-from webhook.observe.gpu_time import Accounting
+from webhook.observe.gpu_time import GpuTimeMetrics
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.server.leader import leader as leaders
@@ -72,7 +72,7 @@ class Stage:
         return sorted((e["reason"], e["involvedObject"]["name"]) for e in self.api.objects[EVENTS].values())
 
     async def rest(self):
-        """Let the leader look once more, to show that there is nothing left to do."""
+        """Let the leader reconcile once more, to show that there is nothing left to do."""
         self.world.on_usage_changed()
         await asyncio.sleep(0.1)
 
@@ -99,15 +99,20 @@ async def staged(folder, *, guaranteed=4):
                 world,
                 logs,
                 namespace="fairgate",
-                shares=ledger,
+                ledger=ledger,
                 shadow_labels=shadow_labels,
                 why_stale=lambda: stage.why_stale or feed.why_not_synced(),
                 why_not_serving=lambda: None,
-                accounting=Accounting(),
+                accounting=GpuTimeMetrics(),
                 timing=QUICK,
             )
-            chores = (feed.run(), leader.run(), leader.events.run(), ledger.reconcile(is_leader=leader.may_tidy))
-            tasks = [asyncio.create_task(chore) for chore in chores]
+            background = (
+                feed.run(),
+                leader.run(),
+                leader.events.run(),
+                ledger.reconcile(is_leader=leader.should_clean_up),
+            )
+            tasks = [asyncio.create_task(task) for task in background]
             try:
                 await feed.wait_synced()
                 yield stage
@@ -127,7 +132,7 @@ def in_flight(stage):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(leaders, "SETTLE_SECONDS", 0.01)
-    monkeypatch.setattr(leaders, "LOOK_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(leaders, "RESYNC_SECONDS", 0.1)
     monkeypatch.setattr("webhook.server.leader.tiers.REST_SECONDS", 0.2)
 
 
@@ -135,7 +140,7 @@ def lines(folder, event):
     return [line for raw in (folder / "log").read_text().splitlines() if (line := json.loads(raw))["event"] == event]
 
 
-async def test_a_pod_that_ends_lets_the_oldest_borrower_rise(tmp_path):
+async def test_when_a_guaranteed_pod_ends_the_oldest_preemptible_one_is_promoted(tmp_path):
     async with staged(tmp_path) as stage:
         stage.put("k", "guaranteed", 4)
         stage.put("young", "preemptible", 2, created=9)
@@ -167,7 +172,7 @@ def renewals(stage):
     return sum(asked.verb == "patch" and "/leases/" in asked.path for asked in stage.api.asked)
 
 
-async def test_every_patch_says_who_made_it(tmp_path):
+async def test_every_patch_has_a_field_manager(tmp_path):
     async with staged(tmp_path) as stage:
         stage.put("p", "preemptible")
         await until(lambda: stage.labels()["p"] == "guaranteed")
@@ -189,7 +194,7 @@ async def test_a_lowered_share_demotes_the_newest_with_a_warning(tmp_path):
         assert sorted(patches(stage)) == ["p2", "p3"]
 
 
-async def test_the_room_is_taken_before_anything_is_written(tmp_path):
+async def test_a_promotion_is_charged_before_the_label_is_written(tmp_path):
     async with staged(tmp_path) as stage:
         stage.api.always["get"] = Slow(30)
         uid = Uid(stage.put("p", "preemptible", 4))
@@ -198,7 +203,7 @@ async def test_the_room_is_taken_before_anything_is_written(tmp_path):
         assert stage.labels()["p"] == "preemptible"
 
 
-async def test_a_promotion_that_is_refused_is_taken_back_and_tried_later(tmp_path):
+async def test_a_promotion_whose_patch_fails_is_withdrawn_and_retried(tmp_path):
     async with staged(tmp_path) as stage:
         stage.api.always["patch"] = Answer(403)
         uid = Uid(stage.put("p", "preemptible", 2))
@@ -210,7 +215,7 @@ async def test_a_promotion_that_is_refused_is_taken_back_and_tried_later(tmp_pat
     assert "RBAC must grant this user the verb patch on pods" in lines(tmp_path, "tier not changed")[0]["why"]
 
 
-async def test_a_promotion_that_got_no_answer_keeps_its_room_until_it_is_known(tmp_path):
+async def test_a_promotion_without_a_response_stays_charged_until_it_is_known(tmp_path):
     async with staged(tmp_path) as stage:
         stage.why_stale = "not yet"
         uid = Uid(stage.put("p", "preemptible", 2))
@@ -223,7 +228,7 @@ async def test_a_promotion_that_got_no_answer_keeps_its_room_until_it_is_known(t
         await until(lambda: in_flight(stage) == {})
 
 
-async def test_what_an_earlier_leader_charged_and_did_not_write_is_finished(tmp_path):
+async def test_a_promotion_that_an_earlier_leader_charged_is_finished(tmp_path):
     async with staged(tmp_path) as stage:
         stage.why_stale = "not yet"
         uid = Uid(stage.put("p", "preemptible", 2))
@@ -243,8 +248,8 @@ async def test_what_an_earlier_leader_charged_and_did_not_write_is_finished(tmp_
         await until(lambda: in_flight(stage) == {})
 
 
-async def test_a_write_without_an_answer_is_found_done(tmp_path):
-    """The label was written, the answer lost: the next look finds it, and nothing is patched twice."""
+async def test_a_write_without_a_response_is_found_done(tmp_path):
+    """The label was written, the response lost: the next reconciliation finds it, and nothing is patched twice."""
     async with staged(tmp_path) as stage:
         stage.why_stale = "not yet"
         uid = stage.put("p", "preemptible", 2)
@@ -269,9 +274,9 @@ async def test_another_pod_of_the_same_name_is_left_alone(tmp_path):
         await until(lambda: in_flight(stage) == {})
 
 
-async def test_nothing_is_done_on_a_world_that_cannot_be_trusted(tmp_path):
+async def test_nothing_is_written_while_the_world_is_stale(tmp_path):
     async with staged(tmp_path) as stage:
-        stage.why_stale = "pods: nothing heard from the API server for 121 s"
+        stage.why_stale = "pods: no event from the API server for 121 s"
         stage.put("p", "preemptible", 2)
         stage.put("past", None, 1)
         await until(lambda: len(stage.world.usage(A)) == 2)
@@ -283,7 +288,7 @@ async def test_nothing_is_done_on_a_world_that_cannot_be_trusted(tmp_path):
 AGENT = {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "controller": True}]}
 
 
-async def test_pods_that_came_past_the_gate_are_adopted_by_age(tmp_path):
+async def test_pods_that_bypassed_the_webhook_are_adopted_by_age(tmp_path):
     async with staged(tmp_path) as stage:
         stage.put("young", None, 3, created=9)
         stage.put("old", None, 3, created=1)
@@ -296,7 +301,7 @@ async def test_pods_that_came_past_the_gate_are_adopted_by_age(tmp_path):
     assert {line["tier"] for line in lines(tmp_path, "pod adopted")} == {"guaranteed", "preemptible"}
 
 
-async def test_while_nothing_is_enforced_nothing_is_written(tmp_path):
+async def test_while_the_policy_is_not_enforced_nothing_is_written(tmp_path):
     async with staged(tmp_path) as stage:
         stage.why_stale = "not yet"
         shadow = replace(stage.world.policy, enforce=Enforcement.SHADOW)
@@ -315,7 +320,7 @@ async def test_while_nothing_is_enforced_nothing_is_written(tmp_path):
         assert "BypassedAdmission" not in {reason for reason, _ in stage.events()}
 
 
-async def test_a_pod_that_bypassed_the_gate_is_reported_once(tmp_path):
+async def test_a_pod_that_bypassed_the_webhook_is_reported_once(tmp_path):
     async with staged(tmp_path) as stage:
         stage.put("past", None, 2, **AGENT)
         await until(stage.events)
@@ -325,11 +330,11 @@ async def test_a_pod_that_bypassed_the_gate_is_reported_once(tmp_path):
         (event,) = stage.api.objects[EVENTS].values()
         assert (event["type"], event["count"]) == ("Warning", 1)
         assert event["message"].startswith(
-            "holds 2 GPUs that Fairgate did not decide on; they are charged to team team-a"
+            "holds 2 GPUs without a decision of Fairgate; they are charged to team team-a"
         )
 
 
-async def test_a_pod_that_the_ledger_lists_was_let_in_to_be_counted_only(tmp_path):
+async def test_a_pod_in_the_ledger_did_not_bypass_the_webhook(tmp_path):
     async with staged(tmp_path) as stage:
         stage.why_stale = "not yet"
         uid = Uid(stage.put("agent", None, 2))
@@ -341,7 +346,7 @@ async def test_a_pod_that_the_ledger_lists_was_let_in_to_be_counted_only(tmp_pat
         assert stage.events() == []
 
 
-async def test_pods_of_exempt_namespaces_are_no_bypass(tmp_path):
+async def test_pods_of_exempt_namespaces_are_not_reported(tmp_path):
     async with staged(tmp_path) as stage:
         stage.api.put(NAMESPACES, "team-a", metadata={"labels": {keys.EXEMPT: "true"}})
         await until(lambda: stage.world.tenancy("team-a").is_exempt)
@@ -351,8 +356,8 @@ async def test_pods_of_exempt_namespaces_are_no_bypass(tmp_path):
         assert stage.events() == []
 
 
-async def test_a_leader_that_may_not_touch_the_webhook_configurations_says_so_until_it_may(tmp_path, monkeypatch):
-    monkeypatch.setattr("webhook.server.leader.registration_loop.LOOK_SECONDS", 0.02)
+async def test_a_missing_right_on_webhook_configurations_is_a_problem_until_it_is_granted(tmp_path, monkeypatch):
+    monkeypatch.setattr("webhook.server.leader.registration_loop.SYNC_SECONDS", 0.02)
     async with staged(tmp_path) as stage:
         await until(lambda: stage.leader.lease.is_leading)
         assert stage.leader.is_registration_in_step()

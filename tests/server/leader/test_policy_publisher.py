@@ -1,4 +1,4 @@
-"""The leader publishes the policy in force, and again where it changed or the report is gone."""
+"""The leader publishes the policy in force, again after a change, and again after a while."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ from webhook.policy.load import parse
 from webhook.policy.watch import PolicyHolder
 from webhook.server.leader import policy_publisher as publishing
 from webhook.server.leader.policy_publisher import PolicyPublisher, report_of
-from webhook.server.leader.replica_report import BEHIND_SECONDS, Lag
+from webhook.server.leader.replica_report import BEHIND_SECONDS, LedgerLag
 
 TEAM = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\nteams: [{{name: {0}, namespaces: [{0}]}}]\n"
 
@@ -53,38 +53,38 @@ async def published(connection):
 
 
 async def test_viewers_read_the_policy_in_force_without_its_comments(connection, holder, publisher, tmp_path):
-    await publisher.look()
+    await publisher.publish()
     found = await published(connection)
     assert parse({"p": found.documents.encode()}, origin="p") == holder.current
     assert "everybody" not in found.documents
     (tmp_path / "policy" / "a.yaml").write_text(TEAM.format("b"))
     holder.check(), holder.check()
-    await publisher.look()
+    await publisher.publish()
     assert (await published(connection)).hash == holder.current.hash != found.hash
 
 
-async def test_it_is_written_again_when_it_may_be_gone_and_not_before(api, connection, publisher, monkeypatch):
-    await publisher.look()
-    await publisher.look()
+async def test_an_unchanged_policy_is_written_again_after_a_while(api, connection, publisher, monkeypatch):
+    await publisher.publish()
+    await publisher.publish()
     assert api.count("patch") == 1
     api.delete(reports.PATH, reports.POLICY)
     monkeypatch.setattr(publishing, "REPEAT_SECONDS", 0.0)
-    await publisher.look()
+    await publisher.publish()
     assert await published(connection)
 
 
-async def test_a_lack_of_rights_is_a_problem_until_it_is_granted(api, connection, publisher):
+async def test_a_missing_right_is_a_problem_until_it_is_granted(api, connection, publisher):
     api.always["patch"] = Answer(403)
-    await publisher.look()
+    await publisher.publish()
     assert "RBAC must grant this user the verb patch on reports" in publisher.problem
     with pytest.raises(ApiError):
         await published(connection)
     del api.always["patch"]
-    await publisher.look()
+    await publisher.publish()
     assert publisher.problem is None
 
 
-def test_a_policy_that_is_too_large_is_left_out_and_the_report_says_so(holder, monkeypatch):
+def test_a_policy_that_is_too_large_is_omitted_and_the_report_says_so(holder, monkeypatch):
     monkeypatch.setattr(reports, "MAX_POLICY_BYTES", 50)
     found = report_of(*holder.in_force())
     assert found.documents == ""
@@ -94,17 +94,17 @@ def test_a_policy_that_is_too_large_is_left_out_and_the_report_says_so(holder, m
 
 def test_a_view_is_behind_only_after_a_while():
     now, states = [0.0], [TeamState(TeamName("a"), 0, 7), TeamState(TeamName("b"), 0, 0)]
-    lag = Lag(lambda: states, lambda: now[0])
+    lag = LedgerLag(lambda: states, lambda: now[0])
     assert lag.behind() == []
     now[0] = BEHIND_SECONDS
     assert lag.behind() == ["team a: 7 resourceVersions behind"]
     states[0] = TeamState(TeamName("a"), 0, 0)
     assert lag.behind() == []
     states[0] = TeamState(TeamName("a"), 0, 3)
-    assert lag.behind() == [], "it counts from anew"
+    assert lag.behind() == [], "the time starts again"
 
 
-async def test_a_new_leader_writes_whatever_the_last_one_wrote(api, publisher):
+async def test_a_new_leader_writes_the_policy_again(api, publisher):
     for _ in range(2):
         leading = asyncio.create_task(publisher.run())
         wanted = api.count("patch") + 1

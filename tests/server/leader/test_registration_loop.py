@@ -1,4 +1,4 @@
-"""The leader's look at the registration: what it changes is logged, and why webhooks stay open, once."""
+"""The leader's sync of the registration: changes are logged, and why webhooks fail open, once."""
 
 import json
 from pathlib import Path
@@ -11,20 +11,20 @@ from tests.core.support import make
 from webhook.cluster.api.client import connect
 from webhook.kube.registration.registration import webhook_configurations
 from webhook.observe.logs import LogFormat, open_logs
-from webhook.server.leader.registration_loop import Registrar
+from webhook.server.leader.registration_loop import RegistrationLoop
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 PLURALS = {"zz-fairgate": "mutatingwebhookconfigurations", "fairgate": "validatingwebhookconfigurations"}
 
 
 class Scene:
-    """A fake API server with the chart's registration, and a server that looks after it."""
+    """A fake API server with the chart's registration, and the loop that syncs it."""
 
     def __init__(self, api, connection, log):
         self.api = api
         self.why_not = "world: not listed yet"
         self._log = log
-        self.registrar = Registrar(
+        self.registrar = RegistrationLoop(
             connection,
             make.world(make.policy(), nodes=[]),
             open_logs(LogFormat.JSON, fd=log.fileno()),
@@ -53,12 +53,12 @@ async def scene(tmp_path):
             yield Scene(api, connection, log)
 
 
-async def test_why_webhooks_stay_open_is_said_once_for_each_cause(scene):
+async def test_why_webhooks_fail_open_is_logged_once_for_each_cause(scene):
     for _ in range(2):
-        await scene.registrar.look()
+        await scene.registrar.sync()
     scene.why_not = None
     for _ in range(2):
-        await scene.registrar.look()
+        await scene.registrar.sync()
     kept = "validate.fairgate.dev, claims.fairgate.dev: failurePolicy stays Ignore"
     assert [line["why"] for line in scene.lines()] == [
         f"{kept}, this server is not ready: world: not listed yet",
@@ -82,18 +82,18 @@ async def test_before_they_fail_closed_the_api_server_reaches_the_service(scene,
     for webhook in scene.webhooks():
         webhook["clientConfig"] = {"caBundle": "AAAA", "service": {**SERVICE, "path": "/x"}}
     scene.api.faults[f"get {PROBE}"] += [Body(b"ok\n") if status == 200 else Answer(status)]
-    await scene.registrar.look()
+    await scene.registrar.sync()
     assert scene.webhooks()[0]["failurePolicy"] == want
     assert [asked.path for asked in scene.api.asked].count(PROBE) == 1
     if want == "Ignore":
         assert "stays Ignore, the API server does not reach it: " in scene.registrar.problem
 
 
-async def test_once_ready_and_trusted_they_fail_closed_and_nothing_is_left_to_say(scene):
+async def test_once_ready_and_trusted_they_fail_closed_without_a_problem(scene):
     scene.why_not = None
-    await scene.registrar.look()
+    await scene.registrar.sync()
     scene.publish_ca()
-    await scene.registrar.look()
+    await scene.registrar.sync()
     assert scene.registrar.problem is None
     assert scene.lines()[-1]["event"] == "registration changed"
     assert [webhook["failurePolicy"] for webhook in scene.webhooks()] == ["Fail", "Ignore", "Fail"]

@@ -1,4 +1,4 @@
-"""The words of a refusal: the same from both webhooks and from retry to retry, so that Events count them."""
+"""The text of a refusal: the same from both webhooks and for every retry, so that Events count them."""
 
 import json
 
@@ -17,7 +17,7 @@ JOB = Owner("Job", "train")
 
 
 class Site:
-    """A gate before a team of four GPUs, whose clock stands where it is put."""
+    """The webhook of a team of four GPUs, with a clock that a test sets."""
 
     def __init__(self, *residents):
         self.now = NOW
@@ -64,7 +64,7 @@ def test_retries_say_the_same_once_pods_are_seen_while_they_are_bound_and_minute
     assert len(texts) == 1
 
 
-def test_what_a_tenant_names_is_harmless_where_it_is_read():
+def test_names_of_a_tenant_are_escaped():
     evil = "anna\n\x1b[31mFairgate is down"
     site = Site(make.resident(4, uid="held", user=evil, owner=Owner("Job", "x\r\x9b2J"), node="n0"))
     message = site.refused("mutate")

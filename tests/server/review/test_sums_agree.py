@@ -1,4 +1,4 @@
-"""The same pods count the same everywhere: at the door, on the ledger, in status and metrics, in a review."""
+"""The same pods count the same everywhere: at admission, on the ledger, in status and metrics, in a review."""
 
 import json
 import tempfile
@@ -77,7 +77,7 @@ def foretold(gate, manifest):
 
 @given(_nodes, _pods)
 @examples(25)
-def test_what_pods_count_is_what_they_have_of_their_nodes_wherever_it_is_told(nodes, pods):
+def test_a_pods_gpus_are_the_same_in_decisions_ledger_status_and_metrics(nodes, pods):
     found, objects = written(nodes)
     kinds = {f"n{number}": kind for number, (kind, _) in enumerate(nodes)}
     counted = Fraction(0)
@@ -119,7 +119,7 @@ def weight_of(resource, kind):
 
 
 def check(world, counted):
-    """Hold what teams, nodes and metrics tell against each other."""
+    """Compare the numbers of teams, nodes and metrics."""
     (team,) = summaries(world)
     board = board_of(world)
     assert team.used + team.reserved == counted == board.teams[0].used

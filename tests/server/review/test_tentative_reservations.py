@@ -1,4 +1,4 @@
-"""Pods that are asked for at the same time: the gate sends them to different room, and turns nobody away for it."""
+"""Concurrent pods: tentative reservations place them on different nodes, and cause no refusal."""
 
 import asyncio
 import json
@@ -39,23 +39,23 @@ def decided(gate, name, *, dry_run=False, **metadata):
     return json.loads(next(iter(annotations.values())))
 
 
-def test_the_next_pod_is_sent_elsewhere_before_the_first_is_committed(gate):
+def test_the_next_pod_is_placed_elsewhere_before_the_first_is_committed(gate):
     assert advised(gate, "first")[0] == "n0"
     assert advised(gate, "second") == ["n1"]
 
 
-def test_a_dry_run_keeps_no_room(gate):
+def test_a_dry_run_reserves_nothing(gate):
     assert advised(gate, "first", dry_run=True)[0] == "n0"
     assert advised(gate, "second")[0] == "n0"
 
 
-def test_advice_to_others_turns_nobody_away(gate):
+def test_tentative_reservations_cause_no_refusal(gate):
     advised(gate, "first")
     advised(gate, "second")
     assert advised(gate, "third", annotations={"fairgate.dev/pool": "all"})[0] == "n0"
 
 
-def test_a_pod_that_is_turned_away_at_the_commit_keeps_no_room(gate):
+def test_a_pod_that_is_refused_at_the_commit_reserves_nothing(gate):
     decision = decided(gate, "first") | {"policy": "another"}
     labels = {"fairgate.dev/team": "a", "fairgate.dev/tier": "guaranteed"}
     marked = {"annotations": {"fairgate.dev/decision": json.dumps(decision)}, "labels": labels}

@@ -17,7 +17,7 @@ from webhook.observe.logs import LogFormat, Logs, open_logs
 from webhook.observe.metrics import Metrics
 from webhook.server.http.answer import Answer, Record
 from webhook.server.http.app import build_app, serve
-from webhook.server.http.client_auth import ask_for_certificates, check_caller
+from webhook.server.http.client_auth import check_caller, request_certificates
 from webhook.server.http.probes import Readiness
 from webhook.server.settings import Settings, WorldFile, parse_address
 
@@ -149,7 +149,7 @@ async def running(
     reloader = Reloader(CertFolder(settings.certs, terms=settings.certificate_terms))
     check = None if client_ca is None else check_caller
     if client_ca is not None:
-        ask_for_certificates(reloader.context, client_ca)
+        request_certificates(reloader.context, client_ca)
     app = build_app(
         reviewer, readiness, metrics, logs, why_not_synced=lambda: reviewer.why_not_synced, check_caller=check
     )

@@ -1,4 +1,4 @@
-"""One authenticated connection to the API server: raw answers, every failure told as a ClusterError."""
+"""One authenticated connection to the API server: returns raw responses, raises every failure as a ClusterError."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -22,24 +22,24 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where the kubelet mounts a pod's token and CA; it renews both in place."""
 
 CONNECT_SECONDS: Final = 10.0
-"""A server that is there takes a connection in milliseconds; one that drops packets must not hold us up."""
+"""A reachable server accepts a connection in milliseconds; one that drops packets must not block the caller."""
 
 SEND_SECONDS: Final = 15.0
 """How long one object's read or write may take: an eviction alone may be retried inside the server for 10 s."""
 
 _HEADERS: Final = {
     "Accept": "application/json",
-    # The server would gzip every page above 128 KB: CPU on both sides to save bandwidth inside a datacentre.
+    # The server would gzip every page above 128 KB: CPU on both sides to save bandwidth inside a data center.
     "Accept-Encoding": "identity",
     "User-Agent": f"fairgate/{__version__}",
 }
 
 
 async def connect(kubeconfig: Path | None, *, service_account: Path = SERVICE_ACCOUNT) -> "ApiConnection":
-    """Load credentials (None: those of the pod we run in) and open a connection with them.
+    """Load credentials (None: those of this process's pod) and return a connection that uses them.
 
-    Raises ClusterError for a configuration that cannot work. Sends nothing yet: a server that is away is the
-    business of each request, so that a webhook started before its API server waits instead of failing.
+    Raises ClusterError for a configuration that cannot work. Sends nothing yet: each request handles an unreachable
+    server, so that a webhook that starts before its API server waits instead of failing.
     """
     loaded = await _load_credentials(kubeconfig, service_account)
     return ApiConnection(loaded, kubeconfig=kubeconfig, service_account=service_account)
@@ -63,7 +63,7 @@ class _Request:
 
 
 class ApiConnection:
-    """Sends requests with credentials that stay fresh. Make one with `connect`; close it, or use it in `async with`."""
+    """Sends requests and renews its credentials. Created by `connect`; close it, or use it in `async with`."""
 
     def __init__(self, loaded: "Credentials", *, kubeconfig: Path | None, service_account: Path) -> None:
         self._credentials = loaded
@@ -80,12 +80,12 @@ class ApiConnection:
         await self.close()
 
     async def close(self) -> None:
-        """End every connection."""
+        """Close every connection."""
         await self._session.close()
 
     @property
     def server_time(self) -> float | None:
-        """Tell the API server's time of day at its last answer; None where it did not say."""
+        """The API server's time of day at its last response; None if the response had no Date."""
         try:
             return parsedate_to_datetime(self._dated).timestamp()
         except ValueError:
@@ -93,23 +93,23 @@ class ApiConnection:
 
     @property
     def server(self) -> str:
-        """Tell the URL of the API server."""
+        """The URL of the API server."""
         return self._credentials.server
 
     @asynccontextmanager
     async def get(
         self, path: str, params: Mapping[str, str] | None = None, *, action: str, read_seconds: float
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """GET a path and hand out the unread 200 answer; failures while reading it are translated too.
+        """GET a path and yield the unread 200 response; failures while reading it are translated too.
 
-        `action` names the request in errors as verb and resource ("list pods"), as RBAC does; `read_seconds` is how
-        long the server may stay silent. Raises ApiError for any answer but 200, ClusterError for everything else.
+        `action` names the request in errors as verb and resource ("list pods"), as RBAC does; `read_seconds` is the
+        longest silence of the server. Raises ApiError for any status but 200, ClusterError for everything else.
         """
         limits = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=read_seconds)
         try:
             async with await self._send(_Request("GET", path, params or {}), limits) as response:
                 if response.status != HTTPStatus.OK:
-                    raise await _refusal(response, action)
+                    raise await _api_error(response, action)
                 yield response
         except (aiohttp.ClientError, TimeoutError) as cause:
             raise ClusterError(f"cannot {action}: {self._explain(cause, read_seconds)}") from cause
@@ -126,26 +126,26 @@ class ApiConnection:
         accept: str | None = None,
         seconds: float = SEND_SECONDS,
     ) -> bytes:
-        """Send one request and give the body of its 2xx answer: reads of one object, and every write.
+        """Send one request and return the body of its 2xx response: reads of one object, and every write.
 
-        `action` is as in `get`; a PATCH says its kind by `content_type`, a GET may name a form of the
-        object by `accept`; `seconds` bounds all of it. Raises ApiError
-        for any other answer. ClusterError says that no answer came: a write may have been carried out all the same.
+        `action` is as in `get`; a PATCH sets its type by `content_type`, a GET may request a form of the object by
+        `accept`; `seconds` bounds the whole request. Raises ApiError for any other status. A plain ClusterError means
+        that no response came: a write may still have been carried out.
         """
         limits = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         request = _Request(method, path, params or {}, body, content_type if body is not None else None, accept)
         try:
             async with await self._send(request, limits) as response:
                 if not response.ok:
-                    raise await _refusal(response, action)
+                    raise await _api_error(response, action)
                 return await response.read()
         except (aiohttp.ClientError, TimeoutError) as cause:
             raise ClusterError(f"cannot {action}: {self._explain(cause, seconds)}") from cause
 
     async def _send(self, request: _Request, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        """Send once; where the server no longer takes our credentials, or we its certificate, renew and send again.
+        """Send once; if the server rejects our credentials or we reject its certificate, renew them and send again.
 
-        That covers every kind of rotation (exec plugins, token files, client certificates, CAs) without knowing when.
+        That covers every rotation (exec plugins, token files, client certificates, CAs) without a schedule.
         """
         used = self._credentials
         try:
@@ -175,13 +175,13 @@ class ApiConnection:
             ssl=used.tls,
             server_hostname=used.tls_name,
             proxy=used.proxy,
-            allow_redirects=False,  # a redirect would carry our token to whoever it names
+            allow_redirects=False,  # a redirect would send our token to another host
         )
         self._dated = response.headers.get("Date", "")
         return response
 
     async def _renew(self, stale: "Credentials") -> "Credentials":
-        """Load credentials again, once for all requests that found the same ones stale."""
+        """Load credentials again, once for all requests that failed with the same stale ones."""
         async with self._renewal:
             if self._credentials is stale:
                 self._credentials = await _load_credentials(self._kubeconfig, self._service_account)
@@ -195,9 +195,9 @@ class ApiConnection:
             case aiohttp.ClientSSLError():
                 return f"no TLS with {server}: {_os_reason(cause)}"
             case aiohttp.ConnectionTimeoutError():
-                return f"{server} did not take a connection within {CONNECT_SECONDS:g} s"
+                return f"{server} did not accept a connection within {CONNECT_SECONDS:g} s"
             case TimeoutError():
-                return f"{server} said nothing for {read_seconds:g} s"
+                return f"{server} did not respond for {read_seconds:g} s"
             case aiohttp.ClientConnectorError():
                 return f"{server} cannot be reached: {_os_reason(cause)}"
             case _:
@@ -205,12 +205,12 @@ class ApiConnection:
 
 
 def _os_reason(cause: aiohttp.ClientConnectorError) -> str:
-    # str(cause) would say the address of our SSLContext in memory
+    # str(cause) would contain the memory address of the SSLContext
     return cause.os_error.strerror or str(cause.os_error)
 
 
-async def _refusal(response: aiohttp.ClientResponse, action: str) -> ApiError:
-    """Tell why the server said no, by its own Status where it sent one."""
+async def _api_error(response: aiohttp.ClientResponse, action: str) -> ApiError:
+    """Return the error of a response, with the message of its Status if it has one."""
     message = status_of(await response.read()).message
     verb, _, resource = action.partition(" ")
     match response.status:
@@ -228,5 +228,5 @@ async def _refusal(response: aiohttp.ClientResponse, action: str) -> ApiError:
 
 
 def _seconds(retry_after: str) -> float:
-    # HTTP allows a date as well; the API server only ever sends seconds.
+    # HTTP allows a date as well; the API server sends only seconds.
     return float(retry_after) if retry_after.isdecimal() else 0.0

@@ -1,7 +1,7 @@
-"""Where the API server is and how to prove who we are: the one module that imports kubernetes_asyncio.
+"""The API server's address and our credentials: the one module that imports kubernetes_asyncio.
 
 Only its configuration loaders are used. Its request layer is not: it decodes everything, has no timeout for a
-connection that went silent, and never renews what a kubeconfig's exec plugin handed out.
+connection that went silent, and never renews the credentials that a kubeconfig's exec plugin returned.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """One loaded set: the server, how TLS checks it, the way there, and the token as it is now.
+    """One loaded set: the server, its TLS settings, the proxy, and the current token.
 
-    `tls` is True (aiohttp's default) for plain HTTP, such as kubectl proxy speaks. `tls_name` is the name expected in
-    the server's certificate, None for the host's own; `proxy` None for no proxy. `impersonation` are the headers that
-    ask the server to treat us as somebody else.
+    `tls` is True (aiohttp's default) for plain HTTP, such as kubectl proxy serves. `tls_name` is the name expected in
+    the server's certificate, None for the host's own; `proxy` None for no proxy. `impersonation` are the kubeconfig's
+    impersonation headers.
     """
 
     server: str
@@ -39,7 +39,7 @@ class Credentials:
     configuration: Configuration
 
     async def headers(self) -> Headers:
-        """Give the headers of the next request; in a pod this reads the token's file again every minute."""
+        """Return the headers of the next request; in a pod, the token file is read again every minute."""
         try:
             token = await self.configuration.get_api_key_with_prefix("BearerToken")
         except (ConfigException, OSError) as cause:
@@ -50,9 +50,9 @@ class Credentials:
 
 
 async def load(kubeconfig: Path | None, *, service_account: Path) -> Credentials:
-    """Load credentials from a kubeconfig (its current context), or those of the pod we run in.
+    """Load credentials from the current context of a kubeconfig, or those of this process's pod.
 
-    Raises ClusterError when there are none or they cannot be used. Exec plugins are run.
+    Raises ClusterError if there are none or they cannot be used. Runs exec plugins.
     """
     configuration = Configuration()
     source = f"kubeconfig {kubeconfig}" if kubeconfig else f"service account in {service_account}"
@@ -67,7 +67,7 @@ async def load(kubeconfig: Path | None, *, service_account: Path) -> Credentials
         raise
     except (ssl.SSLError, OSError) as cause:
         raise ClusterError(f"{source}: its CA or client certificate cannot be used: {cause}") from cause
-    except Exception as cause:  # a broken file ends in ConfigException, KeyError, TypeError, AssertionError, YAMLError…
+    except Exception as cause:  # a broken file raises ConfigException, KeyError, TypeError, AssertionError, YAMLError…
         raise ClusterError(f"{source}: {cause or type(cause).__name__}") from cause
     server = str(configuration.host).rstrip("/")
     return Credentials(
@@ -101,7 +101,7 @@ async def _load_file(configuration: Configuration, kubeconfig: Path) -> None:
 
 
 def _impersonation(kubeconfig: Path) -> Headers:
-    """Read who a kubeconfig wants to be taken for. kubernetes_asyncio ignores that, and acts with more rights."""
+    """Return the impersonation headers of a kubeconfig. kubernetes_asyncio ignores them, and so has more rights."""
     document = yaml.safe_load(kubeconfig.read_text())
     context = _named(document["contexts"], document["current-context"])["context"]
     user = _named(document.get("users") or [], context.get("user")).get("user") or {}
@@ -120,12 +120,12 @@ def _named(entries: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
 
 
 def _tls(configuration: Configuration) -> ssl.SSLContext | Literal[True]:
-    """Build the TLS context. Reads files, and all system CAs (0.1 s) where none is named: not for the event loop."""
+    """Return the TLS context. Reads files, and all system CAs (0.1 s) if none is given: not for the event loop."""
     if not str(configuration.host).startswith("https:"):
         return True
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    # Python 3.13 made this flag a default. Cluster CAs often lack the extensions it asks for (EKS's do), and no
-    # other Kubernetes client asks for them.
+    # Python 3.13 made this flag a default. Cluster CAs often lack the extensions it requires (EKS's do), and no
+    # other Kubernetes client requires them.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
@@ -136,6 +136,6 @@ def _tls(configuration: Configuration) -> ssl.SSLContext | Literal[True]:
 
 
 def _proxy_of_environment(server: str) -> str | None:
-    """Find the proxy as kubectl does. aiohttp's trust_env would also take ~/.netrc, and then refuse our token."""
+    """Return the proxy as kubectl does. aiohttp's trust_env would also read ~/.netrc, and then reject our token."""
     url = urlsplit(server)
     return None if proxy_bypass(url.netloc) else getproxies().get(url.scheme)

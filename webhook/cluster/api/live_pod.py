@@ -1,15 +1,15 @@
-"""What became of a pod, as the API server itself says: asked where the view of the pods does not tell."""
+"""Reads the current state of a pod from the API server, for decisions that the watched state cannot answer."""
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError
 from webhook.core.model.pod import Resident
-from webhook.kube.pod.existing_pods import Fate, decode_pod_state
+from webhook.kube.pod.existing_pods import PodState, decode_pod_state
 
 
-async def fate_of(connection: ApiConnection, pod: Resident) -> Fate | None:
-    """Get the pod that has this one's name now, which may be another; None where there is none.
+async def read_live_pod(connection: ApiConnection, pod: Resident) -> PodState | None:
+    """Return the pod that has this one's name now, possibly another pod; None if there is none.
 
-    Raises ClusterError where nothing is known.
+    Raises ClusterError if the API server does not answer.
     """
     path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
     try:

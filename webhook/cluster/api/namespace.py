@@ -1,4 +1,4 @@
-"""The namespace that replicas of one installation share, where nobody names it."""
+"""The default namespace of an installation's shared objects."""
 
 import asyncio
 from pathlib import Path
@@ -10,11 +10,11 @@ from webhook.cluster.api.client import SERVICE_ACCOUNT
 from webhook.cluster.api.errors import ClusterError
 
 DEFAULT_NAMESPACE: Final = "default"
-"""What kubectl takes, too, where a kubeconfig names none."""
+"""Also kubectl's default if a kubeconfig has none."""
 
 
 async def own_namespace(kubeconfig: Path | None, *, service_account: Path = SERVICE_ACCOUNT) -> str:
-    """Tell the namespace of a kubeconfig's current context, or without one that of the pod we run in.
+    """Return the namespace of a kubeconfig's current context, or without a kubeconfig that of this process's pod.
 
     Raises ClusterError for files that cannot be read.
     """
@@ -30,4 +30,4 @@ def _read(kubeconfig: Path | None, service_account: Path) -> str:
         return str(named[document["current-context"]].get("namespace") or DEFAULT_NAMESPACE)
     except (OSError, yaml.YAMLError, LookupError, TypeError, AttributeError) as exc:
         source = f"kubeconfig {kubeconfig}" if kubeconfig else f"service account in {service_account}"
-        raise ClusterError(f"{source} tells no namespace, give one by --namespace: {exc}") from exc
+        raise ClusterError(f"cannot read a namespace from {source}, set --namespace: {exc}") from exc

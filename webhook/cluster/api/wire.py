@@ -1,4 +1,4 @@
-"""List and watch answers on the wire: pages whose objects stay undecoded until their turn, events, lines."""
+"""Decoding of list and watch responses: pages whose objects stay undecoded until their turn, events, lines."""
 
 from typing import Final, Generic, TypeVar
 
@@ -8,28 +8,28 @@ T = TypeVar("T")
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """Of a list: its version, and the token of the next page ("" on the last)."""
+    """The metadata of a list: its version, and the token of the next page ("" on the last)."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
 
 
 class Page(msgspec.Struct, frozen=True):
-    """One page of a list. Some APIs write null for no items."""
+    """One page of a list. Some APIs write null for an empty list."""
 
     metadata: ListMeta
     items: list[msgspec.Raw] | None = None
 
 
 class Event(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """One line of a watch; the object is decoded with it, for going over its bytes twice would double the cost."""
+    """One line of a watch; the object is decoded with it, because a second pass would double the cost."""
 
     type: str
     object: T
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """What every object says of itself, and a bookmark by its annotations."""
+    """The metadata of any object, with the annotations that mark a bookmark."""
 
     name: str = ""
     namespace: str = ""
@@ -38,23 +38,23 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class AnyObject(msgspec.Struct, frozen=True):
-    """Any object at all: enough for a bookmark's version, or to name one whose own type does not fit."""
+    """Any object: enough for a bookmark's version, or to name an object that does not decode as its own type."""
 
     metadata: ObjectMeta = ObjectMeta()
 
     @property
     def key(self) -> str:
-        """Name it as the API does: namespace/name, or name where there is no namespace."""
+        """The object's namespace/name, or name if it is cluster-scoped."""
         return "/".join(filter(None, (self.metadata.namespace, self.metadata.name)))
 
     @property
     def ends_list(self) -> bool:
-        """Tell whether it is the bookmark after the last object of a list that came as a stream."""
+        """Whether this is the bookmark after the last object of a streamed list."""
         return (self.metadata.annotations or {}).get("k8s.io/initial-events-end") == "true"
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The API's way to say no, as an HTTP body or inside an ERROR event."""
+    """An error of the API, as an HTTP body or inside an ERROR event."""
 
     message: str = ""
     code: int = 0
@@ -70,7 +70,7 @@ _STATUS: Final = msgspec.json.Decoder(Status)
 
 
 def any_object(raw: msgspec.Raw | bytes) -> AnyObject:
-    """Read what can be read of an object; nothing of one that is not even an object."""
+    """Decode the metadata of an object; empty if it is not an object."""
     try:
         return _ANY_OBJECT.decode(raw)
     except msgspec.DecodeError:
@@ -78,7 +78,7 @@ def any_object(raw: msgspec.Raw | bytes) -> AnyObject:
 
 
 def version_of(line: bytes) -> str:
-    """Read the version of an event's object; "" where there is none."""
+    """Return the version of an event's object, "" if it has none."""
     try:
         return _VERSIONED.decode(line).object.metadata.resource_version
     except msgspec.DecodeError:
@@ -86,7 +86,7 @@ def version_of(line: bytes) -> str:
 
 
 def status_of(raw: msgspec.Raw | bytes) -> Status:
-    """Read a Status; an empty one where a proxy in between answered in words of its own."""
+    """Decode a Status; an empty one if the body is something else, such as a proxy's page."""
     try:
         return _STATUS.decode(raw)
     except msgspec.DecodeError:
@@ -94,13 +94,13 @@ def status_of(raw: msgspec.Raw | bytes) -> Status:
 
 
 class LineSplitter:
-    """Cuts a stream into lines. A line may be longer than any read buffer: its pieces are joined once, at its end."""
+    """Splits a stream into lines. A line may be longer than any read buffer: its pieces are joined once, at its end."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take the next bytes and give the lines they complete, without newlines and empty ones."""
+        """Add the next bytes and return the lines that they complete, without newlines and without empty lines."""
         first, *others = chunk.split(b"\n")
         self._pieces.append(first)
         if not others:

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple, NoReturn
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.api.live_pod import fate_of
-from webhook.cluster.ledger.ledger_context import Means, Recorder
-from webhook.cluster.ledger.ledger_writer import Desk
+from webhook.cluster.api.live_pod import read_live_pod
+from webhook.cluster.ledger.ledger_context import LedgerContext, Recorder
+from webhook.cluster.ledger.ledger_writer import LedgerWriter
 from webhook.cluster.ledger.team_ledger_client import PATH
 from webhook.cluster.watch.quotas import live_quotas
 from webhook.cluster.watch.watched_kind import WatchedKind
@@ -25,20 +25,20 @@ from webhook.kube.ledger.team_ledger import TeamLedger, object_name
 from webhook.kube.objects.keys import TEAM_LEDGERS
 
 UNSEEN_SECONDS: Final = 40.0
-"""When to look for a pod that nobody saw: kube-apiserver gives a request up after 34 s, so it cannot come any more."""
+"""When to read a charged pod that was not seen: kube-apiserver ends a request after 34 s, so it cannot come later."""
 
-_REAP_SECONDS: Final = 5.0
-"""Between two looks for such pods. With the above, an orphan is gone in well under 90 s."""
+_ORPHAN_CHECK_SECONDS: Final = 5.0
+"""Between two checks for such pods. With the above, an orphaned charge is gone in well under 90 s."""
 
 _RECONCILE_SECONDS: Final = 1.0
-"""Between two looks for objects that are out of date …"""
+"""Between two checks for outdated objects …"""
 
-_REST_SECONDS: Final = 2.0
-"""… and the least time between two writes that nobody asked for."""
+_MIN_WRITE_INTERVAL_SECONDS: Final = 2.0
+"""… and the least time between two writes that no request caused."""
 
 
 class TeamState(NamedTuple):
-    """What a team's desk has on its page, and how far behind it this replica's view of the pods is."""
+    """A team's charges in flight, and by how many resourceVersions this replica's view of the pods lags behind."""
 
     team: TeamName
     in_flight: int
@@ -46,10 +46,10 @@ class TeamState(NamedTuple):
 
 
 class ApiLedger:
-    """Charges pods on TeamLedger objects; implements webhook.server.review.reviewer.Ledger.
+    """Charges pods on TeamLedger objects; implements the Ledger protocol of the server.
 
-    `reached` is the resourceVersion that the view of the pods has come to; `known` tells whose a pod's name is in it,
-    by `NAMESPACE/NAME`: a UID, "" where that is not known, None for nobody's. `quotas` are those that it shows.
+    `reached` returns the resourceVersion of the watched pods; `known` the UID of the pod that is named
+    `NAMESPACE/NAME` among them: "" if it is not recorded, None if there is no such pod. `quotas` are the watched ones.
     """
 
     def __init__(
@@ -65,15 +65,15 @@ class ApiLedger:
         self._world = world
         self._quotas = quotas or QuotaIndex()
         self._known = known
-        self._means = Means(connection, world, reached, recorder)
-        self._desks: dict[TeamName, Desk] = {}
+        self._context = LedgerContext(connection, world, reached, recorder)
+        self._writers: dict[TeamName, LedgerWriter] = {}
 
     async def commit(
         self, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
     ) -> Decision:
-        """Refuse from memory what has no chance; everything else is judged and written with its team's next batch.
+        """Refuse from memory a pod that cannot be admitted; decide and write any other with its team's next batch.
 
-        Pods of exempt namespaces are never refused, so they do not wait for a write either: the watch will charge them.
+        Pods of exempt namespaces are never refused, so they do not wait for a write either: the watch charges them.
         """
         decision, flight = judge()
         if flight is None or (isinstance(decision, NotApplicable) and decision.reason.code is Code.EXEMPT):
@@ -82,74 +82,74 @@ class ApiLedger:
             return Deny((Reason(Code.ALREADY_EXISTS, f'pods "{flight.pod.name}" already exists'),))
         if (reason := await self._over_quota(flight.pod)) is not None:
             return Deny((reason,))
-        return await self._desk(flight.charge.team).charge(judge, deadline=deadline, is_gone=is_gone)
+        return await self._writer(flight.charge.team).charge(judge, deadline=deadline, is_gone=is_gone)
 
     async def _is_taken(self, pod: Resident) -> bool:
-        """Tell whether another pod has the name, so that this one cannot come and must not be charged.
+        """Return whether another pod has the name, so that this one cannot be created and must not be charged.
 
-        The view may show a pod that is gone by now: the API server is asked, and believed.
+        The watched pod may be gone by now: the API server's current answer decides.
         """
         if self._known(f"{pod.namespace}/{pod.name}") in (None, pod.uid):
             return False
         try:
-            found = await fate_of(self._means.connection, pod)
+            found = await read_live_pod(self._context.connection, pod)
         except ClusterError:
             return False
         return found is not None and found.uid != pod.uid
 
     async def _over_quota(self, pod: Resident) -> Reason | None:
-        """Tell which ResourceQuota the API server will refuse this pod for, so that it must not be charged.
+        """Return for which ResourceQuota the API server will refuse this pod, so that it must not be charged.
 
-        The view may be behind a quota that has room by now: the API server is asked, and believed.
+        The watched quota may be outdated: the API server's current answer decides.
         """
         if exceeded(pod.demand, self._quotas.of(pod.namespace)) is None:
             return None
         try:
-            return exceeded(pod.demand, await live_quotas(self._means.connection, pod.namespace))
+            return exceeded(pod.demand, await live_quotas(self._context.connection, pod.namespace))
         except ClusterError:
             return None
 
     def release(self, review: Review) -> None:
-        """Leave it to the watch: a DELETE that is reviewed may yet fail."""
+        """Do nothing: the reviewed DELETE may still fail; the watch reports a deletion."""
 
     def withdraw(self, team: TeamName, uid: Uid) -> None:
-        """Take a charge or a promotion back, of which it is known that nothing will come."""
-        self._desk(team).withdraw(uid)
+        """Withdraw a charge or a promotion that will certainly not take effect."""
+        self._writer(team).withdraw(uid)
 
     def linger(self, flight: InFlightCharge) -> None:
-        """Keep a charge that is assumed for a pod which its node may still run, for as long as that may be."""
-        self._desk(flight.charge.team).linger(flight)
+        """Keep an assumed charge of a pod that its node may still run, for as long as that is possible."""
+        self._writer(flight.charge.team).linger(flight)
 
     def promotions(self) -> Iterable[InFlightCharge]:
-        """List the promotions that are charged and still to be carried out, whoever charged them."""
-        return [flight for desk in self._desks.values() for flight in desk.promotions()]
+        """Return the charged promotions of all replicas whose labels are not written yet."""
+        return [flight for writer in self._writers.values() for flight in writer.promotions()]
 
-    # -- what the watch brings
+    # -- the watch of TeamLedgers
 
     def kind(self) -> WatchedKind[TeamLedger]:
-        """Describe the objects to the watch."""
+        """Return how to watch TeamLedgers."""
         return WatchedKind(
             name=TEAM_LEDGERS,
             path=PATH,
             item=TeamLedger,
             key=lambda found: found.metadata.name,
             handle=lambda found: found.metadata.uid,
-            apply=self._see,
-            remove=self._lose,
+            apply=self._observe,
+            remove=self._forget,
         )
 
-    def _see(self, found: TeamLedger) -> bool:
-        """Take over a team's object; one that somebody made under another name is not it."""
+    def _observe(self, found: TeamLedger) -> bool:
+        """Store a team's object; ignore one whose name is not the team's."""
         is_ours = found.metadata.name == object_name(found.team)
         if is_ours:
-            self._desk(found.team).see(found)
+            self._writer(found.team).observe(found)
         return is_ours
 
-    def _lose(self, identity: str) -> None:
-        for desk in self._desks.values():
-            desk.lose(identity)
+    def _forget(self, identity: str) -> None:
+        for writer in self._writers.values():
+            writer.forget(identity)
 
-    # -- duties of one replica; harmless in several, since each write is a compare-and-swap made on evidence
+    # -- tasks of one replica; harmless in several, since each write is a compare-and-swap and based on evidence
 
     async def drop_orphans(
         self,
@@ -158,55 +158,55 @@ class ApiLedger:
         report: Callable[[InFlightCharge], None],
         unseen_seconds: float = UNSEEN_SECONDS,
     ) -> NoReturn:
-        """Drop charges whose pods never came, on the evidence of a live read, and report each."""
+        """Drop charges whose pods were never created, after a live read, and report each."""
         while True:
-            await asyncio.sleep(min(_REAP_SECONDS, unseen_seconds))
-            for desk in [*self._desks.values()] if is_leader() else []:
+            await asyncio.sleep(min(_ORPHAN_CHECK_SECONDS, unseen_seconds))
+            for writer in [*self._writers.values()] if is_leader() else []:
                 try:
-                    async for flight in desk.look_after(unseen_seconds):
+                    async for flight in writer.drop_orphans(unseen_seconds):
                         report(flight)
                 except ClusterError as error:
-                    desk.problem = str(error)
+                    writer.problem = str(error)
 
     async def reconcile(self, *, is_leader: Callable[[], bool]) -> NoReturn:
-        """Keep every object true while nobody asks for a charge: settled charges leave, people's numbers follow."""
+        """Update every outdated object while no request does: remove charges of confirmed pods, update the status."""
         while True:
             await asyncio.sleep(random.uniform(1, 2) * _RECONCILE_SECONDS)  # noqa: S311 - jitter
-            for desk in self._desks.values():
-                desk.settle()
+            for writer in self._writers.values():
+                writer.settle()
                 if is_leader():
-                    desk.write_lingering()
+                    writer.write_lingering()
             if is_leader():
                 for team in self._world.policy.teams:
-                    self._desk(team.name)
-                for desk in [*self._desks.values()]:
-                    await self._look_at(desk)
+                    self._writer(team.name)
+                for writer in [*self._writers.values()]:
+                    await self._update_if_outdated(writer)
 
-    async def _look_at(self, desk: Desk) -> None:
-        rested = asyncio.get_running_loop().time() - desk.wrote_at >= _REST_SECONDS
-        if not (desk.is_idle and desk.is_safe and rested):
+    async def _update_if_outdated(self, writer: LedgerWriter) -> None:
+        may_write = asyncio.get_running_loop().time() - writer.wrote_at >= _MIN_WRITE_INTERVAL_SECONDS
+        if not (writer.is_idle and writer.is_safe and may_write):
             return
-        is_named = desk.team == UNASSIGNED or any(team.name == desk.team for team in self._world.policy.teams)
-        if not is_named and not desk.in_flight and not desk.lingering:
-            if desk.version:
-                await desk.remove()
+        is_in_policy = writer.team == UNASSIGNED or any(team.name == writer.team for team in self._world.policy.teams)
+        if not is_in_policy and not writer.in_flight and not writer.lingering:
+            if writer.version:
+                await writer.remove()
             else:
-                del self._desks[desk.team]
-        elif desk.is_outdated and (is_named or desk.version):
-            desk.refresh()
+                del self._writers[writer.team]
+        elif writer.is_outdated and (is_in_policy or writer.version):
+            writer.refresh()
 
-    # -- for metrics and the end
+    # -- metrics and shutdown
 
     def states(self) -> Iterable[TeamState]:
-        """Tell how each team's page stands."""
-        return [TeamState(desk.team, desk.in_flight, desk.lag) for desk in self._desks.values()]
+        """Return the state of each team's object."""
+        return [TeamState(writer.team, writer.in_flight, writer.lag) for writer in self._writers.values()]
 
     async def close(self) -> None:
-        """Stop every desk."""
-        await asyncio.gather(*(desk.close() for desk in self._desks.values()))
+        """Stop every writer."""
+        await asyncio.gather(*(writer.close() for writer in self._writers.values()))
 
-    def _desk(self, team: TeamName) -> Desk:
-        desk = self._desks.get(team)
-        if desk is None:
-            desk = self._desks[team] = Desk(team, self._means)
-        return desk
+    def _writer(self, team: TeamName) -> LedgerWriter:
+        writer = self._writers.get(team)
+        if writer is None:
+            writer = self._writers[team] = LedgerWriter(team, self._context)
+        return writer

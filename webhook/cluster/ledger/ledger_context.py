@@ -1,4 +1,4 @@
-"""What the desks of all teams have in common."""
+"""What the ledger writers of all teams share."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -8,20 +8,20 @@ from webhook.core.world.world import World
 
 
 class Recorder(Protocol):
-    """Keeps count of what the ledger does."""
+    """Records what the ledger does, for metrics."""
 
     def wrote(self, result: str, *, charges: int, seconds: float) -> None:
-        """Record a write, how many charges it carried and how long it took."""
+        """Record a write, its number of charges and its duration."""
 
     def waited(self, seconds: float) -> None:
-        """Record that charges had to wait for a view of the pods that was behind."""
+        """Record that charges waited for the watched pods to catch up with the ledger."""
 
     def withdrew(self) -> None:
-        """Record a charge that is taken back because its caller had gone."""
+        """Record a charge that is withdrawn because its caller disconnected."""
 
 
-class Means(NamedTuple):
-    """What all desks share: the connection, the world, how far the view of its pods has come, and who keeps count."""
+class LedgerContext(NamedTuple):
+    """The connection, the world, the resourceVersion that its pods have reached, and the recorder."""
 
     connection: ApiConnection
     world: World

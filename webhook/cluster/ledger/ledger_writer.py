@@ -1,8 +1,8 @@
-"""One team's desk: takes what waits, judges it in one go, and makes it durable with one write.
+"""One team's ledger writer: decides all waiting requests in one batch, and stores the charges with one write.
 
-The stretch from judging to taking every admitted pod into the world awaits nothing: on one event loop that is the
-lock. The write that follows is a compare-and-swap on the object's version, so whatever another replica did in between
-sends this batch back to be judged anew.
+There is no await between deciding and assuming every admitted pod in the world: on one event loop that is the lock.
+The write that follows is a compare-and-swap on the object's resourceVersion: after any write of another replica, the
+batch is decided again.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.ledger.ledger_context import Means
-from webhook.cluster.ledger.team_ledger_client import WRITE_SECONDS, Result, TeamObject, result_of
+from webhook.cluster.ledger.ledger_context import LedgerContext
+from webhook.cluster.ledger.team_ledger_client import WRITE_SECONDS, Result, TeamLedgerClient, result_of
 from webhook.core.explain.team_summary import Summary, summary_of
 from webhook.core.model.decision import Decision, Retry
 from webhook.core.model.names import TeamName, Uid
@@ -25,29 +25,29 @@ from webhook.kube.ledger import team_ledger
 from webhook.kube.ledger.team_ledger import TeamLedger
 
 _POLL_SECONDS: Final = 0.002
-"""How often a view that is behind is looked at again: the event it lacks is on its way."""
+"""How often a lagging view of the pods is checked again: the missing event is on its way."""
 
 _RIVAL_SECONDS: Final = 1.0
-"""For how long to make room for another replica that wrote: two that write without pause keep a third out for seconds
-(three writers at 200 requests/s: p99 5 s before, well under a second with it)."""
+"""For how long to yield to another replica that wrote: two that write without pause starve a third for seconds (three
+writers at 200 requests/s: p99 5 s before, well under a second with it)."""
 
 _FAILURE_SECONDS: Final = 0.05
-"""First rest after a failure; doubled for each further one …"""
+"""Backoff after the first failure; doubled for each further one …"""
 
-_LONGEST_SECONDS: Final = 1.0
-"""… up to this: whoever waits has some four seconds."""
+_MAX_BACKOFF_SECONDS: Final = 1.0
+"""… up to this: a waiting request has some four seconds."""
 
-MOST_CHARGES: Final = 500
-"""Charges in one write, so that it stays small and quick; halved while the API server finds it too large."""
+MAX_CHARGES: Final = 500
+"""Most charges in one write, so that it stays small and fast; halved while the API server rejects it as too large."""
 
 _log: Final = logging.getLogger("webhook.cluster.ledger.ledger")
 _MOVED: Final = Retry(Reason(Code.RACE_LOST, "the pod's team changed while it waited: try again"))
-_LEFT: Final = Retry(Reason(Code.RACE_LOST, "the caller left before the charge was made: try again"))
+_DISCONNECTED: Final = Retry(Reason(Code.RACE_LOST, "the caller disconnected before the pod was charged: try again"))
 
 
 @dataclass(slots=True, eq=False)
-class _Ticket:
-    """A request that waits for its decision. `charged` is what may be on the page for it before it heard a yes."""
+class _Request:
+    """A request that waits for its decision. `charged` is the UID that may be charged before it was answered."""
 
     judge: Callable[[], LedgerDecision]
     deadline: float
@@ -55,335 +55,333 @@ class _Ticket:
     answer: "asyncio.Future[Decision]"
     charged: Uid | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the request was answered or cancelled."""
+        return self.answer.done()
+
 
 class _Admitted(NamedTuple):
-    ticket: _Ticket
+    request: _Request
     decision: Decision
     uid: Uid
 
 
-class Desk:
-    """Serves one team; desks know nothing of each other, so no team ever waits for another."""
+class LedgerWriter:
+    """Writes one team's charges; writers of several teams are independent, so no team ever waits for another."""
 
-    def __init__(self, team: TeamName, means: Means) -> None:
+    def __init__(self, team: TeamName, context: LedgerContext) -> None:
         self.team = team
         self.problem: str | None = None
         self.wrote_at = 0.0
-        self._write_seconds = 0.005  # of the last write
-        self._rival_at = float("-inf")  # when another replica was last seen writing
-        self._means = means
-        self._ledger_session = LedgerSession(means.world)
-        self._object = TeamObject(means.connection, team)
-        self._told: team_ledger.Status | None = None
+        self._write_seconds = 0.005  # duration of the last write
+        self._rival_at = float("-inf")  # when another replica last wrote
+        self._context = context
+        self._session = LedgerSession(context.world)
+        self._client = TeamLedgerClient(context.connection, team)
+        self._status: team_ledger.Status | None = None  # as on the API
         self._first_seen: dict[Uid, float] = {}
-        self.lingering: dict[Uid, InFlightCharge] = {}  # seen by this replica, and not on the page yet
-        self._most = MOST_CHARGES
-        self._allowed: set[Uid] = set()  # those on the page for which somebody heard a yes
-        self._queue: list[_Ticket] = []
+        self.lingering: dict[Uid, InFlightCharge] = {}  # found by this replica, and not in the object yet
+        self._max_charges = MAX_CHARGES
+        self._allowed: set[Uid] = set()  # charges in the object whose request was allowed
+        self._queue: list[_Request] = []
         self._is_due = False
         self._is_writing = False
         self._work: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
 
-    # -- what others tell and ask
+    # -- requests and watch events
 
     async def charge(
         self, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
     ) -> Decision:
-        """Have a pod judged with the next batch; answers by the deadline in any case."""
-        ticket = _Ticket(judge, deadline, is_gone, self._loop.create_future())
-        self._queue.append(ticket)
+        """Decide a pod with the next batch; returns by the deadline in any case."""
+        request = _Request(judge, deadline, is_gone, self._loop.create_future())
+        self._queue.append(request)
         self._start()
         try:
             async with asyncio.timeout_at(deadline):
-                return await ticket.answer
+                return await request.answer
         except TimeoutError:
-            if ticket.answer.done() and not ticket.answer.cancelled():
-                return ticket.answer.result()  # both came in the same turn of the loop: the charge stands
+            if request.answer.done() and not request.answer.cancelled():
+                return request.answer.result()  # both in the same turn of the loop: the charge is valid
             return self._unavailable()
 
-    def see(self, found: TeamLedger, *, is_live: bool = False) -> None:
-        """Take over the team's object as the watch, a write of our own or a live read brought it."""
-        if found.version > self._ledger_session.version:
-            self._told = found.status
+    def observe(self, found: TeamLedger, *, is_live: bool = False) -> None:
+        """Store the team's object as the watch, an own write or a live read returned it."""
+        if found.version > self._session.version:
+            self._status = found.status
             if not self._is_writing:
                 self._rival_at = self._loop.time()
-        self._ledger_session.see(found.page, version=found.version, identity=found.metadata.uid, is_live=is_live)
+        self._session.see(found.page, version=found.version, identity=found.metadata.uid, is_live=is_live)
         now = self._loop.time()
-        for uid in self._ledger_session.page.flights:
+        for uid in self._session.page.flights:
             self.lingering.pop(uid, None)
-        listed = (*self._ledger_session.page.flights, *self.lingering)
+        listed = (*self._session.page.flights, *self.lingering)
         self._first_seen = {uid: self._first_seen.get(uid, now) for uid in listed}
         self._allowed.intersection_update(self._first_seen)
         self.settle()
 
-    def lose(self, identity: str) -> None:
-        """Take in that an object was deleted."""
-        if self._ledger_session.identity == identity:
-            self._ledger_session.lose()
-            self._told = None
+    def forget(self, identity: str) -> None:
+        """Forget the object if it is the one of this identity: it was deleted."""
+        if self._session.identity == identity:
+            self._session.lose()
+            self._status = None
 
     def settle(self) -> None:
-        """Let go of charges that left the page, as far as the view of the pods has come, and of what lingered."""
-        self._ledger_session.settle(self._means.reached())
+        """Forget charges that left the object, if the watched pods have caught up, and expired lingering charges."""
+        self._session.settle(self._context.reached())
         for uid in [uid for uid, flight in self.lingering.items() if self._is_late(flight)]:
             del self.lingering[uid]
-            self._means.world.settle(uid)
+            self._context.world.settle(uid)
 
     def linger(self, flight: InFlightCharge) -> None:
-        """Keep a charge that is assumed for as long as its pod may linger."""
-        if flight.pod.uid not in self._ledger_session.page.flights:
+        """Keep an assumed charge for as long as its pod may still run on its node."""
+        if flight.pod.uid not in self._session.page.flights:
             self.lingering[flight.pod.uid] = flight
             self._first_seen[flight.pod.uid] = self._loop.time()
 
     def write_lingering(self) -> None:
-        """Have what lingers on the page soon, where every replica finds it, also one that starts later."""
+        """Write lingering charges to the object soon, so that other replicas and later ones count them."""
         for flight in self.lingering.values():
-            self._ledger_session.carry(flight)
+            self._session.carry(flight)
         if self.lingering:
             self._start()
 
     def withdraw(self, uid: Uid) -> None:
-        """Take a charge off the page soon, unless its pod is there and proves it."""
-        self._ledger_session.withdraw(uid)
+        """Remove a charge from the object soon, unless its pod exists."""
+        self._session.withdraw(uid)
         self._start()
 
     def promotions(self) -> Iterable[InFlightCharge]:
-        """List the promotions on the page that are still to be carried out."""
-        return self._ledger_session.promotions()
+        """Return the charged promotions whose labels are not written yet."""
+        return self._session.promotions()
 
     def refresh(self) -> None:
-        """Write the page soon, whether or not anybody asks for a charge."""
+        """Write the object soon, even without a new charge."""
         self._is_due = True
         self._start()
 
     @property
     def in_flight(self) -> int:
-        """Count the charges that the page lists."""
-        return len(self._ledger_session.page.flights)
+        """The number of charges in the object."""
+        return len(self._session.page.flights)
 
     @property
     def lag(self) -> int:
-        """Tell by how many resourceVersions the view of the pods is behind what the page was folded to."""
-        return max(0, self._ledger_session.page.folded - self._means.reached())
+        """By how many resourceVersions the watched pods are behind those that the object was written with."""
+        return max(0, self._session.page.folded - self._context.reached())
 
     @property
     def version(self) -> int:
-        """Tell the version of the object that was read last, 0 for none."""
-        return self._ledger_session.version
+        """The version of the last known object, 0 for none."""
+        return self._session.version
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether nothing is being judged or written."""
+        """Whether no request is being decided or written."""
         return self._work is None or self._work.done()
 
     @property
     def is_outdated(self) -> bool:
-        """Tell whether the object lists charges that are settled, or tells people what is no longer so."""
-        return self._ledger_session.can_compact or self._told != team_ledger.status_of(
-            self._summary(), in_flight=self.in_flight
-        )
+        """Whether the object lists charges of pods that are confirmed or gone, or its status is outdated."""
+        status = team_ledger.status_of(self._summary(), in_flight=self.in_flight)
+        return self._session.can_compact or self._status != status
 
     @property
     def is_safe(self) -> bool:
-        """Tell whether what this replica sees is at least as new as what the page was folded to."""
-        return self._ledger_session.is_safe(self._means.reached()) and self._means.world.knows_all_namespaces
+        """Whether this replica's view of the pods is at least as new as the object."""
+        return self._session.is_safe(self._context.reached()) and self._context.world.knows_all_namespaces
 
-    async def look_after(self, unseen_seconds: float) -> AsyncIterator[InFlightCharge]:
-        """Look live for the pods of charges that nobody has seen for so long; drop and give those that never came."""
-        for flight in self._ledger_session.unseen():
+    async def drop_orphans(self, unseen_seconds: float) -> AsyncIterator[InFlightCharge]:
+        """Read the pods that were charged so long ago and not seen since; drop and yield charges of missing pods."""
+        for flight in self._session.unseen():
             if self._is_late(flight, unseen_seconds):
-                evidence = ENDED if flight.lingers else await self._object.fate(flight)
-                self._ledger_session.note(flight.pod.uid, evidence)
+                evidence = ENDED if flight.lingers else await self._client.pod_evidence(flight)
+                self._session.note(flight.pod.uid, evidence)
                 self.refresh()
                 if evidence is ENDED and not flight.lingers:
                     yield flight
 
     def _is_late(self, flight: InFlightCharge, unseen_seconds: float = 0.0) -> bool:
-        """Tell whether a charge is older, by this process's clock, than its pod can still come, or linger."""
+        """Return whether, by this process's clock, it is too late for a charge's pod to appear, or to linger."""
         now = self._loop.time()
         return now - self._first_seen.get(flight.pod.uid, now) > (flight.lingers or unseen_seconds)
 
     async def remove(self) -> None:
-        """Delete the object, of a team that is no more, unless somebody just wrote it."""
+        """Delete the object of a removed team, unless it was just written."""
         try:
-            await self._object.delete(version=self._ledger_session.version)
+            await self._client.delete(version=self._session.version)
         except ClusterError as error:
             self.problem = str(error)
 
     async def close(self) -> None:
-        """Stop working; what waits is answered by its deadline."""
+        """Stop; waiting requests are answered by their deadlines."""
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
 
-    # -- the work
+    # -- batches
 
     def _start(self) -> None:
         if self.is_idle:
-            self._work = self._loop.create_task(self._serve(), name=f"ledger of {self.team}")
+            self._work = self._loop.create_task(self._run(), name=f"ledger of {self.team}")
 
-    async def _serve(self) -> None:
-        """Serve until nothing waits. A bug ends the work, and is everybody's answer who waited for it."""
-        waiting: list[_Ticket] = []
+    async def _run(self) -> None:
+        """Write batches until no request waits. A bug ends this, and is raised in every waiting request."""
+        waiting: list[_Request] = []
         failures = 0
         try:
             while True:
                 waiting = self._still_waiting([*waiting, *self._queue])
                 self._queue.clear()
-                if not (waiting or self._is_due or self._ledger_session.must_write):
+                if not (waiting or self._is_due or self._session.must_write):
                     return
                 match await self._attempt(waiting):
                     case Result.WRITTEN:
                         failures = 0
-                        self._most = min(2 * self._most, MOST_CHARGES)
-                        await self._make_room(2.0)
+                        self._max_charges = min(2 * self._max_charges, MAX_CHARGES)
+                        await self._yield_to_rival(2.0)
                     case Result.CONFLICT:
-                        await self._make_room(1.0)
+                        await self._yield_to_rival(1.0)
                     case Result.UNKNOWN | Result.REFUSED | Result.TOO_LARGE:
                         failures += 1
-                        await asyncio.sleep(_rest(_FAILURE_SECONDS, failures))
+                        await asyncio.sleep(_backoff(_FAILURE_SECONDS, failures))
         except Exception as bug:
             _log.exception("bug in the ledger of team %s", self.team)
-            self._ledger_session.discard_draft(is_in_doubt=True)
-            for ticket in (*waiting, *self._queue):
-                if not ticket.answer.done():
-                    ticket.answer.set_exception(bug)
+            self._session.discard_draft(is_in_doubt=True)
+            for request in (*waiting, *self._queue):
+                if not request.answer.done():
+                    request.answer.set_exception(bug)
             self._queue.clear()
 
-    async def _make_room(self, writes: float) -> None:
-        """Rest for up to so many writes while another replica writes, too: who won waits longer than who lost."""
+    async def _yield_to_rival(self, writes: float) -> None:
+        """Pause for up to so many write durations while another replica writes, too; longer after a success."""
         if self._loop.time() - self._rival_at < _RIVAL_SECONDS:
             await asyncio.sleep(random.uniform(0.0, writes) * self._write_seconds)  # noqa: S311 - jitter
 
-    async def _attempt(self, waiting: list[_Ticket]) -> Result:
-        """Read what is not known, wait for the view to come along, judge, write, answer."""
-        if self._ledger_session.is_stale and (read := await self._read()) is not Result.WRITTEN:
+    async def _attempt(self, waiting: list[_Request]) -> Result:
+        """Read the object if needed, wait for the view of the pods, decide, write, answer."""
+        if self._session.is_stale and (read := await self._read()) is not Result.WRITTEN:
             return read
         if waiting:
             await self._await_view(waiting)
-        admitted = self._judge(waiting) if self.is_safe else []
-        if not (admitted or self._ledger_session.must_write or self._is_due):
+        admitted = self._decide(waiting) if self.is_safe else []
+        if not (admitted or self._session.must_write or self._is_due):
             return Result.WRITTEN
-        was_due, self._is_due = self._is_due, False  # what is asked for during the write is due after it
+        was_due, self._is_due = self._is_due, False  # a refresh requested during the write is due after it
         result = await self._write(len(admitted))
         if result is not Result.WRITTEN:
             self._is_due = self._is_due or was_due
             if result is Result.TOO_LARGE:
                 self._split(admitted)
         else:
-            for ticket, decision, uid in admitted:
-                self._allow(ticket, decision, uid)
+            for request, decision, uid in admitted:
+                self._allow(request, decision, uid)
         return result
 
     def _split(self, admitted: list[_Admitted]) -> None:
-        """Write half as many charges the next time; one that does not fit by itself holds up no other."""
-        self._most = max(1, len(admitted) // 2)
+        """Write half as many charges next time; a single charge that is too large is answered, and blocks no other."""
+        self._max_charges = max(1, len(admitted) // 2)
         if len(admitted) == 1:
-            self._answer(admitted[0].ticket, self._unavailable())
+            self._answer(admitted[0].request, self._unavailable())
 
-    def _still_waiting(self, tickets: list[_Ticket]) -> list[_Ticket]:
-        """Leave out those that were answered; what may be charged for one that never heard a yes is taken back."""
-        for ticket in tickets:
-            if self._is_over(ticket) and ticket.charged is not None and ticket.charged not in self._allowed:
-                self._ledger_session.withdraw(ticket.charged)
-                if ticket.charged in self._first_seen:
-                    self._means.recorder.withdrew()
-        return [ticket for ticket in tickets if not self._is_over(ticket)]
+    def _still_waiting(self, requests: list[_Request]) -> list[_Request]:
+        """Return the unanswered requests; withdraw the charges of those that were answered and not allowed."""
+        for request in requests:
+            if request.is_over and request.charged is not None and request.charged not in self._allowed:
+                self._session.withdraw(request.charged)
+                if request.charged in self._first_seen:
+                    self._context.recorder.withdrew()
+        return [request for request in requests if not request.is_over]
 
-    async def _await_view(self, waiting: list[_Ticket]) -> None:
-        """Wait until the view is as new as the page, as long as anybody waits with us."""
+    async def _await_view(self, waiting: list[_Request]) -> None:
+        """Wait until the view of the pods is as new as the object, while any request waits."""
         began = self._loop.time()
-        while not self.is_safe and not all(map(self._is_over, waiting)):  # noqa: ASYNC110 - no event tells of it
+        while not self.is_safe and not all(each.is_over for each in waiting):  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(_POLL_SECONDS)
         if (seconds := self._loop.time() - began) > _POLL_SECONDS / 2:
-            self._means.recorder.waited(seconds)
+            self._context.recorder.waited(seconds)
 
-    def _judge(self, waiting: list[_Ticket]) -> list[_Admitted]:
-        """Judge all that wait on one state of the world; what is admitted is in it before the next is judged."""
+    def _decide(self, waiting: list[_Request]) -> list[_Admitted]:
+        """Decide all waiting requests on one state of the world; each charge is assumed before the next decision."""
         self.settle()
         admitted: list[_Admitted] = []
-        for ticket in waiting:
-            if len(admitted) >= self._most:
+        for request in waiting:
+            if len(admitted) >= self._max_charges:
                 break
-            if self._is_over(ticket):
+            if request.is_over:
                 continue
-            decision, flight = ticket.judge()
+            decision, flight = request.judge()
             if flight is None:
-                self._answer(ticket, decision)
+                self._answer(request, decision)
             elif flight.charge.team != self.team:
-                self._answer(ticket, _MOVED)
+                self._answer(request, _MOVED)
             else:
-                self._ledger_session.charge(flight)
-                if self._ledger_session.holds(flight):
-                    self._allow(ticket, decision, flight.pod.uid)
+                self._session.charge(flight)
+                if self._session.holds(flight):
+                    self._allow(request, decision, flight.pod.uid)
                 else:
-                    ticket.charged = flight.pod.uid
-                    admitted.append(_Admitted(ticket, decision, flight.pod.uid))
+                    request.charged = flight.pod.uid
+                    admitted.append(_Admitted(request, decision, flight.pod.uid))
         return admitted
 
-    def _allow(self, ticket: _Ticket, decision: Decision, uid: Uid) -> None:
-        """Say yes to a request whose charge is on the page."""
-        if self._answer(ticket, decision):
+    def _allow(self, request: _Request, decision: Decision, uid: Uid) -> None:
+        """Allow a request whose charge is in the object."""
+        if self._answer(request, decision):
             self._allowed.add(uid)
 
-    def _answer(self, ticket: _Ticket, decision: Decision) -> bool:
-        """Answer a request; False where nobody is there any more to hear it."""
-        if self._is_over(ticket):
+    def _answer(self, request: _Request, decision: Decision) -> bool:
+        """Answer a request; False if its caller no longer waits."""
+        if request.is_over:
             return False
-        is_heard = self._loop.time() < ticket.deadline and not ticket.is_gone()
-        ticket.answer.set_result(decision if is_heard else _LEFT)
-        return is_heard
-
-    @staticmethod
-    def _is_over(ticket: _Ticket) -> bool:
-        return ticket.answer.done()
+        is_waiting = self._loop.time() < request.deadline and not request.is_gone()
+        request.answer.set_result(decision if is_waiting else _DISCONNECTED)
+        return is_waiting
 
     def _unavailable(self) -> Retry:
         if self.problem is not None:
             return Retry(Reason(Code.LEDGER_UNAVAILABLE, f"{self.problem}: try again"))
-        why = "others were faster" if self.is_safe else "this replica's view of the pods is behind"
-        return Retry(Reason(Code.RACE_LOST, f"the charge could not be made in time, {why}: try again"))
+        why = "other replicas kept writing" if self.is_safe else "this replica's view of the pods is behind"
+        return Retry(Reason(Code.RACE_LOST, f"the pod could not be charged in time, {why}: try again"))
 
     def _summary(self) -> Summary:
-        return summary_of(self.team, self._means.world)
+        return summary_of(self.team, self._context.world)
 
     # -- the object
 
     async def _write(self, charges: int) -> Result:
-        ledger_session, began = self._ledger_session, self._loop.time()
+        session, began = self._session, self._loop.time()
         self._is_writing = True
         try:
-            self.see(
-                await self._object.write(ledger_session.next_record(), self._summary(), version=ledger_session.version)
-            )
+            self.observe(await self._client.write(session.next_record(), self._summary(), version=session.version))
             result, self.problem = Result.WRITTEN, None
             self.wrote_at = self._loop.time()
             self._write_seconds = min(self.wrote_at - began, WRITE_SECONDS / 30)
         except (ClusterError, ValueError) as error:
-            result = result_of(error, is_new=not ledger_session.version)
-            ledger_session.discard_draft(is_in_doubt=result is Result.UNKNOWN)
+            result = result_of(error, is_new=not session.version)
+            session.discard_draft(is_in_doubt=result is Result.UNKNOWN)
             self.problem = None if result is Result.CONFLICT else str(error)
             if result is Result.CONFLICT:
                 self._rival_at = self._loop.time()
         finally:
             self._is_writing = False
-        self._means.recorder.wrote(result.value, charges=charges, seconds=self._loop.time() - began)
+        self._context.recorder.wrote(result.value, charges=charges, seconds=self._loop.time() - began)
         return result
 
     async def _read(self) -> Result:
         try:
-            found = await self._object.read()
+            found = await self._client.read()
             if found is None:
-                self._ledger_session.lose()
+                self._session.lose()
             else:
-                self.see(found, is_live=True)
+                self.observe(found, is_live=True)
         except (ClusterError, ValueError) as error:
             self.problem = str(error)
             return Result.REFUSED
         return Result.WRITTEN
 
 
-def _rest(first: float, times: int) -> float:
-    """Draw a rest: replicas that failed together must not come back together."""
-    return random.uniform(0.5, 1.0) * min(_LONGEST_SECONDS, first * 2.0 ** min(times - 1, 16))  # noqa: S311 - jitter
+def _backoff(first: float, times: int) -> float:
+    """Return a random backoff: replicas that failed together must not retry together."""
+    return random.uniform(0.5, 1.0) * min(_MAX_BACKOFF_SECONDS, first * 2.0 ** min(times - 1, 16))  # noqa: S311 - jitter

@@ -1,4 +1,4 @@
-"""One team's object on the API: read, write, delete, and what an answer that is none means."""
+"""One team's TeamLedger on the API: read, write, delete, and the meaning of failed writes."""
 
 import json
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Final
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError
-from webhook.cluster.api.live_pod import fate_of
+from webhook.cluster.api.live_pod import read_live_pod
 from webhook.core.explain.team_summary import Summary
 from webhook.core.model.names import TeamName
 from webhook.core.quota.in_flight import ENDED, Alive, Evidence, InFlightCharge, LedgerRecord
@@ -17,7 +17,7 @@ from webhook.kube.objects.keys import TEAM_LEDGERS
 
 PATH: Final = "/apis/fairgate.dev/v1alpha1/teamledgers"
 WRITE_SECONDS: Final = 3.0
-"""A write takes milliseconds; one that has no answer after this long is in doubt, and its fate is looked up."""
+"""A write takes milliseconds; one without a response after this long is in doubt, and the object is read."""
 
 
 _TOO_LARGE: Final = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
@@ -25,7 +25,7 @@ _ETCD_TOO_LARGE: Final = "request is too large"  # etcd's words, which kube-apis
 
 
 class Result(Enum):
-    """What became of a write."""
+    """The result of a write."""
 
     WRITTEN = "written"
     CONFLICT = "conflict"
@@ -35,9 +35,9 @@ class Result(Enum):
 
 
 def result_of(error: Exception, *, is_new: bool) -> Result:
-    """Read from a failed write what became of it: an answer below 500 says that it was not carried out.
+    """Return the result of a failed write: a status below 500 means that it was not carried out.
 
-    An object that is gone was deleted by somebody; a new one that cannot be put anywhere means that the kind is gone.
+    404 on an update means that the object was deleted; 404 on a create, that the CustomResourceDefinition is missing.
     """
     if isinstance(error, ApiError) and (error.status == _TOO_LARGE or _ETCD_TOO_LARGE in str(error)):
         return Result.TOO_LARGE
@@ -47,14 +47,14 @@ def result_of(error: Exception, *, is_new: bool) -> Result:
 
 
 @dataclass(frozen=True, slots=True)
-class TeamObject:
-    """Speaks to the API server about one team. All of it raises ClusterError, or ValueError for an object not ours."""
+class TeamLedgerClient:
+    """Requests for one team's TeamLedger. All raise ClusterError, or ValueError for an object that is not readable."""
 
     connection: ApiConnection
     team: TeamName
 
     async def write(self, page: LedgerRecord, summary: Summary, *, version: int) -> TeamLedger:
-        """Put a page over the version that was read, or make the object where that is 0."""
+        """Replace the object at the version that was read, or create it if that is 0."""
         method, path, verb = ("PUT", self._path, "update") if version else ("POST", PATH, "create")
         body = encode(page, summary, version=version)
         action = f"{verb} {TEAM_LEDGERS}"
@@ -63,17 +63,17 @@ class TeamObject:
         return decode(await self.connection.send(method, path, body, action=action, seconds=WRITE_SECONDS))
 
     async def read(self) -> TeamLedger | None:
-        """Get the object as it is now; None where there is none."""
+        """Return the current object, None if there is none."""
         try:
-            answer = await self.connection.send("GET", self._path, action=f"get {TEAM_LEDGERS}", seconds=WRITE_SECONDS)
+            body = await self.connection.send("GET", self._path, action=f"get {TEAM_LEDGERS}", seconds=WRITE_SECONDS)
         except ApiError as error:
             if not error.is_missing:
                 raise
             return None
-        return decode(answer)
+        return decode(body)
 
     async def delete(self, *, version: int) -> None:
-        """Delete the object, unless somebody wrote it since that version."""
+        """Delete the object, unless it was written since that version."""
         body = json.dumps({"preconditions": {"resourceVersion": str(version)}}).encode()
         try:
             await self.connection.send("DELETE", self._path, body, action=f"delete {TEAM_LEDGERS}")
@@ -81,9 +81,9 @@ class TeamObject:
             if not (error.is_conflict or error.is_missing):
                 raise
 
-    async def fate(self, flight: InFlightCharge) -> Evidence:
-        """Ask what became of a pod: alive, or ended, which one that is not there is as well."""
-        found = await fate_of(self.connection, flight.pod)
+    async def pod_evidence(self, flight: InFlightCharge) -> Evidence:
+        """Read the pod of a charge: alive, or ended, which includes a missing one."""
+        found = await read_live_pod(self.connection, flight.pod)
         is_there = found is not None and found.uid == flight.pod.uid and not found.has_ended
         return Alive(found.version) if found is not None and is_there else ENDED
 

@@ -1,4 +1,4 @@
-"""Reads what tells how an installation is: each part for itself, since a user may have the right to some of them."""
+"""Reads the state of an installation for `fairgate doctor`: each part separately, since RBAC may allow only some."""
 
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ _OBJECT: Final = msgspec.json.Decoder(_Json)
 
 @dataclass(frozen=True, slots=True)
 class ReadForbidden:
-    """Why a part could not be read: the right that is missing."""
+    """A part that RBAC forbids to read: the missing right."""
 
     right: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReadValue(Generic[T]):
-    """A part that was read; None: there is no such object."""
+    """A part that was read; None if there is no such object."""
 
     value: T | None
 
@@ -45,7 +45,7 @@ ReadResult = ReadValue[T] | ReadForbidden
 
 @dataclass(frozen=True, slots=True)
 class InstallationState:
-    """What was read of an installation. `now` is the API server's time of day."""
+    """The state of an installation. `now` is the API server's time of day."""
 
     now: float | None
     replicas: ReadResult[Report]
@@ -65,7 +65,7 @@ class _Listed:
 
 
 async def read_installation(connection: ApiConnection) -> InstallationState:
-    """Read all parts. Raises ClusterError where the API server cannot be asked at all."""
+    """Read all parts. Raises ClusterError if the API server cannot be reached."""
     replicas = await _part("get reports", read_report(connection, reports.REPLICAS))
     policy = await _part("get reports", read_report(connection, reports.POLICY))
     configurations = {name: await _object(connection, kind, name) for kind, name in installation.CONFIGURATIONS}
@@ -80,7 +80,7 @@ async def read_installation(connection: ApiConnection) -> InstallationState:
 
 
 async def probe(connection: ApiConnection, policy: Policy, *, namespace: str) -> Probe | ReadForbidden:
-    """Create a GPU pod as a dry run, which asks the webhooks and makes nothing. Raises ClusterError."""
+    """Create a GPU pod as a dry run, which calls the webhooks and stores nothing. Raises ClusterError."""
     body = msgspec.json.encode(installation.probe_pod(policy))
     path, params = f"/api/v1/namespaces/{namespace}/pods", {"dryRun": "All"}
     try:
@@ -93,7 +93,7 @@ async def probe(connection: ApiConnection, policy: Policy, *, namespace: str) ->
 
 
 async def is_exempt(connection: ApiConnection, namespace: str) -> bool:
-    """Tell whether a namespace's label keeps Fairgate off, as far as it may be read."""
+    """Return whether a namespace's label exempts it; False if the namespace may not be read."""
     part = await _part("get namespaces", _get(connection, f"/api/v1/namespaces/{namespace}", "get namespaces"))
     return isinstance(part, ReadValue) and installation.is_exempt(part.value)
 
@@ -110,7 +110,7 @@ async def _get(connection: ApiConnection, path: str, action: str) -> _Json:
 async def _deployments(
     connection: ApiConnection, configurations: Iterable[ReadResult[_Json]]
 ) -> ReadResult[list[_Json]]:
-    """Read Fairgate's Deployments in the namespace of the Service that is called; none where it is called by URL."""
+    """Read Fairgate's Deployments in the namespace of the webhooks' Service; none if they are called by URL."""
     found = [part.value for part in configurations if isinstance(part, ReadValue) and part.value is not None]
     namespaces = {caller.service_namespace for each in found for caller in installation.webhook_endpoints(each)} - {""}
     if len(namespaces) != 1:
@@ -127,7 +127,7 @@ def _labels(found: _Json) -> dict[str, str]:
 
 
 async def _part(action: str, reading: Awaitable[T]) -> ReadResult[T]:
-    """Read a part: what is not there is None, what is forbidden is said."""
+    """Read a part: None if it is missing, the missing right if it is forbidden."""
     try:
         return ReadValue(await reading)
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""Reads as much of a cluster as the user may: everything of a kind, or what is in a few namespaces, or nothing."""
+"""Reads as much of a kind as RBAC allows: all of it, or a few namespaces, or nothing."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 from webhook.cluster.api.errors import ApiError
 
 _NAMESPACED: Final = frozenset({"pods", "resourceclaims", "resourceclaimtemplates", "podgroups", "namespaces"})
-"""Kinds of which a user may read a part: what is in a namespace, and the namespace itself."""
+"""Kinds that can be read by namespace, and namespaces themselves."""
 
 
 class ReadScope(NamedTuple):
-    """How much of a kind was read: all of it, or what is in these namespaces."""
+    """How much of a kind was read: all of it, or these namespaces."""
 
     resource: str
     is_all: bool
@@ -18,9 +18,9 @@ class ReadScope(NamedTuple):
 
 
 async def read_permitted(path: str, read: Callable[[str], Awaitable[None]], *, namespaces: Sequence[str]) -> ReadScope:
-    """Read a kind from its path; where RBAC forbids that, from the same path in each namespace.
+    """Read a kind from its path; if RBAC forbids that, from the same path in each namespace.
 
-    Raises ClusterError for everything but a refusal for lack of rights. Nothing is tried again.
+    Raises ClusterError for every error but a missing right. Does not retry.
     """
     resource = path.rpartition("/")[2]
     try:
@@ -43,6 +43,6 @@ async def read_permitted(path: str, read: Callable[[str], Awaitable[None]], *, n
 
 
 def in_namespace(path: str, namespace: str) -> str:
-    """Give the path of a kind in one namespace; of namespaces, that of the one object."""
+    """Return the path of a kind in one namespace; for namespaces, that of the object."""
     head, _, resource = path.rpartition("/")
     return f"{path}/{namespace}" if resource == "namespaces" else f"{head}/namespaces/{namespace}/{resource}"

@@ -1,4 +1,4 @@
-"""The kinds of DRA (resource.k8s.io), and the groups whose pods share claims, as the world takes them in."""
+"""The watched kinds of DRA (resource.k8s.io), and the PodGroups whose pods share claims."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ from webhook.kube.pod import dra
 
 
 def device_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
-    """Feed classes, claims, templates, slices and groups into a world."""
-    return (*_offers(world), *_claims(world))
+    """Return the kinds that keep a world's device classes, claims, templates, slices and PodGroups current."""
+    return (*_capacity_kinds(world), *_claim_kinds(world))
 
 
-def _offers(world: World) -> tuple[WatchedKind[Any], ...]:
+def _capacity_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
     return (
         optional_kind(
             "deviceclasses",
@@ -35,7 +35,7 @@ def _offers(world: World) -> tuple[WatchedKind[Any], ...]:
     )
 
 
-def _claims(world: World) -> tuple[WatchedKind[Any], ...]:
+def _claim_kinds(world: World) -> tuple[WatchedKind[Any], ...]:
     return (
         optional_kind(
             "resourceclaims",
@@ -79,10 +79,10 @@ def _set_template(world: World, found: dra.ResourceClaimTemplate) -> bool:
 
 
 def _set_slice(world: World, found: dra.ResourceSlice) -> bool:
-    taken = dra.to_slice(found)
-    if taken is not None:
-        world.set_slice(found.metadata.name, taken)
-    return taken is not None
+    devices = dra.to_slice(found)
+    if devices is not None:
+        world.set_slice(found.metadata.name, devices)
+    return devices is not None
 
 
 def _set_group(world: World, found: dra.PodGroup) -> bool:

@@ -1,8 +1,8 @@
-"""Follows Events of one kind from now on. What came before is not asked for: kube-apiserver would read all Events.
+"""Watches Events of one kind from now on. Earlier ones are not listed: kube-apiserver would read all Events.
 
-Events are not kept in the API server's memory, so a list of some of them reads every Event of the cluster from etcd.
-This asks for one Event to learn the present version, and watches from there. What is told while it is not connected is
-lost, which whoever listens must bear.
+Events are not in the API server's watch cache, so a list of some of them reads every Event of the cluster from etcd.
+This lists one Event to get the current resourceVersion, and watches from there. Events written while it is not
+connected are lost; the caller must tolerate that.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 PATH: Final = "/api/v1/events"
 STREAM_SECONDS: Final = 240
-"""How long one stream lasts: shorter than etcd keeps old versions."""
+"""How long one watch lasts: shorter than etcd keeps old versions."""
 
 _READ_SECONDS: Final = STREAM_SECONDS + 30.0
 _PAGE: Final = msgspec.json.Decoder(Page)
@@ -30,7 +30,7 @@ _log: Final = logging.getLogger("webhook.cluster.watch.event_stream")
 
 
 class EventStream(Generic[T]):
-    """Gives every Event that a field selector selects to `take`. `problem` is the failure that lasts."""
+    """Passes every Event that a field selector matches to `receive`. `problem` is the current failure, if any."""
 
     def __init__(
         self,
@@ -38,23 +38,23 @@ class EventStream(Generic[T]):
         item: type[T],
         *,
         selector: str,
-        take: Callable[[T], None],
+        receive: Callable[[T], None],
         pace: Pace = DEFAULT_PACE,
     ) -> None:
         self.problem: str | None = None
         self.is_following = asyncio.Event()
         self._connection = connection
         self._selector = selector
-        self._take = take
+        self._receive = receive
         self._pace = pace
         self._event: msgspec.json.Decoder[Event[T]] = msgspec.json.Decoder(Event[item])  # type: ignore[valid-type]
 
     async def run(self) -> NoReturn:
-        """Follow until cancelled."""
+        """Watch until cancelled."""
         failures = 0
         while True:
             try:
-                await self._follow(await self._version())
+                await self._watch(await self._current_version())
                 failures = 0
             except ClusterError as error:
                 failures += 1
@@ -63,18 +63,18 @@ class EventStream(Generic[T]):
             self.is_following.clear()
             await asyncio.sleep(self._pace.rest(max(1, failures)))
 
-    async def _version(self) -> str:
+    async def _current_version(self) -> str:
         params = {"limit": "1"}
         async with self._connection.get(
             PATH, params, action="list events", read_seconds=self._pace.list_timeout
-        ) as answer:
-            body = await answer.read()
+        ) as response:
+            body = await response.read()
         try:
             return _PAGE.decode(body).metadata.resource_version
         except msgspec.DecodeError as cause:
-            raise ClusterError(f"cannot list events: the answer is not a list: {cause}") from cause
+            raise ClusterError(f"cannot list events: the response is not a list: {cause}") from cause
 
-    async def _follow(self, version: str) -> None:
+    async def _watch(self, version: str) -> None:
         params = {
             "watch": "1",
             "resourceVersion": version,
@@ -88,13 +88,13 @@ class EventStream(Generic[T]):
             async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
                 for line in splitter.feed(chunk):
                     self._read(line)
-                await asyncio.sleep(0)  # reviews come first
+                await asyncio.sleep(0)  # reviews have priority
 
     def _read(self, line: bytes) -> None:
-        """Take one line; what is no Event is passed over: a tenant may write some that make no sense."""
+        """Decode one line; one that is not an Event is skipped: a tenant may write malformed ones."""
         try:
             event = self._event.decode(line)
         except msgspec.DecodeError:
             return
         if event.type in ("ADDED", "MODIFIED"):
-            self._take(event.object)
+            self._receive(event.object)

@@ -1,4 +1,4 @@
-"""ResourceQuotas as the API server tells of them: watched, and read live before a pod is refused for one."""
+"""ResourceQuotas on the API: watched, and read live before a pod is refused for one."""
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
@@ -9,7 +9,7 @@ from webhook.kube.nodes.resource_quotas import PATH, ResourceQuota, decode_quota
 
 
 def quota_kind(book: QuotaIndex) -> WatchedKind[ResourceQuota]:
-    """Feed a book of quotas, by namespace and name."""
+    """Return the kind that keeps the quotas of a QuotaBook current, by namespace and name."""
 
     def apply(found: ResourceQuota) -> bool:
         quota = to_quota(found)
@@ -33,12 +33,12 @@ def quota_kind(book: QuotaIndex) -> WatchedKind[ResourceQuota]:
 
 
 async def live_quotas(connection: ApiConnection, namespace: Namespace) -> list[Quota]:
-    """Read the quotas of a namespace as they are now. Raises ClusterError."""
+    """Return the current quotas of a namespace. Raises ClusterError."""
     body = await connection.send("GET", f"/api/v1/namespaces/{namespace}/resourcequotas", action="list resourcequotas")
     try:
         return decode_quotas(body)
     except ValueError as cause:
-        raise ClusterError(f"cannot list resourcequotas: the answer is no list of them: {cause}") from cause
+        raise ClusterError(f"cannot list resourcequotas: the response is not a list of them: {cause}") from cause
 
 
 def _full_name(found: ResourceQuota) -> str:

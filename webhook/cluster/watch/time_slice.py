@@ -1,12 +1,12 @@
-"""A stretch of work on the event loop, after which whoever waits for the loop gets a turn."""
+"""A time slice on the event loop, after which other tasks get to run."""
 
 import asyncio
 
 from webhook.cluster.watch.pace import Pace
 
 
-class Slice:
-    """Measured from when it was made, or from its last `rest`."""
+class TimeSlice:
+    """A time slice that starts when it is created, and again with each `pause`."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
@@ -14,10 +14,10 @@ class Slice:
 
     @property
     def is_spent(self) -> bool:
-        """Tell whether it is time to rest."""
+        """Whether the slice is over."""
         return self._pace.clock() >= self._end
 
-    async def rest(self) -> None:
-        """Let others have their turn, then begin anew."""
+    async def pause(self) -> None:
+        """Let other tasks run, then start the next slice."""
         await asyncio.sleep(0)
         self._end = self._pace.clock() + self._pace.slice_seconds

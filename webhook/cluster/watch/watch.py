@@ -1,10 +1,10 @@
-"""List-watch of one kind: keeps its keeper equal to the API server, through every failure, without stalling the loop.
+"""List-watch of one kind: keeps its sink equal to the API server, through every failure, without blocking the loop.
 
-The order of things: ask for a watch that begins with all there is (or, where the server does not know how, list page
-by page), apply in slices, remove what vanished; then follow the changes, and go on watching from the last version seen.
-Only a server that forgot that version (410), or a stream that made no sense, leads back to a list. While a list comes
-in, the keeper holds what it held before and what was listed so far: nothing is missed in mid-list. Nothing here gives
-up; `problem` and `last_contact` tell readiness how it goes.
+Steps: open a watch that begins with all existing objects (or list page by page, if the server does not support that),
+apply in time slices, remove objects that were not listed; then apply changes, and reopen the watch from the last
+version. Only an expired version (410) or a malformed stream requires another list. During a list the sink holds its
+earlier objects and those listed so far, so that no object is missing meanwhile. A watch never gives up; readiness
+reads `problem` and `last_contact`.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError, LostTrackError
 from webhook.cluster.api.wire import Event, LineSplitter, Page, any_object, status_of
 from webhook.cluster.watch.pace import Pace
-from webhook.cluster.watch.store import Mirror
-from webhook.cluster.watch.time_slice import Slice
-from webhook.cluster.watch.watch_position import Position
+from webhook.cluster.watch.store import ObjectStore
+from webhook.cluster.watch.time_slice import TimeSlice
+from webhook.cluster.watch.watch_position import WatchPosition
 from webhook.cluster.watch.watched_kind import T, WatchedKind
 from webhook.kube.objects.bounds import LARGE_BYTES
 
@@ -29,17 +29,16 @@ _FROM_ALL: Final = MappingProxyType({"sendInitialEvents": "true", "resourceVersi
 _PAGE: Final = msgspec.json.Decoder(Page)
 _RAW_EVENT: Final = msgspec.json.Decoder(Event[msgspec.Raw])
 _CHUNK_BYTES: Final = 65_536
-"""Read at once. All that aiohttp has buffered may be 400 KB, a third dearer by byte: it leaves the caches."""
+"""Bytes per read. aiohttp may buffer 400 KB, which costs a third more per byte: it does not fit the CPU caches."""
 _log: Final = logging.getLogger("webhook.cluster.watch.watch")
 
 
 class Watch(Generic[T]):
-    """The list-watch of one kind. Start `run` as a task; everything public is to be read only.
+    """The list-watch of one kind. Start `run` as a task; public attributes are read only.
 
-    `listed` is set once a first full list was applied. `last_contact`: loop time at which the keeper was last known to
-    follow the server: the end of a list, an event or a bookmark; what comes in mid-list does not count.
-    `relists` counts full lists after the first, `events` changes since they were listed.
-    `problem` is the failure that lasts, None while all is well; `is_forbidden` tells whether it is a lack of rights.
+    `listed` is set once a first full list was applied. `last_contact`: loop time of the last end of a list, event or
+    bookmark; objects of an unfinished list do not count. `relists` counts full lists after the first, `events` changes
+    since they were listed. `problem` is the current failure, None if there is none; `is_forbidden`: RBAC forbids it.
     """
 
     def __init__(self, connection: ApiConnection, kind: WatchedKind[T], *, pace: Pace) -> None:
@@ -54,15 +53,15 @@ class Watch(Generic[T]):
         self._pace = pace
         self._item: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind.item)
         self._event: msgspec.json.Decoder[Event[T]] = msgspec.json.Decoder(Event[kind.item])  # type: ignore[name-defined]
-        self._mirror = Mirror(kind)
-        self._position = Position()
-        self._start = ""  # the version at which following began
-        self._unseen: set[str] | None = None  # while a list comes in: what it has not named yet
-        self._opened: float | None = None  # loop time at which following began
+        self._store = ObjectStore(kind)
+        self._position = WatchPosition()
+        self._start = ""  # the version at which the watch began
+        self._unseen: set[str] | None = None  # during a list: the keys that it has not contained yet
+        self._opened: float | None = None  # loop time at which the watch began
 
     @property
     def synced(self) -> bool:
-        """Tell whether a first full list was applied."""
+        """Whether a first full list was applied."""
         return self.listed.is_set()
 
     @property
@@ -75,48 +74,48 @@ class Watch(Generic[T]):
 
     @property
     def rejected(self) -> int:
-        """How many objects could not be read or made no sense."""
-        return self._mirror.rejected
+        """How many objects could not be decoded or were invalid."""
+        return self._store.rejected
 
     def handle(self, key: str) -> str | None:
-        """Tell what is held under a key: "" for an object that is only known to be there, None for none."""
-        return self._mirror.handle(key)
+        """Return the handle of a key: "" if only the name is known, None if there is no such object."""
+        return self._store.handle(key)
 
     async def run(self) -> NoReturn:
-        """Keep the keeper equal to the server until cancelled."""
+        """Keep the sink equal to the server until cancelled."""
         failures = 0
         while True:
             self._opened = None
-            asked = 0.0
+            retry_after = 0.0
             self._start = self._position.version
             try:
                 if self._start:
                     await self._follow({"resourceVersion": self._start})
                 else:
-                    await self._start_over()
+                    await self._list_and_follow()
             except ClusterError as error:
                 if isinstance(error, ApiError) and error.is_missing and self.kind.is_optional:
-                    await self._withdraw()
+                    await self._apply_missing_api()
                     await asyncio.sleep(self._pace.missing_api_backoff)
                     continue
-                asked = self._note(error)
+                retry_after = self._note(error)
             failures = self._failures(failures)
-            await asyncio.sleep(self._pace.rest(failures, asked=asked))
+            await asyncio.sleep(self._pace.rest(failures, retry_after=retry_after))
 
     def _note(self, error: ClusterError) -> float:
-        """Remember what went wrong and where to go on; give the seconds that the server asked us to stay away."""
+        """Record a failure and whether it requires a list; return the server's Retry-After in seconds."""
         self.problem = str(error)
         self.is_forbidden = isinstance(error, ApiError) and error.is_forbidden
         _log.warning("watch of %s interrupted: %s", self.kind.name, error)
         if isinstance(error, LostTrackError) or (isinstance(error, ApiError) and error.is_gone):
-            self._position.lose()
+            self._position.reset()
         return error.retry_after_seconds if isinstance(error, ApiError) else 0.0
 
     def _failures(self, before: int) -> int:
         """Count failures in a row, this round included.
 
-        A watch that ends early counts as one even when the server ended it politely: one that always does so must
-        not make us ask without pause. If it brought something, it is a first failure at most.
+        A watch that ends early counts as one even if the server ended it normally: otherwise a server that always does
+        so would be called without pause. If the watch returned anything, it counts as a first failure at most.
         """
         if self._opened is not None and self._now() - self._opened >= self._pace.settled:
             return 0
@@ -125,15 +124,15 @@ class Watch(Generic[T]):
             return 1
         return before + 1
 
-    async def _start_over(self) -> None:
-        """List everything, as a stream where the server knows how, and follow from there."""
+    async def _list_and_follow(self) -> None:
+        """List everything, as a stream if the server supports it, and watch from there."""
         self._unseen = await self._all_keys()
         try:
             await self._follow(_FROM_ALL)
             if self._unseen is not None:
                 raise ClusterError(f"cannot list {self.kind.name}: the stream ended before the list was complete")
-        except ApiError as refusal:
-            if not refusal.is_invalid:
+        except ApiError as error:
+            if not error.is_invalid:
                 raise
             await self._list_pages(self._unseen or set())
             await self._follow({"resourceVersion": self._start})
@@ -144,13 +143,13 @@ class Watch(Generic[T]):
         version = token = ""
         while True:
             page = await self._page(token)
-            # The first page's version: should later pages ever be of another state, the watch replays the difference.
+            # The first page's version: if later pages are of another state, the watch replays the difference.
             version = version or page.metadata.resource_version
-            slice_ = Slice(self._pace)
+            slice_ = TimeSlice(self._pace)
             for item in page.items or ():
                 if slice_.is_spent:
-                    await slice_.rest()
-                unseen.discard(self._take_raw(item))
+                    await slice_.pause()
+                unseen.discard(self._apply_raw(item))
             token = page.metadata.continue_
             if not token:
                 break
@@ -168,27 +167,27 @@ class Watch(Generic[T]):
         try:
             return _PAGE.decode(body)
         except msgspec.DecodeError as cause:
-            raise ClusterError(f"cannot {action}: the answer is not a list: {cause}") from cause
+            raise ClusterError(f"cannot {action}: the response is not a list: {cause}") from cause
 
     async def _finish_list(self, version: str, unseen: set[str]) -> None:
-        """Remove what the list did not name: only now is it sure that all was named."""
+        """Remove the objects that the complete list did not contain."""
         if not version:
-            raise ClusterError(f"cannot list {self.kind.name}: the answer has no resourceVersion")
+            raise ClusterError(f"cannot list {self.kind.name}: the response has no resourceVersion")
         await self._forget_all(unseen)
         self._unseen = None
         self._position.set(version)
         self._start = version
         self.relists += self.synced
         self.listed.set()
-        self._is_following()
+        self._set_following()
 
-    def _is_following(self) -> None:
+    def _set_following(self) -> None:
         self._opened = self._now()
         self.last_contact = self._opened
         self.problem, self.is_forbidden = None, False
 
     async def _follow(self, origin: Mapping[str, str]) -> None:
-        """Watch from an origin until the stream ends, politely or not."""
+        """Watch from an origin until the stream ends, normally or not."""
         params = {
             **self.kind.params,
             **origin,
@@ -200,36 +199,36 @@ class Watch(Generic[T]):
             self.kind.path, params, action=f"watch {self.kind.name}", read_seconds=self._pace.watch_timeout
         ) as response:
             if self._unseen is None:
-                self._is_following()
-            # One slice for the whole stream: a read does not wait for its turn while there is something buffered.
-            splitter, slice_ = LineSplitter(), Slice(self._pace)
+                self._set_following()
+            # One slice for the whole stream: a read does not yield to other tasks while bytes are buffered.
+            splitter, slice_ = LineSplitter(), TimeSlice(self._pace)
             async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
                 await self._read(splitter.feed(chunk), slice_)
-        # A rest without newline is an object cut in two: it comes again, for its version was not taken over.
+        # A last line without newline is a truncated object: it comes again, since the position did not advance.
 
-    async def _read(self, lines: Iterable[bytes], slice_: Slice) -> None:
+    async def _read(self, lines: Iterable[bytes], slice_: TimeSlice) -> None:
         """Apply the lines of a stream."""
         for line in lines:
             if slice_.is_spent:
-                await slice_.rest()
+                await slice_.pause()
             listed = self._apply(line)
             if listed is not None and self._unseen is not None:
                 await self._finish_list(listed, self._unseen)
             elif self._unseen is None:
-                self._position.passes(line)
+                self._position.advance(line)
                 self.last_contact = self._now()
 
     def _apply(self, line: bytes) -> str | None:
-        """Apply one event; give the version of the list that it completes, if it does."""
+        """Apply one event; return the version of the list that it completes, None if it completes none."""
         try:
             event = self._event.decode(line) if len(line) <= LARGE_BYTES else self._trimmed(line)
         except msgspec.DecodeError as error:
             return self._apply_other(line, error)
         match event.type:
             case "ADDED" | "MODIFIED":
-                key = self._mirror.take(event.object)
+                key = self._store.apply(event.object)
             case "DELETED":
-                key = self._mirror.drop(event.object)
+                key = self._store.delete(event.object)
             case _:
                 return self._apply_other(line, None)
         self._count(key)
@@ -252,11 +251,11 @@ class Watch(Generic[T]):
             self._unseen.discard(key)
 
     def _apply_other(self, line: bytes, error: Exception | None) -> str | None:
-        """Apply an event that brings no object of our type: a bookmark, an error, an object that makes no sense."""
+        """Apply an event without an object of our type: a bookmark, an error, an object that does not decode."""
         try:
             event = _RAW_EVENT.decode(line)
         except msgspec.DecodeError as cause:
-            raise LostTrackError(f"cannot watch {self.kind.name}: a line is no event: {cause}") from cause
+            raise LostTrackError(f"cannot watch {self.kind.name}: a line is not an event: {cause}") from cause
         match event.type:
             case "BOOKMARK":
                 bookmark = any_object(event.object)
@@ -266,44 +265,44 @@ class Watch(Generic[T]):
                 raise LostTrackError(f"watching {self.kind.name} ended: {status.code} {status.message}")
             case "ADDED" | "MODIFIED" | "DELETED" if error is not None:
                 key = any_object(event.object).key
-                self._mirror.reject(key, error, b"" if event.type == "DELETED" else bytes(event.object))
+                self._store.reject(key, error, b"" if event.type == "DELETED" else bytes(event.object))
                 if event.type == "DELETED":
-                    self._mirror.forget(key)
+                    self._store.forget(key)
                 self._count(key)
         return None
 
-    def _take_raw(self, raw: msgspec.Raw) -> str:
+    def _apply_raw(self, raw: msgspec.Raw) -> str:
         try:
-            return self._mirror.take(self._decode(raw))
+            return self._store.apply(self._decode(raw))
         except msgspec.DecodeError as error:
             key = any_object(raw).key
-            self._mirror.reject(key, error, bytes(raw))
+            self._store.reject(key, error, bytes(raw))
             return key
 
-    async def _withdraw(self) -> None:
-        """Take note that the server has no such API: that is a complete list of nothing."""
+    async def _apply_missing_api(self) -> None:
+        """Treat an API that the server does not have as a complete, empty list."""
         await self._forget_all(await self._all_keys())
-        self._position.lose()
+        self._position.reset()
         self.listed.set()
         self.problem = None
         self.last_contact = self._now()
 
     async def _all_keys(self) -> set[str]:
-        """Copy the known keys in slices: 50,000 at once take 9 ms. Only while no watch changes them."""
+        """Return a copy of the keys, made in slices: 50,000 at once take 9 ms. Only while no watch changes them."""
         keys: set[str] = set()
-        slice_ = Slice(self._pace)
-        for key in self._mirror.keys:
+        slice_ = TimeSlice(self._pace)
+        for key in self._store.keys:
             keys.add(key)
             if slice_.is_spent:
-                await slice_.rest()
+                await slice_.pause()
         return keys
 
     async def _forget_all(self, keys: Iterable[str]) -> None:
-        slice_ = Slice(self._pace)
+        slice_ = TimeSlice(self._pace)
         for key in keys:
             if slice_.is_spent:
-                await slice_.rest()
-            self._mirror.forget(key)
+                await slice_.pause()
+            self._store.forget(key)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

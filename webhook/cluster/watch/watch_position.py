@@ -1,12 +1,12 @@
-"""How far a watch has come in the history of its kind."""
+"""The resourceVersion that a watch has reached."""
 
 from webhook.cluster.api.wire import version_of
 
 
-class Position:
-    """A resourceVersion: "" where the history is not known, which asks for a list.
+class WatchPosition:
+    """A resourceVersion; "" if it is unknown, which requires a list.
 
-    The version of an event is read when somebody asks for it, for reading it costs half as much as the event itself.
+    The version of an event is decoded on demand, because that costs half as much as decoding the event.
     """
 
     def __init__(self) -> None:
@@ -16,32 +16,32 @@ class Position:
 
     @property
     def version(self) -> str:
-        """Where a watch may go on."""
-        self._settle()
+        """The version from which a watch can continue, "" if a list is needed."""
+        self._read_version()
         return self._version
 
     @property
     def reached(self) -> int:
-        """The last version known as a number; it stays when the history is lost."""
-        self._settle()
+        """The last known version as an integer; `reset` keeps it."""
+        self._read_version()
         return self._reached
 
-    def passes(self, line: bytes) -> None:
-        """Go on to the version of an event's object, which was applied."""
+    def advance(self, line: bytes) -> None:
+        """Move to the version of an event's object, which was applied."""
         self._line = line
 
-    def lose(self) -> None:
-        """Forget where a watch may go on; what was reached stays."""
-        self._settle()
+    def reset(self) -> None:
+        """Require a list; `reached` stays."""
+        self._read_version()
         self._version = ""
 
     def set(self, version: str) -> None:
-        """Go to a version, also back to a smaller one."""
+        """Move to a version, also back to a smaller one."""
         self._line = None
         self._version = version
         if version.isdecimal():
             self._reached = int(version)
 
-    def _settle(self) -> None:
+    def _read_version(self) -> None:
         if self._line is not None:
             self.set(version_of(self._line))

@@ -1,4 +1,4 @@
-"""What a watch must know of one kind of object: where it is listed, how it is decoded and what becomes of it."""
+"""How a watch handles one kind of object: where to list it, how to decode it, and which calls store it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,17 +9,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedKind(Generic[T]):
-    """One kind of object and the translation into whatever keeps it.
+    """One kind of object and the calls that put it into its sink.
 
-    `name` is the plural that RBAC uses; `key` names an object as the API does: namespace/name, or name where there
-    are no namespaces. `handle` names it as the keeper does (a pod by UID): when an object comes back under its key
-    with another handle, its deletion was missed, and the old handle is removed first.
+    `name` is the plural that RBAC uses; `key` names an object as the API does: namespace/name, or name for
+    cluster-scoped kinds. `handle` names it as the sink does (a pod by UID): if an object returns under its key with
+    another handle, its deletion was missed, and the old handle is removed first.
 
-    `remove` is called for what is there and no longer kept, `lose` for what was deleted, or is missing from a list.
+    `remove` is called for an object that exists and is no longer stored, `lose` for one that was deleted, or is
+    missing from a list.
 
-    `apply` keeps the object and says so; False means that there is nothing of it to keep (a pod that ended), upon
-    which an earlier version is removed. It raises ValueError for an object that makes no sense: that object is
-    skipped and counted, its earlier version stays. Anything else it raises is a bug and ends the watch.
+    `apply` returns whether it stored the object; False means that there is nothing to store (a pod that ended), and
+    an earlier version is removed. It raises ValueError for an invalid object: that object is skipped and counted, its
+    earlier version stays. Any other exception is a bug and ends the watch.
     """
 
     name: str
@@ -30,14 +31,14 @@ class WatchedKind(Generic[T]):
     apply: Callable[[T], bool]
     remove: Callable[[str], None]
     lose: Callable[[str], None] | None = None
-    """Called instead of `remove` where that makes a difference."""
+    """Called instead of `remove`, for kinds that treat a deletion differently."""
     params: Mapping[str, str] = field(default_factory=dict)
-    """Added to list and watch: selectors."""
+    """Query parameters of list and watch: selectors."""
     tracks_names: bool = False
-    """The names of objects that are not kept are known all the same."""
+    """Whether the names of objects that `apply` did not store are recorded."""
     salvage: Callable[[T | bytes], T | None] | None = None
-    """Makes what can be read of an object that makes no sense, or of JSON that is none of `item`: it counts by that."""
+    """Returns the readable part of an invalid object, or of JSON that does not decode as `item`; it is stored."""
     trim: Callable[[bytes], bytes] | None = None
-    """Makes a large object small before it is decoded, for kinds that tenants write: decoding it whole takes long."""
+    """Cuts a large object down before it is decoded, for kinds that tenants write: decoding all of it takes long."""
     is_optional: bool = False
-    """A server without this API (404) counts as one without such objects."""
+    """Whether a server without this API (404) counts as one without such objects."""

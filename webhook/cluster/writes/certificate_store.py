@@ -1,4 +1,4 @@
-"""Certificates on the API: the Secret that holds them, the webhook configurations that trust them, and their bells."""
+"""Certificates on the API: the Secret that holds them, and the webhook configurations that trust them; both watched."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ _OBJECT: Final = msgspec.json.Decoder(_Json)
 
 
 class SecretStore:
-    """Files in one Secret. A write names the version that was read last."""
+    """Files in one Secret. A write carries the resourceVersion of the last read."""
 
     def __init__(self, connection: ApiConnection, *, namespace: str, name: str) -> None:
         self.name = f"Secret {namespace}/{name}"
@@ -39,7 +39,7 @@ class SecretStore:
         self._last: _Json = {}
 
     async def read(self) -> Mapping[str, bytes] | None:
-        """Read all files; None: there is no such Secret. Raises StoreError."""
+        """Return all files, None if there is no such Secret. Raises StoreError."""
         found = await _read(self._connection, f"{self.collection}/{self.key}", "secrets")
         if found is None:
             return None
@@ -50,53 +50,53 @@ class SecretStore:
             raise StoreError(f"{self.name} cannot be read: {exc}") from exc
 
     async def create(self, files: Mapping[str, bytes]) -> bool:
-        """Make the Secret; False: somebody else was faster. Raises StoreError."""
+        """Create the Secret; False: another process created it first. Raises StoreError."""
         body = new_secret(self.key, files)
         return await _write(self._connection, "POST", self.collection, body, "create secrets")
 
     async def replace(self, files: Mapping[str, bytes]) -> bool:
-        """Write the files anew; False: somebody else wrote since the last read. Raises StoreError."""
+        """Replace the files; False: another process wrote since the last read. Raises StoreError."""
         path = f"{self.collection}/{self.key}"
         return await _write(self._connection, "PUT", path, with_files(self._last, files), "update secrets")
 
 
-class WebhookCallers:
-    """The API servers, by the webhook configurations of Fairgate's names."""
+class WebhookConfigurations:
+    """Fairgate's webhook configurations, by which the API servers know what CAs to trust."""
 
     def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection
 
     async def publish(self, merge: Callable[[bytes], bytes]) -> Published:
-        """Let every webhook trust what `merge` makes of what it trusts now; write only what differs.
+        """Pass the caBundle of every webhook through `merge`, and write those that it changes.
 
         Raises StoreError.
         """
-        told = [await self._tell(plural, name, merge) for plural, name in _CONFIGURATIONS]
+        results = [await self._update(plural, name, merge) for plural, name in _CONFIGURATIONS]
         return Published(
-            registered=tuple(one.name for one in told if one.version),
-            missing=tuple(one.name for one in told if not one.version),
-            changed=tuple(one.name for one in told if one.is_changed),
-            version=",".join(one.version for one in told),
+            registered=tuple(one.name for one in results if one.version),
+            missing=tuple(one.name for one in results if not one.version),
+            changed=tuple(one.name for one in results if one.is_changed),
+            version=",".join(one.version for one in results),
         )
 
-    async def _tell(self, plural: str, name: str, merge: Callable[[bytes], bytes]) -> "_Told":
+    async def _update(self, plural: str, name: str, merge: Callable[[bytes], bytes]) -> "_Updated":
         path = f"{_ADMISSION}/{plural}/{name}"
         is_changed = False
         for _ in range(_TRIES):
             found = await _read(self._connection, path, plural)
             if found is None:
-                return _Told(f"{plural}/{name}", "", is_changed=False)
+                return _Updated(f"{plural}/{name}", "", is_changed=False)
             wanted = with_ca_bundles(found, merge)
             if wanted == found:
-                return _Told(f"{plural}/{name}", found["metadata"]["resourceVersion"], is_changed=is_changed)
+                return _Updated(f"{plural}/{name}", found["metadata"]["resourceVersion"], is_changed=is_changed)
             is_changed |= await _write(self._connection, "PUT", path, wanted, f"update {plural}")
-        raise StoreError(f"cannot update {plural}/{name}: others keep changing it")
+        raise StoreError(f"cannot update {plural}/{name}: other writers keep changing it")
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Updated:
     name: str
-    version: str  # "": it is not there
+    version: str  # resourceVersion; "": no such object
     is_changed: bool
 
 
@@ -111,15 +111,15 @@ async def _read(connection: ApiConnection, path: str, plural: str) -> _Json | No
     except ClusterError as exc:
         raise StoreError(str(exc)) from exc
     except msgspec.DecodeError as exc:
-        raise StoreError(f"cannot get {plural}: the answer is no object: {exc}") from exc
+        raise StoreError(f"cannot get {plural}: the response is not an object: {exc}") from exc
 
 
 async def _write(connection: ApiConnection, method: str, path: str, body: _Json, action: str) -> bool:
-    """Tell whether the write was taken; False: somebody else was faster."""
+    """Return whether the write succeeded; False: another process wrote first. Raises StoreError."""
     try:
         await connection.send(method, path, msgspec.json.encode(body), action=action)
     except ApiError as exc:
-        # Deleted since it was read: as much a lost race as one that is taken. A POST finds no namespace instead.
+        # A PUT to an object deleted since the read is a lost race, too. A POST gets 404 if the namespace is missing.
         if exc.is_conflict or (exc.is_missing and method == "PUT"):
             return False
         raise StoreError(str(exc)) from exc
@@ -128,19 +128,19 @@ async def _write(connection: ApiConnection, method: str, path: str, body: _Json,
     return True
 
 
-async def ring_on_changes(
-    store: SecretStore, connection: ApiConnection, ring: Callable[[], None], *, pace: Pace = DEFAULT_PACE
+async def notify_on_changes(
+    store: SecretStore, connection: ApiConnection, notify: Callable[[], None], *, pace: Pace = DEFAULT_PACE
 ) -> None:
-    """Ring whenever the Secret or a configuration changed, until cancelled. What it brings is not looked at."""
+    """Call `notify` on every change of the Secret or a configuration, until cancelled; it reads the change itself."""
     objects = [(store.collection, store.key), *((f"{_ADMISSION}/{plural}", name) for plural, name in _CONFIGURATIONS)]
     async with asyncio.TaskGroup() as group:
         for path, name in objects:
-            group.create_task(Watch(connection, _bell(path, name, ring), pace=pace).run())
+            group.create_task(Watch(connection, _single_object(path, name, notify), pace=pace).run())
 
 
-def _bell(path: str, name: str, ring: Callable[[], None]) -> WatchedKind[AnyObject]:
+def _single_object(path: str, name: str, notify: Callable[[], None]) -> WatchedKind[AnyObject]:
     def apply(_: AnyObject) -> bool:
-        ring()
+        notify()
         return True
 
     return WatchedKind(
@@ -151,5 +151,5 @@ def _bell(path: str, name: str, ring: Callable[[], None]) -> WatchedKind[AnyObje
         key=lambda found: found.key,
         handle=lambda found: found.key,
         apply=apply,
-        remove=lambda _: ring(),
+        remove=lambda _: notify(),
     )

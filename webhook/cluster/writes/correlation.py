@@ -1,7 +1,7 @@
-"""Which events are worth a write: the same ones become one with a count, and nobody floods an object. Pure.
+"""Which Events are worth a write: equal ones become one with a count, and writes per object are limited. Pure.
 
-After client-go's EventCorrelator: its token bucket is per source and object, this one per object and reason, so that a
-reason that repeats hides no other.
+After client-go's EventCorrelator: its token bucket is per source and object, this one per object and reason, so that
+a reason that repeats does not suppress another one.
 """
 
 from collections import OrderedDict
@@ -13,10 +13,10 @@ from typing import Final, Generic, TypeVar
 from webhook.kube.objects.events import Event, EventReason, Identity, ObjectRef
 
 BURST: Final = 25
-"""Writes that an object and reason may cause at once; client-go's value …"""
+"""Writes for one object and reason in a burst; client-go's value …"""
 
 REFILL_SECONDS: Final = 300.0
-"""… as is the time after which there may be one more."""
+"""… as is the time after which one more is allowed."""
 
 REMEMBERED: Final = 4096
 """Events and buckets remembered; client-go's value."""
@@ -26,8 +26,8 @@ V = TypeVar("V")
 
 
 @dataclass(slots=True)
-class Told:
-    """How often an event happened, from when to when; `is_written`: the API server has it."""
+class EventRecord:
+    """How often an event happened, first and last time; `is_written`: the API server has it."""
 
     event: Event
     first: datetime
@@ -51,33 +51,33 @@ class _Bucket:
 
 
 class Correlator:
-    """Remembers what was told."""
+    """Counts events and limits their writes."""
 
     def __init__(self) -> None:
-        self._told: _Recent[Identity, Told] = _Recent()
+        self._records: _Recent[Identity, EventRecord] = _Recent()
         self._buckets: _Recent[tuple[ObjectRef, EventReason], _Bucket] = _Recent()
 
-    def take(self, event: Event, *, now: float, wall: datetime, times: int = 1) -> Told | None:
-        """Count an event that happened so often; None where its object has had too many for this reason.
+    def count(self, event: Event, *, now: float, wall: datetime, times: int = 1) -> EventRecord | None:
+        """Count an event that happened `times` times; None if its object had too many writes for this reason.
 
-        A repeat that is held back is in the count of the next one that is not. `now` is monotonic, `wall` for people.
+        A repeat that is held back is in the count of the next one that is not. `now` is monotonic, `wall` is shown.
         """
-        told = self._told.get(event.identity, lambda: Told(event, wall, wall))
-        told.event = event
-        told.count += times
-        told.last = wall
+        record = self._records.get(event.identity, lambda: EventRecord(event, wall, wall))
+        record.event = event
+        record.count += times
+        record.last = wall
         bucket = self._buckets.get((event.about, event.reason), lambda: _Bucket(BURST, now))
-        return told if bucket.take(now) else None
+        return record if bucket.take(now) else None
 
 
 class _Recent(Generic[K, V]):
-    """Keeps what was asked for lately."""
+    """An LRU cache of REMEMBERED entries."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """Give what is kept under a key, or make it; what was not asked for for longest makes room."""
+        """Return the entry of a key, or make it; the least recently used entry is dropped to make room."""
         if key not in self._kept:
             self._kept[key] = make()
             if len(self._kept) > REMEMBERED:

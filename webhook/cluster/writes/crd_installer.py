@@ -1,4 +1,4 @@
-"""Sees to it that the API server knows our kind of object."""
+"""Installs one CustomResourceDefinition if it is missing."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from webhook.cluster.watch.pace import DEFAULT_PACE, Pace
 _PATH: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POLL_SECONDS: Final = 0.1
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-"""What `kubectl create --save-config` writes, too: without it a later `kubectl apply` warns."""
+"""Also written by `kubectl create --save-config`: without it a later `kubectl apply` warns."""
 
 
 class _Condition(msgspec.Struct):
@@ -36,15 +36,15 @@ class _Definition(msgspec.Struct):
 
 @dataclass(slots=True)
 class CrdInstaller:
-    """A CustomResourceDefinition that must be there. `problem` tells why it is not, None once it is established."""
+    """A required CustomResourceDefinition. `problem` is why it is missing, None once it is established."""
 
     connection: ApiConnection
     manifest: dict[str, Any]
     pace: Pace = DEFAULT_PACE
-    problem: str | None = "not looked for yet"
+    problem: str | None = "not checked yet"
 
     async def ensure(self) -> None:
-        """Create it if it is missing and we may, and return once the API server serves it."""
+        """Create it if it is missing and RBAC allows it, and return once the API server serves it."""
         failures = 0
         while self.problem is not None:
             try:

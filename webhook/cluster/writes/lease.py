@@ -1,8 +1,8 @@
-"""Leader election by a Lease, as client-go does it: one of several processes carries out a duty, and knows it does.
+"""Leader election by a Lease, as in client-go: at most one of several processes runs a task at a time.
 
-No two clocks are compared. Whoever does not lead takes the Lease only after its record has stood unchanged for the
-whole lease on his own monotonic clock; whoever leads stops his duty sooner than that after the last renewal that he can
-prove, counted from before it was sent. A wall clock that is wrong by minutes neither steals a Lease nor holds one.
+No two clocks are compared. A follower takes the Lease only after its record stayed unchanged for the whole lease
+duration on the follower's own monotonic clock; the leader stops its task sooner than that after its last confirmed
+renewal, counted from before the request was sent. So a wall clock that is wrong by minutes does no harm.
 """
 
 import asyncio
@@ -26,20 +26,19 @@ _NEVER: Final = float("-inf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How an election paces itself, in seconds; client-go's defaults."""
+    """Durations of an election, in seconds; client-go's defaults."""
 
     lease: int = 15
-    """How long a record must stand unchanged before others take over; whole seconds, as the API has them."""
+    """How long a record must stay unchanged before another process takes over; whole seconds, as in the API."""
     renew_deadline: float = 10.0
-    """How long after its last proven renewal a leader still acts. Below `lease` by what a cancelled duty needs."""
+    """How long after its last confirmed renewal a leader acts. Below `lease` by the time that cancelling takes."""
     retry: float = 2.0
-    """Rest between two tries, of a leader to renew and of the others to take over …"""
+    """Delay between two attempts, of a leader to renew and of the others to take over …"""
     jitter: float = 1.2
-    """… for which the others add up to this share of it, so that they do not come together."""
+    """… to which the others add up to this share of it, so that they do not try at the same time."""
     release: float = 2.0
-    """How long giving the Lease back may take: the process is being stopped."""
+    """Timeout for releasing the Lease: the process is being stopped."""
     uniform: Callable[[float, float], float] = random.uniform
-    """Source of jitter."""
 
 
 DEFAULT_TIMING: Final = Timing()
@@ -47,26 +46,26 @@ DEFAULT_TIMING: Final = Timing()
 
 
 def lease_timing(lease_seconds: int) -> Timing:
-    """Scale the timing of production to a Lease of so many seconds."""
+    """Return the production timing, scaled to a Lease of `lease_seconds`."""
     share = lease_seconds / DEFAULT_TIMING.lease
     deadline, retry = DEFAULT_TIMING.renew_deadline * share, DEFAULT_TIMING.retry * share
     return Timing(lease=lease_seconds, renew_deadline=deadline, retry=retry)
 
 
 def utc_now() -> datetime:
-    """Read the wall clock, which is only ever written down for people."""
+    """Return the wall clock's time, which is only shown to people, never compared."""
     return datetime.now(UTC)
 
 
 def own_identity() -> str:
-    """Make a name that no other process has, and that says where this one runs."""
+    """Return a unique identity that starts with the host name."""
     return f"{socket.gethostname()}_{secrets.token_hex(4)}"
 
 
 class Lease:
-    """One candidate of an election. Start `run` as a task; everything public is to be read only.
+    """One candidate of an election. Start `run` as a task; public attributes are read only.
 
-    `terms` counts how often this candidate began to lead. `problem` is why the last try failed, None where it did not.
+    `terms` counts how often this candidate became leader. `problem` is why the last attempt failed, None if it did not.
     """
 
     def __init__(
@@ -88,64 +87,64 @@ class Lease:
         self._timing = timing
         self._clock = clock
         self._stored: StoredLease | None = None
-        self._foreign_until = _NEVER  # until when somebody else's last record must be respected
-        self._proven_until = _NEVER  # until when we lead, whatever happens
+        self._foreign_until = _NEVER  # loop time until which another holder's last record is valid
+        self._confirmed_until = _NEVER  # loop time until which this process certainly leads
 
     @property
     def is_leading(self) -> bool:
-        """Tell whether this process leads for sure, at this moment."""
-        return self._now() < self._proven_until
+        """Whether this process certainly leads now."""
+        return self._now() < self._confirmed_until
 
-    async def run(self, duty: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Carry out the duty while leading, until cancelled; the Lease is then given back at once.
+    async def run(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run the task while leading, until cancelled; then release the Lease at once.
 
-        The duty is cancelled the moment leadership cannot be proven any longer, and started anew when it is won again.
-        One that ends by itself, or fails, ends the run in the same way.
+        The task is cancelled as soon as leadership is no longer certain, and started again after the next win. A task
+        that returns or raises ends the run in the same way.
         """
         try:
             while True:
-                if not await self._claim():
+                if not await self._acquire_or_renew():
                     await asyncio.sleep(self._timing.retry * (1 + self._timing.uniform(0, self._timing.jitter)))
-                elif await self._lead(duty):
+                elif await self._lead(task):
                     return
         finally:
             await self._release()
 
-    async def _lead(self, duty: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        """Work until the lead is lost (False) or the duty is over (True)."""
+    async def _lead(self, task: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Run the task until leadership is lost (False) or the task is over (True)."""
         self.terms += 1
-        work, keep = asyncio.create_task(duty()), asyncio.create_task(self._keep())
+        work, renewal = asyncio.create_task(task()), asyncio.create_task(self._keep_renewing())
         try:
-            await asyncio.wait((work, keep), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((work, renewal), return_when=asyncio.FIRST_COMPLETED)
             is_over = work.done()
         finally:
-            self._proven_until = _NEVER
+            self._confirmed_until = _NEVER
             work.cancel()
-            keep.cancel()
-            await asyncio.gather(work, keep, return_exceptions=True)
+            renewal.cancel()
+            await asyncio.gather(work, renewal, return_exceptions=True)
         if is_over:
             work.result()
-        elif not keep.cancelled():
-            keep.result()
+        elif not renewal.cancelled():
+            renewal.result()
         return is_over
 
-    async def _keep(self) -> None:
-        """Renew until the lead cannot be proven any longer."""
+    async def _keep_renewing(self) -> None:
+        """Renew until leadership is no longer certain."""
         while self.is_leading:
             with suppress(TimeoutError):
-                async with asyncio.timeout_at(self._proven_until):
+                async with asyncio.timeout_at(self._confirmed_until):
                     await asyncio.sleep(self._timing.retry)
-                    if not await self._claim() and not self._is_ours:
+                    if not await self._acquire_or_renew() and not self._is_ours:
                         return
 
     @property
     def _is_ours(self) -> bool:
         return self._stored is not None and self._stored.record.holder == self.identity
 
-    async def _claim(self) -> bool:
-        """Take or renew the Lease; a failure is remembered and told once."""
+    async def _acquire_or_renew(self) -> bool:
+        """Acquire or renew the Lease, and return whether this process holds it; log a new failure once."""
         try:
-            is_won = await self._take()
+            is_won = await self._try_acquire()
         except ClusterError as error:
             if self.problem != str(error):
                 self.problem = str(error)
@@ -154,16 +153,16 @@ class Lease:
         self.problem = None
         return is_won
 
-    async def _take(self) -> bool:
-        # Twice: the second try succeeds after a renewal whose answer was lost, and after the Lease was deleted.
+    async def _try_acquire(self) -> bool:
+        # Twice: the second try succeeds after a renewal whose response was lost, and after the Lease was deleted.
         for _ in range(2):
             if not self._is_ours:
-                await self._look()
+                await self._read()
             if not self._is_ours and self._now() < self._foreign_until:
                 return False
-            asked = self._now()
+            sent = self._now()
             if await self._write(self._next()):
-                self._proven_until = asked + self._timing.renew_deadline
+                self._confirmed_until = sent + self._timing.renew_deadline
                 return True
         return False
 
@@ -176,10 +175,10 @@ class Lease:
         return LeaseRecord(self.identity, self._timing.lease, acquired_at=now, renewed_at=now, transitions=terms)
 
     async def _release(self) -> None:
-        """Let the next one lead at once; if that fails, he waits for the lease to end."""
+        """Let another replica lead at once; if that fails, it waits for the lease to expire."""
         with suppress(ClusterError, TimeoutError):
             async with asyncio.timeout(self._timing.release):
-                # Twice: the answer to a renewal may have been lost by the cancellation that stops us.
+                # Twice: the response to a renewal may have been lost by the cancellation that stops this process.
                 for _ in range(2):
                     if self._stored is None or not self._is_ours:
                         return
@@ -187,18 +186,18 @@ class Lease:
                     if await self._write(free):
                         return
 
-    async def _look(self) -> None:
+    async def _read(self) -> None:
         try:
             body = await self._send("GET", self._path, None, "get leases")
         except ApiError as error:
             if not error.is_missing:
                 raise
-            self._stored = None  # a record that vanished is respected for as long as one that stands
+            self._stored = None  # a deleted record stays valid for as long as an existing one
             return
         self._observe(body)
 
     async def _write(self, record: LeaseRecord) -> bool:
-        """Write a record over the one we know; where somebody was faster, look what he wrote and say False."""
+        """Replace the record that was read; False, after another read, if another process wrote first."""
         try:
             if self._stored is None:
                 new = new_lease(record, namespace=self._namespace, name=self._name)
@@ -209,7 +208,7 @@ class Lease:
         except ApiError as error:
             if not (error.is_conflict or (error.is_missing and self._stored is not None)):
                 raise
-            await self._look()
+            await self._read()
             return False
         self._observe(body)
         return True
@@ -225,10 +224,12 @@ class Lease:
         self._stored = found
 
     async def _send(self, method: str, path: str, body: bytes | None, action: str) -> bytes:
-        # Half of the deadline: after a connection that fell silent there is time for a try on another one.
+        # Half of the deadline: after a silent connection there is time for an attempt on another one.
         seconds = self._timing.renew_deadline / 2
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        return await self._connection.send(method, path, body, action=action, content_type=kind, seconds=seconds)
+        content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        return await self._connection.send(
+            method, path, body, action=action, content_type=content_type, seconds=seconds
+        )
 
     @property
     def _path(self) -> str:

@@ -1,8 +1,8 @@
-"""Tells the owners of pods what became of their pods: Events on the object that a person made, few and in turns.
+"""Writes Events about pods on their topmost owners, the objects that a person created, at a limited rate.
 
-Whoever may create pods may have them refused without end, under owners of any name. So what waits is bounded for each
-namespace and in all, repeats are added up while they wait, and namespaces take turns: none makes another one wait, and
-the API server hears no more than so many requests a second, however often pods are refused.
+A user who may create pods can cause any number of refusals, under owners of any name. So the queue is bounded for
+each namespace and in total, repeats are added up while they wait, and namespaces take turns: none delays another, and
+the API server gets a bounded number of requests a second, however often pods are refused.
 """
 
 import asyncio
@@ -16,22 +16,22 @@ from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 
 NAMESPACES: Final = 1024
 WAITING: Final = 32
-"""Namespaces that wait, and different Events that wait in each of them: what is beyond is counted as held back."""
+"""Namespaces in the queue, and different Events of each of them: anything beyond is counted as held back."""
 
 BURST: Final = 20
 REFILL_SECONDS: Final = 3.0
-"""Events of one namespace that are told at once, and the time after which there may be one more."""
+"""Events of one namespace in a burst, and the time after which one more is allowed."""
 
 REMEMBERED: Final = 4096
-"""Namespaces whose bursts are remembered."""
+"""Namespaces whose token buckets are kept."""
 
 REST_SECONDS: Final = 0.05
-"""Rest after each: 20 a second, each of one write and at most five reads, and the reads are remembered."""
+"""Delay after each: 20 a second, each with one write and at most five reads, which are cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerEvent:
-    """What became of a pod: to be told to its owner. Those of one `series` are told as one."""
+    """An Event about a pod, for its owner. Those of one `series` become one Event."""
 
     owner: ObjectRef
     reason: EventReason
@@ -61,7 +61,7 @@ _Key = tuple[ObjectRef, EventReason, str]
 
 
 class OwnerEventQueue:
-    """Takes notices in and has them written. Start `run` as a task."""
+    """A queue of Events for owners. Start `run` as a task."""
 
     def __init__(self, owners: OwnerLookup, writer: EventWriter) -> None:
         self._owners = owners
@@ -71,7 +71,7 @@ class OwnerEventQueue:
         self._has_work = asyncio.Event()
 
     def take(self, notice: OwnerEvent) -> None:
-        """Have an owner told soon; returns at once, whatever happens."""
+        """Queue an Event for an owner; never blocks and never raises."""
         namespace = notice.owner.namespace
         waiting = self._waiting.get(namespace)
         if waiting is None:
@@ -91,7 +91,7 @@ class OwnerEventQueue:
             self._has_work.set()
 
     async def run(self) -> NoReturn:
-        """Tell owners until cancelled."""
+        """Write queued Events until cancelled."""
         while True:
             await self._has_work.wait()
             found = self._next()
@@ -99,10 +99,10 @@ class OwnerEventQueue:
                 self._has_work.clear()
                 await self._until_next()
                 continue
-            await self._tell(found)
+            await self._write(found)
             await asyncio.sleep(REST_SECONDS)
 
-    async def _tell(self, found: _Waiting) -> None:
+    async def _write(self, found: _Waiting) -> None:
         notice = found.notice
         top = await self._owners.top(notice.owner)
         related = None if top == notice.owner else notice.owner
@@ -110,7 +110,7 @@ class OwnerEventQueue:
         self._writer.tell(event, times=found.times)
 
     def _next(self) -> _Waiting | None:
-        """Take what is due from the namespace whose turn it is; None where nothing is due."""
+        """Remove and return the next Event that is due, namespaces in turn; None if none is due."""
         now = asyncio.get_running_loop().time()
         for namespace in list(self._waiting):
             waiting = self._waiting[namespace]
@@ -127,7 +127,7 @@ class OwnerEventQueue:
         return None
 
     async def _until_next(self) -> None:
-        """Wait until something new comes, or a namespace may tell again."""
+        """Wait until an Event is queued, or a namespace has a token again."""
         if not self._waiting:
             return
         now = asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""Finds who owns what: from the controller of a pod up to the object that a person made."""
+"""Finds the topmost owner of an object: from a pod's controller up to the object that a person created."""
 
 import logging
 from collections import OrderedDict
@@ -11,22 +11,22 @@ from webhook.kube.objects.events import ObjectRef
 from webhook.kube.objects.owners import ACCEPT, owner_in, path_of
 
 STEPS: Final = 5
-"""How far up is looked: a Knative Service is four steps above the ReplicaSet of its pods."""
+"""Most owners followed upward: a Knative Service is four steps above the ReplicaSet of its pods."""
 
 REMEMBERED: Final = 4096
-"""Owners that are remembered: an object's controller never changes while it has one."""
+"""Owners in the cache: an object's controller never changes while it has one."""
 
 READ_SECONDS: Final = 5.0
-"""How long one read may take: an Event is worth having without it."""
+"""Timeout of one read: the Event is useful without the topmost owner, too."""
 
 _FINAL: Final = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
-"""Answers that stay as they are: no right, no such object or API."""
+"""Statuses that a retry would not change: forbidden, no such object or API."""
 
 _log: Final = logging.getLogger("webhook.cluster.writes.owners")
 
 
 class OwnerLookup:
-    """Reads owners, each once. `reads` counts requests."""
+    """Reads owners and caches them. `reads` counts requests."""
 
     def __init__(self, connection: ApiConnection) -> None:
         self.reads = 0
@@ -34,7 +34,7 @@ class OwnerLookup:
         self._known: OrderedDict[ObjectRef, ObjectRef | None] = OrderedDict()
 
     async def top(self, ref: ObjectRef) -> ObjectRef:
-        """Find the topmost owner of an object; itself where it has none, or where that cannot be found out."""
+        """Return the topmost owner of an object; itself if it has none, or if that cannot be read."""
         for _ in range(STEPS):
             owner = await self._owner(ref)
             if owner is None:
@@ -60,7 +60,7 @@ class OwnerLookup:
         except ClusterError as error:
             _log.debug("owner of %s %s/%s not found: %s", ref.kind, ref.namespace, ref.name, error)
             if not (isinstance(error, ApiError) and error.status in _FINAL):
-                return None  # the next time may have an answer
+                return None  # not cached: the next read may succeed
             found = None
         self._known[ref] = found
         if len(self._known) > REMEMBERED:

@@ -1,4 +1,4 @@
-"""Fairgate's registration on the API, kept in step with the policy. Never made here, and never deleted."""
+"""Updates Fairgate's registration on the API to match the policy. Never creates or deletes it."""
 
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -12,16 +12,16 @@ from webhook.kube.objects.keys import REGISTRATION_API
 from webhook.kube.registration.registration_sync import PLURALS, aligned_with_policy, fail_open_webhooks, probe_path
 
 PROBE_SECONDS: Final = 10.0
-"""How long the API server may take to reach a Service: longer than it waits for the answer to a review."""
+"""Timeout for the API server to reach a Service: longer than its timeout of a review."""
 
 _Json = dict[str, Any]
 _OBJECT: Final = msgspec.json.Decoder(_Json)
 
 
-class InStep(NamedTuple):
-    """What one round changed, by the objects' names, and the webhooks that fail open and should not.
+class SyncResult(NamedTuple):
+    """The names of the objects that a sync changed, and of the webhooks that fail open and should not.
 
-    `probes` are the paths by which the API server reaches these, as far as it does by a Service.
+    `probes` are the API server's proxy paths to these, for those that are called by a Service.
     """
 
     changed: tuple[str, ...]
@@ -29,11 +29,11 @@ class InStep(NamedTuple):
     probes: tuple[str, ...] = ()
 
 
-async def keep_in_step(connection: ApiConnection, wanted: Iterable[_Json], *, is_served: bool) -> InStep:
-    """Bring the objects that exist in line with these. Raises ClusterError.
+async def sync_registration(connection: ApiConnection, wanted: Iterable[_Json], *, is_served: bool) -> SyncResult:
+    """Update the objects that exist to match `wanted`. Raises ClusterError.
 
-    Webhooks start to fail closed only when `is_served`: a server answers. A write names the version that was read:
-    where somebody else was faster, the next call looks again.
+    Webhooks are set to fail closed only if `is_served`: a server answers. A write carries the resourceVersion that was
+    read; after a conflict, the next call reads again.
     """
     changed: list[str] = []
     still: list[_Json] = []
@@ -46,11 +46,11 @@ async def keep_in_step(connection: ApiConnection, wanted: Iterable[_Json], *, is
         if adjusted != found and await _write(connection, adjusted, each):
             changed.append(each["metadata"]["name"])
     probes = dict.fromkeys(filter(None, map(probe_path, still)))
-    return InStep(tuple(changed), tuple(each["name"] for each in still), tuple(probes))
+    return SyncResult(tuple(changed), tuple(each["name"] for each in still), tuple(probes))
 
 
 async def why_unreachable(connection: ApiConnection, probes: Iterable[str]) -> str | None:
-    """Ask the API server to call these paths itself; say why it cannot, None where it can or may not be asked."""
+    """Have the API server call these paths; return why it cannot, None if it can or the request is forbidden."""
     for path in probes:
         try:
             await connection.send("GET", path, action="reach this server by its Service", seconds=PROBE_SECONDS)
@@ -63,7 +63,7 @@ async def why_unreachable(connection: ApiConnection, probes: Iterable[str]) -> s
 
 
 async def _read(connection: ApiConnection, wanted: _Json) -> _Json | None:
-    """Read the object of this name; None where there is none."""
+    """Return the object of this name, None if there is none."""
     action = f"get {PLURALS[wanted['kind']]}"
     try:
         return _OBJECT.decode(await connection.send("GET", _path(wanted), action=action))
@@ -72,11 +72,11 @@ async def _read(connection: ApiConnection, wanted: _Json) -> _Json | None:
             return None
         raise
     except msgspec.DecodeError as cause:
-        raise ClusterError(f"cannot {action}: the answer is no object: {cause}") from cause
+        raise ClusterError(f"cannot {action}: the response is not an object: {cause}") from cause
 
 
 async def _write(connection: ApiConnection, adjusted: _Json, wanted: _Json) -> bool:
-    """Tell whether the write was taken; False where the object changed or went since it was read."""
+    """Return whether the write succeeded; False if the object was changed or deleted since it was read."""
     action = f"update {PLURALS[wanted['kind']]}"
     try:
         await connection.send("PUT", _path(wanted), msgspec.json.encode(adjusted), action=action)

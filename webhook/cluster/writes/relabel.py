@@ -1,4 +1,4 @@
-"""Changes the tier label of one pod, and of no other that took its name."""
+"""Changes the tier label of one pod, never of another pod with the same name."""
 
 from collections.abc import Callable
 from enum import Enum, auto
@@ -11,38 +11,38 @@ from webhook.core.model.pod import Resident
 from webhook.kube.pod.tier_patch import FIELD_MANAGER, LabeledPod, read_labeled_pod, tier_patch
 
 _TRIES: Final = 4
-"""Kubelet and scheduler write a young pod several times a second: two changes in a row between our read and write are
-rare, and what fails is looked at again with the next change of the world."""
+"""Kubelet and scheduler write a new pod several times a second: two changes in a row between our read and write are
+rare, and a failed change is retried with the next change of the world."""
 
 
-class Relabelled(Enum):
-    """What came of it."""
+class RelabelResult(Enum):
+    """The result of a relabel."""
 
     DONE = auto()
-    ALREADY = auto()  # the label says so: an answer of ours was lost, or another replica did it
-    GONE = auto()  # the pod ended, is being deleted, or another one has its name
+    ALREADY = auto()  # the label is right: a response was lost, or another replica wrote it
+    GONE = auto()  # the pod ended, is being deleted, or another pod has its name
 
 
 async def relabel(
     connection: ApiConnection, pod: Resident, charge: Charge, *, is_leading: Callable[[], bool]
-) -> Relabelled:
-    """Write on a pod the tier that it is charged, and the team if it has none, by a single patch.
+) -> RelabelResult:
+    """Write the charged tier to a pod's label, and the team if the pod has none, in one patch.
 
-    Raises ClusterError where the API server did not take it.
+    Raises ClusterError if the API server did not accept it.
 
-    Read first: the patch names UID and version, and rewrites the decision as it is now. A write whose answer was lost
-    is found done by the next call. A process that was paused after the read finds that it no longer leads.
+    Reads first: the patch carries UID and resourceVersion, and rewrites the current decision. If the response to a
+    write was lost, the next call finds it done. A process that was paused after the read finds that it no longer leads.
     """
     path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
     failures = 0
     while True:
         found = await _read(connection, path)
         if found is None or found.uid != pod.uid or _is_over(found):
-            return Relabelled.GONE
+            return RelabelResult.GONE
         if found.tier_label == charge.tier and found.team_label is not None:
-            return Relabelled.ALREADY
+            return RelabelResult.ALREADY
         if not is_leading():
-            raise ClusterError("cannot patch pods: this replica leads no longer")
+            raise ClusterError("cannot patch pods: this replica is no longer the leader")
         try:
             await connection.send(
                 "PATCH",
@@ -57,11 +57,11 @@ async def relabel(
             if not error.is_conflict or failures == _TRIES:
                 raise
         else:
-            return Relabelled.DONE
+            return RelabelResult.DONE
 
 
 def _is_over(pod: LabeledPod) -> bool:
-    """Tell whether a pod keeps the tier that it has; one without any gets one for as long as it takes to end."""
+    """Return whether a pod keeps its tier; a terminating pod without a tier still gets one."""
     return pod.has_ended or (pod.is_leaving and pod.team_label is not None)
 
 
@@ -75,4 +75,4 @@ async def _read(connection: ApiConnection, path: str) -> LabeledPod | None:
     try:
         return read_labeled_pod(body)
     except ValueError as cause:
-        raise ClusterError(f"cannot get pods: the answer is no pod: {cause}") from cause
+        raise ClusterError(f"cannot get pods: the response is not a pod: {cause}") from cause

@@ -14,44 +14,44 @@ from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.kube.ledger import reports
 from webhook.kube.ledger.reports import ReplicaReport, Report
 
-LOOK_SECONDS: Final = 2.0
-"""Between two looks whether the state of the process changed: a change is published at the next one."""
+CHECK_SECONDS: Final = 2.0
+"""Between two checks whether the state of the process changed: a change is published at the next one."""
 
 REPEAT_SECONDS: Final = 10.0
-"""An unchanged state is published again after so long, to show that the process lives."""
+"""An unchanged state is published again after so long, to show that the process runs."""
 
 FORGET_SECONDS: Final = 300.0
-"""An entry that was not renewed for so long is removed by the next writer: its process did not shut down cleanly."""
+"""An entry that was not renewed for so long is removed by the next writer: its process did not stop cleanly."""
 
 _WITHDRAW_SECONDS: Final = 2.0
 _log: Final = logging.getLogger("webhook.cluster.writes.reports")
 
 
 async def write_report(connection: ApiConnection, name: str, patch: dict[str, Any]) -> Report:
-    """Merge a patch into a report, which is created where it is missing. Raises ClusterError."""
+    """Merge a patch into a report, which is created if it is missing. Raises ClusterError."""
     path = f"{reports.PATH}/{name}"
-    body = msgspec.json.encode(patch)
+    encoded = msgspec.json.encode(patch)
     try:
-        answer = await connection.send(
-            "PATCH", path, body, action="patch reports", content_type="application/merge-patch+json"
+        body = await connection.send(
+            "PATCH", path, encoded, action="patch reports", content_type="application/merge-patch+json"
         )
     except ApiError as error:
         if not error.is_missing:
             raise
-        answer = await connection.send("POST", reports.PATH, reports.new_report(name, patch), action="create reports")
-    return _decoded(answer)
+        body = await connection.send("POST", reports.PATH, reports.new_report(name, patch), action="create reports")
+    return _decoded(body)
 
 
 async def read_report(connection: ApiConnection, name: str) -> Report:
-    """Read a report. Raises ClusterError; an ApiError that `is_missing` where there is none."""
+    """Return a report. Raises ClusterError; an ApiError that `is_missing` if there is none."""
     return _decoded(await connection.send("GET", f"{reports.PATH}/{name}", action="get reports"))
 
 
-def _decoded(answer: bytes) -> Report:
+def _decoded(body: bytes) -> Report:
     try:
-        return reports.decode(answer)
+        return reports.decode(body)
     except ValueError as cause:
-        raise ClusterError(f"cannot get reports: the answer is no Report: {cause}") from cause
+        raise ClusterError(f"cannot get reports: the response is not a Report: {cause}") from cause
 
 
 class ReplicaReporter:
@@ -70,7 +70,7 @@ class ReplicaReporter:
         self._identity = identity
         self._describe = describe
         self._clock = clock
-        self._gone: list[str] = []
+        self._expired: list[str] = []
         self._last: ReplicaReport | None = None
         self._last_at = float("-inf")
 
@@ -78,12 +78,12 @@ class ReplicaReporter:
         """Publish every change, and the unchanged state every ten seconds, until cancelled; then remove the entry."""
         try:
             while True:
-                await self.look()
-                await asyncio.sleep(LOOK_SECONDS)
+                await self.publish()
+                await asyncio.sleep(CHECK_SECONDS)
         finally:
             await self._withdraw()
 
-    async def look(self) -> None:
+    async def publish(self) -> None:
         """Publish the state if it changed or was published too long ago. A failure is logged once."""
         now = asyncio.get_running_loop().time()
         found = self._describe("")
@@ -91,16 +91,16 @@ class ReplicaReporter:
             return
         dated = self._describe(reports.written_at(self._clock()))
         try:
-            report = await self._write(reports.replica_patch(self._identity, dated, gone=self._gone))
+            report = await self._write(reports.replica_patch(self._identity, dated, gone=self._expired))
         except ClusterError as error:
             if self.problem != str(error):
                 self.problem = str(error)
                 _log.warning("report not written: %s", error)
             return
         self.problem, self._last, self._last_at = None, found, now
-        self._gone = [name for name, each in report.replicas.items() if self._is_gone(name, each)]
+        self._expired = [name for name, each in report.replicas.items() if self._is_expired(name, each)]
 
-    def _is_gone(self, name: str, report: ReplicaReport) -> bool:
+    def _is_expired(self, name: str, report: ReplicaReport) -> bool:
         at = reports.read_at(report.at)
         return name != self._identity and (at is None or self._clock() - at > FORGET_SECONDS)
 

@@ -33,7 +33,7 @@ _NO_KEYS: Final[Mapping[str, str]] = {}
 _MAX_DIGITS: Final = 3
 
 
-class Fate(msgspec.Struct, frozen=True, gc=False):
+class PodState(msgspec.Struct, frozen=True, gc=False):
     """The fields of a pod that show whether it still exists."""
 
     metadata: objects.ObjectMeta
@@ -67,7 +67,7 @@ class _DecisionFields(msgspec.Struct, frozen=True, gc=False):
 
 _NO_DECISION: Final = _DecisionFields()
 _decision_decoder: Final = msgspec.json.Decoder(_DecisionFields)
-_fate_decoder: Final = msgspec.json.Decoder(Fate)
+_fate_decoder: Final = msgspec.json.Decoder(PodState)
 
 
 def to_resident(pod: objects.Pod, weights: Weights) -> Resident | None:
@@ -164,7 +164,7 @@ def chosen_nodes(annotations: Mapping[str, str]) -> tuple[NodeName, ...]:
     return _read_decision(annotations.get(keys.DECISION)).nodes
 
 
-def decode_pod_state(body: bytes) -> Fate:
+def decode_pod_state(body: bytes) -> PodState:
     """Decode the state of a pod from the API server's response."""
     return _fate_decoder.decode(body)
 

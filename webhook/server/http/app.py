@@ -1,4 +1,4 @@
-"""The HTTPS server around the handlers: routes, listening, and a stop that fails no request."""
+"""The HTTPS server around the handlers: routes, listening, and a shutdown that fails no request."""
 
 import asyncio
 import logging
@@ -23,23 +23,23 @@ from webhook.observe.metrics import Metrics
 from webhook.server.http.answer import Reviewer
 from webhook.server.http.connections import Connections
 from webhook.server.http.handlers import Handlers
-from webhook.server.http.http_error import RefusedError
+from webhook.server.http.http_error import HttpError
 from webhook.server.http.listen import open_sockets
 from webhook.server.http.probes import Readiness
 from webhook.server.http.request_target import Target, parse_target
 from webhook.server.settings import (
     FINISH_SECONDS,
-    GOODBYE_SECONDS,
     HANDSHAKE_SECONDS,
     KEEPALIVE_SECONDS,
     MAX_BODY_BYTES,
+    TLS_SHUTDOWN_SECONDS,
     Address,
     Settings,
 )
 
 REVIEW_PATHS: Final = (MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH, CLAIMS_PATH, JOBS_PATH)
 LINGERING_SECONDS: Final = 1.0
-"""How long to go on reading a body that was refused, so that its sender gets to see the answer."""
+"""How long to keep reading a rejected body, so that its sender receives the response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _Route:
 
 
 class App:
-    """Sends each request to its handler. While draining it is unready and asks every caller to leave."""
+    """Routes requests to handlers. While draining it is unready and closes connections."""
 
     def __init__(
         self,
@@ -76,34 +76,34 @@ class App:
         readiness.watch("serving", self._why_not_serving)
 
     def drain(self) -> None:
-        """Become unready and close each connection after its next answer."""
+        """Become unready and close each connection after its next response."""
         self._is_draining = True
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer any request."""
+        """Respond to any request."""
         target = parse_target(request.raw_path)
         route = self._routes.get(target.path)
         try:
             if route is None or request.method not in route.methods:
-                response = self._misdirected(request, target, route)
+                response = self._not_routed(request, target, route)
             else:
                 if self._check_caller is not None and target.path in REVIEW_PATHS:
                     self._check_caller(request)
                 response = await route.handle(request, target)
-        except RefusedError as refused:
-            response = self._handlers.refuse(request, refused)
-        except Exception as exc:  # the last line of defence: a bug must reach the log, not the caller
+        except HttpError as error:
+            response = self._handlers.http_error(request, error)
+        except Exception as exc:  # the last line of defense: a bug must reach the log, not the caller
             response = self._handlers.bug(request, exc)
         if self._is_draining:
             response.force_close()
         return response
 
-    def _misdirected(self, request: web.BaseRequest, target: Target, route: _Route | None) -> web.Response:
+    def _not_routed(self, request: web.BaseRequest, target: Target, route: _Route | None) -> web.Response:
         if route is None:
-            text = f"no such path; there are {', '.join(self._routes)}"
-            return self._handlers.refuse(request, RefusedError(404, "NotFound", text))
-        text = f"{target.path} takes {' and '.join(route.methods)} only"
-        response = self._handlers.refuse(request, RefusedError(405, "MethodNotAllowed", text))
+            text = f"no such path; the paths are {', '.join(self._routes)}"
+            return self._handlers.http_error(request, HttpError(404, "NotFound", text))
+        text = f"{target.path} accepts {' and '.join(route.methods)} only"
+        response = self._handlers.http_error(request, HttpError(405, "MethodNotAllowed", text))
         response.headers["Allow"] = ", ".join(route.methods)
         return response
 
@@ -120,10 +120,10 @@ def build_app(
     why_not_synced: Callable[[], str | None],
     check_caller: Callable[[web.BaseRequest], None] | None = None,
 ) -> App:
-    """Put the endpoints together around a reviewer; needs a running event loop.
+    """Return the endpoints of a reviewer; needs a running event loop.
 
-    `why_not_synced` tells why nothing can be decided yet, None from when it can: reviews are put off until then.
-    `check_caller` raises RefusedError for a review that its sender may not send; None: everybody may.
+    `why_not_synced` returns why nothing can be decided yet, None once it can: until then reviews are answered with 503.
+    `check_caller` raises HttpError for a review that its sender may not send; None: any client may.
     """
     handlers = Handlers(reviewer, readiness=readiness, metrics=metrics, logs=logs, why_not_synced=why_not_synced)
     return App(handlers, readiness=readiness, logs=logs, check_caller=check_caller)
@@ -137,10 +137,10 @@ async def serve(
     stop: asyncio.Event,
     on_listening: Callable[[str], None] | None = None,
 ) -> None:
-    """Listen and serve until `stop`, then drain: unready at once, every answer closes its connection, finish, return.
+    """Listen and serve until `stop`, then drain: unready at once, every response closes its connection, then return.
 
-    New connections are taken during the drain, too: Services and API servers use a terminating pod for some seconds.
-    `on_listening` is told the URL to call. Raises StartupError if the address cannot be had.
+    New connections are accepted during the drain, too: Services and API servers use a terminating pod for some
+    seconds. `on_listening` receives the URL to call. Raises StartupError if the address cannot be bound.
     """
     loop = asyncio.get_running_loop()
     server = Connections(
@@ -159,7 +159,7 @@ async def serve(
             sock=sock,
             ssl=ssl_context,
             ssl_handshake_timeout=HANDSHAKE_SECONDS,
-            ssl_shutdown_timeout=GOODBYE_SECONDS,
+            ssl_shutdown_timeout=TLS_SHUTDOWN_SECONDS,
         )
         for sock in sockets
     ]
@@ -180,23 +180,23 @@ async def serve(
 
 
 async def _close(server: web.Server, listeners: list[asyncio.Server]) -> None:
-    """Take no more connections, finish what is in flight, and see the last connection go."""
+    """Accept no more connections, finish requests in flight, and wait until the last connection is closed."""
     # uvloop's wait_closed waits for connections only if it is called before close.
     closed = [asyncio.create_task(listener.wait_closed()) for listener in listeners]
-    await asyncio.sleep(0)  # also lets requests that have just come in begin, before idle connections are closed
+    await asyncio.sleep(0)  # also lets requests that were just received start, before idle connections are closed
     for listener in listeners:
         listener.close()
     server.pre_shutdown()
     await server.shutdown(FINISH_SECONDS)
-    # Closing a loop under a TLS goodbye is an error in uvloop, and would spoil the exit status.
-    await asyncio.wait(closed, timeout=2 * GOODBYE_SECONDS)
+    # Closing a loop during a TLS shutdown is an error in uvloop, and would change the exit status.
+    await asyncio.wait(closed, timeout=2 * TLS_SHUTDOWN_SECONDS)
     for task in closed:
         task.cancel()
 
 
 @contextmanager
 def stop_signals(logs: Logs) -> Iterator[asyncio.Event]:
-    """Give an event that SIGTERM or SIGINT sets; a second signal ends the process at once."""
+    """Yield an event that SIGTERM or SIGINT sets; a second signal ends the process at once."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
@@ -224,7 +224,7 @@ def _make_request(
     writer: AbstractStreamWriter,
     task: "asyncio.Task[None]",
 ) -> web.BaseRequest:
-    """Make requests with our body limit: aiohttp's own is 1 MiB."""
+    """Return a request with our body limit: aiohttp's own is 1 MiB."""
     return web.BaseRequest(message, payload, protocol, writer, task, task.get_loop(), client_max_size=MAX_BODY_BYTES)
 
 
@@ -233,14 +233,14 @@ def _url(listen: Address, port: int) -> str:
 
 
 def _http_logger() -> logging.Logger:
-    """Make the logger that aiohttp uses for a server: what clients get wrong is no error of ours, nor a traceback."""
+    """Return the logger for aiohttp's server: client errors are warnings without a traceback."""
     logger = logging.getLogger("webhook.server.http")
     if not logger.filters:
-        logger.addFilter(_tone_down)
+        logger.addFilter(_downgrade_client_errors)
     return logger
 
 
-def _tone_down(record: logging.LogRecord) -> bool:
+def _downgrade_client_errors(record: logging.LogRecord) -> bool:
     cause = record.exc_info[1] if record.exc_info else None
     if isinstance(cause, HttpProcessingError):
         record.levelno, record.levelname, record.exc_info = logging.WARNING, "WARNING", None

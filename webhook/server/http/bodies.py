@@ -1,27 +1,27 @@
-"""Bodies of requests: each within size and time, all together within a share of memory, large ones one at a time."""
+"""Request bodies: limits on size and time of each, on the memory of all, and large ones are processed one by one."""
 
 import asyncio
 from typing import Final, NamedTuple
 
 from aiohttp import web
 
-from webhook.server.http.http_error import RefusedError
-from webhook.server.settings import MAX_BODY_BYTES, MOST_BODIES_BYTES
+from webhook.server.http.http_error import HttpError
+from webhook.server.settings import MAX_BODIES_BYTES, MAX_BODY_BYTES
 
 SMALL_BYTES: Final = 64 * 1024
-"""Bodies up to here are never held up for others: a pod has 10 KiB."""
+"""Bodies up to this size never wait for others: a pod has 10 KiB."""
 
 
-class Bodies:
-    """Reads bodies, and keeps the sum of large ones bounded. Needs a running event loop."""
+class BodyReader:
+    """Reads bodies, and bounds the total size of large ones. Needs a running event loop."""
 
     def __init__(self) -> None:
-        self._free = MOST_BODIES_BYTES
-        self._given = asyncio.Event()
-        self._turns = asyncio.Lock()
+        self._free = MAX_BODIES_BYTES
+        self._has_released = asyncio.Event()
+        self._large = asyncio.Lock()
 
     async def read(self, request: web.BaseRequest, *, within_seconds: float) -> "Body":
-        """Read the whole body within size and time. Whoever gets it gives it back."""
+        """Read the whole body within size and time. The caller must `release` it."""
         size = request.content_length
         if request.content.is_eof() or (size is not None and size <= SMALL_BYTES):
             return Body(await _read(request, within_seconds=within_seconds), 0)
@@ -29,7 +29,7 @@ class Bodies:
         if size > MAX_BODY_BYTES:
             raise too_large()
         ends = asyncio.get_running_loop().time() + within_seconds
-        await self._take(size, until=ends)
+        await self._reserve(size, until=ends)
         try:
             text = await _read(request, within_seconds=ends - asyncio.get_running_loop().time())
         except BaseException:
@@ -37,43 +37,43 @@ class Bodies:
             raise
         return Body(text, size)
 
-    async def turn(self, body: "Body") -> None:
-        """Wait until a body may be looked at: between two large ones all small ones that are there have their turn."""
+    async def wait_turn(self, body: "Body") -> None:
+        """Wait until a body may be processed: between two large ones all waiting small ones go first."""
         if len(body.text) > SMALL_BYTES:
-            async with self._turns:
+            async with self._large:
                 await asyncio.sleep(0)
 
-    def give_back(self, body: "Body") -> None:
-        """Let others use the memory of a body."""
-        if body.held:
-            self._add(body.held)
+    def release(self, body: "Body") -> None:
+        """Release the memory of a body for others."""
+        if body.reserved_bytes:
+            self._add(body.reserved_bytes)
 
-    async def _take(self, size: int, *, until: float) -> None:
+    async def _reserve(self, size: int, *, until: float) -> None:
         try:
             async with asyncio.timeout_at(until):
                 while self._free < size:
-                    self._given.clear()
-                    await self._given.wait()
+                    self._has_released.clear()
+                    await self._has_released.wait()
         except TimeoutError as exc:
             text = "too many large bodies are being read at once"
-            raise RefusedError(503, "TooManyBodies", text, retry_after_seconds=1) from exc
+            raise HttpError(503, "TooManyBodies", text, retry_after_seconds=1) from exc
         self._free -= size
 
     def _add(self, size: int) -> None:
         self._free += size
-        self._given.set()
+        self._has_released.set()
 
 
 class Body(NamedTuple):
-    """A body, and how much memory is held for it."""
+    """A body, and the memory that is reserved for it."""
 
     text: bytes
-    held: int
+    reserved_bytes: int
 
 
-def too_large() -> RefusedError:
-    """Say how large a body may be."""
-    return RefusedError(413, "BodyTooLarge", f"the body is larger than {MAX_BODY_BYTES // 1024**2} MiB")
+def too_large() -> HttpError:
+    """Return the error for a body over the limit."""
+    return HttpError(413, "BodyTooLarge", f"the body is larger than {MAX_BODY_BYTES // 1024**2} MiB")
 
 
 async def _read(request: web.BaseRequest, *, within_seconds: float) -> bytes:
@@ -82,13 +82,13 @@ async def _read(request: web.BaseRequest, *, within_seconds: float) -> bytes:
             return await request.read()
         if request.headers.get("Expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            request.writer.output_size = 0  # or aiohttp takes the final answer for already sent
+            request.writer.output_size = 0  # or aiohttp assumes that the final response was already sent
         async with asyncio.timeout(within_seconds):
             return await request.read()
     except web.HTTPRequestEntityTooLarge as exc:
         raise too_large() from exc
     except TimeoutError as exc:
-        text = f"the body did not come within {within_seconds:g} s"
-        raise RefusedError(408, "BodyTimeout", text) from exc
+        text = f"the body was not received within {within_seconds:g} s"
+        raise HttpError(408, "BodyTimeout", text) from exc
     except (web.RequestPayloadError, ConnectionError) as exc:
-        raise RefusedError(400, "BrokenBody", "the body ended early or is not framed as HTTP asks") from exc
+        raise HttpError(400, "BrokenBody", "the body ended early or its HTTP framing is invalid") from exc

@@ -1,6 +1,6 @@
-"""Connections that cannot be held for nothing: a header must come whole within seconds, and one address has so many.
+"""Limits on connections: a request header must be complete within seconds, and one address has a maximum number.
 
-aiohttp has a time-out for idle connections only; a client that sends a header byte by byte was never idle.
+aiohttp has a timeout for idle connections only; a client that sends a header byte by byte is never idle.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from aiohttp import web
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
-from webhook.server.settings import HEADER_SECONDS, MOST_CONNECTIONS
+from webhook.server.settings import HEADER_SECONDS, MAX_CONNECTIONS
 
 _log: Final = logging.getLogger("webhook.server.http")
 
 
 class Connection(RequestHandler):
-    """One connection. What it overrides costs a request less than a microsecond."""
+    """One connection. The overridden methods cost a request less than a microsecond."""
 
     __slots__ = ("_address", "_body", "_header_timer", "_server")
 
@@ -26,11 +26,11 @@ class Connection(RequestHandler):
         super().__init__(server, loop=loop, **kwargs)
         self._server = server
         self._address = ""
-        self._body: StreamReader | None = None  # of the last request whose header came
+        self._body: StreamReader | None = None  # of the last request whose header is complete
         self._header_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection, or close it where its address has too many."""
+        """Accept the connection, or close it if its address has too many."""
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         self._address = str(peer[0]) if peer else ""
@@ -38,13 +38,13 @@ class Connection(RequestHandler):
             self.force_close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Count it no longer."""
+        """Stop counting the connection."""
         super().connection_lost(exc)
         self._stop_timer()
         self._server.leave(self._address)
 
     def data_received(self, data: bytes) -> None:
-        """Read what came; a header of which only a part came must be complete soon."""
+        """Read the data; start a timer if it is a part of a header."""
         count, body = self._request_count, self._body
         is_header = body is None or body.is_eof()
         super().data_received(data)
@@ -56,7 +56,7 @@ class Connection(RequestHandler):
 
     def _give_up(self) -> None:
         self._header_timer = None
-        _log.warning("not HTTP: no whole header within %g s from %s", HEADER_SECONDS, self._address)
+        _log.warning("not HTTP: no complete header within %g s from %s", HEADER_SECONDS, self._address)
         self.force_close()
 
     def _stop_timer(self) -> None:
@@ -66,29 +66,29 @@ class Connection(RequestHandler):
 
 
 class Connections(web.Server):
-    """Makes connections, and counts them by address."""
+    """Creates connections, and counts them by address."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - aiohttp's own
         super().__init__(*args, **kwargs)
-        self._of: Counter[str] = Counter()
-        self._told: set[str] = set()
+        self._counts: Counter[str] = Counter()
+        self._logged: set[str] = set()
 
     def __call__(self) -> RequestHandler:
-        """Make a connection."""
+        """Return a new connection."""
         return Connection(self, loop=self._loop, **self._kwargs)
 
     def admit(self, address: str) -> bool:
-        """Count a connection; tells whether its address may have one more."""
-        self._of[address] += 1
-        may = self._of[address] <= MOST_CONNECTIONS
-        if not may and address not in self._told:
-            self._told.add(address)
-            _log.warning("more than %d connections from %s: new ones are closed", MOST_CONNECTIONS, address)
-        return may
+        """Count a connection and return whether it is within the maximum of its address."""
+        self._counts[address] += 1
+        is_allowed = self._counts[address] <= MAX_CONNECTIONS
+        if not is_allowed and address not in self._logged:
+            self._logged.add(address)
+            _log.warning("more than %d connections from %s: new ones are closed", MAX_CONNECTIONS, address)
+        return is_allowed
 
     def leave(self, address: str) -> None:
-        """Count a connection no longer."""
-        self._of[address] -= 1
-        if not self._of[address]:
-            del self._of[address]
-            self._told.discard(address)
+        """Stop counting a connection."""
+        self._counts[address] -= 1
+        if not self._counts[address]:
+            del self._counts[address]
+            self._logged.discard(address)

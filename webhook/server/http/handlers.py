@@ -1,7 +1,7 @@
-"""HTTP in, HTTP out: checks a request, asks the reviewer, answers, and records what happened once.
+"""HTTP handlers: check a request, call the reviewer, respond, and record the decision once.
 
-Callers see JSON or plain text and never a traceback. The hot path is `Handlers.review`: no router, no middleware, the
-body read once (aiohttp's own router costs 6 of the 36 us of a bare request).
+Responses are JSON or plain text and never contain a traceback. The hot path is `Handlers._review`: no router, no
+middleware, the body read once (aiohttp's own router costs 6 of the 36 us of a bare request).
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from webhook.observe.decisions import Phase
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
 from webhook.server.http.answer import Answer, Record, Reviewer
-from webhook.server.http.bodies import Bodies
-from webhook.server.http.http_error import RefusedError
+from webhook.server.http.bodies import BodyReader
+from webhook.server.http.http_error import HttpError
 from webhook.server.http.probes import Readiness
 from webhook.server.http.request_target import Target
 from webhook.server.settings import BODY_SECONDS
@@ -29,7 +29,7 @@ from webhook.server.settings import BODY_SECONDS
 JSON: Final = "application/json"
 _JSON_HEADERS: Final = {"Content-Type": JSON}
 _ENFORCE: Final = Enforcement.ENFORCE.value
-_UNREMARKABLE: Final = frozenset({404, 405})
+_NOT_LOGGED: Final = frozenset({404, 405})
 """Statuses that scanners and typos cause: counted, but not logged."""
 
 
@@ -50,15 +50,15 @@ class Handlers:
         self._metrics = metrics
         self._logs = logs
         self._why_cold = why_not_synced
-        self._bodies = Bodies()
+        self._bodies = BodyReader()
         self._clock = asyncio.get_running_loop().time
 
     async def mutate(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """Answer POST /mutate."""
+        """Handle POST /mutate."""
         return await self._review(request, target, Phase.MUTATE, self._reviewer.mutate)
 
     async def validate(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """Answer POST /validate."""
+        """Handle POST /validate."""
 
         def is_gone() -> bool:
             return request.transport is None or request.transport.is_closing()
@@ -66,60 +66,60 @@ class Handlers:
         return await self._review(request, target, Phase.VALIDATE, partial(self._reviewer.validate, is_gone=is_gone))
 
     async def workloads(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """Answer POST /workloads."""
+        """Handle POST /workloads."""
         return await self._review(request, target, Phase.WORKLOADS, self._reviewer.workloads)
 
     async def claims(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """Answer POST /claims."""
+        """Handle POST /claims."""
         return await self._review(request, target, Phase.CLAIMS, self._reviewer.claims)
 
     async def jobs(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """Answer POST /jobs."""
+        """Handle POST /jobs."""
         return await self._review(request, target, Phase.JOBS, self._reviewer.jobs)
 
     async def healthz(self, _request: web.BaseRequest, _target: Target) -> web.Response:
-        """Answer GET /healthz: a loop that gets here is alive."""
+        """Handle GET /healthz: an event loop that runs this is alive."""
         return web.Response(text="ok\n")
 
     async def readyz(self, _request: web.BaseRequest, _target: Target) -> web.Response:
-        """Answer GET /readyz: 200 or 503, with every condition by name."""
+        """Handle GET /readyz: 200 or 503, with every condition by name."""
         conditions = self._readiness.conditions()
         is_ready = all(condition.ok for condition in conditions.values())
         body = msgspec.json.encode({"ready": is_ready, "conditions": conditions}) + b"\n"
         return web.Response(body=body, status=200 if is_ready else 503, headers=_JSON_HEADERS)
 
     async def metrics(self, request: web.BaseRequest, _target: Target) -> web.Response:
-        """Answer GET /metrics."""
+        """Handle GET /metrics."""
         exposition = self._metrics.expose(request.headers.get("Accept", ""))
         body = bytearray()
         for piece in exposition.pieces:
             body += piece
-            await asyncio.sleep(0)  # reviews come first
+            await asyncio.sleep(0)  # reviews have priority
         return web.Response(body=bytes(body), headers={"Content-Type": exposition.content_type})
 
-    def refuse(self, request: web.BaseRequest, refused: RefusedError) -> web.Response:
-        """Turn a refusal into an answer, count it and, unless it is a scanner's noise, log it."""
-        self._metrics.http_error(refused.status)
-        if refused.status not in _UNREMARKABLE:
+    def http_error(self, request: web.BaseRequest, error: HttpError) -> web.Response:
+        """Return the response of an error; count it and, except for 404 and 405, log it."""
+        self._metrics.http_error(error.status)
+        if error.status not in _NOT_LOGGED:
             self._logs.event.warning(
                 "request refused",
-                status=refused.status,
-                code=refused.code,
-                error=refused.text,
+                status=error.status,
+                code=error.code,
+                error=error.text,
                 path=request.raw_path,
                 remote=request.remote,
             )
-        response = _error(refused.status, {"error": refused.text, "code": refused.code})
-        if refused.retry_after_seconds:
-            response.headers["Retry-After"] = str(refused.retry_after_seconds)
+        response = _error(error.status, {"error": error.text, "code": error.code})
+        if error.retry_after_seconds:
+            response.headers["Retry-After"] = str(error.retry_after_seconds)
         return response
 
     def bug(self, request: web.BaseRequest, exc: Exception) -> web.Response:
-        """Log a bug in full under an id, and tell the caller the id alone."""
+        """Log a bug with its traceback under a request id, and return only the id."""
         request_id = secrets.token_hex(8)
         self._metrics.http_error(500)
         self._logs.event.error("bug", request_id=request_id, path=request.raw_path, remote=request.remote, exc_info=exc)
-        text = f"internal error; the server's log tells more under request id {request_id}"
+        text = f"internal error; see request id {request_id} in the server's log"
         return _error(500, {"error": text, "code": "InternalError", "requestId": request_id})
 
     async def _review(
@@ -131,30 +131,30 @@ class Handlers:
     ) -> web.Response:
         arrived = self._clock()
         if (why := self._why_cold()) is not None:
-            raise RefusedError(503, "NotReady", why, retry_after_seconds=1)
-        if target.trouble:
-            raise RefusedError(400, "InvalidTimeout", target.trouble)
+            raise HttpError(503, "NotReady", why, retry_after_seconds=1)
+        if target.timeout_problem:
+            raise HttpError(400, "InvalidTimeout", target.timeout_problem)
         _check_headers(request)
         body = await self._bodies.read(request, within_seconds=min(BODY_SECONDS, target.work_seconds))
         try:
-            await self._bodies.turn(body)
+            await self._bodies.wait_turn(body)
             started = time.perf_counter()
             answer = await review(body.text, deadline=arrived + target.work_seconds)
         except ReviewError as exc:
-            raise RefusedError(exc.status, "MalformedReview", exc.text) from exc
+            raise HttpError(exc.status, "MalformedReview", exc.text) from exc
         finally:
-            self._bodies.give_back(body)
+            self._bodies.release(body)
         seconds = time.perf_counter() - started
         record = answer.record
         self._metrics.decision(phase, outcome=record.outcome, code=record.code, team=record.team, seconds=seconds)
         if record.would:
-            self._metrics.would(record.enforce, outcome=record.would, code=record.code, team=record.team)
+            self._metrics.shadow_decision(record.enforce, outcome=record.would, code=record.code, team=record.team)
         self._logs.decision(_line(phase, record, seconds))
         return web.Response(body=answer.body, headers=_JSON_HEADERS)
 
 
 def _line(phase: Phase, record: Record, seconds: float) -> dict[str, object]:
-    told = {} if record.enforce == _ENFORCE else {"enforce": record.enforce, "would": record.would}
+    shadow = {} if record.enforce == _ENFORCE else {"enforce": record.enforce, "would": record.would}
     return {
         "phase": phase,
         "uid": record.uid,
@@ -174,7 +174,7 @@ def _line(phase: Phase, record: Record, seconds: float) -> dict[str, object]:
         "dry_run": record.dry_run,
         "message": record.message,
         "duration_ms": round(seconds * 1000, 3),
-        **told,
+        **shadow,
     }
 
 
@@ -183,10 +183,10 @@ def _check_headers(request: web.BaseRequest) -> None:
     given = headers.get("Content-Type", "")
     if given != JSON and given.partition(";")[0].strip().lower() != JSON:
         got = repr(given[:80]) if given else "none"
-        raise RefusedError(415, "UnsupportedMediaType", f"expected Content-Type {JSON}, got {got}")
+        raise HttpError(415, "UnsupportedMediaType", f"expected Content-Type {JSON}, got {got}")
     if headers.get("Content-Encoding", "identity") != "identity":
-        # A few compressed bytes could grow to any size; the API server never compresses reviews.
-        raise RefusedError(415, "UnsupportedMediaType", "the body must not be compressed")
+        # A few compressed bytes can expand to any size; the API server never compresses reviews.
+        raise HttpError(415, "UnsupportedMediaType", "the body must not be compressed")
 
 
 def _error(status: int, body: dict[str, str]) -> web.Response:

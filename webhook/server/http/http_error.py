@@ -1,10 +1,10 @@
-"""A request that is answered with an HTTP error."""
+"""The exception for a request that gets an HTTP error response."""
 
 
-class RefusedError(Exception):
-    """A request that is answered with an HTTP error; `code` names it for programs, `text` for people.
+class HttpError(Exception):
+    """A request that gets an HTTP error response; `code` is for programs, `text` for people.
 
-    With `retry_after_seconds` the API server asks again by itself, within its own time.
+    With `retry_after_seconds` the API server retries by itself, within its own timeout.
     """
 
     def __init__(self, status: int, code: str, text: str, *, retry_after_seconds: int = 0) -> None:

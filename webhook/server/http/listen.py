@@ -1,4 +1,4 @@
-"""Opens the listening sockets, and says in words why it could not."""
+"""Opens the listening sockets; its errors say why an address cannot be used."""
 
 import socket
 from contextlib import ExitStack
@@ -15,7 +15,7 @@ _PORT_TRIES: Final = 16
 
 
 def open_sockets(address: Address) -> list[socket.socket]:
-    """Bind every address that a host stands for (localhost: two), all on one port, also where the system chooses it.
+    """Bind every address of a host (localhost: two), all on the same port, even if the system chooses it.
 
     Raises StartupError.
     """
@@ -34,7 +34,7 @@ def _bind_all(address: Address) -> list[socket.socket]:
     found = socket.getaddrinfo(address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     port = address.port
     bound: list[socket.socket] = []
-    refused: OSError | None = None
+    unsupported: OSError | None = None
     with ExitStack() as undo:
         for family, kind, protocol, _name, where in dict.fromkeys(found):
             try:
@@ -48,13 +48,13 @@ def _bind_all(address: Address) -> list[socket.socket]:
             except OSError as exc:
                 if exc.errno not in _NO_SUCH_FAMILY:
                     raise
-                refused = exc  # a machine without IPv6 still has localhost
+                unsupported = exc  # a machine without IPv6 still has localhost
                 continue
             sock.setblocking(False)
             bound.append(sock)
             port = sock.getsockname()[1]
-        if refused is not None and not bound:
-            raise refused
+        if unsupported is not None and not bound:
+            raise unsupported
         undo.pop_all()
     return bound
 

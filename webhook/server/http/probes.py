@@ -1,4 +1,4 @@
-"""Readiness: named conditions, all of which must hold. Liveness needs no state: a loop that answers is alive."""
+"""Readiness: named conditions that must all hold. Liveness needs no state: an event loop that responds is alive."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition: `why` it does not hold, or a remark where it holds with something to say."""
+    """One condition: `why` it does not hold, or an optional remark if it holds."""
 
     ok: bool
     why: str = ""
@@ -17,33 +17,33 @@ OK: Final = Condition(ok=True)
 
 
 class Readiness:
-    """The conditions of one server by name. Ready only when all of them hold; one that was never set does not.
+    """The conditions of one server by name. Ready only if all of them hold; a condition that was never set does not.
 
-    Conditions named at the start wait to be `set`; those that depend on time are `watch`ed: asked on every probe.
+    Conditions named at the start are set by `set_ok`; those added by `watch` are evaluated on every probe.
     """
 
     def __init__(self, *names: str) -> None:
-        self._set = dict.fromkeys(names, Condition(ok=False, why="not there yet"))
+        self._set = dict.fromkeys(names, Condition(ok=False, why="not available yet"))
         self._watched: dict[str, Callable[[], str | None]] = {}
         self._remarks: dict[str, Callable[[], str | None]] = {}
 
     def set_ok(self, name: str, *, remark: str = "") -> None:
-        """Say that a condition holds; the remark is shown with it."""
+        """Set a condition to hold; the remark is shown with it."""
         self._set[name] = Condition(ok=True, why=remark)
 
     def watch(
         self, name: str, why_not: Callable[[], str | None], *, remark: Callable[[], str | None] | None = None
     ) -> None:
-        """Ask on every probe why a condition does not hold; None: it holds, with a remark if there is one."""
+        """Evaluate a condition on every probe: `why_not` returns None if it holds, then `remark` may add a text."""
         self._watched[name] = why_not
         if remark is not None:
             self._remarks[name] = remark
 
     def conditions(self) -> dict[str, Condition]:
-        """Read all conditions as they are now."""
-        asked = {name: why_not() for name, why_not in self._watched.items()}
+        """Return all conditions as of now."""
+        reasons = {name: why_not() for name, why_not in self._watched.items()}
         return self._set | {
-            name: Condition(ok=False, why=why) if why else self._remarked(name) for name, why in asked.items()
+            name: Condition(ok=False, why=why) if why else self._remarked(name) for name, why in reasons.items()
         }
 
     def _remarked(self, name: str) -> Condition:
@@ -51,11 +51,11 @@ class Readiness:
         return Condition(ok=True, why=remark) if remark else OK
 
     def why_not(self) -> str | None:
-        """Say which conditions do not hold, and why; None: ready."""
-        lacking = [f"{name}: {each.why}" for name, each in self.conditions().items() if not each.ok]
-        return "; ".join(lacking) or None
+        """Return which conditions do not hold, and why; None if ready."""
+        failing = [f"{name}: {each.why}" for name, each in self.conditions().items() if not each.ok]
+        return "; ".join(failing) or None
 
     @property
     def is_ready(self) -> bool:
-        """Tell whether every condition holds."""
+        """Whether every condition holds."""
         return all(condition.ok for condition in self.conditions().values())

@@ -1,4 +1,4 @@
-"""Reads a request's target: which path, and how long the caller waits. Pure."""
+"""Parses a request's target: its path, and how long the caller waits. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from typing import Final
 from urllib.parse import parse_qs
 
 DEFAULT_TIMEOUT_SECONDS: Final = 10.0
-"""Kubernetes' own default of timeoutSeconds, for callers that do not say."""
+"""Kubernetes' default of timeoutSeconds, for requests without a timeout."""
 
 MAX_TIMEOUT_SECONDS: Final = 30.0
-"""The most that a webhook configuration can say; nobody waits longer."""
+"""The largest timeoutSeconds that a webhook configuration allows."""
 
 WORKING_SHARE: Final = 0.8
-"""How much of the caller's time may be worked: the answer has to travel while the caller still listens."""
+"""The share of the caller's timeout that may be used: the response has to arrive within it."""
 
 _UNIT_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
@@ -21,14 +21,14 @@ _PART: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a request goes. `trouble` says what is wrong with its timeout; otherwise `work_seconds` may be used."""
+    """A parsed target. `timeout_problem` is why its timeout is invalid; otherwise `work_seconds` may be used."""
 
     path: str
     work_seconds: float
-    trouble: str = ""
+    timeout_problem: str = ""
 
 
-@lru_cache(maxsize=256)  # API servers send a few targets over and over; anything else is pushed out again
+@lru_cache(maxsize=256)  # API servers repeat a few targets; others are evicted from the cache
 def parse_target(raw: str) -> Target:
     """Split the raw target of a request line."""
     path, _, query = raw.partition("?")
@@ -38,12 +38,12 @@ def parse_target(raw: str) -> Target:
     try:
         seconds = parse_duration(timeouts[0])
     except ValueError as exc:
-        return Target(path=path, work_seconds=0.0, trouble=f"timeout: {exc}")
+        return Target(path=path, work_seconds=0.0, timeout_problem=f"timeout: {exc}")
     return Target(path=path, work_seconds=min(seconds, MAX_TIMEOUT_SECONDS) * WORKING_SHARE)
 
 
 def parse_duration(text: str) -> float:
-    """Read a positive Go duration such as 5s, 500ms or 1m30s, in seconds."""
+    """Return the seconds of a positive Go duration such as 5s, 500ms or 1m30s. Raises ValueError."""
     seconds, at = 0.0, 0
     while at < len(text):
         part = _PART.match(text, at)

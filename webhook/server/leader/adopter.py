@@ -1,11 +1,11 @@
-"""Labels pods that run without a decision, whoever placed them: as core.tiers.adoption finds, one patch each."""
+"""Labels pods that run without a decision, as core.tiers.adoption finds them, with one patch each."""
 
 import asyncio
 from collections.abc import Callable
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.writes.relabel import Relabelled, relabel
+from webhook.cluster.writes.relabel import RelabelResult, relabel
 from webhook.core.model.names import Uid
 from webhook.core.model.policy import NO_TEAM
 from webhook.core.tiers.adoption import Adoption, adoptions
@@ -16,7 +16,7 @@ from webhook.server.leader.tiers import AT_ONCE, REST_SECONDS, EventRecorder
 
 
 class Adopter:
-    """Adopts pods. What was written is left alone until the watch shows it, or for a while where that failed."""
+    """Adopts pods. A patched pod is skipped for REST_SECONDS, by when the watch shows it if the patch succeeded."""
 
     def __init__(
         self,
@@ -32,36 +32,42 @@ class Adopter:
         self._teller = teller
         self._logs = logs
         self._is_leading = is_leading
-        self._resting: dict[Uid, float] = {}
+        self._skipped: dict[Uid, float] = {}
 
-    async def look(self) -> None:
-        """Adopt what came since the last look, some pods of each team at a time."""
+    async def adopt_new(self) -> None:
+        """Adopt new pods, at most AT_ONCE of each team."""
         now = asyncio.get_running_loop().time()
-        self._resting = {uid: until for uid, until in self._resting.items() if until > now}
+        self._skipped = {uid: until for uid, until in self._skipped.items() if until > now}
         policy = self._world.policy
-        for team in (*policy.teams, NO_TEAM) if self._finds_any() else ():
-            due = [each for each in adoptions(team, self._world) if each.pod.uid not in self._resting]
+        for team in (*policy.teams, NO_TEAM) if self._has_candidates() else ():
+            due = [each for each in adoptions(team, self._world) if each.pod.uid not in self._skipped]
             for adoption in due[:AT_ONCE]:
                 if self._world.policy is not policy:
                     return
                 await self._adopt(adoption)
 
-    def _finds_any(self) -> bool:
+    def _has_candidates(self) -> bool:
         pods = map(self._world.pod, self._world.without_decision())
         return any(pod is not None and pod.may_be_labeled for pod in pods)
 
     async def _adopt(self, adoption: Adoption) -> None:
         pod, charge = adoption
-        self._resting[pod.uid] = asyncio.get_running_loop().time() + REST_SECONDS
-        told = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "team": charge.team, "tier": charge.tier}
+        self._skipped[pod.uid] = asyncio.get_running_loop().time() + REST_SECONDS
+        fields = {
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+            "team": charge.team,
+            "tier": charge.tier,
+        }
         try:
             outcome = await relabel(self._connection, pod, charge, is_leading=self._is_leading)
         except ClusterError as error:
-            self._logs.event.warning("pod not adopted", **told, why=str(error))
+            self._logs.event.warning("pod not adopted", **fields, why=str(error))
             return
-        if outcome is Relabelled.GONE:
+        if outcome is RelabelResult.GONE:
             return
-        self._logs.event.info("pod adopted", **told)
-        text = f"ran without a decision of Fairgate's; now it is one of team {charge.team}'s, {charge.tier}"
+        self._logs.event.info("pod adopted", **fields)
+        text = f"ran without a decision of Fairgate; now it is charged to team {charge.team} as {charge.tier}"
         about = ObjectRef("Pod", pod.namespace, pod.name, pod.uid)
         self._teller.tell(Event(about, EventType.NORMAL, EventReason.ADOPTED, "Adopt", text))

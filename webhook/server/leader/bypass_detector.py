@@ -1,4 +1,4 @@
-"""Hands pods from the watch on to the world; notices those that never passed the gate, or were deleted by force."""
+"""Passes watched pods to the world; detects those that bypassed the webhook, and those that were deleted by force."""
 
 from collections.abc import Callable, Iterable
 
@@ -10,12 +10,12 @@ from webhook.core.world.force_deleted import lingering
 from webhook.core.world.world import World
 
 
-class Witness:
-    """Keeps pods in the world, and reports each one that came past the gate, once.
+class BypassDetector:
+    """Stores pods in the world, and reports each one that bypassed the webhook, once.
 
-    Not those of exempt namespaces, where that is allowed, nor those that the ledger lists: pods that Fairgate counts
-    without patching them carry no label either. While policy is not enforced nobody passes it. Reports begin when it
-    is told that the first lists are in.
+    Pods of exempt namespaces may bypass it. Pods in the ledger did not: Fairgate counts some pods without patching
+    them, and these have no label either. While the policy is not enforced, no pod is reported. Reports begin with
+    `start`, after the first lists.
     """
 
     def __init__(
@@ -30,29 +30,29 @@ class Witness:
         self._onlooker = shadow_labels
         self._report = report
         self._linger = linger
-        self._is_open = False
+        self._is_started = False
 
     def set_pod(self, pod: Resident) -> None:
-        """Keep a pod."""
-        if self._is_open and pod.team_label is None and self._is_new(pod) and self._is_bypass(pod):
+        """Store a pod."""
+        if self._is_started and pod.team_label is None and self._is_new(pod) and self._is_bypass(pod):
             self._report(pod)
         self._onlooker.set_pod(pod)
 
     def remove_pod(self, uid: Uid) -> None:
-        """Drop a pod."""
+        """Remove a pod."""
         self._onlooker.remove_pod(uid)
 
-    def lose_pod(self, uid: Uid) -> None:
-        """Drop a pod that is gone and was not seen to end: what its node may still run of it stays charged."""
-        left = lingering(uid, self._world)
+    def delete_pod(self, uid: Uid) -> None:
+        """Remove a pod that was deleted before its end was seen: GPUs that its node may still use stay charged."""
+        charge = lingering(uid, self._world)
         self.remove_pod(uid)
-        if left is not None:
-            self._world.assume(left)
-            self._linger(left)
+        if charge is not None:
+            self._world.assume(charge)
+            self._linger(charge)
 
-    def open(self) -> Iterable[Resident]:
-        """Begin to report; gives the pods that were there before and carry no label."""
-        self._is_open = True
+    def start(self) -> Iterable[Resident]:
+        """Start to report, and return the existing pods without a label."""
+        self._is_started = True
         return [pod for pod in self._world.pods() if pod.team_label is None and self._is_bypass(pod)]
 
     def _is_new(self, pod: Resident) -> bool:

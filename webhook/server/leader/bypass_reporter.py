@@ -1,4 +1,4 @@
-"""Reports pods that hold GPUs and never passed the gate: the webhook was down, or a kubelet runs them by itself."""
+"""Writes Events on pods that hold GPUs and bypassed the webhook: it was down, or they are a kubelet's static pods."""
 
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import Resident
@@ -8,35 +8,35 @@ from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 from webhook.server.leader.tiers import EventRecorder
 
 
-class Bypasses:
-    """Tells of each such pod once. Another leader tells of it again, with the same event, which is then not new.
+class BypassReporter:
+    """Reports each such pod once. A new leader reports it again, with the same Event, which is then not a new one.
 
-    Pods that the ledger lists when they are first seen were let in to be counted only, and carry no labels either.
+    Pods that are in the ledger when they are first seen passed the webhook to be counted only, and have no labels.
     """
 
     def __init__(self, world: World, teller: EventRecorder) -> None:
         self._world = world
         self._teller = teller
-        self._told: set[Uid] = set()
+        self._reported: set[Uid] = set()
 
-    def look(self) -> None:
-        """Find the pods that have come since the last look."""
+    def report_new(self) -> None:
+        """Report the pods that appeared since the last call."""
         found = set(self._world.without_decision())
-        for uid in found - self._told:
+        for uid in found - self._reported:
             pod = self._world.pod(uid)
             if pod is not None and not self._world.tenancy(pod.namespace).is_exempt and not self._world.is_assumed(uid):
-                self._tell(pod)
-        self._told = found
+                self._report(pod)
+        self._reported = found
 
-    def excuse(self) -> None:
-        """Say nothing of the pods that are there: they came while nothing was enforced."""
-        self._told = {pod.uid for pod in self._world.pods()}
+    def skip_existing(self) -> None:
+        """Never report the current pods: they were created while the policy was not enforced."""
+        self._reported = {pod.uid for pod in self._world.pods()}
 
-    def _tell(self, pod: Resident) -> None:
+    def _report(self, pod: Resident) -> None:
         team = self._world.tenancy(pod.namespace).team_name
         text = (
-            f"holds {plural_gpus(pod.demand.gpus)} that Fairgate did not decide on; they are charged to team {team}. "
-            "A pod of a DaemonSet, with a nodeName or of another scheduler is never labelled; any other was made past "
+            f"holds {plural_gpus(pod.demand.gpus)} without a decision of Fairgate; they are charged to team {team}. "
+            "A pod of a DaemonSet, with a nodeName or of another scheduler is never labeled; any other pod bypassed "
             "Fairgate's webhook"
         )
         about = ObjectRef("Pod", pod.namespace, pod.name, pod.uid)

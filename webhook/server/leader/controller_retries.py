@@ -1,4 +1,4 @@
-"""Has controllers try again once their pods would be admitted: what the leader does when room comes back."""
+"""A task of the leader: makes controllers retry once their refused pods would be admitted."""
 
 import asyncio
 import time
@@ -25,16 +25,16 @@ from webhook.simulation.simulate import read_template
 
 SELECTOR: Final = f"reason={EventReason.REFUSED},reportingComponent=fairgate"
 READ_AT_ONCE: Final = 4
-"""Objects that are read in one look; looks are at least a quarter of a second apart."""
+"""Objects read in one reconciliation; these are at least a quarter of a second apart."""
 
 SECONDS: Final = 5.0
-"""How long one request may take: the leader has more to do."""
+"""Timeout of one request: the leader has other tasks."""
 
 _MERGE: Final = "application/merge-patch+json"
 
 
 class Retrier:
-    """Nudges owners of refused pods. Start `listen` as a task while leading; `look` whenever the books change."""
+    """Patches owners of refused pods. Run `watch_refusals` while leading, and `request_due` when usage changes."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Retrier:
         wake: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.nudges = 0
+        self.requested = 0
         self._connection = connection
         self._world = world
         self._logs = logs
@@ -54,41 +54,41 @@ class Retrier:
         self._wake = wake
         self._clock = clock
         self._retries = Retries()
-        self._stream = EventStream(connection, RefusalEvent, selector=SELECTOR, take=self._hear)
+        self._stream = EventStream(connection, RefusalEvent, selector=SELECTOR, receive=self._note)
 
-    async def listen(self) -> None:
-        """Hear of refusals, those of other replicas too, while policy wants it; until cancelled."""
+    async def watch_refusals(self) -> None:
+        """Watch the refusals of all replicas, while the policy enables retries, until cancelled."""
         self._retries.clear()
-        listening: asyncio.Task[None] | None = None
+        watching: asyncio.Task[None] | None = None
         try:
             while True:
-                if self._is_wanted and listening is None:
-                    listening = asyncio.create_task(self._stream.run())
-                elif not self._is_wanted and listening is not None:
-                    listening.cancel()
-                    listening = None
+                if self._is_enabled and watching is None:
+                    watching = asyncio.create_task(self._stream.run())
+                elif not self._is_enabled and watching is not None:
+                    watching.cancel()
+                    watching = None
                     self._retries.clear()
                 await asyncio.sleep(SECONDS)
         finally:
-            if listening is not None:
-                listening.cancel()
+            if watching is not None:
+                watching.cancel()
 
-    async def look(self) -> None:
-        """Have the controllers try again whose pods would be admitted by now."""
-        if not (self._is_wanted and len(self._retries)):
+    async def request_due(self) -> None:
+        """Request a retry from the controllers whose pods would be admitted by now."""
+        if not (self._is_enabled and len(self._retries)):
             return
         for owner in self._retries.unread(now=self._clock(), count=READ_AT_ONCE):
             await self._read(owner)
         for owner in self._retries.due(self._world, now=self._clock()):
             if self._is_leading():
-                await self._nudge(owner)
+                await self._request(owner)
 
     @property
-    def _is_wanted(self) -> bool:
+    def _is_enabled(self) -> bool:
         policy = self._world.policy
         return policy.is_enforced and policy.defaults.retry_refused
 
-    def _hear(self, event: RefusalEvent) -> None:
+    def _note(self, event: RefusalEvent) -> None:
         owner = refused_owner(event)
         if owner is not None:
             self._retries.note(owner, now=self._clock())
@@ -110,7 +110,7 @@ class Retrier:
             self._retries.learn(owner, found)
 
     def _missing(self, owner: RefusedOwner, document: Json) -> Iterator[MissingPods]:
-        """Read which pods an object would create, and how many of them are missing."""
+        """Return the pods that an object would create, and how many of them are missing."""
         if mapping(document.get("metadata")).get("uid") != owner.controller.uid:
             return
         kinds = kind_table(self._world.policy.workloads.kinds)
@@ -124,7 +124,7 @@ class Retrier:
             if not isinstance(template, Deny):
                 yield MissingPods(template.pod, _missing_of(document, pods.count))
 
-    async def _nudge(self, owner: RefusedOwner) -> None:
+    async def _request(self, owner: RefusedOwner) -> None:
         path = _path(owner)
         if path is None:
             return
@@ -138,9 +138,9 @@ class Retrier:
         except ClusterError:
             return
         else:
-            self.nudges += 1
-            named = {"namespace": owner.namespace, "kind": controller.kind, "name": controller.name}
-            self._logs.event.info("retry requested", **named)
+            self.requested += 1
+            fields = {"namespace": owner.namespace, "kind": controller.kind, "name": controller.name}
+            self._logs.event.info("retry requested", **fields)
 
 
 def _path(owner: RefusedOwner) -> str | None:
@@ -149,10 +149,10 @@ def _path(owner: RefusedOwner) -> str | None:
 
 
 def _missing_of(document: Json, wanted: int | None) -> int:
-    """Tell how many pods of an object are missing, as its status says."""
+    """Return how many pods of an object are missing, by its status."""
     status = mapping(document.get("status"))
-    there = next(
+    existing = next(
         (each for key in ("active", "replicas", "currentNumberScheduled") if isinstance(each := status.get(key), int)),
         0,
     )
-    return 1 if wanted is None else max(0, wanted - there)
+    return 1 if wanted is None else max(0, wanted - existing)

@@ -1,4 +1,4 @@
-"""A duty of the leader: the policy in force stands where viewers may read it."""
+"""A task of the leader: publishes the policy in force as a Report that viewers may read."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from webhook.policy.published import published
 from webhook.policy.source import Files
 from webhook.policy.watch import InForce
 
-LOOK_SECONDS: Final = 2.0
-"""Between two looks whether another policy is in force."""
+CHECK_SECONDS: Final = 2.0
+"""Between two checks whether another policy is in force."""
 
 REPEAT_SECONDS: Final = 60.0
-"""The same policy is written again after so long: somebody may have deleted the report."""
+"""The same policy is written again after so long: the report may have been deleted."""
 
 
 class PolicyPublisher:
@@ -34,14 +34,14 @@ class PolicyPublisher:
         self._written_at = float("-inf")
 
     async def run(self) -> None:
-        """Keep the report true, until cancelled."""
+        """Keep the report current until cancelled."""
         self._written = None  # another leader may have written since
         while True:
-            await self.look()
-            await asyncio.sleep(LOOK_SECONDS)
+            await self.publish()
+            await asyncio.sleep(CHECK_SECONDS)
 
-    async def look(self) -> None:
-        """Write the report if it is not known to say this already. A failure is logged once."""
+    async def publish(self) -> None:
+        """Write the report if the policy changed or the last write was too long ago. A failure is logged once."""
         now = asyncio.get_running_loop().time()
         policy, files = self._in_force()
         written = self._written
@@ -63,7 +63,7 @@ class PolicyPublisher:
 
 
 def report_of(policy: Policy, files: Files) -> PolicyReport:
-    """Write a policy for viewers; one that is too large is left out, and the report says so."""
+    """Return the report of a policy; a policy that is too large is omitted, and the report says so."""
     documents, omitted = published(files), ""
     if (size := len(documents.encode())) > reports.MAX_POLICY_BYTES:
         documents = ""

@@ -1,4 +1,4 @@
-"""A duty of the leader: the webhook configurations and guards that exist follow the policy and what is served."""
+"""A task of the leader: updates existing webhook configurations and guards to match the policy."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,22 +6,22 @@ from typing import Final
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.writes.registration_sync import InStep, keep_in_step, why_unreachable
+from webhook.cluster.writes.registration_sync import SyncResult, sync_registration, why_unreachable
 from webhook.core.world.world import World
 from webhook.kube.registration.registration_sync import objects_from_policy
 from webhook.observe.logs import Logs
 
-LOOK_SECONDS: Final = 5.0
-"""Rest between two looks: an edit of the policy is rare, and its mount takes longer to change than this."""
-LOOK_AGAIN_SECONDS: Final = 1.0
-"""Rest while a webhook fails open that should not: its CA is published at about the same time."""
+SYNC_SECONDS: Final = 5.0
+"""Between two syncs: an edit of the policy is rare, and its mount takes longer to change than this."""
+SYNC_OPEN_SECONDS: Final = 1.0
+"""Between two syncs while a webhook fails open that should not: its CA is published at about the same time."""
 
 
-class Registrar:
-    """Looks after webhook configurations and guards while `run` runs. `problem` is why they are not as they should be.
+class RegistrationLoop:
+    """Updates webhook configurations and guards while `run` runs. `problem` is why they do not match the policy.
 
-    `why_not_serving` says why this server cannot answer reviews now. No webhook starts to fail closed before it can and
-    the API server has reached it once, by the Service.
+    `why_not_serving` returns why this server cannot answer reviews now. No webhook is set to fail closed before the
+    server can, and the API server has reached it once through the Service.
     """
 
     def __init__(
@@ -36,16 +36,16 @@ class Registrar:
         self._why_not_serving = why_not_serving
 
     async def run(self) -> None:
-        """Keep them in step with the policy, until cancelled."""
+        """Sync until cancelled."""
         while True:
-            await self.look()
-            await asyncio.sleep(LOOK_AGAIN_SECONDS if self._is_open else LOOK_SECONDS)
+            await self.sync()
+            await asyncio.sleep(SYNC_OPEN_SECONDS if self._is_open else SYNC_SECONDS)
 
-    async def look(self) -> None:
-        """Bring them in line once; a problem is logged once."""
+    async def sync(self) -> None:
+        """Sync once; a problem is logged once."""
         problem = None
         try:
-            done, cause = await self._keep()
+            done, cause = await self._sync()
         except ClusterError as error:
             problem = str(error)
         else:
@@ -59,18 +59,19 @@ class Registrar:
             self._logs.event.warning("registration not kept in step", why=problem)
         self.problem = problem
 
-    async def _keep(self) -> tuple[InStep, str]:
-        """Do what can be done now; give the cause why a webhook still fails open, where one does."""
+    async def _sync(self) -> tuple[SyncResult, str]:
+        """Sync what is possible now; return the result, and why a webhook still fails open, if any does."""
         wanted = objects_from_policy(self._world.policy)
         why_not = self._why_not_serving()
         if why_not is not None:
-            return await keep_in_step(self._connection, wanted, is_served=False), f"this server is not ready: {why_not}"
-        done = await keep_in_step(self._connection, wanted, is_served=self._is_reached)
+            cause = f"this server is not ready: {why_not}"
+            return await sync_registration(self._connection, wanted, is_served=False), cause
+        done = await sync_registration(self._connection, wanted, is_served=self._is_reached)
         if done.open and not self._is_reached:
             why_not = await why_unreachable(self._connection, done.probes)
             if why_not is not None:
                 return done, why_not
             self._is_reached = True
-            closed = await keep_in_step(self._connection, wanted, is_served=True)
+            closed = await sync_registration(self._connection, wanted, is_served=True)
             done = closed._replace(changed=tuple(dict.fromkeys((*done.changed, *closed.changed))))
         return done, "there is no caBundle yet"

@@ -1,4 +1,4 @@
-"""What one server reports of itself: policy, readiness, leadership, certificate, registration, lag of the ledger."""
+"""The report of one server: policy, readiness, leadership, certificate, registration, lag behind the ledger."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -14,19 +14,19 @@ from webhook.policy.watch import PolicyHolder
 from webhook.server.http.probes import Readiness
 
 BEHIND_SECONDS: Final = 10.0
-"""How long a view must lag behind a ledger before it is reported: for a moment any replica does."""
+"""How long a lag behind a ledger must last before it is reported: short lags are normal."""
 
 
 @dataclass(slots=True)
-class Lag:
-    """Since when this replica's view of the pods is behind each team's ledger."""
+class LedgerLag:
+    """Since when this replica's view of the pods has been behind each team's ledger."""
 
     states: Callable[[], Iterable[TeamState]]
     clock: Callable[[], float]
     _since: dict[TeamName, float] = field(default_factory=dict)
 
     def behind(self) -> list[str]:
-        """Name the teams whose ledger the view has not reached for too long."""
+        """Return the teams whose ledger has been ahead of the view of the pods for BEHIND_SECONDS."""
         now = self.clock()
         lagging = {state.team: state.lag for state in self.states() if state.lag > 0}
         self._since = {team: self._since.get(team, now) for team in lagging}
@@ -36,17 +36,17 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """Where the parts of a server's report are read."""
+    """The sources of a server's report."""
 
     holder: PolicyHolder
     readiness: Readiness
     lease: Lease
     certificate: Callable[[], str]
     registration: Callable[[], str | None]
-    lag: Lag
+    lag: LedgerLag
 
     def report(self, at: str) -> ReplicaReport:
-        """Describe the server as it is now; `at` is the time of day."""
+        """Return the report as of now; `at` is the time of day."""
         policy, failing = self.holder.current, self.readiness.conditions().items()
         certificate = self.certificate()
         return ReplicaReport(

@@ -1,4 +1,4 @@
-"""Keeps tiers true in the cluster: carries out what core.tiers.tier_changes finds, one pod and one patch at a time."""
+"""Changes tier labels in the cluster: applies the changes that core.tiers.tier_changes finds, one pod and one patch at a time."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.writes.relabel import Relabelled, relabel
+from webhook.cluster.writes.relabel import RelabelResult, relabel
 from webhook.core.model.decision import Decision, NotApplicable
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.tier import Tier
@@ -18,50 +18,50 @@ from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 from webhook.observe.logs import Logs
 
 REST_SECONDS: Final = 10.0
-"""How long a pod is left alone after its patch failed."""
+"""How long a pod is skipped after a failed patch."""
 
 CHARGE_SECONDS: Final = 5.0
-"""How long taking the room for a promotion may need; it is a write of milliseconds."""
+"""Timeout of charging a promotion; it is a write of milliseconds."""
 
 AT_ONCE: Final = 50
-"""Changes of one team that are carried out before it is looked at anew: in half a second enough pods may have ended."""
+"""Changes of one team before they are computed again: they take half a second, in which pods may have ended."""
 
 
-class Shares(Protocol):
-    """Keeps the guaranteed shares, for all replicas together."""
+class PromotionLedger(Protocol):
+    """Charges promotions to the guaranteed shares, for all replicas together."""
 
     async def commit(
         self, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
     ) -> Decision:
-        """Judge a promotion on the world as it is then, and charge what is right."""
+        """Decide a promotion on the current world, and charge it."""
         ...
 
     def withdraw(self, team: TeamName, uid: Uid) -> None:
-        """Give room back: the pod's label will not follow."""
+        """Withdraw a promotion: the pod's label will not change."""
         ...
 
     def promotions(self) -> Iterable[InFlightCharge]:
-        """List the promotions that are charged and whose labels are not written for sure, whoever charged them."""
+        """Return the charged promotions of all replicas whose labels may not be written yet."""
         ...
 
 
 class EventRecorder(Protocol):
-    """Tells people what happened."""
+    """Writes Events."""
 
     def tell(self, event: Event) -> None:
-        """Have an event written; returns at once."""
+        """Queue an event to be written."""
         ...
 
 
-class Tiers:
-    """Promotes and demotes. `changes` counts what was done, by team and new tier."""
+class TierUpdater:
+    """Promotes and demotes pods. `changes` counts both, by team and new tier."""
 
     def __init__(
         self,
         world: World,
         connection: ApiConnection,
         *,
-        shares: Shares,
+        ledger: PromotionLedger,
         teller: EventRecorder,
         logs: Logs,
         is_leading: Callable[[], bool],
@@ -69,29 +69,29 @@ class Tiers:
         self.changes: dict[tuple[TeamName, Tier], int] = {}
         self._world = world
         self._connection = connection
-        self._shares = shares
+        self._ledger = ledger
         self._teller = teller
         self._logs = logs
         self._is_leading = is_leading
-        self._promoting: dict[Uid, TierChange] = {}  # room is taken by us, and the label is not written for sure
-        self._written: dict[Uid, Tier] = {}  # the label is written, and not seen yet
-        self._resting: dict[Uid, float] = {}  # failed; until when it is left alone
+        self._promoting: dict[Uid, TierChange] = {}  # charged by this replica, and the label may not be written yet
+        self._written: dict[Uid, Tier] = {}  # the label is written, and the watch has not shown it yet
+        self._skipped: dict[Uid, float] = {}  # failed; loop time until which the pod is skipped
 
-    async def settle(self) -> None:
-        """Bring every team's labels in line with its share, as the world is now."""
-        self._forget_what_is_over()
-        for change in self._left_over():
+    async def reconcile(self) -> None:
+        """Change the labels of every team's pods to match its share in the current world."""
+        self._drop_finished()
+        for change in self._unfinished_promotions():
             await self._write(change)
         policy = self._world.policy
         for team in policy.teams:
-            due = [change for change in tier_changes(team, self._world) if not self._is_in_hand(change.pod.uid)]
+            due = [change for change in tier_changes(team, self._world) if not self._is_in_progress(change.pod.uid)]
             for change in due[:AT_ONCE]:
                 if self._world.policy is not policy:
-                    return  # found by a policy that is no longer in force
-                await self._carry_out(change)
+                    return  # computed from a policy that is no longer in force
+                await self._apply(change)
             await asyncio.sleep(0)  # a large team takes milliseconds, and decisions wait for them
 
-    async def _carry_out(self, change: TierChange) -> None:
+    async def _apply(self, change: TierChange) -> None:
         if change.charge.tier is Tier.GUARANTEED:
             if not await self._is_charged(change):
                 return
@@ -100,15 +100,15 @@ class Tiers:
 
     async def _is_charged(self, change: TierChange) -> bool:
         deadline = asyncio.get_running_loop().time() + CHARGE_SECONDS
-        decision = await self._shares.commit(
+        decision = await self._ledger.commit(
             lambda: promotion(change, self._world), deadline=deadline, is_gone=lambda: not self._is_leading()
         )
         return isinstance(decision, NotApplicable) and decision.charge is not None
 
-    def _left_over(self) -> list[TierChange]:
-        """List what is charged and not written: our own tries that failed, and what an earlier leader left."""
+    def _unfinished_promotions(self) -> list[TierChange]:
+        """Return promotions that are charged and not written: own failed attempts, and those of an earlier leader."""
         found = []
-        for flight in self._shares.promotions():
+        for flight in self._ledger.promotions():
             uid = flight.pod.uid
             change = self._promoting.get(uid) or under_way(uid, self._world)
             if change is not None and uid not in self._written:
@@ -118,28 +118,28 @@ class Tiers:
 
     async def _write(self, change: TierChange) -> None:
         uid, tier = change.pod.uid, change.charge.tier
-        if uid in self._resting:
+        if uid in self._skipped:
             return
         try:
             outcome = await relabel(self._connection, change.pod, change.charge, is_leading=self._is_leading)
         except ClusterError as error:
-            self._resting[uid] = asyncio.get_running_loop().time() + REST_SECONDS
+            self._skipped[uid] = asyncio.get_running_loop().time() + REST_SECONDS
             self._logs.event.warning("tier not changed", **_subject(change), why=str(error))
-            if _is_clear_no(error):
+            if _is_certain_failure(error):
                 self._give_up(change)
             return
-        if outcome is Relabelled.GONE:
+        if outcome is RelabelResult.GONE:
             self._give_up(change)
             return
         self._promoting.pop(uid, None)
         self._written[uid] = tier
-        self._tell(change)
+        self._report(change)
 
     def _give_up(self, change: TierChange) -> None:
         if self._promoting.pop(change.pod.uid, None) is not None:
-            self._shares.withdraw(change.charge.team, change.pod.uid)
+            self._ledger.withdraw(change.charge.team, change.pod.uid)
 
-    def _tell(self, change: TierChange) -> None:
+    def _report(self, change: TierChange) -> None:
         pod, tier = change.pod, change.charge.tier
         key = (change.charge.team, tier)
         self.changes[key] = self.changes.get(key, 0) + 1
@@ -150,22 +150,22 @@ class Tiers:
         else:
             self._teller.tell(Event(about, EventType.WARNING, EventReason.DEMOTED, "Demote", change.text))
 
-    def _is_in_hand(self, uid: Uid) -> bool:
-        return uid in self._written or uid in self._promoting or uid in self._resting
+    def _is_in_progress(self, uid: Uid) -> bool:
+        return uid in self._written or uid in self._promoting or uid in self._skipped
 
-    def _forget_what_is_over(self) -> None:
+    def _drop_finished(self) -> None:
         now = asyncio.get_running_loop().time()
-        self._resting = {uid: until for uid, until in self._resting.items() if until > now}
-        self._promoting = {uid: c for uid, c in self._promoting.items() if self._is_unseen(uid, c.charge.tier)}
-        self._written = {uid: tier for uid, tier in self._written.items() if self._is_unseen(uid, tier)}
+        self._skipped = {uid: until for uid, until in self._skipped.items() if until > now}
+        self._promoting = {uid: c for uid, c in self._promoting.items() if self._is_pending(uid, c.charge.tier)}
+        self._written = {uid: tier for uid, tier in self._written.items() if self._is_pending(uid, tier)}
 
-    def _is_unseen(self, uid: Uid, tier: Tier) -> bool:
+    def _is_pending(self, uid: Uid, tier: Tier) -> bool:
         pod = self._world.pod(uid)
         return pod is not None and pod.tier is not tier
 
 
-def _is_clear_no(error: ClusterError) -> bool:
-    """Tell whether nothing was written for sure; without an answer, or where the server broke, it may have been."""
+def _is_certain_failure(error: ClusterError) -> bool:
+    """Return whether certainly nothing was written; it may have been after a server error or without a response."""
     return isinstance(error, ApiError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR
 
 
