@@ -71,6 +71,12 @@ def rows(text):
     return [line for line in text.splitlines() if line.startswith("│")]
 
 
+def shown_in(page):
+    """Return what a page shows of the demo."""
+    [shown] = [block.text for block in blocks(ROOT / page) if block.text.startswith("$ make demo\n")]
+    return shown
+
+
 def tried(invitation):
     """Run the lines that the demo invites to, in one shell, as somebody in another terminal would."""
     lines = [line for line in invitation.splitlines() if line.startswith("  ")]
@@ -86,9 +92,9 @@ def test_the_three_scenarios_are_told_with_their_numbers_and_can_be_tried_on(fol
         told = read_until(process, "What came of it")
         table = read_until(process, "The cluster stays up")
         invitation = read_until(process, "kubectl describe")
-        [shown] = [block.text for block in blocks(ROOT / "README.md") if block.text.startswith("$ make demo\n")]
+        shown, excerpt = shown_in("docs/demo.md"), shown_in("README.md")
         assert rows(table) == rows(shown)
-        assert set(without_names(shown)) - {"$ make demo", "..."} <= set(without_names(told + table))
+        assert set(without_names(shown + excerpt)) - {"$ make demo", "..."} <= set(without_names(told + table))
         assert "exceeded quota: team a: requested 1, limit 20, used 20, reserved 0; largest holders:" in " ".join(
             told.split()
         )
