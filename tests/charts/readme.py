@@ -12,15 +12,15 @@ import yaml
 HEAD = """\
 # Fairgate's Helm chart
 Installs the webhooks (`fairgate serve`) with [the evictor](../../docs/evictor.md) as a sidecar, once in a cluster.
-The commands are run in the root of the repository, with Helm 3.14 or newer. [Installing](../../docs/install.md) goes
-through it step by step, image included.
+Run the commands in the root of the repository, with Helm 3.14 or newer. [Installing](../../docs/install.md) explains it
+step by step, including the image.
 
 ```console
 $ helm upgrade --install fairgate charts/fairgate --namespace fairgate-system --create-namespace \\
     --set-file policy=policy.yaml
 ```
-`helm show values charts/fairgate` prints the values with their comments. Rights, probes, certificates and what to do
-when something fails are in [operations](../../docs/operations.md).
+`helm show values charts/fairgate` prints the values with their comments. [Operations](../../docs/operations.md) has
+rights, probes, certificates and what to do about failures.
 
 ## Changing the policy, and other values
 ```console
@@ -28,26 +28,26 @@ $ helm upgrade fairgate charts/fairgate --namespace fairgate-system --reset-then
     --set-file policy=policy.yaml
 $ helm upgrade fairgate charts/fairgate --namespace fairgate-system --reset-then-reuse-values --set enforce=warn
 ```
-- `--reset-then-reuse-values` keeps what you have set before and takes the chart's defaults for all other values.
-  `--reuse-values` leaves out the defaults of values that are new in the chart: do not use it.
+- `--reset-then-reuse-values` keeps what you have set and uses the chart's defaults for all other values. Do not use
+  `--reuse-values`: it leaves out the defaults of values that are new in the chart.
 - **A broken policy changes nothing.** Before helm installs or upgrades, a Job runs `fairgate policy check` with the
   image of the release (`policyCheck`). If it fails, so does helm, and the problems are in its log:
-  `kubectl logs --namespace fairgate-system job/fairgate-policy-check`. Run the same check before that yourself:
-  `fairgate policy check policy.yaml`, and `fairgate policy diff` for [what an edit would do to the pods that
-  run](../../docs/looking.md#a-policy-and-a-cluster).
-- **No restart is needed.** The policy is a ConfigMap. Pods read an edit of it within a minute or so; the leader then
-  brings the conditions of the webhooks in line ([ADR 16](../../docs/adr/0016-registration-follows-policy.md)).
-- With **a ConfigMap of your own** (`existingPolicyConfigMap`) edit that, by `kubectl apply` or GitOps. A broken edit is
-  left out, the last good policy stays in force, and the alert `FairgatePolicyRefused` fires.
+  `kubectl logs --namespace fairgate-system job/fairgate-policy-check`. Run the same check yourself
+  first: `fairgate policy check policy.yaml`, and `fairgate policy diff` for [what an edit would do to running
+  pods](../../docs/looking.md#a-policy-and-a-cluster).
+- **No restart is needed.** The policy is a ConfigMap. Pods read an edit of it within about a minute; the leader then
+  updates the conditions of the webhooks ([ADR 16](../../docs/adr/0016-registration-follows-policy.md)).
+- With **an existing ConfigMap** (`existingPolicyConfigMap`), edit that with `kubectl apply` or GitOps. A broken edit is
+  rejected, the last good policy stays in force, and the alert `FairgatePolicyRefused` fires.
 
 ## What helm does to the cluster
-- **Installing**: no webhook fails closed before a server answers. The webhooks that will (`failurePolicy: Fail`) come
-  with `Ignore`, and the leader sets `Fail` once it is ready and the API server has its CA. Tools that compare the
-  rendered objects with the live ones must ignore `failurePolicy`, `caBundle`, `rules`, `matchConditions` and
+- **Installing**: no webhook fails closed before a server answers. The webhooks that will (`failurePolicy: Fail`) are
+  installed with `Ignore`, and the leader sets `Fail` once it is ready and the API server has its CA. Tools that compare
+  the rendered objects with the live ones must ignore `failurePolicy`, `caBundle`, `rules`, `matchConditions` and
   `namespaceSelector` of the webhook configurations.
-- **Uninstalling** (`helm uninstall fairgate --namespace fairgate-system`) takes the webhooks away first. What stays is
+- **Uninstalling** (`helm uninstall fairgate --namespace fairgate-system`) removes the webhooks first. What remains is
   the definition of TeamLedgers with the ledgers (`crds.keep`), the Leases and, without cert-manager, the Secret with
-  the certificates: `kubectl delete` them. A node whose room the evictor kept stays closed until
+  the certificates: `kubectl delete` them. A node that the evictor held stays closed until
   `kubectl taint nodes --all fairgate.dev/held-`.
 - **From `kubectl apply` to Helm**: objects of `fairgate manifests` have the same names. Add `--take-ownership` to the
   first `helm install`.

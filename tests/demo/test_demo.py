@@ -71,6 +71,12 @@ def rows(text):
     return [line for line in text.splitlines() if line.startswith("│")]
 
 
+def shown_in(page):
+    """Return what a page shows of the demo."""
+    [shown] = [block.text for block in blocks(ROOT / page) if block.text.startswith("$ make demo\n")]
+    return shown
+
+
 def run_suggested(commands):
     """Run the commands that the demo suggests in one shell, as a user in another terminal would."""
     lines = [line for line in commands.splitlines() if line.startswith("  ")]
@@ -86,9 +92,9 @@ def test_the_three_scenarios_print_their_numbers_and_the_suggested_commands_work
         printed = read_until(process, "What came of it")
         table = read_until(process, "The cluster stays up")
         suggested = read_until(process, "kubectl describe")
-        [shown] = [block.text for block in blocks(ROOT / "README.md") if block.text.startswith("$ make demo\n")]
+        shown, excerpt = shown_in("docs/demo.md"), shown_in("README.md")
         assert rows(table) == rows(shown)
-        assert set(without_names(shown)) - {"$ make demo", "..."} <= set(without_names(printed + table))
+        assert set(without_names(shown + excerpt)) - {"$ make demo", "..."} <= set(without_names(printed + table))
         assert "exceeded quota: team a: requested 1, limit 20, used 20, reserved 0; largest holders:" in " ".join(
             printed.split()
         )

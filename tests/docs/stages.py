@@ -1,4 +1,4 @@
-"""What the reader of each page has before its first command: nodes, a cluster in use, manifests of his own."""
+"""What the reader of each page has before its first command: nodes, a cluster in use, manifests."""
 
 import json
 import shutil
@@ -97,7 +97,10 @@ def _cluster_in_use(reader: Reader) -> None:
     found = sample_world.objects()
     _make_nodes(reader.cluster, *(each for each in found if each["kind"] == "Node"))
     reader.cluster.pause(CONTROLLER_MANAGER)  # the Job that pods name is not there: they would be collected
-    for made in (each for each in found if each["kind"] == "Pod"):
+    pods = (each for each in found if each["kind"] == "Pod")
+    # Those on nodes first, or others would get their room. Then by name, as pods of the same age are judged, so that the
+    # order does not depend on whether two of them were created within one second.
+    for made in sorted(pods, key=lambda each: ("nodeName" not in each["spec"], each["metadata"]["name"])):
         create_pod(reader.cluster, made["metadata"]["namespace"], made)
     reader.write("policy/teams.yaml", sample_world.POLICY)
     edited = sample_world.POLICY.replace("gpus: {guaranteed: 9, limit: 20}", "gpus: {guaranteed: 3, limit: 9}")
@@ -206,13 +209,6 @@ def _chart(reader: Reader) -> None:
     shutil.copy(pages.ROOT / "policies" / "default" / "policy.yaml", reader.folder / "policy.yaml")
 
 
-def _lead(reader: Reader) -> None:
-    """A clone of the repository and a cluster in use."""
-    _cluster_in_use(reader)
-    _chart(reader)
-    reader.write("train.yaml", TRAIN.format(pods=4, gpus=8))
-
-
 def _installed(reader: Reader) -> None:
     """Fairgate in the cluster, as far as that page has installed it."""
     _kind(reader, gpus=8)
@@ -233,7 +229,6 @@ def _quotas(reader: Reader) -> None:
 
 
 STAGES = {
-    "README.md": _lead,
     "charts/fairgate/README.md": _chart_and_nodes,
     "docs/ci.md": _manifests,
     "docs/cli.md": _everything,

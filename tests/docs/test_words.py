@@ -1,0 +1,139 @@
+"""Texts for users are in plain English: no word of the list below is in a page, a message or a help text."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs import pages
+
+UNWANTED = {
+    r"anew": "again",
+    r"whoever": "the caller, every user who",
+    r"whom": "which",
+    r"(?:no|some)body": "no user, no pod, another controller",
+    r"lent": "borrowed",
+    r"in vain": "without effect",
+    r"errands?": "request, node action",
+    r"onlookers?": "observer",
+    r"clerks?": "ledger session",
+    r"keepers?": "store, table",
+    r"lookouts?": "watch",
+    r"look(?:s|ed|ing)? on": "observe, shadow mode",
+    r"the way out": "fallback",
+    r"earnest": "enforced",
+    r"seat(?:s|ed|ing)?": "place, node",
+    r"told": "message, report",
+}
+"""Expressions for words, and what to write instead. They match whole words in any case."""
+
+SOURCES = [*(pages.ROOT / "webhook").rglob("*.py"), *(pages.ROOT / "certs").rglob("*.py")]
+GENERATED = {"docs/cli.md", "docs/metrics.md"}  # from texts of the code, which are checked there
+HISTORY = {"CHANGELOG.md"}
+PRINTED = {"", "console", "json"}  # blocks in these languages show what a program printed
+
+_UNWANTED = re.compile(rf"\b(?:{'|'.join(UNWANTED)})\b".replace(" ", r"\s+"), re.IGNORECASE)
+_BLOCK = re.compile(r"^```(\w*)\n.*?^```$", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"`[^`\n]+`")
+
+
+def unwanted(text: str, line: int = 1) -> list[tuple[int, str]]:
+    """Return each unwanted word of a text that begins on this line, with its line."""
+    return [(line + text.count("\n", 0, found.start()), found[0]) for found in _UNWANTED.finditer(text)]
+
+
+def prose(text: str) -> str:
+    """Return a page without names of code and without what programs print, with every line in its place."""
+    without = _BLOCK.sub(lambda block: "\n" * block[0].count("\n") if block[1] in PRINTED else block[0], text)
+    return _SPAN.sub("", without)
+
+
+def strings(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the strings of a module that users may read, each with its line: no docstrings but those of commands."""
+    tree = ast.parse(source)
+    documented = {
+        id(node.value): parent
+        for parent in ast.walk(tree)
+        if isinstance(body := getattr(parent, "body", None), list)
+        for node in body
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            parent = documented.get(id(node))
+            if parent is None or is_command(parent):
+                yield node.lineno, node.value
+
+
+def is_command(node: ast.AST) -> bool:
+    """Whether click shows the docstring of this function as the help of a command."""
+    return isinstance(node, ast.FunctionDef) and any(
+        re.search(r"\b(?:command|group)\b", ast.unparse(each)) for each in node.decorator_list
+    )
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(pages.ROOT))
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in pages.PAGES if pages.name(page) not in GENERATED | HISTORY], ids=pages.name
+)
+def test_pages_are_in_plain_words(page):
+    found = [f"{pages.name(page)}:{line}: {word}" for line, word in unwanted(prose(page.read_text()))]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_messages_and_help_are_in_plain_words():
+    found = [
+        f"{name(path)}:{line}: {word}"
+        for path in sorted(SOURCES)
+        for first, text in strings(path.read_text())
+        for line, word in unwanted(text, first)
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_the_glossary_is_short():
+    terms = [row[0] for row in pages.table(pages.ROOT / "docs" / "concepts.md", first="term")]
+    assert len(terms) == len(set(terms)) <= 25
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("made anew", [(1, "anew")]),
+        ("Nobody\nhears", [(1, "Nobody")]),
+        ("a pod\nwaits in\nvain", [(2, "in\nvain")]),
+        ("the talent of a bookkeeper is not renewed", []),
+    ],
+    ids=["a word", "a capital", "an expression over two lines", "parts of other words"],
+)
+def test_words_are_found_whole(text, want):
+    assert unwanted(text) == want
+
+
+def test_names_of_code_and_output_of_programs_are_left_out_of_pages():
+    page = "A `clerk`.\n```console\n$ a\ntold\n```\n```yaml\na: 1  # anew\n```\nlent\n"
+    assert unwanted(prose(page)) == [(7, "anew"), (9, "lent")]
+
+
+SOURCE = '''"""Of a module: told."""
+LIMIT = 1
+"""Of a constant: lent."""
+
+@main.command("ask")
+def ask():
+    """Of a command: anew."""
+    raise Error(f"{LIMIT} for nobody")
+
+def plain():
+    """Of a function: clerk."""
+'''
+
+
+def test_docstrings_are_left_out_but_those_of_commands():
+    found = [hit for line, text in strings(SOURCE) for hit in unwanted(text, line)]
+    assert sorted(found) == [(7, "anew"), (8, "nobody")]
