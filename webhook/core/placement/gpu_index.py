@@ -31,7 +31,6 @@ _TURNOVER: Final = 16
 
 
 _Asked = tuple[tuple[tuple[ResourceName, int], ...], PerDevice | None, bool]
-_GUARANTEED: Final = Tier.GUARANTEED
 
 
 class GpuView:
@@ -50,7 +49,7 @@ class GpuView:
 
     def ranking(self, demand: Demand, resource: ResourceName, tier: Tier) -> Ranking:
         """Rank the classes for a pod."""
-        asked = demand.requests, demand.per_device, tier is _GUARANTEED  # a member of an enum is slow to hash
+        asked = demand.requests, demand.per_device, tier is Tier.GUARANTEED  # a member of an enum is slow to hash
         ranking = self._by_asked.get(asked)
         if ranking is None:
             if len(self._by_asked) >= _KEPT_ASKED:
