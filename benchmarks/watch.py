@@ -170,6 +170,8 @@ def report(result: Reading, options: argparse.Namespace) -> None:
             event = f"{found['event_us']:.1f}" if "event_us" in found else ""
             sync = f"{found['sync_seconds']:.2f} | {found['sync_cpu_seconds']:.2f}"
             print(f"| {role} | {sync} | {found['added_mb']:.0f} | {event} |")
+    if typed := result.get("typed"):
+        print(f"\nLongest turn of the loop while typed takes one page: {typed['longest_turn_ms']:.0f} ms of CPU")
     found = result["fairgate"]
     print(f"\nTurns of the loop while {BUSY['rate']:,.0f} events/s and {found['relists']} relists went on:", end="")
     print(f" longest {found['longest_turn_ms']:.2f} ms of CPU, {found['turns_over_1_ms']} over 1 ms", end="")

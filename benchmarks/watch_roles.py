@@ -210,8 +210,8 @@ async def run_fairgate(url: str, folder: Path, *, events: int, seconds: float) -
         return run.result | turns.summary() | {"relists": run.pods.relists - relists}
 
 
-async def run_typed(url: str, _folder: Path, *, events: int, seconds: float) -> dict[str, Any]:  # noqa: ARG001
-    """Do the same by kubernetes_asyncio: list models by pages, keep them by UID, watch."""
+async def run_typed(url: str, _folder: Path, *, events: int, seconds: float) -> dict[str, Any]:
+    """Do the same by kubernetes_asyncio: list models by pages, keep them by UID, watch; the turns are of one page."""
     from kubernetes_asyncio import client, watch  # noqa: PLC0415 - 70 MB, only in this role
 
     async with client.ApiClient(client.Configuration(host=url)) as api:
@@ -228,6 +228,11 @@ async def run_typed(url: str, _folder: Path, *, events: int, seconds: float) -> 
         result = stopwatch.seconds()
         gc.collect()
         result["added_mb"] = (resident_bytes() - before) / MEBIBYTE
+        turns = Turns()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(turns.watch(seconds))
+            await core.list_pod_for_all_namespaces(limit=PAGE)
+        result |= turns.summary()
         seen = 0
         async with ordered(url, rate=-1), watch.Watch() as stream:
             async for event in stream.stream(core.list_pod_for_all_namespaces, resource_version=version):

@@ -97,8 +97,7 @@ class Replicas:
 
     def stop(self, number: int, by: signal.Signals = signal.SIGTERM) -> None:
         """End a replica and wait for its end; SIGTERM lets it drain."""
-        if self.cluster.processes.is_running(self.name(number)):
-            self.cluster.processes.stop(self.name(number), by, timeout=self.drain_seconds + 45)
+        self.cluster.processes.end(self.name(number), by, timeout=self.drain_seconds + 45)
 
     def signal(self, number: int, what: signal.Signals) -> None:
         """Send SIGSTOP or SIGCONT."""

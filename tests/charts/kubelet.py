@@ -68,8 +68,7 @@ class Kubelet:
 
     def stop(self, container: Container) -> None:
         """Stop a container as kubelet does, by SIGTERM."""
-        if self._cluster.processes.is_running(container.process):
-            self._cluster.processes.stop(container.process, timeout=20)
+        self._cluster.processes.end(container.process, timeout=20)
 
     def sync(self) -> None:
         """Bring what is mounted up to date; a real one takes up to a minute or so."""

@@ -22,14 +22,9 @@ from tests.control_plane.versions import (
     CERT_MANAGER,
     CONTROL_PLANE,
     HELM,
-    JOBSET,
-    KUBERAY,
-    LWS,
-    MPI_OPERATOR,
+    OPERATORS,
     PROMETHEUS,
     RECIPES,
-    TRAINER,
-    TRAINING_OPERATOR,
     Recipe,
 )
 from tests.control_plane.workbench import make_namespace
@@ -39,12 +34,7 @@ RECIPES_BY_FIXTURE = {
     "built_control_plane": CONTROL_PLANE,
     "helm_binary": (HELM,),
     "cert_manager": (CERT_MANAGER,),
-    "training_operator": (TRAINING_OPERATOR,),
-    "jobset": (JOBSET,),
-    "kuberay": (KUBERAY,),
-    "lws": (LWS,),
-    "mpi_operator": (MPI_OPERATOR,),
-    "trainer": (TRAINER,),
+    **{recipe.name.replace("-", "_"): (recipe,) for recipe in OPERATORS},
     "promtool": (PROMETHEUS,),
 }
 BUILD = pytest.StashKey[BackgroundBuild]()
@@ -170,45 +160,28 @@ def cert_manager(cluster: ControlPlane) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def training_operator(control_plane: ControlPlane) -> Iterator[None]:
-    """The Kubeflow training operator runs against the control plane: PyTorchJob, TFJob and others make pods."""
-    with operators.training_operator(control_plane):
-        yield
+def _operator(name: str) -> Callable[..., Iterator[None]]:
+    """A fixture of the operator's name: it runs against the control plane, for the tests of a module."""
+
+    @pytest.fixture(scope="module", name=name.replace("-", "_"))
+    def running(control_plane: ControlPlane) -> Iterator[None]:
+        with operators.operator(control_plane, name):
+            yield
+
+    return running
 
 
-@pytest.fixture(scope="module")
-def jobset(control_plane: ControlPlane) -> Iterator[None]:
-    """The JobSet controller and its webhooks run against the control plane."""
-    with operators.jobset(control_plane):
-        yield
-
-
-@pytest.fixture(scope="module")
-def kuberay(control_plane: ControlPlane) -> Iterator[None]:
-    """KubeRay runs against the control plane: RayClusters, RayJobs and RayServices make pods."""
-    with operators.kuberay(control_plane):
-        yield
-
-
-@pytest.fixture(scope="module")
-def lws(control_plane: ControlPlane) -> Iterator[None]:
-    """The LeaderWorkerSet controller and its webhooks run against the control plane."""
-    with operators.lws(control_plane):
-        yield
+training_operator = _operator("training-operator")  # PyTorchJob, TFJob and others make pods
+jobset = _operator("jobset")
+kuberay = _operator("kuberay")  # RayClusters, RayJobs and RayServices make pods
+lws = _operator("lws")
+mpi_operator = _operator("mpi-operator")  # not in one module with the training operator
 
 
 @pytest.fixture(scope="module")
 def trainer(control_plane: ControlPlane, jobset: None) -> Iterator[None]:  # noqa: ARG001  it makes JobSets
     """The Kubeflow trainer runs against the control plane: TrainJobs of the runtime torch-distributed make JobSets."""
-    with operators.trainer(control_plane):
-        yield
-
-
-@pytest.fixture(scope="module")
-def mpi_operator(control_plane: ControlPlane) -> Iterator[None]:
-    """The MPI operator runs against the control plane; not in one module with the training operator."""
-    with operators.mpi_operator(control_plane):
+    with operators.operator(control_plane, "trainer"):
         yield
 
 

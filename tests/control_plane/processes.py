@@ -71,6 +71,11 @@ class Processes:
             self.send_signal(name, signal.SIGKILL)
             self._wait_for_end(name, timeout=CLOSE_SECONDS)
 
+    def end(self, name: str, number: int = signal.SIGTERM, *, timeout: float = 10) -> None:
+        """As `stop`, for a process that may have ended, or was never started."""
+        if self.is_running(name):
+            self.stop(name, number, timeout=timeout)
+
     def is_running(self, name: str) -> bool:
         """Say whether the process was started and has not ended (a stopped one, as by SIGSTOP, is running)."""
         state = self._ask("status").get(name)
@@ -96,6 +101,13 @@ class Processes:
             text = self.log_path(name).read_text(errors="replace")
             return "\n".join(text.splitlines()[-lines:])
         return ""
+
+    def logged(self, name: str, event: str = "") -> list[dict]:
+        """The lines of JSON that the process wrote, in order; of one event, if so wished."""
+        path = self.log_path(name)
+        lines = path.read_text().splitlines() if path.exists() else []
+        found = [json.loads(line) for line in lines if line.startswith("{")]
+        return [line for line in found if event in ("", line["event"])]
 
     def log_path(self, name: str) -> Path:
         """The file with all that the process wrote, restarts included."""

@@ -93,5 +93,4 @@ def prometheus(
         )
         yield running
     finally:
-        if cluster.processes.is_running("prometheus"):
-            cluster.processes.stop("prometheus", timeout=10)
+        cluster.processes.end("prometheus")

@@ -63,6 +63,23 @@ def test_a_stopped_process_is_killed_as_well(processes):
     assert not is_alive(pid)
 
 
+def test_what_ended_or_was_never_started_can_be_ended(processes):
+    processes.end("a")
+    pid = processes.start("a", ["sleep", "600"])
+    processes.end("a")
+    processes.end("a")
+    assert not is_alive(pid)
+
+
+def test_lines_of_json_are_found_among_others(processes):
+    assert processes.logged("a") == []
+    said = '{"event": "one"}\nTraceback\n{"event": "two", "n": 2}'
+    processes.start("a", ["echo", said])
+    wait_until(lambda: not processes.is_running("a"))
+    assert [line["event"] for line in processes.logged("a")] == ["one", "two"]
+    assert processes.logged("a", "two") == [{"event": "two", "n": 2}]
+
+
 def test_a_process_can_be_stopped_and_started_again(processes):
     first = processes.start("a", ["sleep", "600"])
     processes.stop("a")

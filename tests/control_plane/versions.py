@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,23 @@ class Upstream:
     edits: tuple[Edit, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """How an operator is run; recipes.toml says what each field is."""
+
+    apply: list[str]
+    flags: list[str]
+    settings: dict[str, Any] | None = None
+    webhooks: str = ""
+    secret: str = ""
+    unwanted: str = ""
+    probe: dict[str, Any] | None = None
+    then: str = ""
+    replaces: str = ""
+    serves: str = ""
+    lease: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """Binaries that are built together and cached in one folder; without `upstream` it is built in gomod/<name>."""
@@ -47,6 +64,7 @@ class Recipe:
     ldflags: str = "-s -w"
     upstream: Upstream | None = None
     tags: str = ""
+    run: Run | None = field(default=None, compare=False)
 
 
 def _upstream(module: str, checksum: str, keep: list[str], edit: list[dict[str, str]]) -> Upstream:
@@ -62,6 +80,7 @@ def _recipe(name: str, data: dict[str, Any]) -> Recipe:
         typical_minutes=data.pop("minutes", 0),
         ldflags=" ".join(["-s -w", *(f"-X {variable}" for variable in data.pop("stamp", []))]),
         upstream=_upstream(data.pop("module"), checksum, keep, edit) if "module" in data else None,
+        run=Run(**data.pop("run")) if "run" in data else None,
         **data,  # the tags; anything else is a mistake in the file
     )
 

@@ -31,3 +31,9 @@ def test_text_stays_text_in_yaml_1_1(value):
 def test_comments_are_removed():
     text = f"# Bob must not know\n{HEAD}teams: [{{name: a, namespaces: [a]}}]  # neither must Eve\n"
     assert "know" not in published({"a": text.encode()})
+
+
+def test_what_aliases_repeat_is_written_out():
+    text = f"{HEAD}teams: [{{name: a, namespaces: &n [a, b]}}]\nexempt: {{namespaces: *n}}\n"
+    assert "*" not in published({"a": text.encode()})
+    assert published({"a": text.encode()}).count("- a\n") == 2

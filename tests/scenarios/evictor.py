@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import signal
 import sys
@@ -35,15 +34,11 @@ class Evictor:
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Stop it, with SIGKILL if so wished."""
-        if self.cluster.processes.is_running(self.name):
-            self.cluster.processes.stop(self.name, number=number, timeout=10)
+        self.cluster.processes.end(self.name, number)
 
     def said(self, event: str = "") -> list[dict]:
         """What it logged, in order."""
-        path = self.cluster.processes.log_path(self.name)
-        lines = path.read_text().splitlines() if path.exists() else []
-        found = [json.loads(line) for line in lines if line.startswith("{")]
-        return [line for line in found if event in ("", line["event"])]
+        return self.cluster.processes.logged(self.name, event)
 
 
 @contextmanager

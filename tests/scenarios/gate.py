@@ -100,8 +100,7 @@ class Gate:
     def stop(self, number: signal.Signals = signal.SIGTERM, *, replica: int | None = None) -> None:
         """Stop one replica, or all, with SIGKILL if so wished; the webhooks stay registered."""
         for stopped in self.replicas if replica is None else (self.replicas[replica],):
-            if self.cluster.processes.is_running(stopped.name):
-                self.cluster.processes.stop(stopped.name, number=number, timeout=10)
+            self.cluster.processes.end(stopped.name, number)
 
     def pause(self, replica: int) -> None:
         """Freeze a replica: its connections stay open and nobody answers."""

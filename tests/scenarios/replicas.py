@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import secrets
 import socket
 import ssl
@@ -18,6 +17,7 @@ import yaml
 from cryptography import x509
 
 from tests.control_plane.balancer import balancing
+from tests.control_plane.cleanup import ADMISSION
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.processes import free_ports
 from tests.control_plane.workbench import make_namespace, wait_for
@@ -27,7 +27,6 @@ from tests.scenarios.serving import FAIRGATE, ROOT
 
 OPERATIONS = ROOT / "docs" / "operations.md"
 SECRET = "fairgate-certs"
-ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +72,7 @@ class Replicas:
 
     def events(self, event: str) -> list[dict[str, object]]:
         """What any of them logged under this name, each line once."""
-        logs = [self.cluster.processes.log_path(name).read_text() for name in self.names]
-        lines = [json.loads(line) for log in logs for line in log.splitlines() if line.startswith("{")]
-        return [line for line in lines if line["event"] == event]
+        return [line for name in self.names for line in self.cluster.processes.logged(name, event)]
 
 
 @contextmanager
@@ -102,8 +99,7 @@ def replicas(cluster: ControlPlane, *flags: object, count: int = 3) -> Iterator[
             yield running
         finally:
             for name in names:
-                if cluster.processes.is_running(name):
-                    cluster.processes.stop(name, timeout=10)
+                cluster.processes.end(name)
 
 
 def _grant(cluster: ControlPlane, namespace: str) -> Path:

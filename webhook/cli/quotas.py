@@ -11,8 +11,8 @@ from webhook.core.model.amount import format_gpus
 from webhook.core.model.text import printable
 from webhook.kube.workloads.expand import flattened
 from webhook.kube.workloads.quota_shares import QuotaShare, shares_of
-from webhook.kube.world_file.documents import DocumentError, read_documents
 from webhook.policy.builtin import BUILT_IN
+from webhook.yaml_reader import DocumentError, read_documents
 
 _HEAD = """apiVersion: fairgate.dev/v1alpha1
 kind: Policy

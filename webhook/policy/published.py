@@ -23,6 +23,7 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _text)
+_Dumper.ignore_aliases = lambda *_: True  # what aliases repeat is written out
 
 
 def published(files: Files) -> str:

@@ -19,7 +19,6 @@ from webhook.core.model.tier import Tier
 from webhook.core.quota.limits import tier_for, violations
 from webhook.core.world.world import World
 
-_AUTO, _REQUIRE, _PREFER = Mode.AUTO, Mode.REQUIRE, Mode.PREFER  # one look costs 0.1 us
 _NO_REQUIREMENTS: Final[tuple[Requirement, ...]] = ()
 
 
@@ -68,10 +67,10 @@ def mode_for(pod: Pod, pools: tuple[Pool, ...], world: World) -> Mode:
     nodes away and looks for pods that a new node would help: one that may only go to nodes by name is none of them.
     """
     mode = world.policy.placement.mode
-    is_firm = mode is _AUTO or mode is _REQUIRE
+    is_firm = mode is Mode.AUTO or mode is Mode.REQUIRE
     if is_firm and pod.topology and any(rule.needs_all_nodes for rule in pod.topology):
-        return _PREFER
-    return _PREFER if is_firm and (pod.has_open_constraints or any(p.is_autoscaled for p in pools)) else mode
+        return Mode.PREFER
+    return Mode.PREFER if is_firm and (pod.has_open_constraints or any(p.is_autoscaled for p in pools)) else mode
 
 
 def joined(sites: list[Site], pod: Pod, found: Standing, world: World) -> Site | None:
@@ -103,7 +102,7 @@ def _by_slice(pod: Pod, pool: Pool, slots: int, found: Standing, world: World) -
     now or from an autoscaler.
     """
     whole = slots & ~world.fleet.mig_slots
-    is_firm = mode_for(pod, (pool,), world) in (_AUTO, _REQUIRE)
+    is_firm = mode_for(pod, (pool,), world) in (Mode.AUTO, Mode.REQUIRE)
     if pool.is_autoscaled or (whole and not is_firm):
         yield Site(pool, slots, pod.demand, _tier(pod, pod.demand, found, None))
         return

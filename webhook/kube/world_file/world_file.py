@@ -22,7 +22,7 @@ from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod import dra
 from webhook.kube.pod.existing_pods import to_resident
-from webhook.kube.world_file.documents import DocumentError, read_documents
+from webhook.yaml_reader import DocumentError, read_documents
 
 MAX_PROBLEMS: Final = 20
 """Maximum number of problems that are reported for a file."""

@@ -9,7 +9,6 @@ from webhook.kube.admission.review import Operation, Review
 from webhook.kube.objects.events import MAX_MESSAGE_BYTES, EventReason
 from webhook.kube.objects.owners import controller_of
 
-_CREATE: Final = Operation.CREATE
 _WAITS: Final = {Code.NO_ROOM_NOW: EventReason.NO_ROOM_NOW, Code.NEVER_FITS: EventReason.NEVER_FITS}
 
 
@@ -18,7 +17,7 @@ def notice_of(review: Review, decision: Decision) -> OwnerEvent | None:
 
     None where there is nothing to tell, nobody to tell it to, or nothing happened: a dry run, a name that is taken.
     """
-    if review.dry_run or review.pod is None or review.operation is not _CREATE:
+    if review.dry_run or review.pod is None or review.operation is not Operation.CREATE:
         return None
     found = _told(decision)
     owner = controller_of(review.pod.metadata, namespace=review.namespace)
