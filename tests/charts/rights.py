@@ -91,7 +91,8 @@ USED_ELSEWHERE = frozenset(
 """What no step of the walk is sure to need: deleting a pod past a budget (tests/attacks/test_borrowed.py), reading a
 ledger that another replica wrote meanwhile (tests/scenarios/test_replicas.py), going on with an Event that another
 replica began, reading the owners of pods and having controllers try again (tests/scenarios/test_owners.py,
-tests/cluster/writes/test_owner_events.py), writing a Report before the other component does (tests/cluster/writes/test_reports.py),
+tests/cluster/writes/test_owner_events.py), writing a Report before the other component does
+(tests/cluster/writes/test_reports.py),
 and the kinds of an operator that is not installed here (tests/scenarios/test_foretold.py)."""
 
 

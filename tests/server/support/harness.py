@@ -43,7 +43,7 @@ REVIEW_HEADERS = {"Content-Type": "application/json"}
 
 
 class FakeReviewer:
-    """Answers every body with its own length; `work` may wait, or raise, before that; `why_not_synced` puts all of it off."""
+    """Answers every body with its length, after `work`, which may wait or raise; `why_not_synced` delays all of it."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

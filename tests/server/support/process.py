@@ -1,4 +1,7 @@
-"""A server in a process of its own, to be stopped by signals: `python -m tests.server.support.process FOLDER DRAIN_SECONDS`."""
+"""A server in a process of its own, to be stopped by signals.
+
+Usage: `python -m tests.server.support.process FOLDER DRAIN_SECONDS`.
+"""
 
 import asyncio
 import sys

@@ -1,7 +1,7 @@
 """After creation no user may change a pod's team, tier or decision.
 
-kube-apiserver enforces this by itself (webhook.kube.registration.guards) and does not call the webhook. An API server with another
-configuration that calls it all the same gets the same answer.
+kube-apiserver enforces this by itself (webhook.kube.registration.guards) and does not call the webhook. An API server
+with another configuration that calls it all the same gets the same answer.
 """
 
 from dataclasses import dataclass

@@ -154,12 +154,12 @@ class Resident:
     `node` is None while it waits for the scheduler; `team_label` and `tier_label` are the webhook's labels, None on
     pods that bypassed it. `promised` is the first node of its decision, or of its own affinity: it takes its room there
     while it waits. `model` is the GPU model that it is bound to until then, None where it is not bound to one.
-    `version` is the resourceVersion at which it was read. `requested_tier` is the user's own label. `created` is in seconds
-    of Unix time, by the API server's clock; 0 where unknown. `devices` are the indices of its GPUs, where the cluster
-    reports them. `handling` is who places it: every pod on a node looks like `nodeName`. `packed` are its labels as one
-    string. `anti_affinity_rules` are its required anti-affinity rules. `shares_by` is the scheduler that shares of devices are
-    requested from, "" where none are. `slices` are as in a Pod. `admitted` is set for pods with claims that Fairgate
-    admitted. `grace_seconds` is how long its node may run it after its deletion.
+    `version` is the resourceVersion at which it was read. `requested_tier` is the user's own label. `created` is in
+    seconds of Unix time, by the API server's clock; 0 where unknown. `devices` are the indices of its GPUs, where the
+    cluster reports them. `handling` is who places it: every pod on a node looks like `nodeName`. `packed` are its
+    labels as one string. `anti_affinity_rules` are its required anti-affinity rules. `shares_by` is the scheduler that
+    shares of devices are requested from, "" where none are. `slices` are as in a Pod. `admitted` is set for pods with
+    claims that Fairgate admitted. `grace_seconds` is how long its node may run it after its deletion.
     """
 
     uid: Uid

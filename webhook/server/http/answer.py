@@ -84,8 +84,8 @@ class Reviewer(Protocol):
     """Answers admission reviews. Bytes in, bytes out.
 
     `deadline`, in the event loop's time, is when work must stop, so that nothing is charged after the caller left: the
-    shell never cancels a review that has begun. Raises webhook.kube.admission.review.ReviewError for a malformed review; any
-    other exception is a bug.
+    shell never cancels a review that has begun. Raises webhook.kube.admission.review.ReviewError for a malformed
+    review; any other exception is a bug.
     """
 
     async def mutate(self, body: bytes, *, deadline: float) -> Answer:

@@ -1,4 +1,4 @@
-"""Changes tier labels in the cluster: applies the changes that core.tiers.tier_changes finds, one pod and one patch at a time."""
+"""Changes tier labels in the cluster: one patch for each change that core.tiers.tier_changes finds."""
 
 import asyncio
 from collections.abc import Callable, Iterable
