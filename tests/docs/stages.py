@@ -98,13 +98,8 @@ def _cluster_in_use(reader: Reader) -> None:
     _make_nodes(reader.cluster, *(each for each in found if each["kind"] == "Node"))
     reader.cluster.pause(CONTROLLER_MANAGER)  # the Job that pods name is not there: they would be collected
     pods = (each for each in found if each["kind"] == "Pod")
-<<<<<<< HEAD
-    # Those on nodes first, or others would get their room. Then by name, as pods of the same age are judged, so that
-    # the order does not depend on whether two of them were created within one second.
-=======
     # Those on nodes first, or others would get their room. Then by name, as pods of the same age are judged, so the
     # order does not depend on whether two of them were created within one second.
->>>>>>> j-docs
     for made in sorted(pods, key=lambda each: ("nodeName" not in each["spec"], each["metadata"]["name"])):
         create_pod(reader.cluster, made["metadata"]["namespace"], made)
     reader.write("policy/teams.yaml", sample_world.POLICY)

@@ -163,7 +163,7 @@ def test_the_table_of_events_lists_every_reason():
 
 
 def test_every_error_over_http_is_in_the_table():
-    source = "".join(file.read_text() for file in (pages.ROOT / "webhook" / "server").glob("*.py"))
+    source = "".join(file.read_text() for file in (pages.ROOT / "webhook" / "server").rglob("*.py"))
     raised = re.findall(r'(?:HttpError|_error)\((\d+), (?:{"error": text, "code": )?"(\w+)"', source)
     told = {(status, code) for status, code, _, _ in pages.table(OPERATIONS, first="status")}
     assert told == {*raised, ("400", "MalformedReview")}
