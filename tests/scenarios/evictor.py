@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from tests.control_plane import workbench
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, list_pods, wait_for, wait_phase
@@ -62,12 +63,8 @@ def node_of(cluster: ControlPlane, namespace: str, name: str) -> str | None:
 def wait_bound(cluster: ControlPlane, namespace: str, *names: str, timeout: float = 30) -> float:
     """Wait until pods are on nodes; gives the seconds that took."""
     began = time.monotonic()
-    wait_for(
-        cluster,
-        lambda: all(node_of(cluster, namespace, name) for name in names),
-        what=f"{', '.join(names)} bound",
-        timeout=timeout,
-    )
+    for name in names:
+        workbench.wait_bound(cluster, namespace, name, timeout=timeout)
     return time.monotonic() - began
 
 
