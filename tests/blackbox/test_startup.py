@@ -70,7 +70,7 @@ POLICIES = {
 KUBECONFIGS = {"missing": None, "empty": "", "not YAML": "[", "hollow": "kind: Config"}
 
 CERTS = {
-    "rubbish": (dict.fromkeys(SELF_MADE, "rubbish"), r"tls\.crt holds no readable PEM certificate"),
+    "not PEM": (dict.fromkeys(SELF_MADE, "rubbish"), r"tls\.crt holds no readable PEM certificate"),
     "half of it": ({"tls.crt": "x"}, r"has tls\.crt but no ca\.crt and no tls\.key: provide all three files"),
     "a file instead": ("a file", r"certs.*Not a directory|certs.*File exists"),
 }

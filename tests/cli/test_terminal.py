@@ -78,7 +78,7 @@ COMMANDS = {
     "review markdown": ("review", *AGAINST, "-o", "markdown", "m.json", "pod.json"),
     "review github": ("review", *AGAINST, "-o", "github", "m.json", "pod.json"),
     "review patch": ("review", "--policy", "policy.yaml", "--patch", "pod.json"),
-    "review of what is no YAML": ("review", *AGAINST, "broken.yaml"),
+    "review of invalid YAML": ("review", *AGAINST, "broken.yaml"),
     "explain a manifest": ("explain", *AGAINST, "pod.json"),
     "explain a workload": ("explain", *AGAINST, "m.json"),
     "explain a pod": ("explain", *AGAINST, f"pod/bare-{EVIL}", "-n", EVIL),

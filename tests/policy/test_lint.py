@@ -35,19 +35,19 @@ def warnings(text, *objects, nodes=NODES, namespaces=NAMESPACES, about_taints=Fa
 
 
 CASES = {
-    "all is well": (
+    "no warnings": (
         "teams: [{name: v, namespaces: [vision, 'n*'], gpus: {guaranteed: 14, limit: 14}, perPod: {limit: 10}}]",
         [],
     ),
-    "limits that word unlimited": ("teams: [{name: v, namespaces: [vision]}]", []),
-    "a share that cannot be kept": (
+    "unlimited limits": ("teams: [{name: v, namespaces: [vision]}]", []),
+    "a share that cannot be met": (
         "teams: [{name: v, namespaces: [vision], gpus: {guaranteed: 20}}]",
         [
             "teams[0].gpus.guaranteed: all teams together are guaranteed 20 GPUs, but the nodes have 14",
             "teams[0].gpus.guaranteed: cannot be met: all nodes together have 14 GPUs",
         ],
     ),
-    "shares that are too much together": (
+    "shares that exceed the nodes together": (
         "teams: [{name: v, namespaces: [vision], gpus: {guaranteed: 9}}, "
         "{name: n, namespaces: [nlp], gpus: {guaranteed: 10}}]",
         ["teams[1].gpus.guaranteed: all teams together are guaranteed 19 GPUs, but the nodes have 14"],
@@ -63,7 +63,7 @@ CASES = {
         "teams: [{name: v, namespaces: [vision], gpus: {limit: 15}}]",
         ["teams[0].gpus.limit: is never reached: all nodes together have 14 GPUs"],
     ),
-    "namespaces that are not there": (
+    "missing namespaces": (
         "teams: [{name: v, namespaces: [visoin, 'x-*']}, {name: n, namespaceSelector: {matchLabels: {dept: w}}}]",
         [
             "teams[0].namespaces[0]: no namespace matches visoin",
@@ -83,7 +83,7 @@ CASES = {
         "teams: [{name: v, namespaces: [vision]}]\nresources: {nvidia.com/mig-1g.5gb: {gpus: 1/7}}",
         ["resources[nvidia.com/mig-1g.5gb]: no node has this resource"],
     ),
-    "labels that no node carries": (
+    "labels that no node has": (
         GOOD_TEAM + "pools: [{name: all}, {name: p, nodeSelector: {at: y}, affinity: [{key: m, operator: Exists}]}]",
         [
             "pools[1].affinity: no node matches m Exists",
@@ -91,7 +91,7 @@ CASES = {
             "pools[1].nodeSelector.at: no node has label at=y",
         ],
     ),
-    "a pool that nobody may use": (
+    "a pool without users": (
         "teams: [{name: v, namespaces: [vision]}, {name: n, namespaces: [gone]}]\npools: [{name: all}, "
         "{name: p, teams: [n]}]",
         [

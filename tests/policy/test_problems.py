@@ -57,7 +57,7 @@ ONE_FILE = {
         "3: teams[0].models.A100: guaranteed 0.5 is more than limit 0.25; raise the limit or lower the guaranteed"
         " share",
     ),
-    "models that promise more than the team may have": (
+    "models that guarantee more than the team's limit": (
         TEAM % ", gpus: {limit: 4}, models: {A: {guaranteed: 3}, B: {guaranteed: 2}}",
         "3: teams[0].models: models guarantee 5 together, but the team's limit is 4; raise it or lower them",
     ),
@@ -97,7 +97,7 @@ ONE_FILE = {
         TEAM % ", onLimit: queue",
         "3: teams[0].onLimit: queue is not available in this version; use reject",
     ),
-    "a word that is no mode": (
+    "an unknown mode": (
         "placement: {mode: requir}",
         '3: placement.mode: expected one of auto, require, prefer, off; got "requir"; did you mean "require"?',
     ),
@@ -152,7 +152,7 @@ ONE_FILE = {
         POOL % ", tolerations: [{value: x}]",
         "3: pools[0].tolerations[0]: operator Equal needs a key; use Exists to tolerate every taint",
     ),
-    "a pool for nobody": (
+    "a pool without teams": (
         POOL % ", teams: []",
         "3: pools[0].teams: expected at least one item; otherwise leave the field out",
     ),
@@ -209,12 +209,12 @@ ONE_FILE = {
         "reclaim: {protect: [{matchLabel: {a: b}}]}",
         '3: reclaim.protect[0].matchLabel: unknown field; did you mean "matchLabels"?',
     ),
-    "an order of victims by something else": (
+    "an unknown order of victims": (
         "reclaim: {order: [age, gang]}",
         "3: reclaim.order[1]: expected one of gangs, surplus, lostWork, failures, overShare, age; "
         'got "gang"; did you mean "gangs"?',
     ),
-    "an eviction budget of nothing": (
+    "an eviction budget of zero": (
         "reclaim: {maxEvictionsPerMinute: 0}",
         "3: reclaim.maxEvictionsPerMinute: expected 1 or more, got the number 0",
     ),
@@ -257,7 +257,7 @@ ONE_FILE = {
         "defaults: &d {userFrom: [*d]}",
         "3: defaults.userFrom[0]: an alias of a part that contains it; write it out",
     ),
-    "broken YAML": (
+    "invalid YAML": (
         "teams:\n- name: a\n  namespaces: [a",
         "5: not valid YAML: did not find expected ',' or ']' while parsing a flow sequence",
     ),

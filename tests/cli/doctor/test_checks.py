@@ -68,7 +68,7 @@ BROKEN = {
         {"server"},
         "pod-2_b is not ready: world: pods",
     ),
-    "a server that fell silent": (
+    "a server that stopped reporting": (
         replicas(**{"pod-2_b": process(age=60)}),
         {"server"},
         "pod-2_b has not reported for 60 s",
@@ -85,7 +85,11 @@ BROKEN = {
         "Deployment fairgate: 1 of 2 replicas",
     ),
     "no server leads": (replicas(**{"pod-1_a": process()}), {"leader"}, "no server leads"),
-    "two lead": (replicas(**{"pod-2_b": process(leading=True)}), {"leader"}, "more than one leads: pod-1_a, pod-2_b"),
+    "two leaders": (
+        replicas(**{"pod-2_b": process(leading=True)}),
+        {"leader"},
+        "more than one leads: pod-1_a, pod-2_b",
+    ),
     "a server that cannot take part in the election": (
         replicas(**{"pod-2_b": process(election="cannot get leases: 403")}),
         {"leader"},
@@ -93,7 +97,7 @@ BROKEN = {
     ),
     "no evictor": (replicas(**NO_EVICTORS), {"evictor"}, "no evictor reports"),
     "no evictor leads": (replicas(**{"pod-1_c": process("evictor")}), {"evictor"}, "no evictor leads"),
-    "an evictor that sees nothing": (
+    "an evictor that is not ready": (
         replicas(**{"pod-1_c": process("evictor", leading=True, not_ready=["world: silent"])}),
         {"evictor"},
         "pod-1_c is not ready",
@@ -104,13 +108,17 @@ BROKEN = {
         {"policy"},
         "2,000,000 bytes",
     ),
-    "another policy in one": (
+    "another policy in one process": (
         replicas(**{"pod-2_d": process("evictor", policy="0123")}),
         {"policy"},
         "pod-2_d has policy 0123 (enforce) in force",
     ),
-    "another mode in one": (replicas(**{"pod-2_b": process(enforce="warn")}), {"policy"}, "(warn) in force"),
-    "a broken edit": (
+    "another enforcement in one process": (
+        replicas(**{"pod-2_b": process(enforce="warn")}),
+        {"policy"},
+        "(warn) in force",
+    ),
+    "an invalid edit": (
         replicas(**{"pod-2_b": process(policy_problem="a.yaml:3: teams: what")}),
         {"policy"},
         "rejected an invalid edit: a.yaml:3",
@@ -130,20 +138,24 @@ BROKEN = {
         {"certificates"},
         "is not valid for fairgate.fairgate-system.svc",
     ),
-    "a caBundle of somebody else": (
+    "a caBundle of another CA": (
         trusting(stage.Issuer().pem),
         {"certificates"},
         "no CA that issued the certificate",
     ),
     "an empty caBundle": (trusting(b"\n"), {"certificates"}, "caBundle is empty"),
-    "a caBundle of rubbish": (trusting(b"what"), {"certificates"}, "caBundle cannot be read"),
+    "an invalid caBundle": (trusting(b"what"), {"certificates"}, "caBundle cannot be read"),
     "no webhooks": (
         {"configurations": stage.configurations() | {"fairgate": ReadValue(None)}},
         {"webhooks"},
         "ValidatingWebhookConfiguration fairgate is missing",
     ),
-    "a webhook that may be passed": (registered(failurePolicy="Ignore"), {"webhooks"}, "has failurePolicy Ignore"),
-    "a webhook that asks about less": (registered(matchConditions=[]), {"webhooks"}, "does not select the policy's"),
+    "a webhook that ignores failures": (registered(failurePolicy="Ignore"), {"webhooks"}, "has failurePolicy Ignore"),
+    "a webhook that selects too few pods": (
+        registered(matchConditions=[]),
+        {"webhooks"},
+        "does not select the policy's",
+    ),
     "no guards": (
         {"guards": {key: ReadValue(None) for key in stage.guard_objects()}},
         {"guards"},
