@@ -82,7 +82,7 @@ def gate(world: World) -> Gate:
 
 
 class Turn(NamedTuple):
-    """What a review came to, and the processor time that it took: nobody else was answered meanwhile."""
+    """The result of a review, and its processor time: no other request was answered meanwhile."""
 
     answer: Answer | ReviewError
     milliseconds: float
@@ -101,11 +101,11 @@ def turn(call: Coroutine[Any, Any, Answer]) -> Turn:
 
 
 IDLE_MILLISECONDS = 7.0
-"""What the work of `slowness` takes on a machine that does nothing else, and for which the bounds are meant."""
+"""Duration of the work of `slowness` on an idle machine, for which the bounds are meant."""
 
 
 def slowness() -> float:
-    """Tell how much longer than there work takes here and now; 1 on a faster machine."""
+    """How many times longer the same work takes here and now; 1 on a faster machine."""
 
     def took() -> float:
         began = time.thread_time()
@@ -116,10 +116,10 @@ def slowness() -> float:
 
 
 def is_longer(milliseconds: Callable[[int], float], bound: float) -> float | None:
-    """Measure up to three times, and tell the least where each is over the bound, for a machine as slow as this is.
+    """Measure up to three times; return the least if each is over the bound, scaled to this machine, else None.
 
-    What else runs on the machine, or in its caches, lengthens one turn, and no three in a row. `milliseconds` is given
-    the number of the try, so that it can ask for something else each time.
+    Other processes lengthen one turn, but not three in a row. `milliseconds` receives the number of the attempt, so
+    that it can send a different request each time.
     """
     least = milliseconds(0)
     for number in (1, 2):
@@ -130,5 +130,5 @@ def is_longer(milliseconds: Callable[[int], float], bound: float) -> float | Non
 
 
 def memory_mib() -> float:
-    """Tell the resident memory of this process."""
+    """The resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20

@@ -83,8 +83,8 @@ def again(body: bytes, number: int) -> bytes:
 
 def mark(**changes: object) -> str:
     """Forge a decision."""
-    told = {"demand": {GPU: "1"}, "gpus": "1", "mode": "auto", "nodes": ["node-00001"], "code": "WithinShare"}
-    return json.dumps(told | {"policy": "x", "at": "2026-01-01T00:00:00Z"} | changes)
+    decision = {"demand": {GPU: "1"}, "gpus": "1", "mode": "auto", "nodes": ["node-00001"], "code": "WithinShare"}
+    return json.dumps(decision | {"policy": "x", "at": "2026-01-01T00:00:00Z"} | changes)
 
 
 def pods(size: int) -> Iterator[tuple[str, Json]]:

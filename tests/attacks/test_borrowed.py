@@ -135,7 +135,7 @@ def test_no_eviction_is_for_a_pod_that_does_not_wait_or_cannot_be_placed(cluster
         assert [line["name"] for line in running.said("plan")] == ["b"]
         # a gang of which half could come, its pods some time apart
         fill(cluster, mine, 2, prefix="own", gpus=3, **on("node-1"))
-        others = fill(cluster, mine, 2, prefix="lent", gpus=2, labels=BORROW, **on("node-1"))
+        others = fill(cluster, mine, 2, prefix="borrowed", gpus=2, labels=BORROW, **on("node-1"))
         gang = {"training.kubeflow.org/job-name": "late"}
         for name in ("late0", "late1"):
             ask(cluster, theirs, name, gpus=4, labels=gang, **on("node-1"))

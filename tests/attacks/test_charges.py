@@ -30,7 +30,7 @@ def fairgate(cluster: ControlPlane) -> Iterator[Gate]:
 
 
 @pytest.fixture
-def mallory(fairgate: Gate) -> Attacker:
+def attacker(fairgate: Gate) -> Attacker:
     return make_attacker(fairgate.cluster, fairgate.team_a)
 
 
@@ -38,133 +38,133 @@ def sized(name: str, gpus: int, **more: object) -> dict:
     return pod(name, gpus=gpus, **SIZE, **more)
 
 
-def test_a_grace_period_of_a_year_is_refused(mallory):
-    told = mallory.refused(sized("p", 1, terminationGracePeriodSeconds=YEAR), code="GracePeriodTooLong")
-    assert "pods with GPUs may have at most 600" in told
-    made = mallory.create(pod("free", terminationGracePeriodSeconds=YEAR))
+def test_a_grace_period_of_a_year_is_refused(attacker):
+    message = attacker.refused(sized("p", 1, terminationGracePeriodSeconds=YEAR), code="GracePeriodTooLong")
+    assert "pods with GPUs may have at most 600" in message
+    made = attacker.create(pod("free", terminationGracePeriodSeconds=YEAR))
     assert made.returncode == 0, made.stderr
 
 
-def test_a_grace_period_cannot_be_raised_later_either(mallory):
-    mallory.create_pod(sized("p", 1, terminationGracePeriodSeconds=5))
-    wait_bound(mallory.cluster, mallory.namespace, "p")
+def test_a_grace_period_cannot_be_raised_later_either(attacker):
+    attacker.create_pod(sized("p", 1, terminationGracePeriodSeconds=5))
+    wait_bound(attacker.cluster, attacker.namespace, "p")
     longer = json.dumps({"spec": {"terminationGracePeriodSeconds": YEAR}})
-    assert mallory.kubectl("patch", "pod", "p", "--patch", longer).returncode != 0, "Kubernetes' own rule"
+    assert attacker.kubectl("patch", "pod", "p", "--patch", longer).returncode != 0, "Kubernetes' own rule"
     for deletion in (("pod", "p"), ("pods", "--all")):
-        done = mallory.kubectl("delete", *deletion, "--wait=false", f"--grace-period={YEAR}")
+        done = attacker.kubectl("delete", *deletion, "--wait=false", f"--grace-period={YEAR}")
         assert "(GracePeriodTooLong)" in done.stderr, (done.stdout, done.stderr)
-    pods = f"/api/v1/namespaces/{mallory.namespace}/pods"
+    pods = f"/api/v1/namespaces/{attacker.namespace}/pods"
     with pytest.raises(ApiError, match="GracePeriodTooLong"):
-        mallory.api.delete(pods, {"gracePeriodSeconds": YEAR}, gracePeriodSeconds=str(YEAR))
+        attacker.api.delete(pods, {"gracePeriodSeconds": YEAR}, gracePeriodSeconds=str(YEAR))
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
     path = f"{pods}/p/eviction"
     with pytest.raises(ApiError, match="GracePeriodTooLong"):
-        mallory.api.create(path, eviction | {"deleteOptions": {"gracePeriodSeconds": YEAR}})
-    mallory.api.create(path, eviction | {"deleteOptions": {"gracePeriodSeconds": 10}})
+        attacker.api.create(path, eviction | {"deleteOptions": {"gracePeriodSeconds": YEAR}})
+    attacker.api.create(path, eviction | {"deleteOptions": {"gracePeriodSeconds": 10}})
 
 
-def test_a_force_deleted_pod_is_charged_while_its_node_may_run_it(fairgate, mallory):
-    wait_for(mallory.cluster, lambda: fairgate.metric("fairgate_leader") == 1, what="it leads")
-    make_nodes(mallory.cluster, 1, prefix="closed", gpus=20, taints=[CLOSED])
-    mallory.create_pod(sized("p", 20, terminationGracePeriodSeconds=3))
-    assert list_pods(mallory.cluster, mallory.namespace), (
+def test_a_force_deleted_pod_is_charged_while_its_node_may_run_it(fairgate, attacker):
+    wait_for(attacker.cluster, lambda: fairgate.metric("fairgate_leader") == 1, what="it leads")
+    make_nodes(attacker.cluster, 1, prefix="closed", gpus=20, taints=[CLOSED])
+    attacker.create_pod(sized("p", 20, terminationGracePeriodSeconds=3))
+    assert list_pods(attacker.cluster, attacker.namespace), (
         "only a node that it does not tolerate is large enough: it waits"
     )
-    mallory.kubectl("delete", "pod", "p")
-    wait_for(mallory.cluster, lambda: fairgate.charged("a") == 0, what="a pod on no node leaves nothing behind")
+    attacker.kubectl("delete", "pod", "p")
+    wait_for(attacker.cluster, lambda: fairgate.charged("a") == 0, what="a pod on no node leaves nothing behind")
     for name in ("p", "q"):
-        mallory.create_pod(sized(name, 10, terminationGracePeriodSeconds=6))
-        wait_bound(mallory.cluster, mallory.namespace, name)
-    mallory.kubectl("delete", "pod", "p", "q", "--force", "--grace-period=0")
-    assert "used 0, reserved 20" in mallory.refused(sized("r", 1), code="TeamLimitExceeded")
+        attacker.create_pod(sized(name, 10, terminationGracePeriodSeconds=6))
+        wait_bound(attacker.cluster, attacker.namespace, name)
+    attacker.kubectl("delete", "pod", "p", "q", "--force", "--grace-period=0")
+    assert "used 0, reserved 20" in attacker.refused(sized("r", 1), code="TeamLimitExceeded")
     entries = wait_for(
-        mallory.cluster,
+        attacker.cluster,
         lambda: [entry for entry in fairgate.ledger("a")["ledger"]["inFlight"] if "lingers" in entry],
         what="written, for other replicas",
     )
     assert {entry["lingers"] for entry in entries} == {11}
-    wait_for(mallory.cluster, lambda: mallory.create(sized("r", 1)).returncode == 0, what="room again", timeout=40)
+    wait_for(attacker.cluster, lambda: attacker.create(sized("r", 1)).returncode == 0, what="room again", timeout=40)
 
 
-def test_a_pod_that_kubelet_ended_leaves_no_charge(fairgate, mallory):
-    mallory.create_pod(sized("p", 10, terminationGracePeriodSeconds=20))
-    wait_bound(mallory.cluster, mallory.namespace, "p")
-    mallory.kubectl("delete", "pod", "p")
-    wait_for(mallory.cluster, lambda: fairgate.charged("a") == 0, what="its charge gone", timeout=10)
+def test_a_pod_that_kubelet_ended_leaves_no_charge(fairgate, attacker):
+    attacker.create_pod(sized("p", 10, terminationGracePeriodSeconds=20))
+    wait_bound(attacker.cluster, attacker.namespace, "p")
+    attacker.kubectl("delete", "pod", "p")
+    wait_for(attacker.cluster, lambda: fairgate.charged("a") == 0, what="its charge gone", timeout=10)
 
 
 @pytest.mark.parametrize("taken_by", ["a pod with GPUs", "a pod without", "a pod that waits"])
-def test_creating_an_existing_name_is_not_charged(fairgate, mallory, taken_by):
+def test_creating_an_existing_name_is_not_charged(fairgate, attacker, taken_by):
     gate_ = {"schedulingGates": [{"name": "example.org/never"}]} if taken_by == "a pod that waits" else {}
-    mallory.create_pod(sized("taken", 1, **gate_) if "with GPUs" in taken_by else pod("taken", **gate_))
+    attacker.create_pod(sized("taken", 1, **gate_) if "with GPUs" in taken_by else pod("taken", **gate_))
     held = 1 if "with GPUs" in taken_by else 0
-    wait_for(mallory.cluster, lambda: len(list_pods(mallory.cluster, mallory.namespace)) == 1, what="the pod")
+    wait_for(attacker.cluster, lambda: len(list_pods(attacker.cluster, attacker.namespace)) == 1, what="the pod")
     for _ in range(3):
-        done = mallory.create(sized("taken", 10))
+        done = attacker.create(sized("taken", 10))
         assert "AlreadyExists" in done.stderr, done.stderr
     assert fairgate.charged("a") <= held + 10, "at most one that came before the watch did"
-    wait_for(mallory.cluster, lambda: "(AlreadyExists)" in mallory.create(sized("taken", 10)).stderr, what="known")
+    wait_for(attacker.cluster, lambda: "(AlreadyExists)" in attacker.create(sized("taken", 10)).stderr, what="known")
 
 
-def test_creating_a_pod_that_a_resource_quota_refuses_is_not_charged(fairgate, mallory):
-    cluster, other = mallory.cluster, make_namespace(mallory.cluster, f"{mallory.namespace}-two")
-    quotas = f"/api/v1/namespaces/{mallory.namespace}/resourcequotas"
+def test_creating_a_pod_that_a_resource_quota_refuses_is_not_charged(fairgate, attacker):
+    cluster, other = attacker.cluster, make_namespace(attacker.cluster, f"{attacker.namespace}-two")
+    quotas = f"/api/v1/namespaces/{attacker.namespace}/resourcequotas"
     cluster.api.create(quotas, {"metadata": {"name": "q"}, "spec": {"hard": {"requests.nvidia.com/gpu": "5"}}})
     wait_for(cluster, lambda: cluster.api.get(f"{quotas}/q")["status"].get("used"), what="the quota summed up")
-    mallory.create_pod(sized("first", 5))
+    attacker.create_pod(sized("first", 5))
     wait_for(
         cluster,
-        lambda: "(ResourceQuotaExceeded)" in mallory.create(sized("p", 1)).stderr,
+        lambda: "(ResourceQuotaExceeded)" in attacker.create(sized("p", 1)).stderr,
         what="the quota is known to be full",
     )
     before = fairgate.charged("a")
     assert before <= 6, "at most one that came before the watch did"
     for number in range(3):
-        refused = mallory.refused(sized(f"p{number}", 10), code="ResourceQuotaExceeded")
+        refused = attacker.refused(sized(f"p{number}", 10), code="ResourceQuotaExceeded")
         assert "exceeded quota: q, requested: requests.nvidia.com/gpu=10, used: requests.nvidia.com/gpu=5" in refused
     assert fairgate.charged("a") == before
     create_pod(cluster, other, sized("honest", 10))
-    mallory.kubectl("delete", "pod", "first", "--grace-period=1")
-    wait_for(cluster, lambda: mallory.create(sized("p", 3)).returncode == 0, what="the quota has room again")
+    attacker.kubectl("delete", "pod", "first", "--grace-period=1")
+    wait_for(cluster, lambda: attacker.create(sized("p", 3)).returncode == 0, what="the quota has room again")
 
 
-def test_concurrent_creations_of_one_name_are_charged_once(fairgate, mallory):
+def test_concurrent_creations_of_one_name_are_charged_once(fairgate, attacker):
     with ThreadPoolExecutor(10) as pool:
-        done = list(pool.map(lambda _: mallory.create(sized("twin", 2)).returncode, range(10)))
+        done = list(pool.map(lambda _: attacker.create(sized("twin", 2)).returncode, range(10)))
     assert done.count(0) == 1
-    wait_for(mallory.cluster, lambda: fairgate.charged("a") == 2, what="one pod charged", timeout=10)
+    wait_for(attacker.cluster, lambda: fairgate.charged("a") == 2, what="one pod charged", timeout=10)
 
 
-def test_labels_and_decisions_are_not_forged_on_pods_without_gpus(mallory):
+def test_labels_and_decisions_are_not_forged_on_pods_without_gpus(attacker):
     for forged in (
         {"labels": {"fairgate.dev/team": "b"}},
         {"labels": {"fairgate.dev/tier": "guaranteed"}},
         {"annotations": {"fairgate.dev/decision": "{}"}},
     ):
-        mallory.refused(pod("forged", **forged), code="ProtectedKeyChanged")
+        attacker.refused(pod("forged", **forged), code="ProtectedKeyChanged")
     claims = {"resourceClaims": [{"name": "c", "resourceClaimName": "none"}]}
-    refused = mallory.create(pod("forged", labels={"fairgate.dev/team": "b"}, **claims))
+    refused = attacker.create(pod("forged", labels={"fairgate.dev/team": "b"}, **claims))
     assert refused.returncode != 0, "one that comes to Fairgate all the same"
 
 
-def test_the_largest_possible_job_gets_a_warning(mallory):
-    done = mallory.create(job("huge", pods=2**31 - 1, gpus=1, **SIZE), "--dry-run=server")
+def test_the_largest_possible_job_gets_a_warning(attacker):
+    done = attacker.create(job("huge", pods=2**31 - 1, gpus=1, **SIZE), "--dry-run=server")
     assert "needs 2147483647 GPUs, team a's limit is 20" in done.stderr
 
 
 ASKED_FOR = f"key-00000{'x' * 50}"
 
 
-def test_large_labels_delay_no_other_charge(fairgate, mallory):
+def test_large_labels_delay_no_other_charge(fairgate, attacker):
     labels = {f"key-{number:05}{'x' * 50}": "x" * 63 for number in range(250)}
     spread = {"maxSkew": 5, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
     spread["labelSelector"] = {"matchLabels": {ASKED_FOR: "x" * 63}}
 
     def create(number: int) -> int:
         if number % 3 == 0:
-            return mallory.create(sized(f"small-{number}", 1)).returncode
+            return attacker.create(sized(f"small-{number}", 1)).returncode
         large = sized(f"large-{number}", 1, labels=labels, topologySpreadConstraints=[spread])
-        return mallory.create(large).returncode
+        return attacker.create(large).returncode
 
     with ThreadPoolExecutor(9) as pool:
         assert list(pool.map(create, range(9))) == [0] * 9

@@ -128,7 +128,7 @@ def allocated(site: Site) -> int:
 
 
 def wait_refused_allocation(site: Site, name: str) -> None:
-    """Wait until kube-scheduler heard the refusal, which it writes into the pod's condition."""
+    """Wait until kube-scheduler received the refusal, which it writes into the pod's condition."""
 
     def message() -> bool:
         found = get_pod(site.cluster, site.mallory.namespace, name)
@@ -260,13 +260,13 @@ def test_a_forged_decision_on_a_pod_without_gpus_is_refused(site: Site):
 
 
 def wait_known(site: Site, made: dict[str, object]) -> str:
-    """Try a pod until Fairgate knows its claims, and give what it is told then."""
+    """Create a pod until Fairgate knows its claims, and return the message."""
 
-    def told() -> str | None:
+    def message() -> str | None:
         stderr = site.mallory.create(made, "--dry-run=server").stderr
         return None if "(ClaimUnknown)" in stderr else stderr or " "
 
-    return wait_for(site.cluster, told, what="Fairgate knows the claim")
+    return wait_for(site.cluster, message, what="Fairgate knows the claim")
 
 
 def wait_admitted(site: Site, made: dict[str, object]) -> None:

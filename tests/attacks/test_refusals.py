@@ -37,13 +37,13 @@ def asked(number, *, namespace="greedy", **owner):
 
 @asynccontextmanager
 async def served(folder):
-    """A gate that tells owners, through a real writer, beside an API server that answers."""
+    """A webhook that writes Events on owners, through a real writer and a fake API server."""
     async with FakeApi().serving() as api, await connect(write_kubeconfig(folder / "k", api.url)) as connection:
         writer = EventWriter(connection, component="fairgate", instance="fairgate-0", pace=FAST)
-        told = OwnerEventQueue(OwnerLookup(connection), writer)
+        queue = OwnerEventQueue(OwnerLookup(connection), writer)
         gate = await asyncio.to_thread(open_gate, CASE, folder)
-        gate._tell_owner = told.take
-        tasks = [asyncio.create_task(writer.run()), asyncio.create_task(told.run())]
+        gate._tell_owner = queue.take
+        tasks = [asyncio.create_task(writer.run()), asyncio.create_task(queue.run())]
         try:
             yield gate, api, writer
         finally:

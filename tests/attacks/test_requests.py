@@ -94,8 +94,8 @@ def test_a_thousand_different_requests_leave_no_memory_behind(world):
 def test_what_is_over_a_bound_is_refused_with_its_number(world):
     terms = [{"matchExpressions": [{"key": f"k{n}", "operator": "Exists"}]} for n in range(bounds.NODE_TERMS + 1)]
     asked = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    told = json.loads(turn(gate(world).mutate(review(pod({"affinity": asked})), deadline=1e9)).answer.body)
-    assert told["response"]["status"]["message"] == (
+    answer = json.loads(turn(gate(world).mutate(review(pod({"affinity": asked})), deadline=1e9)).answer.body)
+    assert answer["response"]["status"]["message"] == (
         "spec.affinity: number of node selector terms 65 is more than the maximum of 64 that Fairgate reads; reduce it "
         "(TooLarge)"
     )

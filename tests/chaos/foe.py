@@ -58,8 +58,8 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Foe:
-    """The namespaces that an attacker is admin of, each with the user's name, and what is attacked from there."""
+class HostileTenant:
+    """The namespaces of an attacker, each with the user's name, and the targets."""
 
     access: Access
     users: tuple[tuple[str, str], ...]
@@ -68,7 +68,7 @@ class Foe:
     """Whether only the large bodies are sent, which the API server has to read in any case."""
 
     def play(self, seconds: float, seed: str) -> Outcome:
-        """Attack for a while from each namespace at once, and then delete all that would go on by itself."""
+        """Attack for a while from all namespaces at the same time, then delete everything that would continue."""
         outcome, until = Outcome(), time.monotonic() + seconds
         attackers = [Attacker(self.access, *user, self.access.acting_as(user[1])) for user in self.users]
         with ThreadPoolExecutor(len(attackers)) as hands:
@@ -124,11 +124,11 @@ def _leave(attacker: Attacker) -> None:
             attacker.api.delete(collection(attacker, group, plural), {"gracePeriodSeconds": 0})
 
 
-def decoy_of(foe: Foe, *users: tuple[str, str]) -> Foe:
-    """The same from namespaces that Fairgate is not asked about."""
-    return replace(foe, users=users, is_decoy=True)
+def decoy_of(tenant: HostileTenant, *users: tuple[str, str]) -> HostileTenant:
+    """The same from namespaces that are exempt."""
+    return replace(tenant, users=users, is_decoy=True)
 
 
 def access_to(cluster: Any) -> Access:
-    """Take what an attacker needs of a control plane."""
+    """The access of an attacker to a control plane."""
     return Access(cluster.ports.api_server, cluster.authority.pem, cluster.token)

@@ -22,15 +22,15 @@ SIZES = (1, 1, 1, 2, 3)
 
 
 @dataclass(slots=True)
-class Heard:
-    """What clients were told: counts by outcome, and the words of answers that no user should ever see."""
+class Responses:
+    """What clients received: counts by outcome, and the messages that no user should ever see."""
 
     counts: Counter[str] = field(default_factory=Counter)
     lost_races: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
     def take(self, what: str, status: int, answer: dict) -> bool:
-        """Count an answer; tell whether it was a yes."""
+        """Count a response and return whether it was a success."""
         message = str(answer.get("message", ""))
         match status:
             case 200 | 201:
@@ -51,10 +51,10 @@ class Heard:
 
 @dataclass(slots=True)
 class Load:
-    """A number of clients over some teams; each rests for up to `pause_seconds` between two requests.
+    """A number of clients over some teams; each pauses for up to `pause_seconds` between two requests.
 
-    `timed` has when each creation began, and the seconds until its answer;
-    `warmed_up` is set once a third of the clients had theirs.
+    `timed` has when each creation began, and the seconds until its response;
+    `warmed_up` is set after as many creations as a third of the clients.
     """
 
     cluster: ControlPlane
@@ -64,27 +64,27 @@ class Load:
     pause_seconds: float = 0.0
     sizes: tuple[int, ...] = SIZES
     timed: list[tuple[float, float]] = field(default_factory=list)
-    heard: Heard = field(default_factory=Heard)
+    responses: Responses = field(default_factory=Responses)
     alive: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     warmed_up: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def run(self, seconds: float | None = None) -> Heard:
-        """Ask and ask, for a while or until `stopping` is set, then give back what was heard."""
+    async def run(self, seconds: float | None = None) -> Responses:
+        """Send requests for a while or until `stopping` is set, then return the responses."""
         async with session(self.cluster, connections=self.clients) as api, asyncio.TaskGroup() as group:
             for number in range(self.clients):
                 group.create_task(self._client(api, random.Random(f"{self.seed}/{number}")))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.stopping.wait(), seconds)
             self.stopping.set()
-        return self.heard
+        return self.responses
 
     async def _client(self, api: aiohttp.ClientSession, dice: random.Random) -> None:
         while not self.stopping.is_set():
             try:
                 await self._act(api, dice)
             except (aiohttp.ClientError, TimeoutError) as error:
-                self.heard.counts[f"no answer: {type(error).__name__}"] += 1
+                self.responses.counts[f"no answer: {type(error).__name__}"] += 1
                 await asyncio.sleep(0.2)
             await asyncio.sleep(self.pause_seconds * dice.random())
 
@@ -95,13 +95,13 @@ class Load:
         wish = dice.random()
         if wish < 0.3 and alive:
             name = alive.pop(dice.randrange(len(alive)))
-            self.heard.take("deleted", *await ask(api, "DELETE", f"{pods}/{name}", {"gracePeriodSeconds": 0}))
+            self.responses.take("deleted", *await ask(api, "DELETE", f"{pods}/{name}", {"gracePeriodSeconds": 0}))
             return
         name = self._name(dice)
         labels = {REFUSED_LABEL: ""} if wish > 0.98 else {}
         body = pod(name, labels=labels, gpus=dice.choice(self.sizes), terminationGracePeriodSeconds=0)
         if wish > 0.8 and not labels:
-            self.heard.take("dry run", *await ask(api, "POST", pods, body, dryRun="All"))
+            self.responses.take("dry run", *await ask(api, "POST", pods, body, dryRun="All"))
         elif wish > 0.7 and not labels:
             body["metadata"] |= {"generateName": "made-"}
             del body["metadata"]["name"]
@@ -115,7 +115,7 @@ class Load:
         self.timed.append((began, time.monotonic() - began))
         if len(self.timed) == self.clients // 3:
             self.warmed_up.set()
-        if self.heard.take("created", status, answer):
+        if self.responses.take("created", status, answer):
             self.alive[team.namespace].append(answer["metadata"]["name"])
 
     def _name(self, dice: random.Random) -> str:

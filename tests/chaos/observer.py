@@ -131,7 +131,7 @@ class Observer:
         self._set("/".join(key), (key[0],), self._claims.get(key, 0) if self._claimants[key] else 0)
 
     def _ghost_until(self, kind: str, pod: dict[str, Any]) -> float | None:
-        """Tell until when a pod that is deleted holds its GPUs all the same; None if it does not."""
+        """Until when a deleted pod still holds its GPUs; None if it does not."""
         meta = pod["metadata"]
         before = self._last.get(meta["uid"], {}).get("object")
         ignores = (meta.get("annotations") or {}).get("fairgate.test/ignores-sigterm") == "true"

@@ -122,7 +122,9 @@ class Replicas:
         """Take the webhook configurations away and wait until the API server asks no more."""
         self.cluster.kubectl("delete", "validatingwebhookconfiguration,mutatingwebhookconfiguration", "--all")
         namespace = self.teams[0].namespace
-        wait_for(self.cluster, lambda: not serving.is_asked(self.cluster, namespace), what="the API server asks nobody")
+        wait_for(
+            self.cluster, lambda: not serving.is_asked(self.cluster, namespace), what="the API server calls no webhook"
+        )
 
     def charged(self, number: int) -> dict[str, float]:
         """How many GPUs a replica's ledger has for each team, over both tiers."""

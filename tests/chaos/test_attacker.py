@@ -23,7 +23,7 @@ import pytest
 
 from tests.attacks.attacker import make_attacker
 from tests.chaos.attacks.means import Scene
-from tests.chaos.foe import Foe, Outcome, access_to, decoy_of
+from tests.chaos.foe import HostileTenant, Outcome, access_to, decoy_of
 from tests.chaos.load import Load
 from tests.chaos.observer import Observer
 from tests.chaos.owner import Owner
@@ -104,8 +104,8 @@ class Stage:
     """What runs: the replicas, the attacker, and one whose large bodies never reach Fairgate, but the API server."""
 
     running: Replicas
-    foe: Foe
-    decoy: Foe
+    tenant: HostileTenant
+    decoy: HostileTenant
     owner: str
 
 
@@ -136,8 +136,8 @@ def with_foe(cluster: ControlPlane) -> Iterator[Stage]:
         victims = tuple(team.namespace for team in running.teams)
         port = int(running.url.rpartition(":")[2])
         scene = Scene(victims, tuple(ordinary), scarce, closed, ("127.0.0.1", port))
-        foe = Foe(access_to(cluster), tuple(hostile_users), scene)
-        yield Stage(running, foe, decoy_of(foe, *decoys), owner)
+        tenant = HostileTenant(access_to(cluster), tuple(hostile_users), scene)
+        yield Stage(running, tenant, decoy_of(tenant, *decoys), owner)
 
 
 def make_devices(cluster: ControlPlane) -> None:
@@ -155,11 +155,11 @@ def make_devices(cluster: ControlPlane) -> None:
 
 def limits(stage: Stage) -> dict[str, int]:
     """What no tenant may ever pass."""
-    foe = stage.foe
-    first, second = (namespace for namespace, _ in foe.users)
-    nowhere = {f"{namespace} on {foe.scene.closed_node}": 0 for namespace in (first, second)}
+    tenant = stage.tenant
+    first, second = (namespace for namespace, _ in tenant.users)
+    nowhere = {f"{namespace} on {tenant.scene.closed_node}": 0 for namespace in (first, second)}
     honest = {team.namespace: team.limit for team in stage.running.teams} | {stage.owner: SHARE}
-    return honest | nowhere | {first: LIMIT, second: PER_USER, f"{first} on {foe.scene.scarce_node}": SCARCE}
+    return honest | nowhere | {first: LIMIT, second: PER_USER, f"{first} on {tenant.scene.scarce_node}": SCARCE}
 
 
 @asynccontextmanager
@@ -179,7 +179,7 @@ async def in_background(*coroutines: object) -> AsyncIterator[None]:
 async def take_turns(stage: Stage, outcome: Outcome) -> dict[str, list[tuple[float, float]]]:
     """Let quiet times, decoys and attacks take turns; gives when each began and ended."""
     turns: dict[str, list[tuple[float, float]]] = {kind: [] for kind in SECONDS_OF}
-    loop, players = asyncio.get_running_loop(), {DECOY: stage.decoy, ATTACK: stage.foe}
+    loop, players = asyncio.get_running_loop(), {DECOY: stage.decoy, ATTACK: stage.tenant}
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         await loop.run_in_executor(process, os.getpid)  # it is there before the first turn
         for turn in range(TURNS):
@@ -198,7 +198,7 @@ async def take_turns(stage: Stage, outcome: Outcome) -> dict[str, list[tuple[flo
 
 async def test_a_hostile_tenant_exceeds_no_limit_and_affects_no_other_tenant(cluster):
     with with_foe(cluster) as stage:
-        waits = GuaranteedWaits(frozenset([*stage.foe.scene.victims, stage.owner]), stage.foe.scene.closed)
+        waits = GuaranteedWaits(frozenset([*stage.tenant.scene.victims, stage.owner]), stage.tenant.scene.closed)
         observer = Observer(cluster, limits(stage), listener=waits.take)
         load = Load(cluster, stage.running.teams, CLIENTS, pause_seconds=CLIENTS / 5, sizes=(1,))
         owner = Owner(cluster, stage.owner, gpus=SHARE, idle_seconds=3.0, most_seconds=2 * WAIT_SECONDS)
@@ -209,14 +209,14 @@ async def test_a_hostile_tenant_exceeds_no_limit_and_affects_no_other_tenant(clu
             load.stopping.set()
         LOG.info("seed %s\n%s", SEED, "\n".join(summary(took)))
         LOG.info("slowest beside these attacks: %s", "; ".join(slowest_beside(outcome, load)))
-        LOG.info("honest tenants: %s", load.heard)
+        LOG.info("honest tenants: %s", load.responses)
         LOG.info("attacks: %s\noutages: %s", dict(sorted(outcome.answers.items())), dict(outcome.outages))
         LOG.info("owner waited %s s; the longest wait was %.1f s", [round(s, 1) for s in owner.waits], waits.longest())
         LOG.info("readyz took up to %.2f s; peaks %s", readiness.slowest, dict(observer.peaks))
         assert observer.breaches == []
         assert (outcome.reached, outcome.outages) == (set(), {})
         assert readiness.failures == []
-        assert (load.heard.failures, owner.refused) == ([], [])
+        assert (load.responses.failures, owner.refused) == ([], [])
         assert max(waits.longest(), *owner.waits) <= WAIT_SECONDS, waits.state()
         if IS_LONG:
             assert quantile(took[ATTACK], 0.99) <= 2 * max(quantile(took[kind], 0.99) for kind in (QUIET, DECOY))

@@ -76,10 +76,10 @@ async def test_no_team_is_ever_over_its_limit_during_failures(cluster, tmp_path)
 async def calm(running: Replicas, alive: dict[str, list[str]]) -> None:
     """Fifty clients at their teams' limits; no user ever sees a lost race or an error."""
     load = Load(running.cluster, running.teams, alive=alive)
-    heard = await load.run(SECONDS)
-    assert (heard.failures, heard.lost_races) == ([], [])
+    responses = await load.run(SECONDS)
+    assert (responses.failures, responses.lost_races) == ([], [])
     check(load)
-    assert heard.counts["refused by the bystander"] > 0
+    assert responses.counts["refused by the bystander"] > 0
 
 
 async def rolled_out(running: Replicas, alive: dict[str, list[str]]) -> None:
@@ -90,10 +90,10 @@ async def rolled_out(running: Replicas, alive: dict[str, list[str]]) -> None:
             await asyncio.to_thread(running.stop, number, signal.SIGTERM)
             await asyncio.to_thread(running.start, number)
             await asyncio.sleep(1.5)  # a rollout goes on when the Service knows the new one
-    heard = load.heard
-    unheard = [what for what in heard.counts if what.startswith("no answer")]
-    assert (heard.failures, heard.lost_races, unheard) == ([], [], [])
-    assert heard.counts["created"] > 50, heard.counts
+    responses = load.responses
+    unanswered = [what for what in responses.counts if what.startswith("no answer")]
+    assert (responses.failures, responses.lost_races, unanswered) == ([], [], [])
+    assert responses.counts["created"] > 50, responses.counts
 
 
 async def troubled(running: Replicas, alive: dict[str, list[str]]) -> None:
@@ -104,7 +104,7 @@ async def troubled(running: Replicas, alive: dict[str, list[str]]) -> None:
             await asyncio.sleep(SECONDS / len(TROUBLES))
             await trouble(running)
         await asyncio.sleep(SECONDS / len(TROUBLES))
-    assert load.heard.lost_races == []
+    assert load.responses.lost_races == []
     check(load)
 
 
@@ -119,8 +119,8 @@ async def running_meanwhile(load: Load) -> AsyncIterator[None]:
 
 
 def check(load: Load) -> None:
-    assert load.heard.counts["created"] > 20, load.heard.counts
-    assert load.heard.counts["over the limit"] > 0, "no team ever came to its limit: this showed nothing"
+    assert load.responses.counts["created"] > 20, load.responses.counts
+    assert load.responses.counts["over the limit"] > 0, "no team ever came to its limit: this showed nothing"
 
 
 async def killed(running: Replicas) -> None:

@@ -13,25 +13,25 @@ from tests.control_plane.objects import pod
 DEVICES = "/apis/resource.k8s.io/v1"
 IMAGE = "example.invalid/x:1"
 LABELLED = {"of": "mallory"}
-"""On every pod of hers, so that her budgets and selectors find them."""
+"""On every pod of the attacker, so that its budgets and selectors match them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What an attacker finds: where the others are, and which nodes there are."""
+    """The surroundings of an attacker: the other tenants, and the nodes."""
 
     victims: tuple[str, ...]
     nodes: tuple[str, ...]
     scarce_node: str
-    """With GPUs of a model that her team may have two of."""
+    """A node with GPUs of a model of which the attacker's team may have two."""
     closed_node: str
-    """Of a pool that is closed to her team."""
+    """A node of a pool that is closed to the attacker's team."""
     service: tuple[str, int]
     """Where Fairgate listens."""
 
     @property
     def closed(self) -> frozenset[str]:
-        """The nodes that are not everybody's."""
+        """The nodes that not every team may use."""
         return frozenset({self.scarce_node, self.closed_node})
 
 
@@ -45,7 +45,7 @@ def named(dice: random.Random) -> str:
 
 
 def gpu_pod(dice: random.Random, gpus: int = 1, **more: Any) -> dict[str, Any]:
-    """A pod of hers with GPUs and next to nothing else, so that only GPUs are scarce."""
+    """A pod of the attacker with GPUs and little else, so that only GPUs are scarce."""
     labels = LABELLED | more.pop("labels", {})
     return pod(more.pop("name", "") or named(dice), gpus=gpus, cpu="10m", memory="16Mi", labels=labels, **more)
 
@@ -59,10 +59,10 @@ def with_resources(made: dict[str, Any], **amounts: str) -> dict[str, Any]:
 
 
 def collection(attacker: Attacker, group: str, plural: str) -> str:
-    """The path of a collection in her namespace; group and version as in `apps/v1`, or `v1`."""
+    """The path of a collection in the attacker's namespace; group and version as in `apps/v1`, or `v1`."""
     return f"/{'api' if group == 'v1' else 'apis'}/{group}/namespaces/{attacker.namespace}/{plural}"
 
 
 def own_pods(attacker: Attacker) -> list[dict[str, Any]]:
-    """The pods of her namespace."""
+    """The pods of the attacker's namespace."""
     return attacker.api.list(collection(attacker, "v1", "pods"))
