@@ -22,7 +22,7 @@ from webhook.core.reclaim.failures import FailureBudget, WorkloadId
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Round
-from webhook.core.reclaim.reclaim_pod import Tenant
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reclaim_snapshot import entitled, scene
 from webhook.core.reclaim.victim import GangId
 from webhook.core.world.world import World
@@ -40,13 +40,13 @@ def demand(gpus: int) -> Demand:
     return demand_of({CPU: 4000 * gpus, MEMORY: 32 * GIB * gpus, PODS: 1, GPU: gpus}, BUILT_IN_RESOURCES)
 
 
-def tenant(name: str, team: TeamName, tier: str, gpus: int, *, on: str = "", created: int = 0) -> Tenant:
+def tenant(name: str, team: TeamName, tier: str, gpus: int, *, on: str = "", created: int = 0) -> ReclaimPod:
     """A pod of the reclaim index."""
     node = NodeName(on) if on else None
     pod = Resident(
         Uid(name), Namespace(team), name, demand(gpus), node, None, team_label=team, tier_label=tier, created=created
     )
-    return Tenant(pod, started_at=created)
+    return ReclaimPod(pod, started_at=created)
 
 
 def build(options: argparse.Namespace) -> tuple[ReclaimIndex, World]:
@@ -76,7 +76,7 @@ def build(options: argparse.Namespace) -> tuple[ReclaimIndex, World]:
     return reclaim_index, world
 
 
-def take(made: Tenant, reclaim_index: ReclaimIndex, world: World) -> None:
+def take(made: ReclaimPod, reclaim_index: ReclaimIndex, world: World) -> None:
     """Add a pod to both."""
     world.set_pod(made.pod)
     reclaim_index.set(made)
@@ -93,7 +93,7 @@ def measure(
     found = Round((), ())
     for _ in range(options.rounds):
         began = time.perf_counter()
-        found = plan([each.waiting() for each in entitled(reclaim_index, world)], scene(reclaim_index, world, now=NOW))
+        found = plan(entitled(reclaim_index, world), scene(reclaim_index, world, now=NOW))
         times.append((time.perf_counter() - began) * 1000)
     for name in names:
         world.remove_pod(Uid(name))

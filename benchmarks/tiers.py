@@ -21,11 +21,13 @@ from packing_trace import NodeRow, Task, churning, read_nodes, read_tasks
 
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import Namespace, NodeName, Uid
+from webhook.core.model.pod import Resident
 from webhook.core.model.selector import NO_CONSTRAINTS
 from webhook.core.model.tier import Tier
 from webhook.core.placement.placement import best_nodes
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import Move, Scene, Waiting
+from webhook.core.reclaim.reclaim_plan import Move, Scene
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.victim import Victim, VictimIndex
 
 SETTLING = 2.0
@@ -120,7 +122,8 @@ class Place:
         return pod
 
     def _reclaim(self, demand: Demand, now: float) -> Move | None:
-        waiting = Waiting(Uid("w"), Namespace(TEAM), "w", TEAM, demand, NO_CONSTRAINTS, 0)
+        pod = Resident(Uid("w"), Namespace(TEAM), "w", demand, None, None, team_label=TEAM, tier_label="guaranteed")
+        waiting = ReclaimPod(pod)
         return next(
             iter(plan([waiting], Scene(fleet=self._fleet, victim_index=self._yards, now=int(now * 100_000))).moves),
             None,

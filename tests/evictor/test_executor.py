@@ -14,7 +14,8 @@ from tests.evictor.support.stage import HELD_NODES, NAMESPACES, NO_ROOM, NODES, 
 from tests.scenarios import serving
 from webhook.cluster.writes.evictions import Evicted
 from webhook.core.model.policy import Enforcement, ReclaimRules
-from webhook.core.reclaim.reservation import Holding, Target
+from webhook.core.reclaim.evictions import Evictions
+from webhook.core.reclaim.reservation import NodeHold, Target
 from webhook.evictor import executor as executors
 from webhook.evictor import hold_manager as keepers
 from webhook.evictor.cluster_view import ClusterView
@@ -199,17 +200,21 @@ async def test_victims_that_wait_for_their_turn_stay_when_nobody_waits_any_more(
 async def test_a_victim_is_not_evicted_again_before_the_first_eviction_is_answered(stage):
     stage.node("n0")
     victim = Target(stage.borrower("a", on="n0"), "team-a", "a", stage.asker("b"), 0)
-    node_actions = NodeActions("n0", Holding("h", "n0", 0, (), (victim,)), is_news=False, evictions=(victim,))
-    answered = []
-    log = SimpleNamespace(wants=lambda *_: not answered, sent_away=lambda *told: answered.append(told))
+    hold = NodeHold("h", "n0", 0, (), (victim,))
+    node_actions = NodeActions("n0", hold, is_news=False, evictions=(victim,))
+    table, answered = Evictions(), []
+    table.pick_up(hold, noticed=lambda _: False)
+    progress = SimpleNamespace(
+        begin=lambda target, node: table.send(target.uid, node), answered=lambda *told: answered.append(told)
+    )
     executor = Executor(stage.connection, is_leading=lambda: True)
     stage.api.faults["post"].append(held := Held())
-    first = asyncio.create_task(executor.carry_out(node_actions, log))
+    first = asyncio.create_task(executor.carry_out(node_actions, progress))
     await stage.until(lambda: stage.api.count("post") == 1)
-    await executor.carry_out(node_actions, log)
+    await executor.carry_out(node_actions, progress)
     held.go.set()
     await first
-    await executor.carry_out(node_actions, log)
+    await executor.carry_out(node_actions, progress)
     assert answered == [(victim, Evicted.ACCEPTED)]
     assert stage.api.count("post") == 1
 

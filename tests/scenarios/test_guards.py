@@ -20,7 +20,7 @@ from tests.scenarios.guarded import guarded_by
 from tests.scenarios.serving import TIER
 from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.reclaim.held_nodes import held_nodes
-from webhook.core.reclaim.reservation import Claim, Holding
+from webhook.core.reclaim.reservation import Beneficiary, NodeHold
 from webhook.kube.registration.held_nodes import create_body
 from webhook.policy.load import load
 
@@ -151,8 +151,8 @@ def test_no_pod_of_a_team_is_bound_to_a_held_node_but_those_it_is_held_for(guard
     others = ["kube-system", make_namespace(guarded, f"ci-{suffix}", labels={"team": "a"}), make_namespace(guarded)]
     others.append(make_namespace(guarded, f"own-{suffix}", labels={"team": "a", "fairgate.dev/exempt": "yes"}))
     (tmp_path / "policy.yaml").write_text(POLICY)
-    claim = Claim(Uid("kept-for"), Namespace(team), "p")
-    held = held_nodes([Holding("h1", NodeName("held"), 0, (claim,))], load(tmp_path))
+    claim = Beneficiary(Uid("kept-for"), Namespace(team), "p")
+    held = held_nodes([NodeHold("h1", NodeName("held"), 0, (claim,))], load(tmp_path))
     guarded.api.create(HELD_NODES, json.loads(create_body(held)))
 
     def refusal(call: Callable[[], object]) -> str:

@@ -90,4 +90,4 @@ def test_a_pod_whose_nodes_were_cordoned_is_made_anew_elsewhere_and_a_bare_one_i
         want = [("Replaced", mine), ("Stranded", fairgate.team_b)]
         wait_for(cluster, lambda: told() == want, what="one is replaced, the other reported")
         described = lambda: cluster.kubectl("describe", "pod", "bare", "-n", fairgate.team_b)  # noqa: E731
-        wait_for(cluster, lambda: "delete it and create it anew" in described(), what="the Event")
+        wait_for(cluster, lambda: "delete it and create it again" in described(), what="the Event")

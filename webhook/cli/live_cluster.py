@@ -13,6 +13,7 @@ from webhook.cluster.ledger.team_ledger_client import PATH
 from webhook.cluster.reads.listing import list_objects, load
 from webhook.cluster.reads.permitted_read import ReadScope, read_permitted
 from webhook.cluster.watch.watched_kind import WatchedKind
+from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.cluster.writes.reports import read_report
 from webhook.core.model.amount import Units, parse_amount
 from webhook.core.model.names import TeamName
@@ -24,7 +25,6 @@ from webhook.kube.objects import keys
 from webhook.kube.world_file.world_objects import WORLD_KINDS, WorldKind
 from webhook.policy.load import parse, with_enforcement
 from webhook.policy.problems import PolicyError
-from webhook.server.kinds import world_kinds
 
 
 class NothingReadableError(ClusterError):

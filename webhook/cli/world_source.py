@@ -13,6 +13,7 @@ import msgspec
 
 from webhook.cli.coverage import COMPLETE, Coverage
 from webhook.cli.formatting import age, plural
+from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.core.model.policy import Mode, Policy
 from webhook.core.world.hidden_usage import Totals, add_hidden_usage, is_hidden_usage
 from webhook.core.world.world import World
@@ -20,7 +21,6 @@ from webhook.kube.workloads.expand import flattened
 from webhook.kube.world_file.stream import Unreadable, read_stream
 from webhook.kube.world_file.world_file import WorldFileError, parse_world, read_world
 from webhook.policy.load import load
-from webhook.server.kinds import world_kinds
 from webhook.server.settings import LiveCluster, WorldFile
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""The evictor: gives teams their guaranteed shares back, and nobody anything else."""
+"""The evictor: takes borrowed GPUs back for guaranteed pods that wait."""

@@ -1,4 +1,4 @@
-"""Plans without acting: shows who would go for whom, each time that changes."""
+"""Dry run: shows which pods would be evicted for which, each time that changes."""
 
 import asyncio
 import time
@@ -14,14 +14,14 @@ from webhook.core.reclaim.reclaim_snapshot import asking, entitled, scene
 from webhook.evictor.cluster_view import ClusterView
 
 SETTLE_SECONDS: Final = 0.25
-"""Rest before a look: nobody waits for what is only shown."""
+"""Pause before each look: what is only shown is not urgent."""
 
 LOOK_AGAIN_SECONDS: Final = 10.0
-"""When to look though nothing changed: minimum runtimes end."""
+"""When to look without a change: minimum runtimes end."""
 
 
 class DryRun:
-    """Looks like the evictor, and holds its hands still."""
+    """Plans like the evictor, and does nothing."""
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class DryRun:
             for each in found.refused
             if each.cause is not Cause.FITS
         ]
-        return lines or ["nobody waits for borrowed GPUs"]
+        return lines or ["no pod waits for borrowed GPUs"]
 
 
 def _line(move: Move) -> str:
     waiting = move.waiting
     who = f"{waiting.namespace}/{waiting.name} ({plural_gpus(waiting.demand.gpus)}, team {waiting.team})"
     if not move.victims:
-        return f"{who}: would get room on {move.node} that is on its way"
+        return f"{who}: would get room on {move.node} that becomes free"
     names = ", ".join(f"{victim.namespace}/{victim.name}" for victim in move.victims)
     return (
         f"{who}: would get room on {move.node}, {len(move.victims)} evicted: {names} "

@@ -1,4 +1,4 @@
-"""The evictor's few HTTP endpoints: is it alive, does it see the cluster, what has it done."""
+"""The evictor's HTTP endpoints: liveness, readiness and metrics."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ class Endpoints:
 
     @asynccontextmanager
     async def serving(self, host: str, port: int) -> AsyncIterator[str]:
-        """Serve until the block ends; gives the URL. Raises OSError where the address cannot be had."""
+        """Serve until the block ends; yield the URL. Raises OSError if the address cannot be bound."""
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)

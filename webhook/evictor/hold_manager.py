@@ -1,344 +1,310 @@
-"""Keeps the holdings of all nodes: takes plans in, drops what is over, and says what is to be done about a node.
+"""Manages the holds of all nodes for one leader: adds plans, ends holds, and says what is to be done about a node.
 
-It holds what is true for this leader; a new one takes over what the nodes themselves say.
+What was done about each victim is in the table of evictions; a new leader takes over what the nodes say.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from webhook.cluster.writes.evictions import Evicted, Later, Outcome, Refused
 from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.model.selector import HELD
-from webhook.core.reclaim.reclaim_plan import Hold, Leaving, Move
-from webhook.core.reclaim.reservation import Claim, Holding, Target, holds, inherited, is_short
+from webhook.core.reclaim.held_room import current, holds
+from webhook.core.reclaim.reclaim_plan import Hold, Move
+from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
 from webhook.evictor.backoff import PodBackoff, TeamBackoff
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import NodeActions
 from webhook.evictor.reporter import Account
 
 HOLD_SECONDS: Final = 60
-"""How long a node keeps room after the last step forward, such as a victim that is gone: time to be scheduled, many
-times over. In a crowd pods wait for their turn, and room that is given up is made in vain."""
+"""How long a node keeps room after the last progress, such as a victim that is gone: time to be scheduled, many times
+over. In a crowd pods wait for their turn, and room that is given up was made for nothing."""
 
 LONGEST_SECONDS: Final = 300
-"""How long a node keeps room at most beyond the notice and the longest grace period, whatever happens on it: steps
-forward on one of its pods must not keep it for another that never starts."""
+"""How long a node keeps room at most beyond the notice and the longest grace period: progress of one of its pods must
+not keep room for another that never starts."""
 
 SHORT_SECONDS: Final = 30.0
-"""A pod that ends so soon after others went for it used nothing of their room."""
+"""A pod that ends so soon after it was placed did not use the room that others were evicted for."""
 
 UNSEEN_SECONDS: Final = 30.0
-"""How long an eviction that was accepted may stay unseen by the watch before it counts as not done."""
+"""How long the watch may not show an eviction that was accepted, before it counts as not done."""
 
 REFUSED_SECONDS: Final = 60.0
-"""How long a victim is left alone that the API server would not let go: budgets change slowly."""
+"""How long a victim is not chosen again that the API server did not evict: budgets change slowly."""
 
 
-class Keeper:
-    """The holdings and all that is under way. Implements webhook.evictor.executor.Log."""
+class HoldManager:
+    """The holds and all that is in progress. Implements webhook.evictor.executor.Progress."""
 
     def __init__(
         self, cluster_view: ClusterView, account: Account, *, clock: Callable[[], float], new_id: Callable[[], str]
     ) -> None:
-        self.holdings: dict[NodeName, Holding] = {}
         self.victims: PodBackoff[Uid] = PodBackoff(clock)  # that the API server will not evict
         self.immovable: PodBackoff[Uid] = PodBackoff(clock)  # nor delete
         self.waiting: PodBackoff[Uid] = PodBackoff(clock)
         self.teams: TeamBackoff[TeamName] = TeamBackoff(clock)
         self._lookout = cluster_view
         self._roll = cluster_view.reclaim_index
+        self._evictions = cluster_view.reclaim_index.evictions
         self._account = account
         self._clock = clock
         self._new_id = new_id
-        self._written: dict[NodeName, Holding | None] = {}
+        self._written: dict[NodeName, NodeHold | None] = {}
         self._let_in: set[tuple[Uid, str]] = set()
-        self._noticed: dict[Uid, Target] = {}
-        self._later: dict[Uid, float] = {}
-        self._sent: dict[Uid, float] = {}
         self._waiting_since: dict[Uid, float] = {}
-        self._lost: deque[tuple[float, TeamName]] = deque()
-        self._nominated: dict[Uid, tuple[Claim, NodeName]] = {}
-        self._paid: dict[Uid, TeamName] = {}  # the waiting pods for which others went, and whose they are
-        self._seated: dict[Uid, tuple[float, TeamName]] = {}  # those of them that got their room lately
+        self._nominated: dict[Uid, tuple[Beneficiary, NodeName]] = {}
+        self._placed: dict[Uid, tuple[float, TeamName]] = {}  # pods that others were evicted for, placed lately
 
     # -- what plans read
 
+    @property
+    def holdings(self) -> Mapping[NodeName, NodeHold]:
+        """The holds by node."""
+        return self._evictions.holds
+
     def resting(self) -> set[Uid]:
-        """List the waiting pods that are left alone now."""
+        """Return the waiting pods for which nothing is planned now."""
         teams = self.teams.resting()
-        found = {tenant.pod.uid for tenant in self._roll.waiting() if tenant.team in teams} if teams else set()
+        found = {gpu_pod.uid for gpu_pod in self._roll.waiting() if gpu_pod.team in teams} if teams else set()
         return found | self.waiting.resting()
 
     def holds(self) -> list[Hold]:
-        """List all room that is kept."""
+        """Return all held room."""
         return holds(self.holdings.values(), self._roll)
 
-    def under_way(self) -> set[Uid]:
-        """List the victims that are chosen already."""
-        return {target.uid for holding in self.holdings.values() for target in holding.targets}
+    def chosen(self) -> set[Uid]:
+        """Return the victims that are chosen already."""
+        return self._evictions.listed()
 
     def evicted(self) -> dict[TeamName, int]:
-        """Tell how many pods each team lost within the last minute, or is about to."""
-        while self._lost and self._lost[0][0] <= self._clock() - 60:
-            self._lost.popleft()
-        found: dict[TeamName, int] = {}
-        due = [tenant.team for uid in self.under_way() if (tenant := self._roll.get(uid)) is not None]
-        for team in (*due, *(team for _, team in self._lost)):
-            found[team] = found.get(team, 0) + 1
-        return found
+        """Return how many pods each team lost within the last minute, or is about to lose."""
+        reclaim_index = self._roll
+        return self._evictions.losses(lambda uid: p.team if (p := reclaim_index.get(uid)) else None, now=self._clock())
 
     def next_due(self) -> float | None:
-        """Tell when something is due by itself; None where nothing is."""
+        """Return when something is due without an event; None where nothing is."""
         times = [
             *(self._end_of(holding) for holding in self.holdings.values()),
-            *(max(t.at, self._later.get(t.uid, 0)) for h in self.holdings.values() for t in h.targets),
-            *(at + UNSEEN_SECONDS for at in self._sent.values()),
+            *self._evictions.next_due(),
+            *(at + UNSEEN_SECONDS for at in self._evictions.awaited().values()),
         ]
         ends = [rests.next_end() for rests in (self.victims, self.immovable, self.waiting, self.teams)]
         return min([*times, *(end for end in ends if end is not None)], default=None)
 
     # -- what changes
 
-    def adopt(self) -> None:
-        """Take over what the nodes say of an earlier leader's work; its deadlines begin anew, since clocks differ."""
+    def resume(self) -> None:
+        """Take over what the nodes say of an earlier leader's work; its deadlines start again, since clocks differ."""
         now = self._clock()
         until = int(now) + HOLD_SECONDS
-        self._sent = dict.fromkeys(self._roll.going(), now)
+        self._evictions.restart(now=now)
         for node, found in self._lookout.marked.items():
             if found is not None:
                 self._written[node] = found
                 kept_until = max(until, *(t.at + HOLD_SECONDS for t in found.targets), 0)
                 since = min(found.since, int(now)) or int(now)
-                self.holdings[node] = replace(found, until=kept_until, since=since)
+                self._evictions.pick_up(replace(found, until=kept_until, since=since), noticed=self._is_noticed)
                 self._nominated |= {claim.uid: (claim, node) for claim in found.claims}
-                self._noticed |= {t.uid: t for t in found.targets if (p := self._roll.get(t.uid)) and p.notice_at}
 
-    def heed(self, waiting: Iterable[Uid]) -> None:
-        """Take in who waits, to tell later for how long; those who neither wait nor have room kept are forgotten."""
+    def note_waiting(self, waiting: Iterable[Uid]) -> None:
+        """Note who waits, to report later for how long; pods that neither wait nor have room held are forgotten."""
         now = self._clock()
         claiming = [claim.uid for holding in self.holdings.values() for claim in holding.claims]
         self._waiting_since = {uid: self._waiting_since.get(uid, now) for uid in (*waiting, *claiming)}
 
     def accept(self, moves: Iterable[Move], *, notice_seconds: int) -> None:
-        """Take plans in; nothing is done yet."""
+        """Add plans; nothing is done yet."""
         now = self._clock()
         at = int(now) + notice_seconds
         emptied = self._roll.empty_at(now=now)
         for move in moves:
-            before = self.holdings.get(move.node) or Holding(self._new_id(), move.node, 0, (), since=int(now))
+            before = self.holdings.get(move.node) or NodeHold(self._new_id(), move.node, 0, (), since=int(now))
             empty_at = max(at + self._longest_grace(v.uid for v in move.victims), emptied.get(move.node, 0))
-            until = empty_at + HOLD_SECONDS
-            self.holdings[move.node] = before.joined(move, at=at, until=until)
+            self._keep(move.node, before.joined(move, at=at, until=empty_at + HOLD_SECONDS))
 
     def abandon(self) -> None:
-        """Give all room back and let everybody stay: nothing is enforced any more."""
-        self.holdings.clear()
+        """Give all room up and evict no pod: policy is not enforced any more."""
+        for node in list(self.holdings):
+            self._keep(node, None)
 
     def tidy(self) -> list[Target]:
-        """Drop what is over, and give up what will not be; gives the targets that may stay after all."""
+        """End holds that are over or will not have their room; return the announced targets that are not evicted."""
         now = self._clock()
         self._note_short_lives()
-        for uid in [uid for uid, at in self._sent.items() if at + UNSEEN_SECONDS <= now or self._roll.get(uid) is None]:
-            del self._sent[uid]
-            self._roll.take_back(uid)
-        leaving = self._roll.leaving(now=now)
+        self._roll.expire(before=now - UNSEEN_SECONDS)
+        served = self._evictions.beneficiaries()
+        leaving, fleet = self._roll.leaving(now=now), self._lookout.world.fleet
         for node, holding in list(self.holdings.items()):
-            kept, has_room = self._trimmed(holding, leaving.get(node, ()))
+            kept, has_room = current(holding, self._roll, fleet, leaving=leaving.get(node, ()))
             kept = self._prolonged(holding, kept)
-            self._tell_who_is_seated(holding, kept)
+            self._report_dropped(holding, kept, served)
             if kept is not None and kept.claims and (self._end_of(kept) < now or not has_room):
                 self._give_up(kept, has_room=has_room)
                 kept = kept.given_up()
-            if kept is None:
-                del self.holdings[node]
-            else:
-                self.holdings[node] = kept
-        return self._calmed()
+            if kept != holding:
+                self._keep(node, kept)
+        self._evictions.settle(self._is_placed, now=now)
+        return [target for target in self._evictions.calmed() if not self._roll.is_going(target.uid)]
 
     def node_actions(self, node: NodeName) -> NodeActions:
-        """Say what is to be done about a node now."""
+        """Return what is to be done about a node now."""
         holding, now = self.holdings.get(node), self._clock()
         if holding is None:
             written, marked = self._written, self._lookout.marked
             is_marked = written[node] is not None if node in written else node in marked
             return NodeActions(node, None, is_news=is_marked)
-        tenants = {claim.uid: self._roll.get(claim.uid) for claim in holding.claims}
-        teams = {uid: tenant.team for uid, tenant in tenants.items() if tenant is not None}
+        waiting = {claim.uid: p for claim in holding.claims if (p := self._roll.get(claim.uid)) is not None}
+        announced = self._evictions.unannounced(holding, now=now)
         return NodeActions(
             node,
             holding,
-            is_news=not _says(self._written.get(node), holding),
+            is_news=not (_says(self._written.get(node), holding) and self._evictions.is_written(holding)),
             let_in=tuple([claim for claim in holding.claims if not self._is_in(claim, holding)]),
-            first=frozenset(
-                uid for uid, tenant in tenants.items() if tenant is not None and not tenant.constraints.tolerations
-            ),
-            notices=tuple(
-                [
-                    (target, teams[target.claim])
-                    for target in holding.targets
-                    if target.at > now and target.uid not in self._noticed and target.claim in teams
-                ]
-            ),
-            evictions=tuple([t for t in holding.targets if t.at <= now and self._later.get(t.uid, 0) <= now]),
+            first=frozenset(uid for uid, gpu_pod in waiting.items() if not gpu_pod.constraints.tolerations),
+            notices=tuple([(target, waiting[target.claim].team) for target in announced if target.claim in waiting]),
+            evictions=self._evictions.due(holding, now=now),
         )
-
-    def wants(self, target: Target, node: NodeName) -> bool:
-        """Tell whether a victim is still to go for the room of a node; not one whose eviction was accepted already."""
-        if target.uid in self._sent or self._roll.is_going(target.uid):
-            return False
-        holding = self.holdings.get(node)
-        return holding is not None and any(each.uid == target.uid for each in holding.targets)
 
     # -- what was done
 
-    def wrote(self, node: NodeName, holding: Holding | None) -> None:
-        """A node says what it keeps."""
+    def wrote(self, node: NodeName, holding: NodeHold | None) -> None:
+        """Record that a node states its hold."""
         self._written[node] = holding
         if holding is None:
             self._let_in = {pair for pair in self._let_in if pair[1] in {h.id for h in self.holdings.values()}}
+        else:
+            self._evictions.written(holding)
 
-    def admitted(self, claim: Claim, holding: Holding) -> None:
-        """A waiting pod was let in."""
+    def admitted(self, claim: Beneficiary, holding: NodeHold) -> None:
+        """Record that a waiting pod tolerates the taint of a hold."""
         self._let_in.add((claim.uid, holding.id))
         self._nominated[claim.uid] = claim, holding.node
 
-    def released(self) -> list[Claim]:
-        """List the pods that wait on, and for which kube-scheduler is to keep no room any more."""
+    def released(self) -> list[Beneficiary]:
+        """Return the pods that still wait and whose nomination is to be taken back."""
         found = []
         for uid, (claim, node) in list(self._nominated.items()):
-            holding, tenant = self.holdings.get(node), self._roll.get(uid)
-            if tenant is None or not tenant.is_waiting:
+            holding, gpu_pod = self.holdings.get(node), self._roll.get(uid)
+            if gpu_pod is None or not gpu_pod.is_waiting:
                 del self._nominated[uid]
             elif holding is None or claim not in holding.claims:
                 found.append(claim)
         return found
 
-    def forget_nomination(self, claim: Claim) -> None:
-        """Kube-scheduler keeps no room for a pod any more."""
+    def forget_nomination(self, claim: Beneficiary) -> None:
+        """Record that a nomination is taken back."""
         self._nominated.pop(claim.uid, None)
 
-    def noticed(self, target: Target) -> None:
-        """A victim was told."""
-        self._noticed[target.uid] = target
+    def noticed(self, target: Target, node: NodeName) -> None:
+        """Record that a victim's annotations announce its eviction."""
+        self._evictions.noticed(target, node)
 
-    def sent_away(self, target: Target, outcome: Outcome) -> None:
-        """A victim was sent away, or not."""
+    def begin(self, target: Target, node: NodeName) -> bool:
+        """Whether a victim is still to be evicted for the room of a node; if so, its eviction counts as sent."""
+        return not self._roll.is_going(target.uid) and self._evictions.send(target.uid, node)
+
+    def answered(self, target: Target, outcome: Outcome) -> None:
+        """Record what the API server answered to an eviction."""
         now = self._clock()
         self._account.evicted(target, outcome, now=int(now))
-        self._later.pop(target.uid, None)
         match outcome:
             case Evicted():
-                tenant, waiting = self._roll.get(target.uid), self._roll.get(target.claim)
-                if outcome is not Evicted.GONE and tenant is not None:
-                    self._lost.append((now, tenant.team))
-                    if waiting is not None:
-                        self._paid[target.claim] = waiting.team
-                self._roll.send_away(target.uid)
-                self._sent[target.uid] = now
+                self._roll.accept(target.uid, now=now, was_there=outcome is not Evicted.GONE)
             case Refused():
                 self.leave_alone(target, REFUSED_SECONDS)
-                self.holdings = {node: holding.without(target.uid) for node, holding in self.holdings.items()}
+                self._evictions.refuse(target.uid)
             case Later(seconds=seconds):
-                self._later[target.uid] = now + seconds
+                self._evictions.put_off(target.uid, until=now + seconds)
 
     def leave_alone(self, target: Target, seconds: float) -> None:
-        """Choose a victim no more for a while: the API server will not let it go."""
+        """Do not choose a victim for a while: the API server does not evict it."""
         rests = self.immovable if target.is_past_budgets else self.victims
         rests.rest(target.uid, seconds)
 
-    def _is_in(self, claim: Claim, holding: Holding) -> bool:
-        """Tell whether a waiting pod may use the room, by our own doing or by an earlier leader's."""
-        tenant = self._roll.get(claim.uid)
-        held = () if tenant is None else tenant.constraints.tolerations
+    def _keep(self, node: NodeName, holding: NodeHold | None) -> None:
+        self._evictions.keep(node, holding, is_going=self._roll.is_going)
+
+    def _is_in(self, claim: Beneficiary, holding: NodeHold) -> bool:
+        """Whether a waiting pod tolerates the taint of a hold, by this leader's doing or by an earlier one's."""
+        gpu_pod = self._roll.get(claim.uid)
+        held = () if gpu_pod is None else gpu_pod.constraints.tolerations
         return (claim.uid, holding.id) in self._let_in or any(
             toleration.key == HELD and toleration.value == holding.id for toleration in held
         )
 
-    def _tell_who_is_seated(self, before: Holding, after: Holding | None) -> None:
+    def _is_noticed(self, uid: Uid) -> bool:
+        gpu_pod = self._roll.get(uid)
+        return gpu_pod is not None and bool(gpu_pod.notice_at)
+
+    def _is_placed(self, uid: Uid) -> bool:
+        gpu_pod = self._roll.get(uid)
+        return gpu_pod is not None and gpu_pod.pod.node is not None
+
+    def _report_dropped(self, before: NodeHold, after: NodeHold | None, served: Mapping[Uid, TeamName]) -> None:
+        """Report the pods of a hold that are placed, and count those that ended: others were evicted for nothing."""
         for claim in before.claims:
             if after is None or claim not in after.claims:
                 self.waiting.forget(claim.uid)
                 since = self._waiting_since.pop(claim.uid, None)
-                tenant, team = self._roll.get(claim.uid), self._paid.pop(claim.uid, None)
-                is_seated = tenant is not None and tenant.pod.node is not None
-                if team is not None and is_seated:
-                    self._seated[claim.uid] = self._clock(), team
+                gpu_pod, team = self._roll.get(claim.uid), served.get(claim.uid)
+                node = None if gpu_pod is None else gpu_pod.pod.node
+                if team is not None and node is not None:
+                    self._placed[claim.uid] = self._clock(), team
                 elif team is not None:
                     self._waste(team)
-                if since is not None and tenant is not None and tenant.pod.node is not None:
-                    self._account.seated(claim, node=tenant.pod.node, seconds=self._clock() - since)
+                if since is not None and node is not None:
+                    self._account.seated(claim, node=node, seconds=self._clock() - since)
 
     def _note_short_lives(self) -> None:
-        """Take in who ended just after others went for it: to delete and create again must not be free."""
+        """Count pods that ended soon after they were placed: to delete and create again must not be free."""
         now = self._clock()
-        for uid, (at, team) in list(self._seated.items()):
+        for uid, (at, team) in list(self._placed.items()):
             if self._roll.is_going(uid):
                 self._waste(team)
             if self._roll.is_going(uid) or at + SHORT_SECONDS < now:
-                del self._seated[uid]
+                del self._placed[uid]
 
     def _waste(self, team: TeamName) -> None:
         if seconds := self.teams.fail(team):
             self._account.paused(team, seconds=seconds)
 
-    def _trimmed(self, holding: Holding, leaving: Sequence[Leaving]) -> tuple[Holding | None, bool]:
-        """Drop what is over; tells whether all that is left gets its room, be it by victims of those that went."""
-        reclaim_index, fleet = self._roll, self._lookout.world.fleet
-        kept = holding.trimmed(reclaim_index)
-        if kept is None or not kept.claims or not is_short(kept, reclaim_index, fleet, leaving=leaving):
-            return kept, True
-        kept = inherited(holding, kept, reclaim_index, fleet, leaving=leaving)
-        return kept, not is_short(kept, reclaim_index, fleet, leaving=leaving)
-
-    def _prolonged(self, before: Holding, kept: Holding | None) -> Holding | None:
-        """Give a holding more time where victims went or waiting pods were seated since the last look."""
+    def _prolonged(self, before: NodeHold, kept: NodeHold | None) -> NodeHold | None:
+        """Extend a hold where victims left or waiting pods were placed since the last look."""
         if kept is None or (kept.claims == before.claims and kept.targets == before.targets):
             return kept
         grace_seconds = self._longest_grace(t.uid for t in set(before.targets).difference(kept.targets))
         return replace(kept, until=max(kept.until, int(self._clock()) + grace_seconds + HOLD_SECONDS))
 
     def _longest_grace(self, victims: Iterable[Uid]) -> int:
-        """Tell how long the last of these pods may take to end."""
+        """Return how long the last of these pods may take to end."""
         bound = self._lookout.world.policy.reclaim.longest_grace_seconds
-        grace = [tenant.grace_seconds for uid in victims if (tenant := self._roll.get(uid)) is not None]
+        grace = [gpu_pod.grace_seconds for uid in victims if (gpu_pod := self._roll.get(uid)) is not None]
         return min(bound, max(grace, default=0))
 
-    def _end_of(self, holding: Holding) -> int:
-        """Tell until when a node keeps its room at most."""
+    def _end_of(self, holding: NodeHold) -> int:
+        """Return until when a node keeps its room at most."""
         rules = self._lookout.world.policy.reclaim
         return min(holding.until, holding.since + rules.notice_seconds + rules.longest_grace_seconds + LONGEST_SECONDS)
 
-    def _give_up(self, holding: Holding, *, has_room: bool) -> None:
-        """Give room up. Who had it, all victims being gone, and did not come for it has itself to blame."""
+    def _give_up(self, holding: NodeHold, *, has_room: bool) -> None:
+        """Give room up. Waiting pods that did not use it although all victims are gone are to blame themselves."""
         self._account.broken(
             holding.claims, node=holding.node, why="its time is over" if has_room else "the room is gone"
         )
         is_own_fault = has_room and not holding.targets
         for claim in holding.claims:
-            self._paid.pop(claim.uid, None)
-            if is_own_fault and (tenant := self._roll.get(claim.uid)) is not None:
-                self._waste(tenant.team)
+            if is_own_fault and (gpu_pod := self._roll.get(claim.uid)) is not None:
+                self._waste(gpu_pod.team)
             if (seconds := self.waiting.fail(claim.uid, is_own_fault=is_own_fault)) is not None:
                 self._account.gave_up(claim, seconds=seconds)
 
-    def _calmed(self) -> list[Target]:
-        chosen = self.under_way()
-        ended = [target for uid, target in self._noticed.items() if uid not in chosen]
-        for target in ended:
-            del self._noticed[target.uid]
-        return [target for target in ended if not self._roll.is_going(target.uid)]
 
-
-def _says(written: Holding | None, holding: Holding) -> bool:
-    """Tell whether a node names all that matters; what it names beyond that is over, and the next leader sees that."""
+def _says(written: NodeHold | None, holding: NodeHold) -> bool:
+    """Whether a node states all claims; what it states beyond that is over, and the next leader sees that."""
     if written is None or written.id != holding.id:
         return False
-    targets = set(written.targets)
     is_late = written.until + HOLD_SECONDS // 2 < holding.until
-    return (
-        not is_late
-        and set(holding.claims) <= set(written.claims)
-        and all(target in targets for target in holding.targets)
-    )
+    return not is_late and set(holding.claims) <= set(written.claims)

@@ -1,4 +1,4 @@
-"""The loop: whenever something changes, plan for all that wait, and see to what is under way."""
+"""The loop: whenever something changes, plan for all waiting pods, and carry out what is due."""
 
 import asyncio
 import logging
@@ -18,48 +18,48 @@ from webhook.core.reclaim.reclaim_snapshot import asking, entitled, scene
 from webhook.core.reclaim.reservation import targets_of
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import Executor
-from webhook.evictor.hold_manager import REFUSED_SECONDS, Keeper
+from webhook.evictor.hold_manager import REFUSED_SECONDS, HoldManager
 from webhook.evictor.reporter import Account
 from webhook.observe.reclaim import ReclaimMetrics
 
 SETTLE_SECONDS: Final = 0.02
-"""Rest before a look: the pods of a Job come some milliseconds apart, and one plan for all is better than one each."""
+"""Pause before each look: the pods of a Job come milliseconds apart, and one plan for all is better than one each."""
 
 FRUITLESS_SHARE: Final = 9
-"""Rest after a plan that does nothing, in times of what it took: where pods wait for what nobody can give them, every
-change of a large cluster would otherwise be planned for, and nothing else be done …"""
+"""Pause after a plan that does nothing, as a multiple of its duration: where pods wait for room that no eviction makes,
+every change of a large cluster would otherwise cause a plan, and nothing else would be done …"""
 
 FRUITLESS_SECONDS: Final = 0.5
 """… but not longer than this."""
 
 DUE_SECONDS: Final = 0.1
-"""Rest where something is due already: it is being done, and its end is a change."""
+"""Pause where something is due already: it is in progress, and its end is a change."""
 
 LOOK_AGAIN_SECONDS: Final = 10.0
-"""When to look though nothing changed: minimum runtimes end, and the world could not be trusted."""
+"""When to look without a change: minimum runtimes end, and the world may become trustworthy."""
 
 GROWN_SECONDS: Final = 1.0
 """When to look again at a gang that was growing."""
 
 FAILED_SECONDS: Final = 2.0
-"""How long a node is left alone after the API server could not be reached for it."""
+"""How long nothing is done about a node after a request for it failed."""
 
 PLANS: Final = 10
-"""Plans made in a row when the API server would not let victims go; the rest waits for the next look."""
+"""Plans in a row whose victims the API server does not evict; the rest waits for the next look."""
 
 _NO_LOCK: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN})
-"""HeldNodes are not defined, or not ours to write: an older installation. The other locks hold."""
+"""HeldNodes are not defined, or the evictor may not write them: an older installation. The other locks hold."""
 
 _log: Final = logging.getLogger("webhook.evictor.loop")
 
 
 class Reclaimer:
-    """One leader's work, from its election to its end."""
+    """Reclaims for as long as this evictor leads."""
 
     def __init__(
         self,
         cluster_view: ClusterView,
-        keeper: Keeper,
+        manager: HoldManager,
         executor: Executor,
         account: Account,
         metrics: ReclaimMetrics,
@@ -68,7 +68,7 @@ class Reclaimer:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._lookout = cluster_view
-        self._keeper = keeper
+        self._manager = manager
         self._executor = executor
         self._account = account
         self._metrics = metrics
@@ -83,21 +83,21 @@ class Reclaimer:
         self._lock_problem: str | None = None
 
     async def run(self) -> None:
-        """Work until cancelled."""
-        is_adopted = False
+        """Run until cancelled."""
+        has_resumed = False
         async with asyncio.TaskGroup() as group:
             while True:
                 self._lookout.changed.clear()
                 if self._why_stale() is None and self._lookout.world.knows_all_namespaces:
-                    if not is_adopted:
-                        self._keeper.adopt()
-                        is_adopted = True
+                    if not has_resumed:
+                        self._manager.resume()
+                        has_resumed = True
                     if not self._lookout.world.policy.is_enforced:
-                        self._keeper.abandon()
+                        self._manager.abandon()
                     await self._look()
                     if await self._lock_nodes():
-                        self._see_to_nodes(group)
-                await self._rest()
+                        self._start_due(group)
+                await self._pause()
 
     async def _look(self) -> None:
         await self._calm()
@@ -112,16 +112,16 @@ class Reclaimer:
             notice_seconds = self._lookout.world.policy.reclaim.notice_seconds
             at = int(self._clock()) + notice_seconds
             self._account.planned(found.moves, at=at, is_notice=notice_seconds > 0)
-            self._keeper.accept(found.moves, notice_seconds=notice_seconds)
-            await self._calm()  # what changed while the API server was asked
+            self._manager.accept(found.moves, notice_seconds=notice_seconds)
+            await self._calm()  # what changed during the dry run
 
     def _plan(self) -> Round:
         self._settle_seconds = SETTLE_SECONDS
-        keeper, reclaim_index, world = self._keeper, self._lookout.reclaim_index, self._lookout.world
-        held = keeper.holds()
-        tenants = entitled(reclaim_index, world)
-        keeper.heed(tenant.pod.uid for tenant in tenants)
-        asked = asking(tenants, reclaim_index, now=int(self._clock()), resting=keeper.resting(), has_holds=bool(held))
+        manager, reclaim_index, world = self._manager, self._lookout.reclaim_index, self._lookout.world
+        held = manager.holds()
+        gpu_pods = entitled(reclaim_index, world)
+        manager.note_waiting(gpu_pod.uid for gpu_pod in gpu_pods)
+        asked = asking(gpu_pods, reclaim_index, now=int(self._clock()), resting=manager.resting(), has_holds=bool(held))
         self._is_growing = asked.is_growing
         if not (asked.waiting and world.policy.is_enforced):
             return Round((), asked.refused if world.policy.is_enforced else ())
@@ -131,10 +131,10 @@ class Reclaimer:
             world,
             now=int(self._clock()),
             holds=held,
-            chosen=keeper.under_way(),
-            refused=keeper.victims.resting(),
-            immovable=keeper.immovable.resting(),
-            evicted=keeper.evicted(),
+            chosen=manager.chosen(),
+            refused=manager.victims.resting(),
+            immovable=manager.immovable.resting(),
+            evicted=manager.evicted(),
         )
         found = plan(asked.waiting, there)
         took = time.perf_counter() - began
@@ -144,36 +144,36 @@ class Reclaimer:
         return Round(found.moves, found.refused + asked.refused)
 
     async def _is_allowed(self, moves: tuple[Move, ...]) -> bool:
-        """Try all victims out; those that may not go are left alone, and the plan is worth nothing."""
+        """Evict all victims in a dry run; False where the API server refuses any, which are not chosen for a while."""
         targets = targets_of(moves, at=0)
         refused = await self._executor.try_out(targets)
         for target in targets:
             match refused.get(target.uid):
                 case Refused(why):
-                    self._keeper.leave_alone(target, REFUSED_SECONDS)
+                    self._manager.leave_alone(target, REFUSED_SECONDS)
                     self._account.refused(target, why)
                 case Later(seconds=seconds):
-                    self._keeper.leave_alone(target, seconds)
+                    self._manager.leave_alone(target, seconds)
                 case None:
                     pass
         return not refused
 
     async def _calm(self) -> None:
-        calmed = self._keeper.tidy()
+        calmed = self._manager.tidy()
         for target in calmed:
             self._account.cancelled(target)
         with suppress(ClusterError):
             await self._executor.calm(calmed)
-            for claim in self._keeper.released():
+            for claim in self._manager.released():
                 await self._executor.release(claim)
-                self._keeper.forget_nomination(claim)
+                self._manager.forget_nomination(claim)
 
     async def _lock_nodes(self) -> bool:
-        """Keep the lock of held nodes in step with what is held, before any pod goes; False: nothing may be done yet.
+        """Update the object HeldNodes before any eviction; False: nothing may be done yet.
 
-        It is written again now and then while it holds: a former leader, or an admin, may have changed it.
+        It is written again now and then while nodes are held: a former leader or an admin may have changed it.
         """
-        held = held_nodes(self._keeper.holdings.values(), self._lookout.world.policy)
+        held = held_nodes(self._manager.holdings.values(), self._lookout.world.policy)
         now = asyncio.get_running_loop().time()
         if held == self._locked and (not held.nodes or now < self._locked_at + LOOK_AGAIN_SECONDS):
             return True
@@ -191,16 +191,16 @@ class Reclaimer:
         self._locked, self._locked_at = held, now
         return True
 
-    def _see_to_nodes(self, group: asyncio.TaskGroup) -> None:
+    def _start_due(self, group: asyncio.TaskGroup) -> None:
         now = asyncio.get_running_loop().time()
         self._failed = {node: until for node, until in self._failed.items() if until > now}
-        for node in {**self._keeper.holdings, **self._lookout.marked}:
-            if node not in self._busy and node not in self._failed and not self._keeper.node_actions(node).is_empty:
-                self._busy[node] = group.create_task(self._see_to(node))
+        for node in {**self._manager.holdings, **self._lookout.marked}:
+            if node not in self._busy and node not in self._failed and not self._manager.node_actions(node).is_empty:
+                self._busy[node] = group.create_task(self._carry_out(node))
 
-    async def _see_to(self, node: NodeName) -> None:
+    async def _carry_out(self, node: NodeName) -> None:
         try:
-            await self._executor.carry_out(self._keeper.node_actions(node), self._keeper)
+            await self._executor.carry_out(self._manager.node_actions(node), self._manager)
         except ClusterError as error:
             _log.warning("node %s: %s", node, error)
             self._failed[node] = asyncio.get_running_loop().time() + FAILED_SECONDS
@@ -208,9 +208,9 @@ class Reclaimer:
             del self._busy[node]
             self._lookout.changed.set()
 
-    async def _rest(self) -> None:
+    async def _pause(self) -> None:
         """Wait until something changes or is due."""
-        due = self._keeper.next_due()
+        due = self._manager.next_due()
         seconds = LOOK_AGAIN_SECONDS if due is None else min(LOOK_AGAIN_SECONDS, max(DUE_SECONDS, due - self._clock()))
         if self._failed or self._locked is None:
             seconds = min(seconds, FAILED_SECONDS)

@@ -1,4 +1,4 @@
-"""What one evictor reports of itself: policy, what it sees of the cluster, leadership."""
+"""What one evictor reports of itself: policy, watches and leadership."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from webhook.policy.watch import PolicyHolder
 
 @dataclass(frozen=True, slots=True)
 class EvictorState:
-    """Where the parts of an evictor's report are read."""
+    """The sources of an evictor's report."""
 
     holder: PolicyHolder
     lease: Lease
     why_not_ready: Callable[[], str | None]
 
     def report(self, at: str) -> ReplicaReport:
-        """Describe the evictor as it is now; `at` is the time of day."""
+        """Return the evictor's state now; `at` is the time of day."""
         policy, why = self.holder.current, self.why_not_ready()
         return ReplicaReport(
             component=Component.EVICTOR,

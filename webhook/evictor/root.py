@@ -1,4 +1,4 @@
-"""The composition root of `fairgate evict`: the only place that knows every part of it and wires them together."""
+"""The composition root of `fairgate evict`: the only place that wires all parts together."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.dry_run import DryRun
 from webhook.evictor.endpoints import Endpoints
 from webhook.evictor.executor import Executor
-from webhook.evictor.hold_manager import Keeper
+from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.loop import Reclaimer
 from webhook.evictor.repair import Repair
 from webhook.evictor.replica import EvictorState
@@ -45,7 +45,7 @@ ID_BYTES: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All that `fairgate evict` was told. `listen` is host and port, None where nothing is served."""
+    """The settings of `fairgate evict`. `listen` is host and port, None where nothing is served."""
 
     policy: Path
     kubeconfig: Path | None = None
@@ -59,9 +59,9 @@ class Settings:
 
 
 async def run(settings: Settings, *, show: Callable[[str], None]) -> None:
-    """Reclaim until SIGTERM or SIGINT; a rehearsal only shows its plans.
+    """Reclaim until SIGTERM or SIGINT; a dry run only shows its plans.
 
-    Raises PolicyError, PolicyUnreadable, ClusterError or OSError where a part cannot be had.
+    Raises PolicyError, PolicyUnreadable, ClusterError or OSError where a part cannot start.
     """
     logs = open_logs(settings.log_format)
     logs.capture_libraries()
@@ -74,28 +74,35 @@ async def run(settings: Settings, *, show: Callable[[str], None]) -> None:
         connection = await stack.enter_async_context(await connect(settings.kubeconfig))
         feed = cluster_view.feed(connection)
         metrics.watch_feed(feed.watches, clock=asyncio.get_running_loop().time)
-        chores: list[Coroutine[Any, Any, None]] = [
+        tasks: list[Coroutine[Any, Any, None]] = [
             feed.run(),
-            holder.run(_follow(cluster_view, metrics, logs), _complain(holder, metrics, logs)),
+            holder.run(_on_policy(cluster_view, metrics, logs), _on_refusal(holder, metrics, logs)),
             Watchdog(metrics, logs).run(),
         ]
         if settings.is_dry_run:
-            chores.append(DryRun(cluster_view, why_stale=feed.readiness, show=show).run())
+            tasks.append(DryRun(cluster_view, why_stale=feed.readiness, show=show).run())
         else:
             namespace = settings.namespace or await own_namespace(settings.kubeconfig)
-            office = _Office(cluster_view, connection, feed, logs, metrics, settings=settings, namespace=namespace)
-            state = EvictorState(holder, office.lease, feed.readiness)
-            reporter = ReplicaReporter(connection, identity=office.lease.identity, describe=state.report)
-            chores += [office.events.run(), office.owner_events.run(), office.lease.run(office.lead), reporter.run()]
+            candidate = _Candidate(
+                cluster_view, connection, feed, logs, metrics, settings=settings, namespace=namespace
+            )
+            state = EvictorState(holder, candidate.lease, feed.readiness)
+            reporter = ReplicaReporter(connection, identity=candidate.lease.identity, describe=state.report)
+            tasks += [
+                candidate.events.run(),
+                candidate.owner_events.run(),
+                candidate.lease.run(candidate.lead),
+                reporter.run(),
+            ]
         if settings.listen is not None:
             endpoints = Endpoints(metrics, why_not_ready=feed.readiness)
             logs.event.info("listening", url=await stack.enter_async_context(endpoints.serving(*settings.listen)))
-        await _until(stop, chores)
+        await _until(stop, tasks)
     logs.flush()
 
 
-class _Office:
-    """What one candidate has, and what he does as leader."""
+class _Candidate:
+    """One candidate of the election, and what it does as leader."""
 
     def __init__(
         self,
@@ -118,10 +125,10 @@ class _Office:
         self._logs = logs
         self._metrics = metrics
         self._repair_after_seconds = settings.repair_after_seconds
-        self._keeper: Keeper | None = None
+        self._manager: HoldManager | None = None
         metrics.watch(
             largest_room=lambda: reclaim_snapshot.largest_room(cluster_view.reclaim_index, cluster_view.world),
-            held_nodes=lambda: 0 if self._keeper is None else len(self._keeper.holdings),
+            held_nodes=lambda: 0 if self._manager is None else len(self._manager.holdings),
         )
         metrics.watch_leader(self._candidacy)
 
@@ -136,11 +143,11 @@ class _Office:
             metrics=self._metrics,
             tell_owner=self.owner_events.take,
         )
-        keeper = self._keeper = Keeper(
+        manager = self._manager = HoldManager(
             cluster_view, account, clock=time.time, new_id=lambda: secrets.token_hex(ID_BYTES)
         )
         executor = Executor(self._connection, is_leading=lambda: self.lease.is_leading)
-        reclaimer = Reclaimer(cluster_view, keeper, executor, account, self._metrics, why_stale=why_stale)
+        reclaimer = Reclaimer(cluster_view, manager, executor, account, self._metrics, why_stale=why_stale)
         repair = Repair(
             cluster_view,
             self._connection,
@@ -164,7 +171,7 @@ class _Office:
                 group.create_task(repair.run())
                 group.create_task(rehearsal.run())
         finally:
-            self._keeper = None
+            self._manager = None
             logs.event.info("no longer leading", identity=self.lease.identity)
 
     def _candidacy(self) -> LeaderStatus:
@@ -172,10 +179,10 @@ class _Office:
         return LeaderStatus(LEASE_NAME, is_leading=lease.is_leading, terms=lease.terms, events=self.events.counts())
 
 
-async def _until(stop: asyncio.Event, chores: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run chores until told to stop; a chore that ends or fails ends all, as itself."""
+async def _until(stop: asyncio.Event, tasks: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Run tasks until `stop` is set; one that ends or fails ends all, with its own error."""
     stopping = asyncio.create_task(stop.wait())
-    running = [asyncio.create_task(chore) for chore in chores]
+    running = [asyncio.create_task(task) for task in tasks]
     try:
         done, _ = await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -186,27 +193,27 @@ async def _until(stop: asyncio.Event, chores: Sequence[Coroutine[Any, Any, None]
         await asyncio.gather(stopping, *running, return_exceptions=True)
 
 
-def _follow(cluster_view: ClusterView, metrics: ReclaimMetrics, logs: Logs) -> Callable[[Policy], None]:
-    def follow(policy: Policy) -> None:
+def _on_policy(cluster_view: ClusterView, metrics: ReclaimMetrics, logs: Logs) -> Callable[[Policy], None]:
+    def apply(policy: Policy) -> None:
         metrics.policy_reload(is_success=True)
         cluster_view.set_policy(policy)
         sizes = {"teams": len(policy.teams), "pools": len(policy.pools)}
         logs.event.info("policy loaded", policy=policy.hash, enforce=policy.enforce.value, **sizes)
 
-    return follow
+    return apply
 
 
-def _complain(holder: PolicyHolder, metrics: ReclaimMetrics, logs: Logs) -> Callable[[tuple[Problem, ...]], None]:
-    def complain(problems: tuple[Problem, ...]) -> None:
+def _on_refusal(holder: PolicyHolder, metrics: ReclaimMetrics, logs: Logs) -> Callable[[tuple[Problem, ...]], None]:
+    def report(problems: tuple[Problem, ...]) -> None:
         metrics.policy_reload(is_success=False)
         logs.event.error("policy edit refused", kept=holder.current.hash, problems=[str(each) for each in problems])
 
-    return complain
+    return report
 
 
 @contextmanager
 def _stop_signals() -> Iterator[asyncio.Event]:
-    """Give an event that SIGTERM or SIGINT sets; a second signal ends the process at once."""
+    """Yield an event that SIGTERM or SIGINT sets; a second signal ends the process at once."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
     def on_signal(number: signal.Signals) -> None:

@@ -16,7 +16,7 @@ OUTCOMES: Final = ("evicted", "deleted", "gone", "refused", "later")
 
 
 class ReclaimMetrics(ProcessMetrics):
-    """What the evictor does and for whom; labels are teams and words of ours, never pods."""
+    """What the evictor does and for which teams; labels are teams and enums, never pods."""
 
     def __init__(self) -> None:
         super().__init__(Component.EVICTOR)
@@ -26,7 +26,7 @@ class ReclaimMetrics(ProcessMetrics):
             "lost_gpu_seconds", "GPU-seconds since victims' last checkpoints, or starts.", "team"
         )
         self._evictions = self._counter(
-            "evictions", "Evictions asked for. `outcome`: evicted, deleted, gone, refused, later.", "outcome"
+            "evictions", "Evictions requested. `outcome`: evicted, deleted, gone, refused, later.", "outcome"
         )
         self._broken = self._counter("broken_holds", "Holds given up before their pods had their room.")
         self._seated = Histogram(
@@ -68,7 +68,7 @@ class ReclaimMetrics(ProcessMetrics):
         self._lost.labels(team).inc(float(gpu_unit_seconds / ONE_GPU))
 
     def seated(self, seconds: float) -> None:
-        """Record that a pod got its room."""
+        """Record how long a pod waited for its room."""
         self._seated.observe(seconds)
 
     def broken(self) -> None:
@@ -76,19 +76,19 @@ class ReclaimMetrics(ProcessMetrics):
         self._broken.inc()
 
     def refused(self, causes: Mapping[Cause, int]) -> None:
-        """Show for how many waiting pods nothing can be done."""
+        """Set for how many waiting pods nothing can be done, by cause."""
         for cause in Cause:
             self._refused.labels(cause).set(causes.get(cause, 0))
 
     def watch(self, *, held_nodes: Callable[[], int], largest_room: Callable[[], int]) -> None:
-        """Ask on each scrape how many nodes keep room, and how much room one could give (in GPU units)."""
+        """Read on each scrape how many nodes hold room, and the most room that one could give (in GPU units)."""
         self.add_gauge(
             "fairgate_reclaim_largest_seat_gpus",
-            "GPUs that one pod could have on one node if all who may ever go left it: what a guaranteed share is worth "
+            "GPUs that one pod could have on one node without all possible victims: what a guaranteed share is worth "
             "in one piece.",
             lambda: largest_room() / ONE_GPU,
         )
-        self.add_gauge("fairgate_reclaim_held_nodes", "Nodes that keep room for somebody.", held_nodes)
+        self.add_gauge("fairgate_reclaim_held_nodes", "Nodes that hold room for waiting pods.", held_nodes)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"fairgate_reclaim_{name}", text, labels, registry=self.registry)

@@ -12,6 +12,7 @@ from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.ledger.ledger import ApiLedger
 from webhook.cluster.watch.feed import Feed
 from webhook.cluster.watch.quotas import quota_kind
+from webhook.cluster.watch.world_kinds import world_kinds
 from webhook.cluster.writes.crd_installer import CrdInstaller
 from webhook.core.model.pod import Resident
 from webhook.core.quota.in_flight import InFlightCharge
@@ -24,7 +25,6 @@ from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
 from webhook.observe.ledger_metrics import LedgerMetrics, LedgerState
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
-from webhook.server.kinds import world_kinds
 from webhook.server.leader.bypass_detector import BypassDetector
 from webhook.server.settings import StartupError
 

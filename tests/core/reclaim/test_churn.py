@@ -94,7 +94,7 @@ class City:
                 self._change(change.pod.uid, tier=change.charge.tier)
 
     def look(self, now):
-        waiting = [each.waiting() for each in entitled(self.reclaim_index, self.world)]
+        waiting = entitled(self.reclaim_index, self.world)
         self.seen["looks with a pod on its way"] += bool(waiting)
         found = plan(waiting, scene(self.reclaim_index, self.world, now=int(now)))
         assert found.moves == (), f"after {now:.0f} s"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.core.reclaim.test_reclaim import GPU, scene, victim, waiting
 from tests.core.support import make
-from tests.core.support.reclaim_pods import NOW, asker, borrower, tenant, town
+from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, tenant, town
 from webhook.core.model.names import Uid
 from webhook.core.model.policy import ReclaimCost
 from webhook.core.reclaim.failures import FailureBudget, Loss, Remaining, WorkloadId
@@ -175,8 +175,8 @@ def test_what_is_left_is_the_limit_less_what_the_job_counted():
 def test_an_eviction_counts_before_the_job_shows_it():
     reclaim_index, _ = town(*(of_job(f"p{n}") for n in range(5)))
     reclaim_index.set_failure_budget(JOB, FailureBudget(6))
-    reclaim_index.send_away(Uid("p0"))
-    reclaim_index.send_away(Uid("p1"))
+    evict(reclaim_index, Uid("p0"))
+    evict(reclaim_index, Uid("p1"))
     assert remaining(reclaim_index, "p2") == {JOB: Remaining(3, 2)}, "p2 is planned, and counts as well"
     reclaim_index.remove(Uid("p0"))
     reclaim_index.set_failure_budget(JOB, FailureBudget(6, 1))

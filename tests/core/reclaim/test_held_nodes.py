@@ -5,17 +5,17 @@ from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.policy import Defaults, LabelSelector, UnknownTeam
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.reclaim.held_nodes import held_nodes
-from webhook.core.reclaim.reservation import Claim, Holding, Target
+from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
 
 SELECTOR = LabelSelector((Requirement("team", Operator.IN, ("b",)),))
 
 
 def claim(uid):
-    return Claim(Uid(uid), Namespace("team-a"), uid)
+    return Beneficiary(Uid(uid), Namespace("team-a"), uid)
 
 
 def holding(node, *claims, targets=()):
-    return Holding("h", NodeName(node), 0, tuple(map(claim, claims)), targets)
+    return NodeHold("h", NodeName(node), 0, tuple(map(claim, claims)), targets)
 
 
 def test_each_node_is_held_for_all_that_wait_for_it():

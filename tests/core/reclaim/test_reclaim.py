@@ -17,7 +17,8 @@ from webhook.core.model.topology import AffinityRule
 from webhook.core.peers.pod_counts import PlacedPod, PodCounts
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import Cause, Hold, Leaving, Scene, Waiting
+from webhook.core.reclaim.reclaim_plan import Cause, Hold, Scene
+from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
 from webhook.core.reclaim.victim import GangId, GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_search import Cost
 
@@ -41,16 +42,12 @@ def victim(name, count=1, *, on="n0", team="team-a", started=0, saved=None, gang
 
 
 def waiting(name="b", count=1, *, since=0, gang=None, constraints=NO_CONSTRAINTS, **more):
-    return Waiting(
-        Uid(name),
-        Namespace("team-b"),
-        name,
-        TeamName("team-b"),
-        more.pop("demand", None) or demand(count, **SMALL),
-        constraints,
-        since,
-        None if gang is None else GangId(gang),
-        more.pop("chosen", ()),
+    wants = more.pop("demand", None) or demand(count, **SMALL)
+    return ReclaimPod(
+        resident(uid=name, namespace="team-b", demand=wants, created=since),
+        constraints=constraints,
+        gang=None if gang is None else GangId(gang),
+        report=Report(more.pop("reported_at", 0)),
         **more,
     )
 
@@ -176,14 +173,14 @@ def test_two_that_wait_do_not_both_count_on_one_free_gpu():
 
 def test_room_on_its_way_needs_no_victim():
     borrowed = [victim(f"a{n}") for n in range(8)]
-    leaving = Leaving(borrowed[3].uid, borrowed[3].node, borrowed[3].demand)
+    leaving = ReclaimPod(resident(uid="a3", node="n0", demand=borrowed[3].demand))
     found = plan([waiting()], scene(borrowed, leaving=[leaving]))
     assert [(move.node, move.victims) for move in found.moves] == [("n0", ())]
 
 
 def test_room_that_is_promised_is_nobody_elses():
     borrowed = [victim(f"a{n}", started=n) for n in range(7)]
-    hold = Hold(Uid("b0"), NodeName("n0"), demand(1, **SMALL))
+    hold = Hold(waiting("b0"), NodeName("n0"))
     found = plan([waiting("b0"), waiting("b1")], scene(borrowed, holds=[hold]))
     assert [move.waiting.name for move in found.moves] == ["b1"]
     assert gone(found) == ["a6"]
@@ -335,7 +332,7 @@ def test_pods_that_keep_off_the_waiting_one_count_as_well():
 
 def test_one_for_which_room_is_kept_is_there_already():
     borrowed = [victim("a", 8), victim("b", 8, on="n1")]
-    kept = Hold(Uid("b0"), NodeName("n0"), demand(1, **SMALL), Namespace("team-b"), APP)
+    kept = Hold(waiting("b0", labels=APP), NodeName("n0"))
     (move,) = plan([alone("b1")], scene(borrowed, nodes=2, holds=[kept])).moves
     assert move.node == "n1"
 

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support.make import policy
-from tests.core.support.reclaim_pods import NOW, asker, borrower, tenant, town
+from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, tenant, town
 from webhook.core.model.names import Namespace, Uid
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.reclaim.reclaim_index import BUDGETS, STUCK_SECONDS, ReclaimIndex
-from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, Tenant, victim_of
+from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, ReclaimPod, victim_of
 from webhook.core.reclaim.victim import GangId
 
 APP = LabelSelector((Requirement("app", Operator.IN, ("kept",)),))
@@ -31,7 +31,7 @@ def rolled(*tenants, rules=NO_RULES):
 
 def uids_leaving(reclaim_index):
     return sorted(
-        each.uid for node, there in reclaim_index.leaving(now=NOW).items() for each in there if each.node == node
+        each.uid for node, there in reclaim_index.leaving(now=NOW).items() for each in there if each.pod.node == node
     )
 
 
@@ -125,7 +125,7 @@ def test_a_borrower_that_was_deleted_for_years_from_now_is_no_room_on_its_way_bu
     assert (victims(reclaim_index), uids_leaving(reclaim_index), reclaim_index.empty_at(now=NOW)) == (["p"], [], {})
     found = next(iter(reclaim_index.victim_index))
     assert (found.guards, found.grace_seconds) == ((), NO_RULES.longest_grace_seconds), "no budget guards it any more"
-    reclaim_index.send_away(Uid("p"))
+    evict(reclaim_index, Uid("p"))
     assert uids_leaving(reclaim_index) == ["p"]
     reclaim_index.set(borrower("p", is_terminating=True, leaves_at=NOW + 600, leave_seconds=600))
     assert (victims(reclaim_index), uids_leaving(reclaim_index)) == ([], ["p"])
@@ -134,14 +134,14 @@ def test_a_borrower_that_was_deleted_for_years_from_now_is_no_room_on_its_way_bu
 def test_a_victim_that_goes_is_on_its_way_out_until_it_is_seen_so():
     reclaim_index = rolled(borrower("p", labels={"app": "kept"}))
     reclaim_index.set_disruption(Disruption(Namespace("team-a"), "one", APP, allowed=1))
-    reclaim_index.send_away(Uid("p"))
+    evict(reclaim_index, Uid("p"))
     assert victims(reclaim_index) == []
     assert reclaim_index.is_going(Uid("p"))
     assert uids_leaving(reclaim_index) == ["p"]
     assert reclaim_index.allowances() == {"pdb team-a/one": 0}
     reclaim_index.set(borrower("p", labels={"app": "kept"}, saved_at=5))
     assert reclaim_index.is_going(Uid("p"))
-    reclaim_index.take_back(Uid("p"))
+    reclaim_index.expire(before=NOW)
     assert victims(reclaim_index) == ["p"]
 
 
@@ -180,7 +180,8 @@ steps = st.lists(
     st.one_of(
         tenants,
         budgets,
-        st.tuples(st.sampled_from(["remove", "send_away", "take_back"]), st.integers(0, 5).map(lambda n: Uid(f"u{n}"))),
+        st.tuples(st.sampled_from(["remove", "evict"]), st.integers(0, 5).map(lambda n: Uid(f"u{n}"))),
+        st.just("expire"),
         st.sampled_from([ReclaimRules(), ReclaimRules(protected_selectors=(APP,))]),
     ),
     max_size=25,
@@ -198,34 +199,38 @@ class Truth:
             case ("remove", uid):
                 self.tenants.pop(uid, None)
                 self.going.discard(uid)
-            case ("send_away", uid) if uid in self.tenants and not self.tenants[uid].pod.is_terminating:
+            case ("evict", uid) if uid in self.tenants and not self.tenants[uid].pod.is_terminating:
                 self.going.add(uid)
-            case ("take_back", uid):
-                self.going.discard(uid)
+            case "expire":
+                self.going.clear()
             case Disruption():
                 self.budgets[step.name] = step
             case ReclaimRules():
                 self.rules = step
-            case Tenant():
+            case ReclaimPod():
                 self.tenants[step.pod.uid] = step
                 self.going -= {step.pod.uid} if step.pod.is_terminating else set()
 
     def reclaim_index(self):
         made = ReclaimIndex(self.rules)
-        for step in (*self.budgets.values(), *self.tenants.values(), *(("send_away", uid) for uid in self.going)):
+        for step in (*self.budgets.values(), *self.tenants.values(), *(("evict", uid) for uid in self.going)):
             hand(step, made)
         return made
 
 
 def hand(step, reclaim_index):
     match step:
-        case (verb, uid):
-            getattr(reclaim_index, verb)(uid)
+        case ("remove", uid):
+            reclaim_index.remove(uid)
+        case ("evict", uid):
+            evict(reclaim_index, uid)
+        case "expire":
+            reclaim_index.expire(before=NOW)
         case Disruption():
             reclaim_index.set_disruption(step)
         case ReclaimRules():
             reclaim_index.set_rules(step)
-        case Tenant():
+        case ReclaimPod():
             reclaim_index.set(step)
 
 

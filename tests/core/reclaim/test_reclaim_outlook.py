@@ -4,16 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.support.make import demand, node, policy, team, world
+from tests.core.support.make import node, policy, team, world
 from tests.core.support.reclaim_pods import tenant
 from webhook.core.model.policy import Enforcement
-from webhook.core.model.selector import NO_CONSTRAINTS
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_outlook import WHY_NOT, Impossible, Kept, Possible, eviction_of, outlook
-from webhook.core.reclaim.reclaim_plan import Cause, Waiting
+from webhook.core.reclaim.reclaim_plan import Cause
 from webhook.core.reclaim.reclaim_pod import Report
-from webhook.core.reclaim.reservation import Claim, Holding, Target
+from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
 
 NOW = 1000
 FULL = Report(900, is_for_room=True)
@@ -42,13 +41,13 @@ def told(place, reclaim_index, waiting, holdings=()):
 
 def test_a_plan_that_could_be_made_names_who_would_go():
     waiting = asker()
-    found = told(*scene(borrower(), waiting), waiting.waiting())
+    found = told(*scene(borrower(), waiting), waiting)
     assert isinstance(found, Possible)
     assert (found.move.node, [(v.team, v.name) for v in found.move.victims]) == ("n0", [("team-a", "v")])
 
 
 def test_a_pod_that_would_be_created_now_is_planned_for_like_one_that_waits():
-    asked = Waiting("new", "team-b", "", "team-b", demand(8), NO_CONSTRAINTS, NOW)
+    asked = tenant("new", 8, on=None, team="team-b", tier="guaranteed", created=NOW)
     assert isinstance(told(*scene(borrower()), asked), Possible)
 
 
@@ -56,8 +55,8 @@ def test_a_plan_under_way_names_its_own_victims_alone():
     waiting = asker()
     mine = Target("v", "team-a", "v", "w", 1010)
     others = Target("x", "team-a", "x", "other", 1010)
-    holding = Holding("h", "n0", 1100, (Claim("w", "team-b", "w"),), (mine, others), since=990)
-    assert told(*scene(borrower(), waiting), waiting.waiting(), [holding]) == Kept(holding, (mine,))
+    holding = NodeHold("h", "n0", 1100, (Beneficiary("w", "team-b", "w"),), (mine, others), since=990)
+    assert told(*scene(borrower(), waiting), waiting, [holding]) == Kept(holding, (mine,))
     assert eviction_of("v", [holding]) == (holding, mine)
     assert eviction_of("nobody", [holding]) is None
 
@@ -67,10 +66,8 @@ def test_those_that_wait_longer_come_first():
     first = replace(first, pod=replace(first.pod, created=1))
     second = replace(second, pod=replace(second.pod, created=2))
     place, reclaim_index = scene(borrower(), first, second, guaranteed=16)
-    assert isinstance(told(place, reclaim_index, first.waiting()), Possible)
-    assert told(place, reclaim_index, second.waiting()) == Impossible(
-        WHY_NOT[Cause.NOT_ENOUGH_VICTIMS], Cause.NOT_ENOUGH_VICTIMS
-    )
+    assert isinstance(told(place, reclaim_index, first), Possible)
+    assert told(place, reclaim_index, second) == Impossible(WHY_NOT[Cause.NOT_ENOUGH_VICTIMS], Cause.NOT_ENOUGH_VICTIMS)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +81,7 @@ def test_those_that_wait_longer_come_first():
     ],
 )
 def test_what_cannot_be_says_why(waiting, guaranteed, want):
-    found = told(*scene(borrower(), waiting, guaranteed=guaranteed), waiting.waiting())
+    found = told(*scene(borrower(), waiting, guaranteed=guaranteed), waiting)
     assert isinstance(found, Impossible)
     assert want in found.why
 
@@ -93,11 +90,11 @@ def test_nothing_is_evicted_while_policy_is_not_enforced():
     waiting = asker()
     place, reclaim_index = scene(borrower(), waiting)
     place.set_policy(replace(place.policy, enforce=Enforcement.WARN))
-    assert told(place, reclaim_index, waiting.waiting()) == Impossible("policy is not enforced, so nothing is evicted")
+    assert told(place, reclaim_index, waiting) == Impossible("policy is not enforced, so nothing is evicted")
 
 
 def test_looking_changes_nothing():
     waiting = asker()
     place, reclaim_index = scene(borrower(), waiting)
-    assert told(place, reclaim_index, waiting.waiting()) == told(place, reclaim_index, waiting.waiting())
+    assert told(place, reclaim_index, waiting) == told(place, reclaim_index, waiting)
     assert place.fleet.free("n0", "nvidia.com/gpu") == 0

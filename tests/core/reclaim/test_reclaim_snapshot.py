@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.core.support import make
 from tests.core.support.make import gpus
-from tests.core.support.reclaim_pods import NOW, asker, borrower, take, tenant, town
+from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, take, tenant, town
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Cause, Hold
@@ -23,7 +23,7 @@ from webhook.core.reclaim.reclaim_snapshot import (
 
 
 def planned(reclaim_index, world, **more):
-    waiting = [each.waiting() for each in entitled(reclaim_index, world)]
+    waiting = entitled(reclaim_index, world)
     return plan(waiting, scene(reclaim_index, world, now=NOW, **more))
 
 
@@ -170,12 +170,12 @@ def test_pods_that_come_in_waves_cost_no_more_than_pods_that_come_together(waves
         for move in planned(reclaim_index, world, holds=holds, chosen=chosen).moves:
             assert chosen.isdisjoint(victim.uid for victim in move.victims)
             chosen |= {victim.uid for victim in move.victims}
-            holds.append(Hold(move.waiting.uid, move.node, move.waiting.demand))
+            holds.append(Hold(move.waiting, move.node))
             seated += move.waiting.demand.gpus
         assert gpus(len(chosen)) == seated
         for uid in sorted(chosen):
             if dice.random() < 0.3:
-                reclaim_index.send_away(uid)
+                evict(reclaim_index, uid)
 
 
 def test_victims_that_are_chosen_are_taken_out_of_disruption_budgets():
@@ -183,10 +183,10 @@ def test_victims_that_are_chosen_are_taken_out_of_disruption_budgets():
     policy = make.policy(make.team(guaranteed=0), make.team("team-b", guaranteed=40))
     reclaim_index, world = town(*(borrower(f"a{n}", on="n0") for n in range(10)), policy=policy, nodes=1)
     reclaim_index.set_disruption(budget)
-    reclaim_index.send_away("a0")
+    evict(reclaim_index, "a0")
     assert reclaim_index.allowances({"a0", "a1", "gone"}) == {budget.guard: 1}
     take(asker("b", 2), reclaim_index, world)
-    hold = Hold("b'", "n0", make.demand(2))
+    hold = Hold(asker("b'", 2), "n0")
     assert planned(reclaim_index, world, holds=[hold], chosen={"a1"}).moves == (), (
         "two are leaving for b', and one more may go"
     )

@@ -1,22 +1,23 @@
 """What one node keeps, for whom, and when that is over."""
 
 from tests.core.support import make
-from tests.core.support.reclaim_pods import NOW, asker, borrower, take, tenant, town
+from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, take, tenant, town
 from webhook.core.model.names import NodeName, Uid
+from webhook.core.reclaim.held_room import holds, inherited, is_short, trimmed
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_snapshot import entitled, scene
-from webhook.core.reclaim.reservation import Holding, holds, inherited, is_short, targets_of
+from webhook.core.reclaim.reservation import NodeHold, targets_of
 from webhook.core.reclaim.victim import GangId
 
 NODE = NodeName("n0")
-EMPTY = Holding("h1", NODE, 0, ())
+EMPTY = NodeHold("h1", NODE, 0, ())
 POOR = make.policy(make.team(guaranteed=0), make.team("team-b"))
 
 
 def kept(*tenants):
     """A town, and the holding that a plan for all that wait in it makes on its one node."""
     reclaim_index, world = town(*tenants, policy=POOR, nodes=1)
-    found = plan([each.waiting() for each in entitled(reclaim_index, world)], scene(reclaim_index, world, now=NOW))
+    found = plan(entitled(reclaim_index, world), scene(reclaim_index, world, now=NOW))
     holding = EMPTY
     for move in found.moves:
         holding = holding.joined(move, at=NOW, until=NOW + 90)
@@ -35,13 +36,13 @@ def test_a_plan_becomes_claims_and_targets():
     reclaim_index, _, holding = kept(*full(), asker("b", 2))
     assert [claim.uid for claim in holding.claims] == ["b"]
     assert [(target.uid, target.claim, target.at) for target in holding.targets] == [("a9", "b", NOW), ("a8", "b", NOW)]
-    assert [(hold.waiting, hold.node) for hold in holds([holding], reclaim_index)] == [("b", "n0")]
+    assert [(hold.waiting.uid, hold.node) for hold in holds([holding], reclaim_index)] == [("b", "n0")]
 
 
 def test_a_target_that_goes_is_done_and_its_room_still_counts():
     reclaim_index, world, holding = kept(*full(), asker("b", 2))
-    reclaim_index.send_away(Uid("a9"))
-    left = holding.trimmed(reclaim_index)
+    evict(reclaim_index, Uid("a9"))
+    left = trimmed(holding, reclaim_index)
     assert [target.uid for target in left.targets] == ["a8"]
     assert not short(reclaim_index, world, left)
 
@@ -49,7 +50,7 @@ def test_a_target_that_goes_is_done_and_its_room_still_counts():
 def test_a_claim_that_was_seated_takes_its_targets_with_it():
     reclaim_index, world, holding = kept(*full(), asker("b", 2))
     take(tenant("b", 2, on="n1", team="team-b", tier="guaranteed"), reclaim_index, world)
-    assert holding.trimmed(reclaim_index) is None
+    assert trimmed(holding, reclaim_index) is None
 
 
 def gone(uid, reclaim_index, world):
@@ -58,7 +59,7 @@ def gone(uid, reclaim_index, world):
 
 
 def heirs(reclaim_index, world, before):
-    left = before.trimmed(reclaim_index)
+    left = trimmed(before, reclaim_index)
     assert short(reclaim_index, world, left)
     found = inherited(before, left, reclaim_index, world.fleet, leaving=reclaim_index.leaving(now=NOW).get(NODE, ()))
     return [(target.uid, target.claim) for target in found.targets]
@@ -94,7 +95,7 @@ def test_gangs_are_left_to_others_whole():
 def test_a_target_that_was_promoted_stays_and_the_room_is_short():
     reclaim_index, world, holding = kept(*full(), asker("b", 2))
     take(tenant("a9", on="n0", team="team-a", tier="guaranteed"), reclaim_index, world)
-    left = holding.trimmed(reclaim_index)
+    left = trimmed(holding, reclaim_index)
     assert [target.uid for target in left.targets] == ["a8"]
     assert short(reclaim_index, world, left)
 
@@ -119,9 +120,9 @@ def test_the_rest_of_a_broken_gang_goes_whatever_becomes_of_its_claim():
     assert len(holding.targets) == 10
     for uid in ("a3", "a4"):
         reclaim_index.remove(Uid(uid))
-    left = holding.trimmed(reclaim_index)
+    left = trimmed(holding, reclaim_index)
     reclaim_index.remove(Uid("b"))
-    alone = left.trimmed(reclaim_index)
+    alone = trimmed(left, reclaim_index)
     assert (len(left.targets), len(alone.targets), alone.claims) == (8, 8, ())
     assert alone.given_up() == alone
     assert not short(reclaim_index, world, alone)
@@ -130,7 +131,7 @@ def test_the_rest_of_a_broken_gang_goes_whatever_becomes_of_its_claim():
 def test_a_gang_that_nobody_of_went_stays_when_nobody_waits():
     reclaim_index, _, holding = kept(*full(gang=GangId("team-a/g")), asker("b"))
     reclaim_index.remove(Uid("b"))
-    assert holding.trimmed(reclaim_index) is None
+    assert trimmed(holding, reclaim_index) is None
 
 
 def test_a_target_that_may_not_go_is_let_off():

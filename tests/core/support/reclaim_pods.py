@@ -3,7 +3,8 @@
 from tests.core.support import make
 from webhook.core.model.names import NodeName
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_pod import Report, Tenant
+from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
+from webhook.core.reclaim.reservation import NodeHold, Target
 from webhook.core.world.world import World
 
 NOW = 100_000
@@ -25,7 +26,7 @@ def tenant(uid, count=1, *, on, team, tier, created=0, is_terminating=False, **m
     pod = make.resident(
         count, uid=uid, namespace=team, tier=tier, node=node, created=created, is_terminating=is_terminating
     )
-    return Tenant(pod, **more)
+    return ReclaimPod(pod, **more)
 
 
 def town(*tenants, policy=None, nodes=4):
@@ -42,3 +43,14 @@ def town(*tenants, policy=None, nodes=4):
 def take(each, reclaim_index, world):
     world.set_pod(each.pod)
     reclaim_index.set(each)
+
+
+def evict(reclaim_index, uid, *, claim="b"):
+    """Do what the evictor does about a victim, up to the API server's acceptance."""
+    if not reclaim_index.is_going(uid):
+        hold = NodeHold(f"h-{uid}", NodeName(f"kept-{uid}"), 0, (), (Target(uid, "team-a", uid, claim, 0),))
+        for kept in (None, hold):
+            reclaim_index.evictions.keep(hold.node, kept, is_going=reclaim_index.is_going)
+        reclaim_index.evictions.written(hold)
+        assert reclaim_index.evictions.send(uid, hold.node)
+        reclaim_index.accept(uid, now=NOW)

@@ -18,7 +18,7 @@ from webhook.cluster.writes.owner_events import OwnerEvent
 from webhook.core.model.policy import Policy
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import Executor
-from webhook.evictor.hold_manager import Keeper
+from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.loop import Reclaimer
 from webhook.evictor.reporter import Account
 from webhook.kube.objects.events import Event
@@ -139,14 +139,14 @@ class Stage:
             metrics=self.metrics,
             tell_owner=self.notices.append,
         )
-        keeper = Keeper(cluster_view, account, clock=self.now, new_id=lambda: f"h{next(self._ids)}")
+        manager = HoldManager(cluster_view, account, clock=self.now, new_id=lambda: f"h{next(self._ids)}")
         executor = Executor(self.connection, is_leading=lambda: self.is_leading)
         work = Reclaimer(
-            cluster_view, keeper, executor, account, self.metrics, why_stale=feed.readiness, clock=self.now
+            cluster_view, manager, executor, account, self.metrics, why_stale=feed.readiness, clock=self.now
         )
         tasks = [asyncio.create_task(feed.run()), asyncio.create_task(work.run())]
         try:
-            yield keeper
+            yield manager
         finally:
             for task in tasks:
                 task.cancel()

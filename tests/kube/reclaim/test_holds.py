@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from webhook.core.model.names import Namespace, NodeName, Uid
-from webhook.core.reclaim.reservation import Claim, Holding, Target
+from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
 from webhook.core.reclaim.victim import GangId
 from webhook.kube.objects import objects
 from webhook.kube.reclaim.holds import (
@@ -20,10 +20,10 @@ from webhook.kube.reclaim.holds import (
     toleration_patch,
 )
 
-CLAIM = Claim(Uid("b"), Namespace("team-b"), "b0")
+CLAIM = Beneficiary(Uid("b"), Namespace("team-b"), "b0")
 TARGET = Target(Uid("a"), Namespace("team-a"), "a0", Uid("b"), 1795255200, GangId("team-a/g"))
 FORCED = Target(Uid("c"), Namespace("team-a"), "c0", Uid("b"), 1795255200, is_past_budgets=True, grace_seconds=600)
-HOLDING = Holding("h1", NodeName("n0"), 1795255290, (CLAIM,), (TARGET, FORCED), since=1795255190)
+HOLDING = NodeHold("h1", NodeName("n0"), 1795255290, (CLAIM,), (TARGET, FORCED), since=1795255190)
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 OURS = {"key": "fairgate.dev/held", "value": "h1", "effect": "NoSchedule"}
 
@@ -48,6 +48,20 @@ def test_a_hold_is_read_back_as_it_was_written():
     assert read_holding(node.metadata) == HOLDING
     assert is_marked(node)
     assert json.loads(written)["spec"]["taints"] == [GPU_TAINT, OURS]
+
+
+WRITTEN = (
+    '{"id":"h1","until":"2026-11-21T10:01:30Z","for":[{"namespace":"team-b","name":"b0","uid":"b"}],"evict":['
+    '{"namespace":"team-a","name":"a0","uid":"a","at":"2026-11-21T10:00:00Z","for":"b","gang":"team-a/g"},'
+    '{"namespace":"team-a","name":"c0","uid":"c","at":"2026-11-21T10:00:00Z","for":"b","pastBudgets":true,"grace":600}'
+    '],"since":"2026-11-21T09:59:50Z"}'
+)
+"""What version 0.1.0 writes: evictors of different versions take over from each other."""
+
+
+def test_the_annotation_is_the_one_of_other_versions():
+    assert read_holding(objects.ObjectMeta(name="n0", annotations={"fairgate.dev/hold": WRITTEN})) == HOLDING
+    assert json.loads(hold_patch(body(), HOLDING))["metadata"]["annotations"] == {"fairgate.dev/hold": WRITTEN}
 
 
 def test_writing_it_again_writes_nothing():

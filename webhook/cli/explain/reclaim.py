@@ -10,13 +10,14 @@ from webhook.cli.explain.beside import Beside
 from webhook.core.explain.explanation import Explanation
 from webhook.core.model.decision import Admit
 from webhook.core.model.names import Uid
+from webhook.core.model.pod import Resident
 from webhook.core.model.policy import Policy
 from webhook.core.model.selector import HELD
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_outlook import Impossible, Outlook, eviction_of, outlook
-from webhook.core.reclaim.reclaim_plan import Waiting
-from webhook.core.reclaim.reservation import Holding
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.reservation import NodeHold
 from webhook.core.world.world import World
 from webhook.kube.objects import objects
 from webhook.kube.reclaim.holds import read_holding
@@ -32,11 +33,11 @@ class Evictions:
 
     world: World
     reclaim_index: ReclaimIndex
-    holdings: tuple[Holding, ...]
+    holdings: tuple[NodeHold, ...]
 
     @classmethod
     def of(
-        cls, found: Iterable[Mapping[str, Any]], world: World, beside: Beside, holdings: tuple[Holding, ...]
+        cls, found: Iterable[Mapping[str, Any]], world: World, beside: Beside, holdings: tuple[NodeHold, ...]
     ) -> "Evictions":
         """Read the objects of a world as the evictor does; `world` is made of them and becomes the evictor's."""
         policy = world.policy
@@ -62,35 +63,27 @@ class Evictions:
                 return None
             if tenant.pod.tier is None:
                 return Impossible("Fairgate did not decide on it")
-            return outlook(tenant.waiting(), self.reclaim_index, self.world, holdings=self.holdings, now=now)
+            return outlook(tenant, self.reclaim_index, self.world, holdings=self.holdings, now=now)
         is_guaranteed = isinstance(told.decision, Admit) and told.decision.charge.tier is Tier.GUARANTEED
         if uid or told.team is None or told.runs_now or not is_guaranteed:
             return None
         pool = next((step.pool for step in told.pools if step.nodes is not None), None)
         pod = told.pod
         constraints = pod.constraints if pool is None else self.world.joined(pod.constraints, pool)
-        waiting = Waiting(
-            _HYPOTHETICAL,
-            pod.namespace,
-            pod.name,
-            told.team.name,
-            pod.demand,
-            constraints,
-            now,
-            labels=pod.labels,
-            topology=pod.topology,
-        )
+        team, tier = told.team.name, Tier.GUARANTEED.value
+        made = Resident(_HYPOTHETICAL, pod.namespace, pod.name, pod.demand, None, None, team, tier, created=now)
+        waiting = ReclaimPod(made, labels=pod.labels, constraints=constraints, topology=pod.topology)
         return outlook(waiting, self.reclaim_index, self.world, holdings=self.holdings, now=now)
 
 
-def holdings_of(found: Iterable[Mapping[str, Any]]) -> tuple[Holding, ...]:
+def holdings_of(found: Iterable[Mapping[str, Any]]) -> tuple[NodeHold, ...]:
     """Read what the nodes of a world keep."""
     nodes = (each["metadata"] for each in found if each.get("kind") == "Node")
     read = (read_holding(msgspec.convert(metadata, objects.ObjectMeta)) for metadata in nodes)
     return tuple([holding for holding in read if holding is not None])
 
 
-def beneficiary(uid: str, holdings: Iterable[Holding]) -> str:
+def beneficiary(uid: str, holdings: Iterable[NodeHold]) -> str:
     """Name the pod for which another one is evicted; "" where that is not known."""
     found = eviction_of(Uid(uid), holdings)
     if found is None:

@@ -1,11 +1,17 @@
-"""The kinds that count the failures of their pods, as reclaim takes them in."""
+"""The kinds that bound evictions: disruption budgets, and workloads that count the failures of their pods."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
+from webhook.cluster.watch.kinds import optional_kind
 from webhook.cluster.watch.watched_kind import WatchedKind
+from webhook.core.model.names import Namespace
 from webhook.core.reclaim.failures import FailureBudget, WorkloadId
+from webhook.core.reclaim.reclaim_pod import Disruption
+from webhook.kube.objects import keys
 from webhook.kube.objects.large_objects import without_large_parts
+from webhook.kube.reclaim.disruptions import DisruptionBudget, to_disruption
 from webhook.kube.reclaim.job_failures import (
     TRAINING_API,
     TRAINING_JOBS,
@@ -20,8 +26,25 @@ _Counting = TypeVar("_Counting", Job, TrainingJob)
 SetBudget = Callable[[WorkloadId, FailureBudget | None], None]
 
 
+def disruption_kind(
+    set_budget: Callable[[Disruption], None], remove_budget: Callable[[Namespace, str], None]
+) -> WatchedKind[DisruptionBudget]:
+    """Watch PodDisruptionBudgets."""
+
+    def apply(budget: DisruptionBudget) -> bool:
+        set_budget(to_disruption(budget))
+        return True
+
+    def remove(path: str) -> None:
+        namespace, _, name = path.partition("/")
+        remove_budget(Namespace(namespace), name)
+
+    budgets = optional_kind("poddisruptionbudgets", keys.BUDGET_API, DisruptionBudget, apply=apply, remove=remove)
+    return replace(budgets, is_optional=False)
+
+
 def failure_kinds(set_budget: SetBudget) -> tuple[WatchedKind[Job] | WatchedKind[TrainingJob], ...]:
-    """Feed what each workload may still fail; those that survive any number of failures are not kept."""
+    """Watch how many failures each workload survives; those that survive any number are not kept."""
     training = (_kind(name, TRAINING_API, TrainingJob, training_budget, set_budget) for name in TRAINING_JOBS)
     return (_kind("jobs", "batch/v1", Job, job_budget, set_budget), *training)
 

@@ -1,22 +1,38 @@
-"""The kinds that the world is made of, tied to a sink by translations that the caller brings."""
+"""The kinds that a world is made of, connected to a sink by translations that the caller passes."""
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
-from webhook.cluster.watch.feed import PodSink, Sink
+from webhook.cluster.watch.feed import Sink
 from webhook.cluster.watch.watched_kind import WatchedKind
 from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.node import Node
-from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Resident
+from webhook.core.model.pod import NamespaceFacts, PriorityTriple
 from webhook.kube.objects.large_objects import without_large_parts
+
+ALIVE: Final = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+"""Finished pods stay for days and hold nothing; without them, the server reports the end of one as DELETED."""
+
+PodT_contra = TypeVar("PodT_contra", contravariant=True)
+Translated = TypeVar("Translated")
+
+
+class PodStore(Protocol[PodT_contra]):
+    """Keeps the cluster's pods in the form that the caller translates them to."""
+
+    def set_pod(self, pod: PodT_contra, /) -> None:
+        """Keep a pod, by UID."""
+
+    def remove_pod(self, uid: Uid, /) -> None:
+        """Remove a pod that ended or was deleted."""
 
 
 class Metadata(Protocol):
-    """What tells one object from another. `namespace` is "" where there are none."""
+    """What identifies an object. `namespace` is "" where there are none."""
 
     @property
     def name(self) -> str:
-        """The object's name, free again once it is deleted."""
+        """The object's name, which a later object may have again."""
 
     @property
     def namespace(self) -> str:
@@ -24,69 +40,61 @@ class Metadata(Protocol):
 
     @property
     def uid(self) -> str:
-        """What no other object ever had."""
+        """The identifier that no other object ever has."""
 
 
 class Object(Protocol):
-    """A decoded object, as far as it must be told from others."""
+    """A decoded object, as far as it must be identified."""
 
     @property
     def metadata(self) -> Metadata:
-        """Who it is."""
+        """Its identity."""
 
 
 ObjectT = TypeVar("ObjectT", bound=Object)
 
 
 def node_kind(sink: Sink, item: type[ObjectT], to_node: Callable[[ObjectT], Node]) -> WatchedKind[ObjectT]:
-    """Feed nodes, by name."""
-
-    def apply(node: ObjectT) -> bool:
-        sink.set_node(to_node(node))
-        return True
-
-    return WatchedKind(
-        name="nodes",
-        path="/api/v1/nodes",
-        item=item,
-        key=_name,
-        handle=_name,
-        apply=apply,
+    """Watch nodes, by name."""
+    return _named_kind(
+        "nodes",
+        "/api/v1/nodes",
+        item,
+        keep=lambda node: sink.set_node(to_node(node)),
         remove=lambda name: sink.remove_node(NodeName(name)),
     )
 
 
 def pod_kind(
-    sink: PodSink,
+    store: PodStore[Translated],
     item: type[ObjectT],
-    to_resident: Callable[[ObjectT], Resident | None],
+    translate: Callable[[ObjectT], Translated | None],
     *,
     lose: Callable[[Uid], None] | None = None,
     salvage: Callable[[ObjectT | bytes], ObjectT | None] | None = None,
 ) -> WatchedKind[ObjectT]:
-    """Feed pods, by UID. `to_resident` gives None for pods that hold nothing: their earlier state is removed.
+    """Watch pods, by UID. `translate` returns None for pods that hold nothing: their earlier state is removed.
 
-    With `lose`, called for pods that are gone and were not seen to end, finished pods are watched, too: kubelet says
-    that a pod ended before it lets go of it, and only who watches finished pods hears of that.
+    With `lose`, which is called for pods that are gone without an observed end, finished pods are watched too: kubelet
+    reports the end of a pod before it releases the pod, and only a watch of finished pods shows that.
     """
 
     def apply(pod: ObjectT) -> bool:
-        resident = to_resident(pod)
-        if resident is not None:
-            sink.set_pod(resident)
-        return resident is not None
+        translated = translate(pod)
+        if translated is not None:
+            store.set_pod(translated)
+        return translated is not None
 
     return WatchedKind(
         name="pods",
         path="/api/v1/pods",
-        # Finished pods stay for days and hold nothing; without them, the server reports the end of one as DELETED.
-        params={} if lose is not None else {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
+        params={} if lose is not None else ALIVE,
         item=item,
         trim=without_large_parts,
         key=lambda pod: f"{pod.metadata.namespace}/{pod.metadata.name}",
         handle=lambda pod: pod.metadata.uid,
         apply=apply,
-        remove=lambda uid: sink.remove_pod(Uid(uid)),
+        remove=lambda uid: store.remove_pod(Uid(uid)),
         lose=None if lose is None else lambda uid: lose(Uid(uid)),
         tracks_names=lose is not None,
         salvage=salvage,
@@ -96,19 +104,12 @@ def pod_kind(
 def namespace_kind(
     sink: Sink, item: type[ObjectT], to_facts: Callable[[ObjectT], NamespaceFacts]
 ) -> WatchedKind[ObjectT]:
-    """Feed namespaces, by name."""
-
-    def apply(namespace: ObjectT) -> bool:
-        sink.set_namespace(to_facts(namespace))
-        return True
-
-    return WatchedKind(
-        name="namespaces",
-        path="/api/v1/namespaces",
-        item=item,
-        key=_name,
-        handle=_name,
-        apply=apply,
+    """Watch namespaces, by name."""
+    return _named_kind(
+        "namespaces",
+        "/api/v1/namespaces",
+        item,
+        keep=lambda namespace: sink.set_namespace(to_facts(namespace)),
         remove=lambda name: sink.remove_namespace(Namespace(name)),
     )
 
@@ -116,19 +117,12 @@ def namespace_kind(
 def priority_class_kind(
     sink: Sink, item: type[ObjectT], to_triple: Callable[[ObjectT], PriorityTriple]
 ) -> WatchedKind[ObjectT]:
-    """Feed priority classes, by name."""
-
-    def apply(priority_class: ObjectT) -> bool:
-        sink.set_priority_class(to_triple(priority_class))
-        return True
-
-    return WatchedKind(
-        name="priorityclasses",
-        path="/apis/scheduling.k8s.io/v1/priorityclasses",
-        item=item,
-        key=_name,
-        handle=_name,
-        apply=apply,
+    """Watch priority classes, by name."""
+    return _named_kind(
+        "priorityclasses",
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        item,
+        keep=lambda found: sink.set_priority_class(to_triple(found)),
         remove=sink.remove_priority_class,
     )
 
@@ -136,7 +130,7 @@ def priority_class_kind(
 def optional_kind(
     name: str, api: str, item: type[ObjectT], *, apply: Callable[[ObjectT], bool], remove: Callable[[str], None]
 ) -> WatchedKind[ObjectT]:
-    """Feed a kind of an API that not all servers have, by namespace/name."""
+    """Watch a kind of an API that not all servers have, by namespace/name."""
     return WatchedKind(
         name=name,
         path=f"/apis/{api}/{name}",
@@ -148,6 +142,16 @@ def optional_kind(
         remove=remove,
         is_optional=True,
     )
+
+
+def _named_kind(
+    name: str, path: str, item: type[ObjectT], *, keep: Callable[[ObjectT], None], remove: Callable[[str], None]
+) -> WatchedKind[ObjectT]:
+    def apply(found: ObjectT) -> bool:
+        keep(found)
+        return True
+
+    return WatchedKind(name=name, path=path, item=item, key=_name, handle=_name, apply=apply, remove=remove)
 
 
 def _path(thing: Object) -> str:

@@ -1,4 +1,4 @@
-"""Evicts one pod through the Eviction API, and says what came of it in terms that need no HTTP."""
+"""Evicts one pod through the Eviction API, and returns the outcome without HTTP terms."""
 
 import asyncio
 from contextlib import suppress
@@ -13,13 +13,13 @@ from webhook.core.reclaim.reservation import Target
 from webhook.kube.reclaim.holds import deletion, disruption_patch, eviction
 
 TRIES: Final = 3
-"""How often an eviction is sent whose answer does not come: the UID makes a second one harmless."""
+"""How often an eviction without an answer is sent: the UID makes a second one harmless."""
 
 SECONDS: Final = 20.0
 """How long one eviction may take: the API server alone retries conflicts for 10 s."""
 
 LATER_SECONDS: Final = 2.0
-"""When to try again where nobody says when."""
+"""When to try again where the API server gives no time."""
 
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
 
@@ -28,7 +28,7 @@ _BY_BUDGETS: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_E
 
 
 class Evicted(Enum):
-    """It worked: the pod is on its way out, or would be, by deletion where no budget let it go; or was gone before."""
+    """Success: the pod is evicted (or would be), or deleted past its budgets, or was gone before."""
 
     ACCEPTED = auto()
     DELETED = auto()
@@ -37,14 +37,14 @@ class Evicted(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The pod may not go: another victim must be found."""
+    """The pod is not evicted: another victim must be chosen."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Nothing is known yet, or the API server asked to come again: the same victim, after so many seconds."""
+    """Nothing is known yet, or the API server asked for a retry: the same victim, after so many seconds."""
 
     why: str
     seconds: float
@@ -54,9 +54,9 @@ Outcome = Evicted | Refused | Later
 
 
 async def evict(connection: ApiConnection, target: Target, *, is_trial: bool = False) -> Outcome:
-    """Evict a pod, or try out whether that would be allowed; never another pod of the same name.
+    """Evict a pod, or only check whether that is allowed; never another pod of the same name.
 
-    Where its budgets do not let it go, and do not count any more, it is deleted, with the condition of an evicted one.
+    Where its budgets do not allow it, and do not count any more, it is deleted, with the condition of an evicted pod.
     """
     path = f"/api/v1/namespaces/{target.namespace}/pods/{target.name}"
     method, action, where = "POST", "create pods/eviction", f"{path}/eviction"
@@ -82,7 +82,7 @@ async def evict(connection: ApiConnection, target: Target, *, is_trial: bool = F
 
 
 async def _mark_disrupted(connection: ApiConnection, target: Target, path: str) -> None:
-    """Say on a pod that it ends by a disruption; where that fails, its Job counts a failure, and no more is lost."""
+    """Set the condition of a disruption on a pod; where that fails, its Job counts a failure, and nothing else."""
     body, action = disruption_patch(target), "patch pods/status"
     with suppress(ClusterError):
         await connection.send("PATCH", f"{path}/status", body, action=action, content_type=_STRATEGIC)
@@ -93,7 +93,7 @@ def _explain(error: ApiError) -> Outcome:
         case HTTPStatus.NOT_FOUND:
             return Evicted.GONE
         case HTTPStatus.CONFLICT:
-            # It changed faster than the API server could retry; or another pod has its name, which the watch will tell.
+            # It changed faster than the API server could retry; or another pod has its name, which the watch will show.
             return Later(str(error), LATER_SECONDS)
         case HTTPStatus.TOO_MANY_REQUESTS if error.retry_after_seconds:
             return Later(str(error), error.retry_after_seconds)  # its budget is not counted yet, or the server is busy

@@ -1,4 +1,4 @@
-"""Writes holds on nodes, tolerations and notices on pods: one object at a time, no other of its name."""
+"""Writes holds on nodes, tolerations and notices on pods; never on another object of the same name."""
 
 from typing import Final
 
@@ -6,13 +6,13 @@ from webhook.cluster.api.client import ApiConnection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.reclaim.held_nodes import HeldNodes
-from webhook.core.reclaim.reservation import Claim, Holding, Target
+from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
 from webhook.kube.objects.keys import HELD_NODES, HELD_NODES_NAME, OWN_API
 from webhook.kube.reclaim.holds import calm_patch, hold_patch, nomination_patch, notice_patch, toleration_patch
 from webhook.kube.registration.held_nodes import create_body, replace_patch
 
 _TRIES: Final = 4
-"""Kubelets write their nodes every few seconds: two changes in a row between our read and our write are rare."""
+"""Kubelets write their nodes every few seconds: two conflicts in a row are rare."""
 
 _HELD_NODES: Final = f"/apis/{OWN_API}/{HELD_NODES}"
 
@@ -20,8 +20,8 @@ _MERGE: Final = "application/merge-patch+json"
 _JSON: Final = "application/json-patch+json"
 
 
-async def write_hold(connection: ApiConnection, node: NodeName, holding: Holding | None) -> None:
-    """Make a node say what it keeps, or that it keeps nothing. Raises ClusterError; a node that is gone is none."""
+async def write_hold(connection: ApiConnection, node: NodeName, holding: NodeHold | None) -> None:
+    """Write a hold on a node, or remove it, also where the node is gone. Raises ClusterError."""
     path = f"/api/v1/nodes/{node}"
     failures = 0
     while True:
@@ -56,8 +56,8 @@ async def lock_nodes(connection: ApiConnection, held: HeldNodes) -> None:
             await connection.send("POST", _HELD_NODES, create_body(held), action=f"create {HELD_NODES}")
 
 
-async def let_in(connection: ApiConnection, claim: Claim, hold_id: str, *, is_first: bool) -> None:
-    """Let a waiting pod onto a held node. Raises ClusterError.
+async def let_in(connection: ApiConnection, claim: Beneficiary, hold_id: str, *, is_first: bool) -> None:
+    """Make a waiting pod tolerate a hold. Raises ClusterError.
 
     `is_first`: it has no tolerations at all yet.
     """
@@ -66,10 +66,10 @@ async def let_in(connection: ApiConnection, claim: Claim, hold_id: str, *, is_fi
     await connection.send("PATCH", path, patch, action="patch pods", content_type=_JSON)
 
 
-async def nominate(connection: ApiConnection, claim: Claim, node: NodeName | None) -> None:
-    """Have kube-scheduler keep a node's room for a waiting pod, or no longer. Raises ClusterError.
+async def nominate(connection: ApiConnection, claim: Beneficiary, node: NodeName | None) -> None:
+    """Nominate a node for a waiting pod, so that kube-scheduler keeps its room, or take that back.
 
-    A taint keeps out only who does not tolerate it.
+    A taint keeps out only pods that do not tolerate it. Raises ClusterError.
     """
     path = f"/api/v1/namespaces/{claim.namespace}/pods/{claim.name}/status"
     body = nomination_patch(claim.uid, node)
@@ -95,7 +95,7 @@ async def _annotate(connection: ApiConnection, target: Target, patch: bytes) -> 
     await connection.send("PATCH", path, patch, action="patch pods", content_type=_MERGE)
 
 
-def _patch(body: bytes, holding: Holding | None) -> bytes | None:
+def _patch(body: bytes, holding: NodeHold | None) -> bytes | None:
     try:
         return hold_patch(body, holding)
     except ValueError as cause:

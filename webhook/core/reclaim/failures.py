@@ -1,7 +1,7 @@
 """Workloads that count failed pods: how many more evictions each of them survives.
 
 A Job fails, with all of its pods, once more of them failed than its backoffLimit allows; its guaranteed pods end then
-as well. Reclaim keeps off the last failure of such a budget, unless all of the workload's pods go together.
+as well. Reclaim does not use the last failure of such a budget, unless all of the workload's pods are evicted together.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple, NewType
 
 WorkloadId = NewType("WorkloadId", str)
-"""The object that controls pods and counts their failures: its namespace and UID. Owners of others cannot be named."""
+"""The object that controls pods and counts their failures: its namespace and UID, so none of other namespaces."""
 
 
 class Loss(Enum):
@@ -32,7 +32,7 @@ class FailureBudget(NamedTuple):
 
 
 class Remaining(NamedTuple):
-    """What is left of a workload's budget for failures, and how many of its pods are there to stay."""
+    """What is left of a workload's failure budget, and how many of its pods exist and do not leave."""
 
     left: int
     pods: int
@@ -43,7 +43,7 @@ _WHOLE: Final = 1000
 
 
 def share_used(left: int) -> int:
-    """Tell what one more failure costs a workload: the share of its remaining budget, in thousandths."""
+    """Return what one more failure costs a workload: the share of its remaining budget, in thousandths."""
     return _WHOLE // (max(0, left) + 1)
 
 
@@ -56,9 +56,9 @@ class Departure(NamedTuple):
 
 
 class FailureLimits:
-    """The budgets for failures during one search: which evictions they still allow.
+    """The failure budgets during one search: which evictions they still allow.
 
-    With `may_break` a workload may fail. Then each one that does is told, since it costs what a broken gang costs.
+    With `may_break` a workload may fail. Then each one that does is returned, since it costs as much as a broken gang.
     """
 
     __slots__ = ("_may_break", "_remaining")
@@ -68,9 +68,9 @@ class FailureLimits:
         self._may_break = may_break
 
     def draw(self, left: dict[WorkloadId, int], departures: tuple[Departure, ...]) -> int | None:
-        """Take pods that leave from the budgets; give how many workloads fail of it, None where that is forbidden.
+        """Count leaving pods against the budgets; return how many workloads fail by it, None where that is forbidden.
 
-        A workload that goes whole fails with nothing left to lose: that is allowed, unless some of it went before.
+        A workload that leaves whole has nothing left to lose: that is allowed, unless some of it left before.
         """
         broken = 0
         for departure in departures:
@@ -90,21 +90,21 @@ class FailureLimits:
         return broken
 
     def left(self, workload: WorkloadId) -> int:
-        """Tell how many failures a workload survives from here."""
+        """Return how many failures a workload survives from here."""
         return self._remaining.get(workload, NOTHING_LEFT).left
 
     def singles(self, workload: WorkloadId | None) -> int | None:
-        """Tell how many pods of a workload may leave one by one; None: any number."""
+        """Return how many pods of a workload may leave one by one; None: any number."""
         remaining = None if workload is None or self._may_break else self._remaining.get(workload)
         if remaining is None:
             return None
         return max(remaining.left, 1 if remaining.pods <= 1 else 0)
 
     def pods(self, workload: WorkloadId) -> int:
-        """Tell how many pods of a workload are there to stay."""
+        """Return how many pods of a workload exist and do not leave."""
         return self._remaining.get(workload, NOTHING_LEFT).pods
 
     @property
     def may_break(self) -> bool:
-        """Tell whether a workload may fail."""
+        """Whether a workload may fail."""
         return self._may_break

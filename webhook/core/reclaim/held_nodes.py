@@ -1,18 +1,18 @@
-"""Which nodes keep their room, for which pods, and whose other pods are kept off them."""
+"""Which nodes keep their room, for which pods, and which namespaces' other pods are kept off them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.policy import LabelSelector, Policy, UnknownTeam
-from webhook.core.reclaim.reservation import Holding
+from webhook.core.reclaim.reservation import NodeHold
 
 
 @dataclass(frozen=True, slots=True)
 class HeldNodes:
     """The nodes, each with the pods that it keeps its room for, and the namespaces whose pods are kept off otherwise.
 
-    `namespaces` and `exempt` are names or globs; what is exempt is never kept off.
+    `namespaces` and `exempt` are names or globs; exempt namespaces are never kept off.
     """
 
     nodes: Mapping[NodeName, tuple[Uid, ...]]
@@ -21,8 +21,8 @@ class HeldNodes:
     exempt: tuple[str, ...]
 
 
-def held_nodes(holdings: Iterable[Holding], policy: Policy) -> HeldNodes:
-    """Sum up what nodes keep. A node that only waits for the rest of a broken gang to go keeps nothing."""
+def held_nodes(holdings: Iterable[NodeHold], policy: Policy) -> HeldNodes:
+    """Return the held nodes. A node that only waits for the rest of a broken gang to end keeps nothing."""
     is_open = policy.defaults.unknown_team is UnknownTeam.PREEMPTIBLE
     selectors = (team.namespace_selector for team in policy.teams if team.namespace_selector is not None)
     return HeldNodes(

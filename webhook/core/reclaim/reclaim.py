@@ -1,9 +1,9 @@
-"""Reclaim: which borrowing pods go so that guaranteed pods which wait get their room, and where that room is.
+"""The reclaim planner: which borrowing pods are evicted for guaranteed pods that wait, and on which nodes.
 
-A round plans for all that wait, one after the other, each on top of what the ones before it get: what one clearing
-frees beyond its need, the next may use. It is tried out on the fleet itself and taken back, so the scene is left as it
-was, and the same scene gives the same round. Gangs are planned whole or not at
-all. Nothing is evicted for a pod that would not fit afterwards, or that fits now.
+A round plans for all waiting pods, one after the other, each on top of the earlier ones: what one choice frees beyond
+its need, the next pod may use. It is tried on the fleet itself and undone, so the scene stays as it was, and the same
+scene gives the same round. Gangs are planned whole or not at all. Nothing is evicted for a pod that would not fit
+afterwards, or that fits now.
 """
 
 from collections import Counter
@@ -22,44 +22,45 @@ from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topolog
 from webhook.core.placement.device_slots import DeviceSlots
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.failures import FailureLimits, Remaining, WorkloadId
-from webhook.core.reclaim.reclaim_plan import Cause, Hold, Move, Refused, Round, Scene, Waiting
+from webhook.core.reclaim.reclaim_plan import Cause, Move, Refused, Round, Scene
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.victim import GangId, Victim
 from webhook.core.reclaim.victim_search import Clearing, Cost, Need, Scale, clear, departures
 
 
-def plan(waiting: Iterable[Waiting], scene: Scene) -> Round:
-    """Plan for all that wait: the longest waiting first, ties by name; those with a hold already are left out."""
-    held = {hold.waiting for hold in scene.holds}
+def plan(waiting: Iterable[ReclaimPod], scene: Scene) -> Round:
+    """Return the plans for all waiting pods without a hold: the longest waiting first, ties by name."""
+    held = {hold.waiting.uid for hold in scene.holds}
     trial = _Trial(scene)
     moves: list[Move] = []
     refused: list[Refused] = []
     try:
         for together in _gangs(each for each in waiting if each.uid not in held):
             before = trial.savepoint()
-            outcomes = [trial.seat(each) for each in together]
-            seated = [outcome for outcome in outcomes if isinstance(outcome, Move)]
+            outcomes = [trial.place(each) for each in together]
+            placed = [outcome for outcome in outcomes if isinstance(outcome, Move)]
             failed = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
             refused += failed
             if all(outcome.cause is Cause.FITS for outcome in failed):
-                moves += seated
+                moves += placed
             else:
                 trial.undo(before)
-                refused += [Refused(move.waiting, Cause.GANG_INCOMPLETE) for move in seated]
+                refused += [Refused(move.waiting, Cause.GANG_INCOMPLETE) for move in placed]
     finally:
         trial.undo(0)
     return Round(tuple(moves), tuple(refused))
 
 
-def _gangs(waiting: Iterable[Waiting]) -> list[list[Waiting]]:
-    """Group gangs, each at the place of its member that waits longest."""
-    groups: dict[GangId | Uid, list[Waiting]] = {}
-    for each in sorted(waiting, key=lambda each: (each.since, each.namespace, each.name, each.uid)):
+def _gangs(waiting: Iterable[ReclaimPod]) -> list[list[ReclaimPod]]:
+    """Return the pods by gang, each gang at the position of its member that waits longest."""
+    groups: dict[GangId | Uid, list[ReclaimPod]] = {}
+    for each in sorted(waiting, key=lambda each: (each.pod.created, each.namespace, each.name, each.uid)):
         groups.setdefault(each.gang or each.uid, []).append(each)
     return list(groups.values())
 
 
 class _Step(NamedTuple):
-    """One change that was tried: room taken (sign 1) or given (-1), and what is undone with it."""
+    """One tried change: room taken (sign 1) or freed (-1), and what is undone with it."""
 
     node: NodeName
     uid: Uid
@@ -71,12 +72,12 @@ class _Step(NamedTuple):
     seated: PlacedPod | None = None
 
 
-class _Insistence(NamedTuple):
-    """What protects victims no longer from a pod that has waited for long.
+class _Overrides(NamedTuple):
+    """What does not protect victims any more from a pod that has waited for long.
 
-    Budgets, once it has waited as long as policy respects them. And the minimum runtime of pods that started when it
-    waited already (`unripe_after`): who deletes pods and creates them again would be protected without end.
-    `may_break`: budgets for failures count no more, since nothing else is left: who sets a tiny one would be protected.
+    Disruption budgets, once it has waited as long as policy respects them. And the minimum runtime of pods that started
+    after it began to wait (`unripe_after`): else a user who deletes pods and creates them again would be protected for
+    ever. `may_break`: failure budgets do not count, since nothing else is left: else a tiny one would protect.
     """
 
     is_past_budgets: bool = False
@@ -84,11 +85,11 @@ class _Insistence(NamedTuple):
     may_break: bool = False
 
 
-_NONE: Final = _Insistence()
+_NONE: Final = _Overrides()
 
 
 class _Trial:
-    """The scene as it will be after the moves planned so far; `undo` brings back what was."""
+    """The scene after the moves planned so far; `undo` restores earlier states."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -98,26 +99,27 @@ class _Trial:
         self._quotas = dict(scene.quotas)
         self._exhausted = {team for team, left in scene.quotas.items() if left <= 0}
         self._reluctant = scene.spared | scene.refused
-        self._have_rules = False  # some that are seated here keep others off
-        self._coming = 0  # nodes whose room is not free yet, or not for everybody
+        self._have_rules = False  # some planned pods have anti-affinity
+        self._coming = 0  # nodes whose room is not free yet, or held
         for hold in scene.holds:
             self._coming |= scene.fleet.bit(hold.node)
         self._left = dict(scene.left)
         self._failures: dict[WorkloadId, Remaining] = dict(scene.failures)
         place = scene.order.index(ReclaimCost.LOST_WORK)
         self._ahead, self._behind = (0,) * place, (0,) * (len(scene.order) - place - 1)
-        self._offers: dict[tuple[Demand, Constraints, _Insistence], _Offers] = {}
+        self._offers: dict[tuple[Demand, Constraints, _Overrides], _Offers] = {}
         for leaving in scene.leaving:
-            self._give(leaving.node, leaving.uid, leaving.demand)
+            if (node := leaving.pod.node) is not None:
+                self._give(node, leaving.uid, leaving.demand)
         for hold in scene.holds:
-            self._take(hold.node, hold.waiting, hold)
+            self._take(hold.node, hold.waiting)
 
     def savepoint(self) -> int:
-        """Name the present state, to come back to."""
+        """Return a name of the present state for `undo`."""
         return len(self._steps)
 
     def undo(self, savepoint: int) -> None:
-        """Come back to an earlier state."""
+        """Restore an earlier state."""
         while len(self._steps) > savepoint:
             step = self._steps.pop()
             if step.sign < 0:
@@ -128,8 +130,8 @@ class _Trial:
             self._fleet.take(step.node, step.demand, sign=-step.sign, holder=step.uid, devices=step.devices)
         self._offers.clear()
 
-    def seat(self, waiting: Waiting) -> Move | Refused:
-        """Find room for one pod and take it; where there is none, nothing changes."""
+    def place(self, waiting: ReclaimPod) -> Move | Refused:
+        """Find room for one pod and take it; without any, nothing changes."""
         fleet, demand = self._fleet, waiting.demand
         able = fleet.with_capacity(demand, fleet.matching(waiting.constraints) & fleet.open_bits)
         if not able:
@@ -140,9 +142,9 @@ class _Trial:
         if room := fleet.with_room(demand, able & allowed):
             free = room & ~self._coming
             node = self._where(waiting, free or room)
-            self._take(node, waiting.uid, waiting)
+            self._take(node, waiting)
             return Refused(waiting, Cause.FITS) if free else Move(waiting, node, (), Cost())
-        for how in self._ways(waiting):
+        for how in self._overrides_of(waiting):
             best = self._best(waiting, able, allowed, how)
             if best is not None:
                 break
@@ -151,13 +153,13 @@ class _Trial:
         node, clearing = best
         for victim in clearing.victims:
             self._give(victim.node, victim.uid, victim.demand, victim)
-        self._take(node, waiting.uid, waiting)
+        self._take(node, waiting)
         return Move(waiting, node, clearing.victims, clearing.cost, how.is_past_budgets, how.may_break)
 
-    def _ways(self, waiting: Waiting) -> Iterator[_Insistence]:
-        """List what a pod may disregard, the least first: the next is tried where nothing is found."""
+    def _overrides_of(self, waiting: ReclaimPod) -> Iterator[_Overrides]:
+        """Yield what a pod may override, the least first: the next is tried where nothing is found."""
         yield _NONE
-        how = self._insistence(waiting)
+        how = self._long_wait(waiting)
         if how is not _NONE:
             yield how
         if self._failures:
@@ -165,17 +167,17 @@ class _Trial:
             if how is not _NONE:
                 yield how._replace(may_break=True)
 
-    def _insistence(self, waiting: Waiting) -> _Insistence:
-        """Say what a pod need not respect any more, after all the time that it waited."""
-        scene, since = self._scene, waiting.reported_at
+    def _long_wait(self, waiting: ReclaimPod) -> _Overrides:
+        """Return what a pod need not respect any more after its wait."""
+        scene, since = self._scene, 0 if waiting.report is None else waiting.report.since
         bound = scene.budget_seconds
         is_long = not isinstance(bound, Unlimited) and bool(since) and since + bound <= scene.now
         is_past_budgets = is_long and bool(scene.left or scene.refused)
         unripe_after = since if scene.minimum_runtime and since else None
-        return _Insistence(is_past_budgets, unripe_after) if is_past_budgets or unripe_after is not None else _NONE
+        return _Overrides(is_past_budgets, unripe_after) if is_past_budgets or unripe_after is not None else _NONE
 
-    def _allowed(self, waiting: Waiting) -> int:
-        """List the slots with the pods around them that a pod demands, those planned so far in their seats."""
+    def _allowed(self, waiting: ReclaimPod) -> int:
+        """Return the slots whose topology domains satisfy a pod's rules, with the pods placed so far."""
         pod_counts = self._scene.pod_counts
         if not (waiting.topology or self._have_rules or pod_counts.against(waiting.namespace, waiting.labels)):
             return -1
@@ -185,12 +187,12 @@ class _Trial:
         asker = TopologyRequest(waiting.namespace, waiting.labels, waiting.topology, waiting.constraints, joined=joined)
         return evaluate_topology(asker, self._fleet, pod_counts).allowed
 
-    def _where(self, waiting: Waiting, among: int) -> NodeName:
-        """Find the node that it will go to: on another it would take, in the plan, the room of somebody else."""
+    def _where(self, waiting: ReclaimPod, among: int) -> NodeName:
+        """Return the node that it will use: on any other, the plan would take the room of another pod."""
         first = next((name for name in waiting.chosen if self._fleet.bit(name) & among), None)
         return self._fleet.names_of(among & -among)[0] if first is None else first
 
-    def _best(self, waiting: Waiting, able: int, allowed: int, how: _Insistence) -> tuple[NodeName, Clearing] | None:
+    def _best(self, waiting: ReclaimPod, able: int, allowed: int, how: _Overrides) -> tuple[NodeName, Clearing] | None:
         key = (waiting.demand, waiting.constraints, how)
         offers = self._offers.get(key)
         if offers is None:
@@ -198,7 +200,7 @@ class _Trial:
         return offers.best(allowed)
 
     def bounds(self, among: int, demand: Demand) -> Iterator[tuple[tuple[Units, ...], NodeName]]:
-        """Tell what clearing room costs at least on each node that has anybody to send away."""
+        """Yield the least possible cost of room on each node that has victims."""
         now, on, ahead, behind = self._scene.now, self._scene.victim_index.on, self._ahead, self._behind
         for node, missing in self._missing_on(among, demand):
             yard = on(node)
@@ -206,20 +208,20 @@ class _Trial:
                 yield (*ahead, yard.least_loss(missing, now), *behind), node
 
     def bound(self, node: NodeName, demand: Demand) -> tuple[Units, ...] | None:
-        """Tell the same of one node; None where there is nobody to send away."""
+        """Return the same for one node; None where there are no victims."""
         yard = self._scene.victim_index.on(node)
         return None if yard is None else self.rank(yard.least_loss(self._missing_gpus(node, demand), self._scene.now))
 
     def rank_of(self, cost: Cost) -> tuple[Units, ...]:
-        """Bring a cost into the order in which its parts count."""
+        """Return the parts of a cost in the order in which they count."""
         return cost.ranked(self._scene.order)
 
     def rank(self, lost_work: Units) -> tuple[Units, ...]:
-        """Rank a cost of which only the lost work is known."""
+        """Return the rank of a cost of which only the lost work is known."""
         return (*self._ahead, lost_work, *self._behind)
 
-    def offer(self, node: NodeName, demand: Demand, how: _Insistence) -> Clearing | None:
-        """Find the cheapest clearing on a node as things stand."""
+    def offer(self, node: NodeName, demand: Demand, how: _Overrides) -> Clearing | None:
+        """Return the cheapest choice of victims on a node in the present state."""
         scene, fleet = self._scene, self._fleet
         missing = {resource: amount - fleet.free(node, resource) for resource, amount in demand.requests}
         amounts = {resource: amount for resource, amount in missing.items() if amount > 0}
@@ -237,8 +239,8 @@ class _Trial:
         )
         return clear(need, node, scene.victim_index, room=_Room(fleet.device_slots(node), node), scale=scale)
 
-    def allows(self, clearing: Clearing, how: _Insistence) -> bool:
-        """Tell whether the victims of an earlier offer are still there and their budgets still let them go."""
+    def allows(self, clearing: Clearing, how: _Overrides) -> bool:
+        """Whether the victims of an earlier offer are still there and their budgets still allow their eviction."""
         if any(victim.uid in self._gone or victim.team in self._exhausted for victim in clearing.victims):
             return False
         floors = FailureLimits(self._failures, may_break=how.may_break)
@@ -248,9 +250,9 @@ class _Trial:
         return how.is_past_budgets or all(self._left.get(guard, 0) >= count for guard, count in drawn.items())
 
     def _missing_gpus(self, node: NodeName, demand: Demand) -> int:
-        """Tell how many GPU units are missing, where one resource says it; 0 is true in any case, if not sharp.
+        """Return how many GPU units are missing, if one resource tells; 0 is always a valid lower bound.
 
-        On slices each piece is less than the pod counts, if that may be handed whole GPUs.
+        On slices each piece is less than the pod counts, if the pod may get whole GPUs.
         """
         if len(demand.devices) != 1 or self._fleet.bit(node) & self._fleet.mig_slots:
             return 0
@@ -276,16 +278,14 @@ class _Trial:
         self._coming |= self._fleet.bit(node)
         self._change(step)
 
-    def _take(self, node: NodeName, uid: Uid, pod: Waiting | Hold) -> None:
+    def _take(self, node: NodeName, pod: ReclaimPod) -> None:
         self._have_rules |= bool(pod.anti_affinity_rules)
-        self._change(_Step(node, uid, pod.demand, 1, (), self._coming, seated=PlacedPod(pod, node)))
+        self._change(_Step(node, pod.uid, pod.demand, 1, (), self._coming, seated=PlacedPod(pod, node)))
 
     def _draw(self, victim: Victim, sign: int) -> None:
-        """Take a victim from the budgets that guard it or that its failure counts in, and from what its team may lose.
+        """Count a victim (sign -1) against its disruption and failure budgets and its team's quota; sign 1 undoes it.
 
-        With sign 1 it is given back.
-
-        A plan is never cut in two: its last victims may be more than the team was to lose within the minute.
+        A plan is never cut in two: its last victims may exceed the team's quota of the minute.
         """
         for guard in victim.guards:
             self._left[guard] = self._left.get(guard, 0) + sign
@@ -306,7 +306,7 @@ class _Trial:
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """The single devices of one node as they will be; implements webhook.core.reclaim.victim_search.Room."""
+    """The single devices of one node after the plan; implements webhook.core.reclaim.victim_search.Room."""
 
     device_slots: DeviceSlots
     node: NodeName
@@ -323,18 +323,18 @@ class _Room:
 
 
 _Entry = tuple[tuple[Units, ...], NodeName, int, Clearing | None]
-"""A node on offer: rank, node, version, clearing. Entries of one node and version replace each other, so no clearing is
-ever compared."""
+"""A candidate node: rank, node, version, clearing. Entries of one node and version replace each other, so clearings are
+never compared."""
 
 
 class _Offers:
-    """The nodes that could take pods of one kind, the cheapest to clear on top.
+    """The nodes that could take pods of one demand, the cheapest on top.
 
-    A heap whose entries begin as lower bounds: a node is searched only when its bound comes to the top, and again only
-    when something changed there. What budgets allow only shrinks within a round, so an old offer is a bound as well.
+    A heap whose entries start as lower bounds: a node is searched only when its bound reaches the top, and again only
+    after a change there. What budgets allow only shrinks within a round, so an old offer is a lower bound too.
     """
 
-    def __init__(self, trial: _Trial, fleet: Fleet, demand: Demand, among: int, how: _Insistence) -> None:
+    def __init__(self, trial: _Trial, fleet: Fleet, demand: Demand, among: int, how: _Overrides) -> None:
         self._trial = trial
         self._how = how
         self._fleet = fleet
@@ -345,14 +345,14 @@ class _Offers:
         heapify(self._heap)
 
     def note(self, node: NodeName) -> None:
-        """Take in that something changed on a node."""
+        """Note that something changed on a node."""
         if self._fleet.bit(node) & self._among:
             version = self._versions[node] = self._versions.get(node, 0) + 1
             if (rank := self._trial.bound(node, self._demand)) is not None:
                 heappush(self._heap, (rank, node, version, None))
 
     def best(self, allowed: int) -> tuple[NodeName, Clearing] | None:
-        """Give the cheapest clearing on an allowed node; it stays on offer until its node changes."""
+        """Return the cheapest choice on an allowed node; it stays valid until its node changes."""
         aside: list[_Entry] = []
         found = self._cheapest(allowed, aside)
         for entry in aside:

@@ -1,7 +1,7 @@
-"""The roll of all GPU pods for reclaim, kept by events: who may be sent away, who waits, who is leaving.
+"""An index of all GPU pods for reclaim, kept by events: possible victims, waiting pods, leaving pods.
 
-Whether a pod may be a victim is settled when it, the policy or a disruption budget changes, not when somebody waits:
-a plan must not cost a walk over every pod. A member that may not go shields nobody else of its gang.
+Whether a pod may be a victim is decided when it, the policy or a disruption budget changes, not when a pod waits: a
+plan must not cost a walk over every pod. A member that may not be evicted does not protect the rest of its gang.
 """
 
 from bisect import bisect_left, insort
@@ -11,33 +11,33 @@ from typing import Final, TypeVar
 
 from webhook.core.model.names import Namespace, NodeName, Uid
 from webhook.core.model.policy import ReclaimRules
+from webhook.core.reclaim.evictions import Evictions
 from webhook.core.reclaim.failure_count import FailureCount
 from webhook.core.reclaim.failures import FailureBudget, Remaining, WorkloadId
-from webhook.core.reclaim.reclaim_plan import Leaving
-from webhook.core.reclaim.reclaim_pod import Disruption, Tenant, victim_of
+from webhook.core.reclaim.reclaim_pod import Disruption, ReclaimPod, victim_of
 from webhook.core.reclaim.victim import GangId, GuardId, VictimIndex
 
 _Key = TypeVar("_Key", Namespace, GangId)
 
 BUDGETS: Final = 100
-"""PodDisruptionBudgets of one namespace that are looked at, the first by name: whoever may create one may create
-thousands. What the others say, the API server says when a pod is to be evicted."""
+"""PodDisruptionBudgets of one namespace that are read, the first by name: a user who may create one may create
+thousands. The API server enforces the others when a pod is evicted."""
 
 STUCK_SECONDS: Final = 30
-"""A pod still there so long after its grace period is stuck, as on a node that died: nobody may count on its room."""
+"""A pod that exists so long after its grace period is stuck, as on a node that died: no plan counts on its room."""
 
 
 class ReclaimIndex:
-    """Every GPU pod, sorted by what reclaim may do with it."""
+    """Every GPU pod, by its roles in reclaim, and the table of evictions."""
 
     def __init__(self, rules: ReclaimRules) -> None:
         self.victim_index = VictimIndex()
+        self.evictions = Evictions()
         self._rules = rules
-        self._tenants: dict[Uid, Tenant] = {}
-        self._waiting: dict[Uid, Tenant] = {}
-        self._pinned: dict[Uid, Tenant] = {}
-        self._terminating: dict[Uid, Tenant] = {}
-        self._going: dict[Uid, Tenant] = {}
+        self._pods: dict[Uid, ReclaimPod] = {}
+        self._waiting: dict[Uid, ReclaimPod] = {}
+        self._pinned: dict[Uid, ReclaimPod] = {}
+        self._terminating: dict[Uid, ReclaimPod] = {}
         self._disruptions: dict[Namespace, dict[str, Disruption]] = {}
         self._budget_names: dict[Namespace, list[str]] = {}  # in order
         self._gangs: dict[GangId, set[Uid]] = {}
@@ -46,102 +46,98 @@ class ReclaimIndex:
 
     # -- what plans read
 
-    def get(self, uid: Uid) -> Tenant | None:
-        """Find a pod."""
-        return self._tenants.get(uid)
+    def get(self, uid: Uid) -> ReclaimPod | None:
+        """Return a pod."""
+        return self._pods.get(uid)
 
-    def pinned(self) -> Iterable[Tenant]:
-        """List the pods that have no node yet, and were bound to some."""
+    def pinned(self) -> Iterable[ReclaimPod]:
+        """Return the pods without a node that are restricted to chosen nodes."""
         return self._pinned.values()
 
-    def waiting(self) -> Iterable[Tenant]:
-        """List the guaranteed pods without a node."""
+    def waiting(self) -> Iterable[ReclaimPod]:
+        """Return the guaranteed pods without a node."""
         return self._waiting.values()
 
-    def members(self, gang: GangId) -> Iterable[Tenant]:
-        """List the pods of a gang, whatever becomes of them."""
-        return [self._tenants[uid] for uid in self._gangs.get(gang, ())]
+    def members(self, gang: GangId) -> Iterable[ReclaimPod]:
+        """Return the pods of a gang, in whatever roles."""
+        return [self._pods[uid] for uid in self._gangs.get(gang, ())]
 
-    def leaving(self, *, now: float) -> dict[NodeName, list[Leaving]]:
-        """List the pods whose room is on its way, by node; those that are stuck are not among them."""
-        found: dict[NodeName, list[Leaving]] = {}
-        for tenant in chain(self._terminating.values(), self._going.values()):
-            pod = tenant.pod
-            if pod.node is not None and not _is_stuck(tenant, now):
-                found.setdefault(pod.node, []).append(Leaving(pod.uid, pod.node, pod.demand))
+    def leaving(self, *, now: float) -> dict[NodeName, list[ReclaimPod]]:
+        """Return the pods whose room becomes free soon, by node, without those that are stuck."""
+        found: dict[NodeName, list[ReclaimPod]] = {}
+        evicted = (self._pods[uid] for uid in self.evictions.awaited())
+        for gpu_pod in chain(self._terminating.values(), evicted):
+            if gpu_pod.pod.node is not None and not _is_stuck(gpu_pod, now):
+                found.setdefault(gpu_pod.pod.node, []).append(gpu_pod)
         return found
 
     def empty_at(self, *, now: float) -> dict[NodeName, int]:
-        """Tell when the last pod that leaves a node must be gone, for the nodes that somebody leaves."""
+        """Return when the last pod that leaves a node must be gone, for the nodes that pods leave."""
         found: dict[NodeName, int] = {}
-        for tenant in self._terminating.values():
-            node = tenant.pod.node
-            if node is not None and not _is_stuck(tenant, now):
-                found[node] = max(found.get(node, 0), tenant.leaves_at or 0)
+        for gpu_pod in self._terminating.values():
+            node = gpu_pod.pod.node
+            if node is not None and not _is_stuck(gpu_pod, now):
+                found[node] = max(found.get(node, 0), gpu_pod.leaves_at or 0)
         return found
 
-    def going(self) -> Iterable[Uid]:
-        """List the pods whose evictions were accepted and not seen yet."""
-        return self._going.keys()
-
     def is_going(self, uid: Uid) -> bool:
-        """Tell whether a pod is on its way out, or gone already."""
-        return uid not in self._tenants or uid in self._going or uid in self._terminating
+        """Whether a pod terminates, is evicted, or does not exist any more."""
+        return uid not in self._pods or uid in self._terminating or uid in self.evictions.awaited()
 
-    def staying(self, uid: Uid) -> Tenant | None:
-        """Find a pod that is there and not on its way out."""
-        return None if self.is_going(uid) else self._tenants[uid]
+    def staying(self, uid: Uid) -> ReclaimPod | None:
+        """Return a pod that exists and does not leave."""
+        return None if self.is_going(uid) else self._pods[uid]
 
     def allowances(self, chosen: Iterable[Uid] = ()) -> dict[GuardId, int]:
-        """Tell how many victims each disruption budget lets go once `chosen` and those that go unseen are gone."""
+        """Return how many victims each disruption budget allows once `chosen` and all accepted evictions are gone."""
         found = {each.guard: each.allowed for namespace in self._disruptions for each in self._budgets(namespace)}
-        for uid in {*self._going, *(uid for uid in chosen if not self.is_going(uid))}:
-            for guard in self._guards(self._tenants[uid]):
+        for uid in {*self.evictions.awaited(), *(uid for uid in chosen if not self.is_going(uid))}:
+            for guard in self._guards(self._pods[uid]):
                 found[guard] -= 1
         return found
 
     def failures(self, chosen: Iterable[Uid] = ()) -> dict[WorkloadId, Remaining]:
-        """Tell what the victims' workloads have left of their budgets for failures once `chosen` are gone."""
-        expected = [tenant for uid in chosen if (tenant := self.staying(uid)) is not None]
+        """Return what the victims' workloads have left of their failure budgets once `chosen` are gone."""
+        expected = [gpu_pod for uid in chosen if (gpu_pod := self.staying(uid)) is not None]
         return self._failures.remaining(self.victim_index.workloads(), expected)
 
     # -- events
 
-    def set(self, tenant: Tenant) -> None:
-        """Take in a pod, or what changed of it."""
-        uid = tenant.pod.uid
-        going = self._going.get(uid)
+    def set(self, gpu_pod: ReclaimPod) -> None:
+        """Add a pod, or what changed of it."""
+        uid = gpu_pod.uid
         self._leave(uid)
-        self._enter(tenant)
-        if tenant.is_leaving(self._rules):
-            self._terminating[uid] = tenant
-        elif going is not None:
-            self._going[uid] = tenant
-        elif tenant.is_waiting:
-            self._waiting[uid] = tenant
-        self._failures.set_pod(tenant, is_going=uid in self._terminating or uid in self._going)
-        if tenant.chosen and uid not in self._terminating and uid not in self._going:
-            self._pinned[uid] = tenant
-        if tenant.pod.node is not None:
-            self._sort(tenant)
+        self._enter(gpu_pod)
+        if gpu_pod.is_leaving(self._rules):
+            self._terminating[uid] = gpu_pod
+            self.evictions.gone(uid)
+        is_going = self.is_going(uid)
+        self._failures.set_pod(gpu_pod, is_going=is_going)
+        if gpu_pod.is_waiting and not is_going:
+            self._waiting[uid] = gpu_pod
+        if gpu_pod.chosen and not is_going:
+            self._pinned[uid] = gpu_pod
+        if gpu_pod.pod.node is not None:
+            self._sort(gpu_pod)
 
     def remove(self, uid: Uid) -> None:
-        """Take a pod off: it ended."""
+        """Remove a pod that ended."""
         self._leave(uid)
-        tenant = self._tenants.pop(uid, None)
-        if tenant is not None:
-            self._failures.remove_pod(tenant)
-            _unlist(self._by_namespace, tenant.pod.namespace, uid)
-            _unlist(self._gangs, tenant.gang, uid)
+        self.evictions.gone(uid)
+        gpu_pod = self._pods.pop(uid, None)
+        if gpu_pod is not None:
+            self._failures.remove_pod(gpu_pod)
+            _unlist(self._by_namespace, gpu_pod.namespace, uid)
+            _unlist(self._gangs, gpu_pod.gang, uid)
 
     def set_rules(self, rules: ReclaimRules) -> None:
-        """Judge from now on by other rules."""
+        """Replace the rules."""
         if rules != self._rules:
             self._rules = rules
-            self._sort_again(self._tenants.values())
+            self._sort_again(self._pods.values())
 
     def set_disruption(self, budget: Disruption) -> None:
-        """Take in a disruption budget; its pods are sorted again only if it covers others than before."""
+        """Add or replace a disruption budget; its pods are sorted again only if it covers others than before."""
         several = self._disruptions.setdefault(budget.namespace, {})
         before = several.get(budget.name)
         several[budget.name] = budget
@@ -150,71 +146,77 @@ class ReclaimIndex:
             insort(names, budget.name)
         is_new = before is None or before.selector != budget.selector
         if is_new and bisect_left(names, budget.name) < BUDGETS:
-            self._sort_again(map(self._tenants.__getitem__, self._by_namespace.get(budget.namespace, ())))
+            self._sort_again(map(self._pods.__getitem__, self._by_namespace.get(budget.namespace, ())))
 
     def remove_disruption(self, namespace: Namespace, name: str) -> None:
-        """Forget a disruption budget."""
+        """Remove a disruption budget."""
         if self._disruptions.get(namespace, {}).pop(name, None) is not None:
             names = self._budget_names[namespace]
             del names[place := bisect_left(names, name)]
             if place >= BUDGETS:
                 return
-            self._sort_again(map(self._tenants.__getitem__, self._by_namespace.get(namespace, ())))
+            self._sort_again(map(self._pods.__getitem__, self._by_namespace.get(namespace, ())))
 
     def set_failure_budget(self, workload: WorkloadId, budget: FailureBudget | None) -> None:
-        """Take in how many failures a workload survives; None: any number, or it is gone."""
+        """Set how many failures a workload survives; None: any number, or it is gone."""
         if self._failures.set_budget(workload, budget):
-            self._sort_again(map(self._tenants.__getitem__, self._failures.pods(workload)))
+            self._sort_again(map(self._pods.__getitem__, self._failures.pods(workload)))
 
-    def send_away(self, uid: Uid) -> None:
-        """Expect a pod to go: its eviction was accepted, and the watch will show it."""
-        tenant = self._tenants.get(uid)
-        if tenant is not None and uid not in self._terminating:
-            self._failures.evicted(tenant)
-            self._failures.set_pod(tenant, is_going=True)
-            self._leave(uid)
-            self._going[uid] = tenant
+    def accept(self, uid: Uid, *, now: float, was_there: bool = True) -> None:
+        """Expect a pod to leave: the API server accepted its eviction, and the watch will show that.
 
-    def take_back(self, uid: Uid) -> None:
-        """Expect a pod to go no longer: the watch has not shown it for too long."""
-        tenant = self._going.pop(uid, None)
-        if tenant is not None:
-            self.set(tenant)
+        `was_there` is False where the API server had no such pod any more.
+        """
+        gpu_pod = self._pods.get(uid)
+        lost_by = lost_for = None
+        if gpu_pod is not None and was_there and (eviction := self.evictions.get(uid)) is not None:
+            waiting = self._pods.get(eviction.target.claim)
+            lost_by, lost_for = gpu_pod.team, None if waiting is None else waiting.team
+        self.evictions.accept(uid, now=now, lost_by=lost_by, lost_for=lost_for)
+        if gpu_pod is None:
+            self.evictions.gone(uid)
+        elif uid not in self._terminating:
+            self._failures.evicted(gpu_pod)
+            self.set(gpu_pod)
+
+    def expire(self, *, before: float) -> None:
+        """Expect pods to leave no longer whose evictions were accepted until then and that the watch does not show."""
+        for uid in self.evictions.expire(before=before):
+            self.set(self._pods[uid])
 
     # -- sorting
 
-    def _enter(self, tenant: Tenant) -> None:
-        uid, before = tenant.pod.uid, self._tenants.get(tenant.pod.uid)
-        if before is not None and before.gang != tenant.gang:  # labels may change
+    def _enter(self, gpu_pod: ReclaimPod) -> None:
+        uid, before = gpu_pod.uid, self._pods.get(gpu_pod.uid)
+        if before is not None and before.gang != gpu_pod.gang:  # labels may change
             _unlist(self._gangs, before.gang, uid)
-        if before is not None and before.workload != tenant.workload:
+        if before is not None and before.workload != gpu_pod.workload:
             self._failures.remove_pod(before)
-        self._tenants[uid] = tenant
-        self._by_namespace.setdefault(tenant.pod.namespace, set()).add(uid)
-        if tenant.gang is not None:
-            self._gangs.setdefault(tenant.gang, set()).add(uid)
+        self._pods[uid] = gpu_pod
+        self._by_namespace.setdefault(gpu_pod.namespace, set()).add(uid)
+        if gpu_pod.gang is not None:
+            self._gangs.setdefault(gpu_pod.gang, set()).add(uid)
 
     def _leave(self, uid: Uid) -> None:
         self._waiting.pop(uid, None)
         self._pinned.pop(uid, None)
         self._terminating.pop(uid, None)
-        self._going.pop(uid, None)
         self.victim_index.remove(uid)
 
-    def _sort(self, tenant: Tenant) -> None:
-        if tenant.pod.uid not in self._going:
-            has_budget = self._failures.has_budget(tenant)
-            victim = victim_of(tenant, rules=self._rules, guards=self._guards(tenant), has_budget=has_budget)
+    def _sort(self, gpu_pod: ReclaimPod) -> None:
+        if gpu_pod.uid not in self.evictions.awaited():
+            has_budget = self._failures.has_budget(gpu_pod)
+            victim = victim_of(gpu_pod, rules=self._rules, guards=self._guards(gpu_pod), has_budget=has_budget)
             if victim is not None:
                 self.victim_index.add(victim)
 
-    def _sort_again(self, tenants: Iterable[Tenant]) -> None:
-        for tenant in list(tenants):
-            self.set(tenant)
+    def _sort_again(self, gpu_pods: Iterable[ReclaimPod]) -> None:
+        for gpu_pod in list(gpu_pods):
+            self.set(gpu_pod)
 
-    def _guards(self, tenant: Tenant) -> tuple[GuardId, ...]:
-        known = self._budgets(tenant.pod.namespace)
-        return tuple(islice((budget.guard for budget in known if budget.covers(tenant)), 2))
+    def _guards(self, gpu_pod: ReclaimPod) -> tuple[GuardId, ...]:
+        known = self._budgets(gpu_pod.namespace)
+        return tuple(islice((budget.guard for budget in known if budget.covers(gpu_pod)), 2))
 
     def _budgets(self, namespace: Namespace) -> Iterator[Disruption]:
         several = self._disruptions.get(namespace, {})
@@ -229,5 +231,5 @@ def _unlist(places: dict[_Key, set[Uid]], key: _Key | None, uid: Uid) -> None:
             del places[key]
 
 
-def _is_stuck(tenant: Tenant, now: float) -> bool:
-    return tenant.leaves_at is not None and now > tenant.leaves_at + STUCK_SECONDS
+def _is_stuck(gpu_pod: ReclaimPod, now: float) -> bool:
+    return gpu_pod.leaves_at is not None and now > gpu_pod.leaves_at + STUCK_SECONDS

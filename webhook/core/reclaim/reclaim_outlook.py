@@ -1,6 +1,6 @@
-"""What reclaim can do for one pod that waits: room that is kept for it, a plan that could be made, or why not. Pure.
+"""What reclaim can do for one waiting pod: room that is held for it, a possible plan, or why not. Pure.
 
-The evictor's own steps on the same data; nothing is evicted here.
+It takes the evictor's own steps on the same data; nothing is evicted here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,28 +8,30 @@ from typing import Final, NamedTuple
 
 from webhook.core.model.names import Uid
 from webhook.core.model.tier import Tier
+from webhook.core.reclaim.held_room import holds
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_plan import Cause, Move, Waiting
+from webhook.core.reclaim.reclaim_plan import Cause, Move
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.reclaim_snapshot import asking, entitled, scene
-from webhook.core.reclaim.reservation import Holding, Target, holds
+from webhook.core.reclaim.reservation import NodeHold, Target
 from webhook.core.world.world import World
 
 WHY_NOT: Final = {
     Cause.FITS: "a node has room for it now",
     Cause.NO_NODE: "no open node that it may use could hold it, even without borrowers",
-    Cause.TOPOLOGY_UNMET: "the nodes that could hold it have other pods around them than it demands",
+    Cause.TOPOLOGY_UNMET: "the nodes that could hold it do not satisfy its rules about other pods around them",
     Cause.NOT_ENOUGH_VICTIMS: "the borrowing pods that may be evicted now do not make enough room on any one node",
-    Cause.NOT_FOR_ROOM: "kube-scheduler reports something else than too little room, which no eviction mends",
-    Cause.GANG_INCOMPLETE: "not all of its gang is there or would get room, and for a part of it nobody is evicted",
+    Cause.NOT_FOR_ROOM: "kube-scheduler reports something else than too little room, which no eviction solves",
+    Cause.GANG_INCOMPLETE: "not all of its gang exists or would get room, and no pod is evicted for a part of it",
 }
 """Why no borrowed GPUs are taken back for a pod."""
 
 
 class Kept(NamedTuple):
-    """A plan is under way: a node keeps room for the pod, and `targets` are evicted for that."""
+    """A plan is in progress: a node keeps room for the pod, and `targets` are evicted for that."""
 
-    holding: Holding
+    holding: NodeHold
     targets: tuple[Target, ...]
 
 
@@ -50,42 +52,42 @@ Outlook = Kept | Possible | Impossible
 
 
 def outlook(
-    waiting: Waiting, reclaim_index: ReclaimIndex, world: World, *, holdings: Sequence[Holding], now: int
+    waiting: ReclaimPod, reclaim_index: ReclaimIndex, world: World, *, holdings: Sequence[NodeHold], now: int
 ) -> Outlook:
-    """Tell what reclaim can do for a guaranteed pod that waits, or for one that would wait if it were created now."""
+    """Return what reclaim can do for a guaranteed pod that waits, or that would wait if it were created now."""
     for holding in holdings:
         if any(claim.uid == waiting.uid for claim in holding.claims):
             return Kept(holding, tuple([each for each in holding.targets if each.claim == waiting.uid]))
     if not world.policy.is_enforced:
         return Impossible("policy is not enforced, so nothing is evicted")
-    tenants = entitled(reclaim_index, world)
-    asked = asking(tenants, reclaim_index, now=now, has_holds=bool(holdings))
-    if (tenant := reclaim_index.get(waiting.uid)) is not None and waiting.uid not in {
+    gpu_pods = entitled(reclaim_index, world)
+    asked = asking(gpu_pods, reclaim_index, now=now, has_holds=bool(holdings))
+    if (gpu_pod := reclaim_index.get(waiting.uid)) is not None and waiting.uid not in {
         each.uid for each in asked.waiting
     }:
-        if tenant.pod.tier is not Tier.GUARANTEED:
+        if gpu_pod.pod.tier is not Tier.GUARANTEED:
             return Impossible("it borrows, and GPUs are taken back for guaranteed pods alone")
-        if tenant not in tenants:
+        if gpu_pod not in gpu_pods:
             return Impossible("its team's guaranteed share has no room for it any more")
         cause = next((each.cause for each in asked.refused if each.waiting.uid == waiting.uid), None)
         if cause is not None:
             return Impossible(WHY_NOT[cause], cause)
-        if tenant.report is None:
+        if gpu_pod.report is None:
             return Impossible("kube-scheduler has not reported yet that no node has room for it")
         return Impossible("its gang still grows, and is planned for once it is complete")
     return _planned(waiting, asked.waiting, reclaim_index, world, holdings=holdings, now=now)
 
 
 def _planned(
-    waiting: Waiting,
-    others: Iterable[Waiting],
+    waiting: ReclaimPod,
+    others: Iterable[ReclaimPod],
     reclaim_index: ReclaimIndex,
     world: World,
     *,
-    holdings: Sequence[Holding],
+    holdings: Sequence[NodeHold],
     now: int,
 ) -> Outlook:
-    """Plan for all that wait, as the evictor does: those that wait longer come first."""
+    """Return the result of a plan for all waiting pods, as the evictor makes it: the longest waiting first."""
     chosen = {target.uid for holding in holdings for target in holding.targets}
     together = [*(each for each in others if each.uid != waiting.uid), waiting]
     found = plan(together, scene(reclaim_index, world, now=now, holds=holds(holdings, reclaim_index), chosen=chosen))
@@ -95,6 +97,6 @@ def _planned(
     return Impossible(WHY_NOT[cause], cause)
 
 
-def eviction_of(uid: Uid, holdings: Iterable[Holding]) -> tuple[Holding, Target] | None:
-    """Find the plan that a pod is evicted for."""
+def eviction_of(uid: Uid, holdings: Iterable[NodeHold]) -> tuple[NodeHold, Target] | None:
+    """Return the hold and the target of a pod that is to be evicted; None for other pods."""
     return next(((kept, each) for kept in holdings for each in kept.targets if each.uid == uid), None)

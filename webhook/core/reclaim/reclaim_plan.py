@@ -1,4 +1,4 @@
-"""What a round of reclaim is planned from, and what comes of it."""
+"""The input and the result of a round of planning."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -6,43 +6,14 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from webhook.core.model.amount import UNLIMITED, Limit, Units
-from webhook.core.model.demand import Demand
-from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
-from webhook.core.model.pod import NO_KEYS
+from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.model.policy import ReclaimCost
-from webhook.core.model.selector import Constraints
-from webhook.core.model.topology import AffinityRule, TopologyRule, anti_affinity
 from webhook.core.peers.pod_counts import PodCounts
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.failures import Remaining, WorkloadId
-from webhook.core.reclaim.victim import GangId, GuardId, Victim, VictimIndex
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.victim import GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_search import Cost
-
-
-class Waiting(NamedTuple):
-    """A guaranteed pod without a node. `since` is when it was created, in seconds of Unix time.
-
-    `chosen` are the nodes that the gate chose for it, the best first: where it will go if there is room. `topology` is
-    what it demands of the pods around it. `reported_at` is when kube-scheduler said first that it has no room for it.
-    """
-
-    uid: Uid
-    namespace: Namespace
-    name: str
-    team: TeamName
-    demand: Demand
-    constraints: Constraints
-    since: int
-    gang: GangId | None = None
-    chosen: tuple[NodeName, ...] = ()
-    labels: Mapping[str, str] = NO_KEYS
-    topology: tuple[TopologyRule, ...] = ()
-    reported_at: int = 0
-
-    @property
-    def anti_affinity_rules(self) -> tuple[AffinityRule, ...]:
-        """Say which other pods it does not bear near it."""
-        return anti_affinity(self.topology)
 
 
 class Cause(StrEnum):
@@ -57,13 +28,13 @@ class Cause(StrEnum):
 
 
 class Move(NamedTuple):
-    """A waiting pod, the node that will have its room, and who goes for it: nobody, where room is on its way.
+    """A waiting pod, its future node, and its victims: none, where pods that end free the room.
 
     `is_past_budgets`: it has waited so long that the victims' PodDisruptionBudgets do not count any more.
-    `breaks_workloads`: no other choice was left than one by which a workload fails.
+    `breaks_workloads`: every possible choice makes a workload fail.
     """
 
-    waiting: Waiting
+    waiting: ReclaimPod
     node: NodeName
     victims: tuple[Victim, ...]
     cost: Cost
@@ -74,46 +45,34 @@ class Move(NamedTuple):
 class Refused(NamedTuple):
     """A waiting pod for which nothing is done."""
 
-    waiting: Waiting
+    waiting: ReclaimPod
     cause: Cause
 
 
 class Round(NamedTuple):
-    """What one round does, and for whom it does nothing."""
+    """What one round does, and the pods for which it does nothing."""
 
     moves: tuple[Move, ...]
     refused: tuple[Refused, ...]
 
 
 class Hold(NamedTuple):
-    """Room on a node that is promised to a waiting pod already."""
+    """Room on a node that is held for a waiting pod already."""
 
-    waiting: Uid
+    waiting: ReclaimPod
     node: NodeName
-    demand: Demand
-    namespace: Namespace = Namespace("")
-    labels: Mapping[str, str] = NO_KEYS
-    anti_affinity_rules: tuple[AffinityRule, ...] = ()
-
-
-class Leaving(NamedTuple):
-    """A pod that is on its way out: its room is as good as free."""
-
-    uid: Uid
-    node: NodeName
-    demand: Demand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """All that a round is planned from.
 
-    `over_share` says how many GPU units each team holds beyond its guaranteed share; `left` how many victims each
-    guard still lets go: one that is not named lets nobody go; `quotas` how many pods each team may still lose now,
-    where that is bounded. `spared` are victims that must not go now, `refused` those that the API server will not
-    evict for now. On nodes with `holds` no room counts as free for the others: a taint keeps it, and whoever gets some
-    of it must be told so. `siblings` are the pods that are on nodes: those that leave still count among them, since
-    they may stay for a while. `budget_seconds` and `minimum_runtime` are what policy says of both.
+    `over_share` is how many GPU units each team holds beyond its guaranteed share; `left` how many victims each guard
+    still allows, none where it is not named; `quotas` how many pods each team may still lose now, where that is
+    bounded. `spared` are victims that must not be evicted now, `refused` those that the API server does not evict now.
+    On nodes with `holds` no room counts as free for other pods: a taint keeps it, and a pod that gets some of it needs
+    the toleration. `siblings` are the pods on nodes, leaving ones included, since they may stay for a while.
+    `budget_seconds` and `minimum_runtime` are the policy's.
     """
 
     fleet: Fleet
@@ -123,7 +82,7 @@ class Scene:
     left: Mapping[GuardId, int] = field(default_factory=dict)
     quotas: Mapping[TeamName, int] = field(default_factory=dict)
     holds: Sequence[Hold] = ()
-    leaving: Sequence[Leaving] = ()
+    leaving: Sequence[ReclaimPod] = ()
     order: tuple[ReclaimCost, ...] = tuple(ReclaimCost)
     spared: Set[Uid] = frozenset()
     refused: Set[Uid] = frozenset()

@@ -1,29 +1,29 @@
-"""A GPU pod as reclaim sees it, and what decides whether it may be sent away or is waited for."""
+"""A GPU pod in reclaim, and its roles: a possible victim, a waiting pod, a leaving pod."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from webhook.core.model.names import Namespace, NodeName, TeamName
+from webhook.core.model.demand import Demand
+from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.model.pod import NO_KEYS, Resident
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.model.selector import NO_CONSTRAINTS, Constraints
 from webhook.core.model.tier import Tier
-from webhook.core.model.topology import TopologyRule
+from webhook.core.model.topology import AffinityRule, TopologyRule, anti_affinity
 from webhook.core.reclaim.failures import Loss, WorkloadId
-from webhook.core.reclaim.reclaim_plan import Waiting
 from webhook.core.reclaim.victim import GangId, GuardId, Victim
 
 TWO_BUDGETS: Final = GuardId("more than one budget")
-"""Guards the pods that several PodDisruptionBudgets cover: the API refuses to evict those."""
+"""Guards the pods that several PodDisruptionBudgets cover: the API server refuses to evict those."""
 
 
 class Report(NamedTuple):
-    """Why kube-scheduler says that it cannot place a pod, and since when, in seconds of Unix time.
+    """Why kube-scheduler cannot place a pod, and since when, in seconds of Unix time.
 
-    `is_for_room`: some node lacks what the pod asks for; `is_for_taints`: some node has a taint that it does not
-    tolerate. What else may hold a pod back, such as a volume that is not there, no eviction mends.
+    `is_for_room`: some node lacks what the pod requests; `is_for_taints`: some node has a taint that it does not
+    tolerate. An eviction solves no other reason, such as a missing volume.
     """
 
     since: int
@@ -32,7 +32,7 @@ class Report(NamedTuple):
 
 
 class Controller(NamedTuple):
-    """The controller of a pod, named in full."""
+    """The controller of a pod, with its full identity."""
 
     api_version: str
     kind: str
@@ -41,16 +41,15 @@ class Controller(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Tenant:
-    """A pod that is there. Times are seconds of Unix time.
+class ReclaimPod:
+    """A pod that exists. Times are seconds of Unix time.
 
-    `saved_at` is its last checkpoint as it says itself, 0 where it says none. `leaves_at` is when its grace period is
-    over, None while nobody deleted it, and `leave_seconds` how long that grace period is. `notice_at` is when its
-    eviction was announced for. `is_gated`: a scheduling gate holds it back. `started_at` is 0 before it started.
-    `chosen` are the nodes that the gate chose for it. Where it may go (`constraints`, `topology`, `chosen`) and why it
-    is nowhere (`report`) is known only while it waits. `gang_size` is how many pods its gang is said to have, 0 where
-    nobody says. `controller` made it, as its owner reference names it; `workload` is the same object as a key, and
-    `loss` what its eviction means to that one.
+    `saved_at` is its last checkpoint by its own annotation, 0 without one. `leaves_at` is when its grace period is
+    over, None while it is not deleted, and `leave_seconds` how long that grace period is. `notice_at` is the announced
+    time of its eviction. `is_gated`: a scheduling gate holds it back. `started_at` is 0 before it started. `chosen` are
+    the nodes that the webhook chose for it. Where it may run (`constraints`, `topology`, `chosen`) and why it does not
+    (`report`) is known only while it waits. `gang_size` is the declared size of its gang, 0 without one. `controller`
+    is its owner reference; `workload` is the same object as a key, and `loss` what its eviction means to that object.
     """
 
     pod: Resident
@@ -74,41 +73,48 @@ class Tenant:
 
     @property
     def is_waiting(self) -> bool:
-        """Tell whether it is guaranteed and waits for a node, and nothing else holds it back."""
+        """Whether it is guaranteed and waits for a node, and nothing else holds it back."""
         pod = self.pod
         return pod.tier is Tier.GUARANTEED and pod.node is None and not pod.is_terminating and not self.is_gated
 
     def is_leaving(self, rules: ReclaimRules) -> bool:
-        """Tell whether it is on its way out, and will be gone in time: whoever may delete pods may say when."""
+        """Whether it terminates and will be gone in time: a user who deletes a pod chooses its grace period."""
         return self.pod.is_terminating and self.leave_seconds <= rules.longest_grace_seconds
 
     @property
     def team(self) -> TeamName:
-        """Name the team that the gate wrote on it."""
+        """The team that the webhook wrote on it."""
         return TeamName(self.pod.team_label or "")
 
-    def waiting(self) -> Waiting:
-        """Describe it as one that waits."""
-        pod = self.pod
-        return Waiting(
-            pod.uid,
-            pod.namespace,
-            pod.name,
-            self.team,
-            pod.demand,
-            self.constraints,
-            pod.created,
-            self.gang,
-            self.chosen,
-            self.labels,
-            self.topology,
-            0 if self.report is None else self.report.since,
-        )
+    @property
+    def uid(self) -> Uid:
+        """Its UID."""
+        return self.pod.uid
+
+    @property
+    def namespace(self) -> Namespace:
+        """Its namespace."""
+        return self.pod.namespace
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.pod.name
+
+    @property
+    def demand(self) -> Demand:
+        """What it takes of a node."""
+        return self.pod.demand
+
+    @property
+    def anti_affinity_rules(self) -> tuple[AffinityRule, ...]:
+        """Its rules against other pods near it."""
+        return anti_affinity(self.topology)
 
 
 @dataclass(frozen=True, slots=True)
 class Disruption:
-    """A PodDisruptionBudget: whose pods it guards, and how many of them may go now."""
+    """A PodDisruptionBudget: which pods it guards, and how many of them may be evicted now."""
 
     namespace: Namespace
     name: str
@@ -117,50 +123,50 @@ class Disruption:
 
     @property
     def guard(self) -> GuardId:
-        """Name it as a guard of victims."""
+        """Its identity as a guard of victims."""
         return GuardId(f"pdb {self.namespace}/{self.name}")
 
-    def covers(self, tenant: Tenant) -> bool:
-        """Tell whether it guards a pod."""
-        return tenant.pod.namespace == self.namespace and self.selector.matches(tenant.labels)
+    def covers(self, gpu_pod: ReclaimPod) -> bool:
+        """Whether it guards a pod."""
+        return gpu_pod.namespace == self.namespace and self.selector.matches(gpu_pod.labels)
 
 
 def victim_of(
-    tenant: Tenant, *, rules: ReclaimRules, guards: tuple[GuardId, ...], has_budget: bool = False
+    gpu_pod: ReclaimPod, *, rules: ReclaimRules, guards: tuple[GuardId, ...], has_budget: bool = False
 ) -> Victim | None:
-    """Describe a pod as one that may be sent away; None where it never may.
+    """Return a pod as a possible victim; None where it must never be evicted.
 
-    `guards` are the budgets that cover it; one that terminates is covered by none, and its long grace period is cut.
+    `guards` are the budgets that cover it; a terminating pod is covered by none, and its long grace period is cut.
     `has_budget`: its workload fails after some failures.
     """
-    pod = tenant.pod
-    if pod.tier is not Tier.PREEMPTIBLE or pod.node is None or tenant.is_leaving(rules):
+    pod = gpu_pod.pod
+    if pod.tier is not Tier.PREEMPTIBLE or pod.node is None or gpu_pod.is_leaving(rules):
         return None
-    if is_protected(tenant, rules):
+    if is_protected(gpu_pod, rules):
         return None
-    started_at = tenant.started_at or pod.created
-    asked = tenant.leave_seconds if pod.is_terminating else tenant.grace_seconds
+    started_at = gpu_pod.started_at or pod.created
+    asked = gpu_pod.leave_seconds if pod.is_terminating else gpu_pod.grace_seconds
     grace = min(asked, rules.longest_grace_seconds)
     return Victim(
         uid=pod.uid,
         namespace=pod.namespace,
         name=pod.name,
-        team=tenant.team,
+        team=gpu_pod.team,
         node=pod.node,
         demand=pod.demand,
         started_at=started_at,
-        saved_at=max(started_at, tenant.saved_at) - grace,
+        saved_at=max(started_at, gpu_pod.saved_at) - grace,
         until=started_at + rules.minimum_runtime_seconds if rules.minimum_runtime_seconds else 0,
-        gang=tenant.gang,
+        gang=gpu_pod.gang,
         guards=() if pod.is_terminating else guards if len(guards) <= 1 else (*guards, TWO_BUDGETS),
         grace_seconds=grace if grace < asked else None,
-        workload=tenant.workload if has_budget else None,
-        is_counted=has_budget and tenant.loss is not Loss.HARMLESS,
+        workload=gpu_pod.workload if has_budget else None,
+        is_counted=has_budget and gpu_pod.loss is not Loss.HARMLESS,
     )
 
 
-def is_protected(tenant: Tenant, rules: ReclaimRules) -> bool:
-    """Tell whether policy keeps a pod from ever being a victim."""
-    return any(fnmatchcase(tenant.pod.namespace, glob) for glob in rules.protected_namespaces) or any(
-        selector.matches(tenant.labels) for selector in rules.protected_selectors
+def is_protected(gpu_pod: ReclaimPod, rules: ReclaimRules) -> bool:
+    """Whether policy protects a pod from eviction for ever."""
+    return any(fnmatchcase(gpu_pod.namespace, glob) for glob in rules.protected_namespaces) or any(
+        selector.matches(gpu_pod.labels) for selector in rules.protected_selectors
     )

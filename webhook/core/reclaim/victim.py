@@ -1,4 +1,4 @@
-"""Borrowing pods as reclaim sees them: what each would free, what its end would cost, and what guards it."""
+"""Possible victims: what the eviction of each borrowing pod would free and cost, and what guards it."""
 
 from bisect import insort
 from collections.abc import Iterable, Iterator
@@ -11,19 +11,19 @@ from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
 from webhook.core.reclaim.failures import WorkloadId
 
 GangId = NewType("GangId", str)
-"""Pods that are worth nothing without each other: namespace, marker and value."""
+"""Pods that need each other: namespace, marker and value."""
 
 GuardId = NewType("GuardId", str)
-"""Something that lets only so many victims go: a PodDisruptionBudget."""
+"""Something that bounds the number of victims: a PodDisruptionBudget."""
 
 
 class Victim(NamedTuple):
     """A borrowing pod that runs. Times are seconds of Unix time.
 
     `saved_at` is its last checkpoint, or its start, less its grace period: while it ends its GPUs do no work either.
-    Before `until` its minimum runtime protects it. `guards` are the budgets that its eviction draws from.
-    `grace_seconds` is what it gets to end where its own grace period is too long. `workload` is there for pods whose
-    controller fails after some failures; `is_counted` tells whether its eviction is one of them.
+    Before `until` its minimum runtime protects it. `guards` are the budgets that its eviction counts against.
+    `grace_seconds` overrides its own grace period where that is too long. `workload` is set for pods whose controller
+    fails after some failures; `is_counted`: its eviction counts as one.
     """
 
     uid: Uid
@@ -43,7 +43,7 @@ class Victim(NamedTuple):
 
 
 class VictimGroup(NamedTuple):
-    """What makes single victims on a node interchangeable but for their age."""
+    """What makes single victims on a node interchangeable except for their age."""
 
     demand: Demand
     team: TeamName
@@ -54,9 +54,9 @@ class VictimGroup(NamedTuple):
 
 @dataclass(slots=True)
 class NodeVictims:
-    """The victims on one node: singles in rows of alike ones, the cheapest of a row first, and gangs with members here.
+    """The victims on one node: singles in rows of equal ones, the cheapest of a row first, and gangs with members here.
 
-    The order of a row depends on neither the time nor what others hold: the one saved last loses least.
+    The order of a row depends neither on the time nor on other usage: the one saved last loses least.
     """
 
     rows: dict[VictimGroup, list[tuple[tuple[int, int, Uid], Victim]]] = field(default_factory=dict)
@@ -67,9 +67,9 @@ class NodeVictims:
     _freed: dict[Units, tuple[Units, Units]] = field(default_factory=dict)
 
     def least_loss(self, gpus: Units, now: int) -> Units:
-        """Tell how much work is lost at least to free so many GPU units: those saved last go first, in parts.
+        """Return how much work is lost at least to free so many GPU units: those saved last count first, in parts.
 
-        As time passes it grows by the GPUs alone, so what was saved is added up once for each number of them.
+        Over time it grows by the GPUs alone, so the saved times are added up once for each number of GPUs.
         """
         freed = self._freed.get(gpus)
         if freed is None:
@@ -78,17 +78,17 @@ class NodeVictims:
         return amount * now - saved if self.saves[-1][0] <= now else self._loss_before_now(gpus, now)
 
     def save(self, saved_at: int, gpus: Units) -> None:
-        """Take in a victim's work."""
+        """Add a victim's work."""
         insort(self.saves, (saved_at, gpus))
         self._freed.clear()
 
     def unsave(self, saved_at: int, gpus: Units) -> None:
-        """Take it out."""
+        """Remove it."""
         self.saves.remove((saved_at, gpus))
         self._freed.clear()
 
     def _free(self, gpus: Units) -> tuple[Units, Units]:
-        """Tell how many GPU units are freed, and the sum of the times at which their work was saved."""
+        """Return how many GPU units are freed, and the sum of the times at which their work was saved."""
         left: Units = gpus
         saved: Units = 0
         for saved_at, held in reversed(self.saves):
@@ -100,7 +100,7 @@ class NodeVictims:
         return gpus - left, saved
 
     def _loss_before_now(self, gpus: Units, now: int) -> Units:
-        """Tell the same where something was saved in the future, by a clock that is wrong: nothing of it is lost."""
+        """Return the same where a time is in the future, by a wrong clock: none of that work is lost."""
         loss: Units = 0
         for saved_at, held in reversed(self.saves):
             part = min(held, gpus)
@@ -127,32 +127,32 @@ class VictimIndex:
         return iter(self._by_uid.values())
 
     def get(self, uid: Uid) -> Victim | None:
-        """Find a victim."""
+        """Return a victim."""
         return self._by_uid.get(uid)
 
     def on(self, node: NodeName) -> NodeVictims | None:
-        """Give the victims on a node; None where there are none."""
+        """Return the victims on a node; None where there are none."""
         return self._by_node.get(node)
 
     def members(self, gang: GangId) -> list[Victim]:
-        """List a gang, on whatever nodes, in the order of UIDs."""
+        """Return a gang on all nodes, in the order of UIDs."""
         return [victim for _, victim in sorted(self._gangs[gang].items())]
 
     def of_workload(self, workload: WorkloadId) -> list[Victim]:
-        """List the victims of a workload, on whatever nodes, in the order of UIDs."""
+        """Return the victims of a workload on all nodes, in the order of UIDs."""
         return [victim for _, victim in sorted(self._workloads.get(workload, {}).items())]
 
     def workloads(self) -> Iterable[WorkloadId]:
-        """List the workloads that have victims."""
+        """Return the workloads that have victims."""
         return self._workloads.keys()
 
     def gangs_on(self, node: NodeName) -> list[GangId]:
-        """List the gangs with a member on a node, in the order of their names."""
+        """Return the gangs with a member on a node, in the order of their names."""
         yard = self._by_node.get(node)
         return [] if yard is None else sorted(yard.gangs)
 
     def add(self, victim: Victim) -> None:
-        """Take in a pod that may be evicted, or what changed of it."""
+        """Add a pod that may be evicted, or what changed of it."""
         self.remove(victim.uid)
         self._by_uid[victim.uid] = victim
         yard = self._by_node.get(victim.node)
@@ -168,7 +168,7 @@ class VictimIndex:
             yard.gangs[victim.gang] = yard.gangs.get(victim.gang, 0) + 1
 
     def remove(self, uid: Uid) -> None:
-        """Take a pod out: it ended, or it borrows no longer."""
+        """Remove a pod that ended or does not borrow any more."""
         victim = self._by_uid.pop(uid, None)
         if victim is None:
             return

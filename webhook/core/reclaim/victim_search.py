@@ -1,7 +1,7 @@
-"""The cheapest way to clear room for one pod on one node: which of the victims there go.
+"""The victim search: the cheapest victims that make room for one pod on one node.
 
-Exact: victims that free the same are interchangeable but for their cost, so only how many of each row go is searched,
-and a branch is left as soon as it costs more than the best so far. A node has at most a few dozen GPU pods.
+Exact: victims that free the same are interchangeable except for their cost, so only the number of victims per row is
+searched, and a branch ends as soon as it costs more than the best so far. A node has at most a few dozen GPU pods.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -17,7 +17,7 @@ from webhook.core.reclaim.failures import Departure, FailureLimits, WorkloadId, 
 from webhook.core.reclaim.victim import GuardId, NodeVictims, Victim, VictimIndex
 
 _STEPS: Final = 20_000
-"""Branches looked at on one node before the best so far is taken: rows that all differ could be many."""
+"""Branches searched on one node before the best so far is taken: rows that all differ could be many."""
 
 _NO_FLOORS: Final = FailureLimits({}, may_break=True)
 
@@ -25,7 +25,7 @@ _POSITION: Final = {part: position for position, part in enumerate(ReclaimCost)}
 
 
 class Cost(NamedTuple):
-    """What a clearing costs, each part exact and never negative.
+    """What a choice of victims costs, each part exact and never negative.
 
     `surplus` is in GPU units beyond the need, `lost_work` in GPU units times seconds since the last save, `failures` in
     thousandths of what the victims' workloads may still fail, `loyalty` in GPU units squared (the further the victims'
@@ -40,7 +40,7 @@ class Cost(NamedTuple):
     age: int = 0  # in the order of ReclaimCost
 
     def ranked(self, order: Sequence[ReclaimCost]) -> tuple[Units, ...]:
-        """Give the parts in the order in which they count."""
+        """Return the parts in the order in which they count."""
         return tuple([self[_POSITION[part]] for part in order])
 
 
@@ -53,7 +53,7 @@ class Clearing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What is missing on a node: amounts above zero, the GPU units asked and free, and room on single devices."""
+    """What is missing on a node: amounts above zero, GPU units, and room on single devices."""
 
     amounts: Mapping[ResourceName, int]
     missing_gpus: Units
@@ -64,21 +64,21 @@ class Room(Protocol):
     """Knows the single devices of the node."""
 
     def has_devices(self, ask: PerDevice, gone: Sequence[Victim]) -> bool:
-        """Tell whether they have room for what is asked once some pods are gone."""
+        """Whether they have room for the request once some pods are gone."""
         ...
 
     def devices_of(self, victim: Victim) -> tuple[int, ...]:
-        """Tell on which of them a pod is."""
+        """Return on which of them a pod is."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """By what costs are told: the time, how far each team is over its share, the order of parts, what budgets allow.
+    """What costs depend on: the time, how far each team is over its share, the order of parts, what budgets allow.
 
-    `gone` are those that go already, `spared` those that must not; teams that are `exhausted` lose no more pods for
-    now. `left` is None where budgets do not count. Pods that started after `unripe_after` have no minimum runtime.
-    `floors` are the workloads' budgets for failures.
+    `gone` are those that are evicted already, `spared` those that must not be; teams that are `exhausted` lose no more
+    pods for now. `left` is None where budgets do not count. Pods that started after `unripe_after` have no minimum
+    runtime. `floors` are the workloads' failure budgets.
     """
 
     now: int
@@ -92,15 +92,15 @@ class Scale:
     floors: FailureLimits = field(default_factory=lambda: _NO_FLOORS)
 
     def may_go(self, victim: Victim) -> bool:
-        """Tell whether a victim is still there and may go, its minimum runtime aside."""
+        """Whether a victim is still there and may be evicted, apart from its minimum runtime."""
         return victim.uid not in self.gone and victim.uid not in self.spared and victim.team not in self.exhausted
 
     def is_ripe(self, victim: Victim) -> bool:
-        """Tell whether a victim has had its minimum runtime, or has no right to it."""
+        """Whether a victim had its minimum runtime, or has no right to it."""
         return victim.until <= self.now or (self.unripe_after is not None and victim.started_at > self.unripe_after)
 
     def cost_of(self, victims: Sequence[Victim], *, gangs: int) -> Cost:
-        """Add up what victims cost, surplus aside."""
+        """Return what victims cost, without the surplus."""
         most = max(self.over_share.values(), default=0)
         return Cost(
             gangs,
@@ -117,7 +117,7 @@ class Scale:
 
 
 class _Unit(NamedTuple):
-    """Victims that go together: one single, a whole gang or a whole workload. `here` is what they free on this node."""
+    """Victims that are evicted together: one single, a gang or a workload. `here` is what they free on this node."""
 
     victims: tuple[Victim, ...]
     here: tuple[int, ...]
@@ -127,7 +127,7 @@ class _Unit(NamedTuple):
 
 
 def clear(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, scale: Scale) -> Clearing | None:
-    """Find the victims to send away at the least cost; None where no choice frees enough."""
+    """Return the victims of the least cost; None where no choice frees enough."""
     yard = victim_index.on(node)
     if yard is None:
         return None
@@ -138,7 +138,7 @@ def clear(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, 
     made = (
         *_singles(need, yard, room, scale),
         *_gangs(need, node, victim_index, scale),
-        *_wholes(need, node, victim_index, scale),
+        *_whole(need, node, victim_index, scale),
     )
     rows = [sorted(row, key=order)[: scale.floors.singles(_limiting(row))] for row in made]
     rows = [row for row in rows if row]
@@ -153,7 +153,7 @@ def clear(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, 
 
 
 def _singles(need: Need, yard: NodeVictims, room: Room, scale: Scale) -> list[list[_Unit]]:
-    """Make rows of single victims; those on different devices are not alike where devices matter."""
+    """Return rows of single victims; those on different devices are not equal where devices matter."""
     rows: dict[object, list[_Unit]] = {}
     for alike, row in yard.rows.items():
         requests = dict(alike.demand.requests)
@@ -169,7 +169,7 @@ def _singles(need: Need, yard: NodeVictims, room: Room, scale: Scale) -> list[li
 
 
 def departures(victims: Sequence[Victim]) -> tuple[Departure, ...]:
-    """Count the victims of each workload that counts failures."""
+    """Return the victims of each workload that counts failures."""
     found: dict[WorkloadId, tuple[int, int]] = {}
     for victim in victims:
         if victim.workload is not None:
@@ -179,16 +179,16 @@ def departures(victims: Sequence[Victim]) -> tuple[Departure, ...]:
 
 
 def _limiting(row: Sequence[_Unit]) -> WorkloadId | None:
-    """Tell whose budget for failures bounds how many units of a row may go: that of single pods which count."""
+    """Return the workload whose failure budget bounds a row: that of single pods that count."""
     victims = row[0].victims
     return victims[0].workload if len(victims) == 1 and victims[0].is_counted and victims[0].gang is None else None
 
 
 def _gangs(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) -> list[list[_Unit]]:
-    """Make a row of each gang: all of its members that borrow go.
+    """Return a row for each gang: all of its borrowing members are evicted.
 
-    Those that may not, such as guaranteed ones, shield nobody, and its minimum runtime is that of its oldest member:
-    whoever may label pods says what a gang is.
+    Members that must not be, such as guaranteed ones, protect no others, and its minimum runtime is that of its oldest
+    member: a user who labels pods defines what a gang is.
     """
     rows = []
     for gang in victim_index.gangs_on(node):
@@ -199,8 +199,8 @@ def _gangs(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) 
     return rows
 
 
-def _wholes(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) -> list[list[_Unit]]:
-    """Make a row of each workload that would fail of its evictions, and all of whose pods may go."""
+def _whole(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) -> list[list[_Unit]]:
+    """Return a row for each workload that would fail by evictions and all of whose pods may be evicted."""
     yard, rows = victim_index.on(node), []
     if yard is None or scale.floors.may_break:
         return []
@@ -225,7 +225,7 @@ def _together(members: tuple[Victim, ...], need: Need, node: NodeName, scale: Sc
 
 
 class _Branch(NamedTuple):
-    """A part of a choice: what it leaves wanting, who goes, how many GPU units that frees, what it costs."""
+    """A part of a choice: what is still missing, the victims, how many GPU units they free, what they cost."""
 
     wanted: tuple[int, ...]
     victims: tuple[Victim, ...] = ()
@@ -233,7 +233,7 @@ class _Branch(NamedTuple):
     cost: Cost = Cost()
 
     def plus(self, unit: _Unit, *, missing_gpus: Units, broken: int = 0) -> "_Branch":
-        """Send one more unit away, of which so many workloads fail."""
+        """Return it with one more unit, by which `broken` workloads fail."""
         gpus = self.gpus + unit.gpus
         cost = Cost(
             self.cost.gangs + unit.cost.gangs + broken,
@@ -248,7 +248,7 @@ class _Branch(NamedTuple):
 
 
 class _Search:
-    """A depth-first search over how many units of each row go."""
+    """A depth-first search over how many units of each row are evicted."""
 
     def __init__(self, need: Need, rows: list[list[_Unit]], room: Room, scale: Scale) -> None:
         self.best: Clearing | None = None
@@ -266,7 +266,7 @@ class _Search:
     def descend(
         self, row: int, branch: _Branch, left: dict[GuardId, int] | None, failures: dict[WorkloadId, int]
     ) -> None:
-        """Take 0, 1, 2 … units of a row, the cheapest first, and go on with the next row."""
+        """Take 0, 1, 2 … units of a row, the cheapest first, and continue with the next row."""
         if self._is_hopeless(row, branch):
             return
         if max(branch.wanted, default=0) <= 0 and self._has_devices(branch.victims):
@@ -302,7 +302,7 @@ def _copy(left: Mapping[GuardId, int] | None) -> dict[GuardId, int] | None:
 
 
 def _draw(left: dict[GuardId, int], victims: Sequence[Victim]) -> bool:
-    """Take victims from the budgets that guard them; False where one is used up."""
+    """Count victims against the budgets that guard them; False where one is used up."""
     for victim in victims:
         for guard in victim.guards:
             left[guard] = left.get(guard, 0) - 1

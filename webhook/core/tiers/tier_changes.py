@@ -1,8 +1,8 @@
-"""Tiers follow reality: which borrowing pods move into guaranteed room, and which guaranteed pods no longer fit.
+"""Tier changes: which borrowing pods become guaranteed, and which guaranteed pods do not fit any more.
 
-One order holds for both directions: pods that asked never to borrow first, then by age. Walking along it, whatever
-still fits into the share is guaranteed; a pod that is too large is passed over and blocks nobody behind it, for it runs
-all the same. What was changed once fits, and what was not does not: a second look finds nothing to do.
+Both directions use one order: pods that requested never to borrow first, then by age. In that order, each pod that
+still fits into the share is guaranteed; a pod that is too large is skipped and blocks no later one, for it runs all the
+same. A second look finds nothing to do.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ _NO_LONGER: Final = LedgerDecision(NotApplicable(Reason(Code.BORROWS, "the pod i
 
 
 class Sums(NamedTuple):
-    """What a team's guaranteed share was and how much of it others had taken; the same of a model that has one."""
+    """A team's guaranteed share and how much of it other pods use; the same for a model that has a share."""
 
     share: int
     taken: Units
@@ -38,7 +38,7 @@ class Sums(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TierChange:
-    """A pod whose tier changes: `charge` is what it is charged from then on, `sums` what it was held against."""
+    """A pod whose tier changes: `charge` is its charge from then on, `sums` what it was compared with."""
 
     pod: Resident
     charge: Charge
@@ -46,7 +46,7 @@ class TierChange:
 
     @property
     def text(self) -> str:
-        """Tell the pod's owner what happened and why."""
+        """The message for the pod's owner: what happened and why."""
         gpus = plural_gpus(self.charge.gpus)
         if self.charge.tier is Tier.GUARANTEED:
             return f"now guaranteed: there is room for its {gpus} in {self._share}; it no longer borrows"
@@ -55,10 +55,10 @@ class TierChange:
     @property
     def _share(self) -> str:
         share, taken, model_share, model_taken = self.sums
-        told = f"team {self.charge.team}'s guaranteed share of {gpus_text(share)}, {gpus_text(taken)} taken"
+        text = f"team {self.charge.team}'s guaranteed share of {gpus_text(share)}, {gpus_text(taken)} taken"
         if model_share is None:
-            return told
-        return f"{told} (of {self.charge.model}: {gpus_text(model_share)}, {gpus_text(model_taken)} taken)"
+            return text
+        return f"{text} (of {self.charge.model}: {gpus_text(model_share)}, {gpus_text(model_taken)} taken)"
 
 
 @dataclass(slots=True)
@@ -70,20 +70,20 @@ class Room:
     by_model: dict[GpuModel, Units] = field(default_factory=dict)
 
     def fits(self, charge: Charge) -> bool:
-        """Tell whether a charge still finds room."""
+        """Whether a charge still fits."""
         if self.taken + charge.gpus > self.team.gpus.guaranteed:
             return False
         share = self.team.models.get(charge.model) if charge.model is not None else None
         return share is None or self._of(charge.model) + charge.gpus <= share.guaranteed
 
     def take(self, charge: Charge, *, sign: int = 1) -> None:
-        """Take a charge's room, or give it back."""
+        """Add a charge, or (sign -1) remove it."""
         self.taken += sign * charge.gpus
         if charge.model is not None:
             self.by_model[charge.model] = self._of(charge.model) + sign * charge.gpus
 
     def sums(self, charge: Charge) -> Sums:
-        """Tell what a charge is held against."""
+        """Return what a charge is compared with."""
         of_model = self.team.models.get(charge.model) if charge.model is not None else None
         if of_model is None:
             return Sums(self.team.gpus.guaranteed, self.taken)
@@ -94,11 +94,11 @@ class Room:
 
 
 def tier_changes(team: Team, world: World) -> tuple[TierChange, ...]:
-    """List what to change so that a team's tiers are true; demotions first, since they make room.
+    """Return the changes that make a team's tiers match its share; demotions first, since they make room.
 
-    Only pods that the gate labelled and the cluster has shown are changed. Terminating pods are left alone: they still
-    count where room is given away, and no longer where it is taken. Pods that bypassed the gate count against the share
-    too, but push nobody out of it.
+    Only pods that the webhook labeled and the watch has shown are changed. Terminating pods are left alone: they still
+    count for promotions, and not for demotions. Pods that bypassed the webhook count against the share too, but demote
+    no other pods.
     """
     book = world.usage(team.name)
     demotions = _demotions(team, book, world) if _may_be_over(team, book) else []
@@ -110,7 +110,7 @@ def tier_changes(team: Team, world: World) -> tuple[TierChange, ...]:
 
 
 def promotion(change: TierChange, world: World) -> LedgerDecision:
-    """Judge a promotion again at the moment when it is charged: others may have been admitted into the room."""
+    """Check a promotion again at the moment when it is charged: other pods may have been admitted meanwhile."""
     pod, charge = world.pod(change.pod.uid), world.charge_of(change.pod.uid)
     team = world.policy.team(change.charge.team)
     if pod is None or charge is None or team is None or not _may_rise(pod):
@@ -119,12 +119,12 @@ def promotion(change: TierChange, world: World) -> LedgerDecision:
     if not is_same or not has_guaranteed_room(charge.gpus, team, world.usage(team.name), charge.model):
         return _NO_LONGER
     why = Reason(Code.WITHIN_SHARE, f"promoted in team {team.name}")
-    told = replace(pod, packed=NO_LABELS)  # it is seen, and counts among its like by that
-    return LedgerDecision(NotApplicable(why, change.charge), InFlightCharge(told, change.charge, None))
+    seen = replace(pod, packed=NO_LABELS)  # the watch shows it, and its labels count by that
+    return LedgerDecision(NotApplicable(why, change.charge), InFlightCharge(seen, change.charge, None))
 
 
 def under_way(uid: Uid, world: World) -> TierChange | None:
-    """Find a promotion again that is charged already, such as an earlier leader left it; None where it is over."""
+    """Return a promotion that is charged already, such as an earlier leader left it; None where it is over."""
     pod, charge = world.pod(uid), world.charge_of(uid)
     team = None if charge is None else world.policy.team(charge.team)
     if pod is None or charge is None or team is None or charge.tier is not _GUARANTEED:
@@ -181,7 +181,7 @@ def _may_rise(pod: Resident) -> bool:
 
 
 def in_order(pods: Iterable[tuple[Resident, Entry]]) -> list[tuple[Resident, Entry]]:
-    """Put pods in order: those that asked never to borrow first, then by age."""
+    """Return the pods in order: those that requested never to borrow first, then by age."""
     return sorted(pods, key=lambda held: _rank(held[0]))
 
 

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: what they say about who may go."""
+"""PodDisruptionBudgets: which pods they guard, and how many of those may be evicted."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ from webhook.kube.objects import objects
 from webhook.kube.objects.label_selectors import Selector, to_selector
 
 _NOTHING: Final = LabelSelector((Requirement("", Operator.IN, ()),))
-"""Selects no pod: a budget without a selector guards nobody."""
+"""Selects no pod: a budget without a selector guards none."""
 
 
 class _Spec(msgspec.Struct, frozen=True, gc=False):
@@ -32,7 +32,7 @@ class DisruptionBudget(msgspec.Struct, frozen=True, gc=False):
 
 
 def to_disruption(budget: DisruptionBudget) -> Disruption:
-    """Translate a budget; one that the disruption controller has not looked at yet lets nobody go.
+    """Return a budget; one that the disruption controller has not counted yet allows no eviction.
 
     Raises ValueError where its selector cannot be read.
     """

@@ -1,4 +1,4 @@
-"""How a hold is written down: a taint and an annotation on the node, a toleration on each pod it is kept for."""
+"""How a hold is written: a taint and an annotation on the node, a toleration on each pod that it is for."""
 
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
-from webhook.core.reclaim.reservation import Claim, Holding, Target
+from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
 from webhook.core.reclaim.victim import GangId
 from webhook.kube.objects import keys, objects
 from webhook.kube.pod.pods import unix_seconds
@@ -58,8 +58,8 @@ _note_decoder: Final = msgspec.json.Decoder(_Note)
 _node_decoder: Final = msgspec.json.Decoder(_Node)
 
 
-def read_holding(metadata: objects.ObjectMeta) -> Holding | None:
-    """Read what a node keeps; None where it keeps nothing, or what is written there is not ours."""
+def read_holding(metadata: objects.ObjectMeta) -> NodeHold | None:
+    """Return the hold that a node states; None where there is none, or the annotation has another format."""
     text = (metadata.annotations or {}).get(keys.HOLD)
     if text is None:
         return None
@@ -67,11 +67,11 @@ def read_holding(metadata: objects.ObjectMeta) -> Holding | None:
         note = _note_decoder.decode(text)
     except msgspec.MsgspecError:
         return None
-    return Holding(
+    return NodeHold(
         id=note.id,
         node=NodeName(metadata.name),
         until=unix_seconds(note.until),
-        claims=tuple(Claim(each.uid, each.namespace, each.name) for each in note.claims),
+        claims=tuple(Beneficiary(each.uid, each.namespace, each.name) for each in note.claims),
         targets=tuple(
             Target(t.uid, t.namespace, t.name, t.claim, unix_seconds(t.at), t.gang, t.past_budgets, t.grace)
             for t in note.targets
@@ -81,16 +81,16 @@ def read_holding(metadata: objects.ObjectMeta) -> Holding | None:
 
 
 def is_marked(node: objects.Node) -> bool:
-    """Tell whether a node carries anything of a hold."""
+    """Whether a node carries any part of a hold."""
     taints = node.spec.taints if node.spec is not None else None
     return keys.HOLD in (node.metadata.annotations or {}) or any(taint.key == keys.HELD for taint in taints or ())
 
 
-def hold_patch(body: bytes, holding: Holding | None) -> bytes | None:
-    """Write a merge patch that makes a node say this and nothing else of a hold; None where it does already.
+def hold_patch(body: bytes, holding: NodeHold | None) -> bytes | None:
+    """Return a merge patch by which a node states this hold and no other; None where it does already.
 
-    `body` is the node as it is now: taints are one list, and the patch takes only if nobody changed it meanwhile.
-    Raises ValueError where it is no node.
+    `body` is the node as it is now: taints are one list, and the patch fails if the node changed meanwhile. Raises
+    ValueError where it is no node.
     """
     node = _node_decoder.decode(body)
     before = node.spec.taints or []
@@ -105,7 +105,7 @@ def hold_patch(body: bytes, holding: Holding | None) -> bytes | None:
 
 
 def toleration_patch(uid: Uid, hold_id: str, *, is_first: bool) -> bytes:
-    """Write a JSON patch that lets a pod onto a held node; tolerations may be added to pods that exist."""
+    """Return a JSON patch by which a pod tolerates a hold; tolerations may be added to pods that exist."""
     toleration = {"key": keys.HELD, "operator": "Equal", "value": hold_id, "effect": _EFFECT}
     path = "/spec/tolerations"
     return msgspec.json.encode(
@@ -119,24 +119,24 @@ def toleration_patch(uid: Uid, hold_id: str, *, is_first: bool) -> bytes:
 
 
 def notice_patch(uid: Uid, *, at: int, team: TeamName) -> bytes:
-    """Write a merge patch that announces an eviction to the pod itself."""
+    """Return a merge patch that announces an eviction on the pod itself."""
     return _annotate(uid, {keys.EVICT_AT: rfc3339(at), keys.EVICT_FOR: team})
 
 
 def calm_patch(uid: Uid) -> bytes:
-    """Write a merge patch that takes an announcement back."""
+    """Return a merge patch that takes an announcement back."""
     return _annotate(uid, {keys.EVICT_AT: None, keys.EVICT_FOR: None})
 
 
 def nomination_patch(uid: Uid, node: NodeName | None) -> bytes:
-    """Write a merge patch of a pod's status by which kube-scheduler keeps room for it; None: no longer."""
+    """Return a merge patch of a pod's status by which kube-scheduler keeps room for it; None: not any more."""
     return msgspec.json.encode({"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}})
 
 
 def eviction(target: Target, *, is_trial: bool) -> bytes:
-    """Write an Eviction of this very pod and no other of its name.
+    """Return an Eviction of exactly this pod and no other of its name.
 
-    Never with a resourceVersion: it would switch off the API server's own retries.
+    It has no resourceVersion, which would disable the API server's own retries.
     """
     return msgspec.json.encode(
         {
@@ -149,14 +149,14 @@ def eviction(target: Target, *, is_trial: bool) -> bytes:
 
 
 def deletion(target: Target, *, is_trial: bool) -> bytes:
-    """Write the options that delete this very pod and no other of its name."""
+    """Return the options that delete exactly this pod and no other of its name."""
     return msgspec.json.encode(_delete_options(target, is_trial=is_trial))
 
 
 def disruption_patch(target: Target) -> bytes:
-    """Write a strategic merge patch of a pod's status by which its controller takes its end for a disruption.
+    """Return a strategic merge patch of a pod's status by which its controller takes its end as a disruption.
 
-    An eviction does that by itself. Here the pod is deleted, and a podFailurePolicy asks for the condition.
+    An eviction does that by itself. Here the pod is deleted, and a podFailurePolicy reads the condition.
     """
     condition = {
         "type": DISRUPTION,
@@ -178,7 +178,7 @@ def _delete_options(target: Target, *, is_trial: bool) -> dict[str, Any]:
 
 
 def rfc3339(seconds: int) -> str:
-    """Write a time of Unix seconds as Kubernetes does."""
+    """Return a time of Unix seconds as Kubernetes writes it."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -186,7 +186,7 @@ def _annotate(uid: Uid, annotations: dict[str, str | None]) -> bytes:
     return msgspec.json.encode({"metadata": {"uid": uid, "annotations": annotations}})
 
 
-def _note(holding: Holding) -> str:
+def _note(holding: NodeHold) -> str:
     claims = tuple(_For(each.namespace, each.name, each.uid) for each in holding.claims)
     targets = tuple(
         _Evict(t.namespace, t.name, t.uid, rfc3339(t.at), t.claim, t.gang, t.is_past_budgets, t.grace_seconds)

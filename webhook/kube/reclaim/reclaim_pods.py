@@ -1,4 +1,4 @@
-"""From a pod as Kubernetes writes it to what reclaim reads of it: gang, times, notice, and where it may go."""
+"""Translates a pod of the API into a pod of reclaim: gang, times, notice, and where it may run."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +11,7 @@ import msgspec
 from webhook.core.model.demand import Weights
 from webhook.core.model.pod import NO_KEYS
 from webhook.core.reclaim.failures import Loss
-from webhook.core.reclaim.reclaim_pod import Controller, Report, Tenant
+from webhook.core.reclaim.reclaim_pod import Controller, ReclaimPod, Report
 from webhook.core.reclaim.victim import GangId
 from webhook.kube.objects import keys, objects
 from webhook.kube.objects.owners import controller_of
@@ -31,18 +31,18 @@ _GANG_SIZES: Final = (
 _LONGEST_SIZE: Final = 6
 
 _NO_ROOM: Final = ("Insufficient ", "Too many pods", "cannot allocate all claims")
-"""What kube-scheduler's filters of resources and of devices say, and its extenders that share GPUs."""
+"""In messages of kube-scheduler's resource and device filters, and of its extenders that share GPUs."""
 _TAINTED: Final = "untolerated taint"
 
 
 class ReclaimPodSpec(objects.PodSpec, frozen=True, gc=False, rename="camel"):
-    """A pod's spec, with what only reclaim reads."""
+    """A pod's spec, with fields that only reclaim reads."""
 
     scheduling_gates: list[objects.Present] | None = None
 
 
 class ReclaimPodMetadata(objects.ObjectMeta, frozen=True, gc=False, rename="camel"):
-    """A pod's metadata, with how long it may take to end."""
+    """A pod's metadata, with the grace period of its deletion."""
 
     deletion_grace_period_seconds: int | None = None
 
@@ -58,35 +58,35 @@ class Condition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class ReclaimPodStatus(objects.PodStatus, frozen=True, gc=False, rename="camel"):
-    """A pod's status, with when it started and why it is on no node."""
+    """A pod's status, with its start and its conditions."""
 
     start_time: str | None = None
     conditions: list[Condition] | None = None
 
 
 class ReclaimPodObject(objects.Pod, frozen=True, gc=False, rename="camel"):
-    """A pod, with what only reclaim reads."""
+    """A pod, with fields that only reclaim reads."""
 
     metadata: ReclaimPodMetadata
     spec: ReclaimPodSpec
     status: ReclaimPodStatus | None = None
 
 
-def to_reclaim_pod(pod: ReclaimPodObject, weights: Weights) -> Tenant | None:
-    """Translate a pod that exists; None where it takes nothing that counts. Raises ValueError as to_resident does.
+def to_reclaim_pod(pod: ReclaimPodObject, weights: Weights) -> ReclaimPod | None:
+    """Return a pod that exists; None where it holds nothing that counts. Raises ValueError as to_resident does.
 
-    The node that the gate promised is left out: only pods that are on a node take room there, to reclaim.
+    The node that the webhook chose is left out: for reclaim, only pods on a node take room there.
     """
     resident = to_resident(pod, weights)
     if resident is None:
         return None
     metadata, spec = pod.metadata, pod.spec
     annotations = metadata.annotations or NO_KEYS
-    is_ours = resident.team_label is not None
+    is_decided = resident.team_label is not None
     placement = read_placement(spec) if resident.node is None else _PLACED
     labels = resident.labels
     controller = next((owner for owner in metadata.owner_references or () if owner.controller), None)
-    return Tenant(
+    return ReclaimPod(
         pod=replace(resident, promised=None),
         labels=labels,
         constraints=placement.constraints,
@@ -100,7 +100,7 @@ def to_reclaim_pod(pod: ReclaimPodObject, weights: Weights) -> Tenant | None:
         notice_at=_time(annotations, keys.EVICT_AT),
         grace_seconds=grace_seconds(spec),
         is_gated=bool(spec.scheduling_gates or placement.excess),  # no plan is made for what cannot be read
-        chosen=chosen_nodes(annotations) if is_ours and resident.node is None else (),
+        chosen=chosen_nodes(annotations) if is_decided and resident.node is None else (),
         report=_report(pod.status) if resident.node is None else None,
         controller=_controller(metadata),
         workload=None if controller is None else workload_id(resident.namespace, controller.uid),
@@ -109,7 +109,7 @@ def to_reclaim_pod(pod: ReclaimPodObject, weights: Weights) -> Tenant | None:
 
 
 def _controller(metadata: objects.ObjectMeta) -> Controller | None:
-    """Read who made a pod; the pods of one controller share what is kept of it."""
+    """Return the controller of a pod; the pods of one controller share one object."""
     found = controller_of(metadata, namespace=metadata.namespace)
     return None if found is None else _known_controller(found.api_version, found.kind, found.name, found.uid)
 
@@ -120,7 +120,7 @@ def _known_controller(api_version: str, kind: str, name: str, uid: str) -> Contr
 
 
 def _report(status: ReclaimPodStatus | None) -> Report | None:
-    """Read why kube-scheduler cannot place a pod. Only kube-scheduler and admins may write a pod's status."""
+    """Return why kube-scheduler cannot place a pod. Only kube-scheduler and admins may write a pod's status."""
     for condition in (status.conditions if status is not None else None) or ():
         if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
             message = condition.message or ""
@@ -133,14 +133,14 @@ def _report(status: ReclaimPodStatus | None) -> Report | None:
 
 
 def _gang_size(metadata: objects.ObjectMeta) -> int:
-    """Read how many pods a gang has, where they say so."""
+    """Return the declared size of a gang, 0 without one."""
     annotations = metadata.annotations or NO_KEYS
-    said = next((annotations[name] for name in _GANG_SIZES if name in annotations), "")
-    return int(said) if said.isdecimal() and len(said) <= _LONGEST_SIZE else 0
+    size = next((annotations[name] for name in _GANG_SIZES if name in annotations), "")
+    return int(size) if size.isdecimal() and len(size) <= _LONGEST_SIZE else 0
 
 
 def _gang(metadata: objects.ObjectMeta, spec: ReclaimPodSpec) -> GangId | None:
-    """Read which pods it belongs together with, by the first marker that is there."""
+    """Return the gang of a pod, by the first marker that is there."""
     if spec.scheduling_group is not None and spec.scheduling_group.pod_group_name:
         return _gang_id(metadata.namespace, "schedulingGroup", spec.scheduling_group.pod_group_name)
     for marked, names in ((metadata.annotations, keys.GANG_ANNOTATIONS), (metadata.labels, keys.GANG_LABELS)):

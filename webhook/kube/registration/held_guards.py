@@ -1,7 +1,8 @@
-"""Guards of held room: the API server binds no pod of a team to a held node but those that its room is kept for.
+"""Guards of held room: the API server binds no pod of a team to a held node except those that its room is held for.
 
-A toleration without a key opens every taint, and a scheduler of one's own looks at none. These guards look at what all
-of them must send. The pods of other namespaces (kube-system, Fairgate's own, exempt ones, those of no team) pass.
+A toleration without a key matches every taint, and a custom scheduler may ignore taints. These guards check requests
+that every scheduler must send. The pods of other namespaces (kube-system, Fairgate's own, exempt ones, those of no
+team) pass.
 
 They fail open: where the definition of HeldNodes is missing, pods must still be bound.
 """
@@ -19,7 +20,7 @@ HELD_NODE_NAMES: Final = "fairgate-held-node-names"
 HELD_DEVICES: Final = "fairgate-held-devices"
 
 PARAM_REF: Final = {"name": keys.HELD_NODES_NAME, "parameterNotFoundAction": "Allow"}
-"""No object, no held node."""
+"""Without the object no node is held."""
 
 _Json = dict[str, Any]
 
@@ -40,7 +41,7 @@ _KEPT: Final = "keeps its room for pods that wait"
 
 
 def held_guards(trusted_users: Iterable[str]) -> list[_Json]:
-    """Make the guards: of bindings, of pods that name their node, and of devices that a claim gets there."""
+    """Return the guards: of bindings, of pods that name their node, and of devices that a claim gets there."""
     return [_bindings(), _node_names(trusted_users), _devices()]
 
 
@@ -56,7 +57,7 @@ def _bindings() -> _Json:
 
 
 def _node_names(trusted_users: Iterable[str]) -> _Json:
-    """Kubelets report their static pods, and who may patch nodes could take the taint off as well."""
+    """Kubelets report their static pods, and users who may patch nodes could remove the taint as well."""
     is_admin = 'authorizer.group("").resource("nodes").check("patch").allowed()'
     return _policy(
         HELD_NODE_NAMES,
@@ -69,7 +70,7 @@ def _node_names(trusted_users: Iterable[str]) -> _Json:
 
 
 def _devices() -> _Json:
-    """kube-scheduler gives a claim its devices before it binds the pod: those of a held node would be lost to it."""
+    """kube-scheduler allocates a claim's devices before it binds the pod: a refused pod would still hold them."""
     nodes = (
         "dyn(object).status.allocation.nodeSelector.nodeSelectorTerms.exists(t, has(t.matchFields) && "
         "t.matchFields.exists(f, has(f.values) && f.values.exists(n, n in params.spec.nodes{also})))"
@@ -100,7 +101,7 @@ def _policy(name: str, *, rules: list[_Json], held: str, allowed: str, message: 
         name,
         rules=rules,
         conditions={"is-held": held},
-        # a condition knows nothing of the namespace
+        # a match condition cannot read the namespace
         validations=[{"expression": f"!({_OF_A_TEAM}) || {allowed}", "messageExpression": message}],
     )
     made["spec"] |= {

@@ -1,7 +1,7 @@
-"""How held nodes are told to the API server: the definition of HeldNodes, and what is written into its one object.
+"""How held nodes are reported to the API server: the definition of HeldNodes, and the content of its one object.
 
 A guard of bindings reads it (held_guards.py): the object must stay small and be found by its name, since the API
-server looks at it for every binding.
+server reads it for every binding.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ _Json = dict[str, Any]
 
 
 def held_nodes_crd() -> _Json:
-    """Make the definition."""
+    """Return the definition."""
     return {
         "apiVersion": keys.EXTENSIONS_API,
         "kind": "CustomResourceDefinition",
@@ -44,14 +44,14 @@ def held_nodes_crd() -> _Json:
 
 
 def create_body(held: HeldNodes) -> bytes:
-    """Write the object, where there is none yet."""
+    """Return the object, to create it."""
     metadata = {"name": keys.HELD_NODES_NAME, "labels": dict(keys.OWN_LABELS)}
     made = {"apiVersion": keys.OWN_API, "kind": keys.HELD_NODES_KIND, "metadata": metadata, "spec": _spec(held)}
     return msgspec.json.encode(made)
 
 
 def replace_patch(held: HeldNodes) -> bytes:
-    """Write a JSON patch that makes the object say this and nothing else."""
+    """Return a JSON patch by which the object states this and nothing else."""
     return msgspec.json.encode([{"op": "add", "path": "/spec", "value": _spec(held)}])
 
 
@@ -66,7 +66,7 @@ def _spec(held: HeldNodes) -> _Json:
 
 
 def pattern_of(glob: str) -> str:
-    """Write a glob as a regular expression of CEL; the rest of a namespace's name is never special in one."""
+    """Return a glob as a regular expression of CEL; no other characters of namespace names are special in one."""
     return f"^{glob.replace('*', '.*').replace('?', '.').replace('[!', '[^')}$"
 
 

@@ -1,0 +1,90 @@
+"""Everything that the server and the evictor watch: one list for both, and what only one of them needs."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from webhook.cluster.watch.dra_kinds import device_kinds
+from webhook.cluster.watch.failures import disruption_kind, failure_kinds
+from webhook.cluster.watch.feed import PodSink
+from webhook.cluster.watch.kinds import PodStore, namespace_kind, node_kind, pod_kind, priority_class_kind
+from webhook.cluster.watch.watched_kind import T, WatchedKind
+from webhook.core.model.names import Uid
+from webhook.core.model.node import Node
+from webhook.core.reclaim.reclaim_index import ReclaimIndex
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.world.world import World
+from webhook.kube.nodes.nodes import to_namespace, to_node, to_priority
+from webhook.kube.objects import keys, objects
+from webhook.kube.pod.existing_pods import to_resident
+from webhook.kube.pod.pod_recovery import recovered_pod
+from webhook.kube.reclaim.reclaim_pods import ReclaimPodObject, to_reclaim_pod
+
+BundleChanged = Callable[[Any, str], None]
+"""Receives an object that changed, None if it is removed, and its handle."""
+
+
+def world_kinds(
+    world: World, *, pods: PodSink, lose: Callable[[Uid], None] | None = None
+) -> tuple[WatchedKind[Any], ...]:
+    """Return what the server watches to keep a world; its pods go through `pods`, which may be the world itself.
+
+    `lose` as in pod_kind.
+    """
+    return (
+        node_kind(world, objects.Node, to_node),
+        namespace_kind(world, objects.Namespace, to_namespace),
+        priority_class_kind(world, objects.PriorityClass, to_priority),
+        *device_kinds(world),
+        pod_kind(
+            pods, objects.Pod, lambda pod: to_resident(pod, world.policy.resources), lose=lose, salvage=recovered_pod
+        ),
+    )
+
+
+def reclaim_kinds(
+    world: World,
+    reclaim_index: ReclaimIndex,
+    *,
+    pods: PodStore[ReclaimPod],
+    node: BundleChanged,
+    device: BundleChanged,
+    other: BundleChanged,
+) -> tuple[WatchedKind[Any], ...]:
+    """Return what the evictor watches to keep a world in which held nodes are open, and an index of its pods.
+
+    Each change calls `node`, `device` or `other` afterwards, by its kind; `pods` notes changes of pods itself.
+    """
+    bounds = (
+        *failure_kinds(reclaim_index.set_failure_budget),
+        disruption_kind(reclaim_index.set_disruption, reclaim_index.remove_disruption),
+    )
+    return (
+        followed(node_kind(world, objects.Node, _opened), node),
+        followed(namespace_kind(world, objects.Namespace, to_namespace), other),
+        *(followed(kind, device) for kind in device_kinds(world)),
+        *(followed(kind, other) for kind in bounds),
+        pod_kind(pods, ReclaimPodObject, lambda pod: to_reclaim_pod(pod, world.policy.resources)),
+    )
+
+
+def followed(kind: WatchedKind[T], changed: BundleChanged) -> WatchedKind[T]:
+    """Return a kind that reports each change once it is applied."""
+
+    def apply(found: T) -> bool:
+        is_kept = kind.apply(found)
+        if is_kept:
+            changed(found, kind.handle(found))
+        return is_kept
+
+    def remove(handle: str) -> None:
+        kind.remove(handle)
+        changed(None, handle)
+
+    return replace(kind, apply=apply, remove=remove)
+
+
+def _opened(node: objects.Node) -> Node:
+    """Translate a node without the evictor's own taint: the pods that it keeps off have no hold there."""
+    made = to_node(node)
+    return replace(made, taints=tuple(taint for taint in made.taints if taint.key != keys.HELD))

@@ -1,0 +1,280 @@
+"""The table of evictions: every victim that was chosen, from its plan until its room is used or given up. Pure.
+
+The evictor drives it, and nothing else remembers what was done about a victim. What a new leader cannot read from the
+nodes and pods themselves it need not know: a second eviction of the same UID changes nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from webhook.core.model.names import NodeName, TeamName, Uid
+from webhook.core.reclaim.reservation import NodeHold, Target
+
+RATE_SECONDS: Final = 60
+"""How long an eviction counts against what its team may lose per minute."""
+
+
+class State(StrEnum):
+    """How far one eviction is.
+
+    PLANNED: chosen. HELD: the node that keeps the room lists it. NOTICED: the victim's annotations announce it.
+    SENT: the API server was asked, and did not answer yet, or accepted it and the watch does not show it yet. GONE: the
+    pod terminates or ended. PLACED: the waiting pod has a node. GIVEN_UP: the victim stays, or its room served no pod.
+    """
+
+    PLANNED = "planned"
+    HELD = "held"
+    NOTICED = "noticed"
+    SENT = "sent"
+    GONE = "gone"
+    PLACED = "placed"
+    GIVEN_UP = "given up"
+
+
+TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
+    State.PLANNED: frozenset({State.HELD, State.GONE, State.GIVEN_UP}),
+    State.HELD: frozenset({State.NOTICED, State.SENT, State.GONE, State.GIVEN_UP}),
+    State.NOTICED: frozenset({State.SENT, State.GONE, State.GIVEN_UP}),
+    State.SENT: frozenset({State.PLANNED, State.HELD, State.NOTICED, State.GONE, State.GIVEN_UP}),
+    State.GONE: frozenset({State.PLACED, State.GIVEN_UP}),
+    State.PLACED: frozenset(),
+    State.GIVEN_UP: frozenset(),
+}
+"""All legal steps. Only PLACED and GIVEN_UP end an eviction; the victim may be chosen again afterwards."""
+
+_SENDABLE: Final = frozenset({State.HELD, State.NOTICED})
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """One victim, the node whose hold it belongs to, and how far its eviction is. Times are seconds of Unix time.
+
+    `is_listed`: the hold still lists it as to be evicted. `is_held`: its node lists it for its beneficiary.
+    `is_noticed`: its annotations announce it, in any state. It is not sent before `retry_at`. `accepted_at` is when the
+    API server accepted it, None before; `lost_by` and `lost_for` are the teams of the victim and of the waiting pod
+    then, None where the victim was gone already.
+    """
+
+    target: Target
+    node: NodeName
+    state: State = State.PLANNED
+    is_listed: bool = True
+    is_held: bool = False
+    is_noticed: bool = False
+    retry_at: float = 0.0
+    accepted_at: float | None = None
+    lost_by: TeamName | None = None
+    lost_for: TeamName | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it ended."""
+        return not TRANSITIONS[self.state]
+
+
+class Evictions:
+    """The evictions by victim, and the holds that they belong to by node. A victim is in it once."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[Uid, Eviction] = {}
+        self._holds: dict[NodeName, NodeHold] = {}
+        self._awaited: dict[Uid, float] = {}  # when each of them was accepted
+
+    # -- queries
+
+    @property
+    def holds(self) -> Mapping[NodeName, NodeHold]:
+        """The holds; their targets are the listed evictions."""
+        return self._holds
+
+    def get(self, uid: Uid) -> Eviction | None:
+        """Return the eviction of a victim, the latest one."""
+        return self._by_uid.get(uid)
+
+    def awaited(self) -> Mapping[Uid, float]:
+        """Return the victims that the API server evicts and that the watch does not show so yet, and since when."""
+        return self._awaited
+
+    def listed(self) -> set[Uid]:
+        """Return the victims that a hold still lists."""
+        return {target.uid for hold in self._holds.values() for target in hold.targets}
+
+    def is_written(self, hold: NodeHold) -> bool:
+        """Whether the node of a hold lists all of its targets, for the right beneficiaries."""
+        return all(self._by_uid[target.uid].is_held for target in hold.targets)
+
+    def due(self, hold: NodeHold, *, now: float) -> tuple[Target, ...]:
+        """Return the targets of a hold that are to be evicted now."""
+        return tuple([t for t in hold.targets if t.at <= now and self._by_uid[t.uid].retry_at <= now])
+
+    def unannounced(self, hold: NodeHold, *, now: float) -> list[Target]:
+        """Return the targets of a hold whose time has not come and whose pods do not announce it yet."""
+        return [t for t in hold.targets if t.at > now and not self._by_uid[t.uid].is_noticed]
+
+    def next_due(self) -> list[float]:
+        """Return when each listed victim is due."""
+        return [max(t.at, self._by_uid[t.uid].retry_at) for hold in self._holds.values() for t in hold.targets]
+
+    def losses(self, team_of: Callable[[Uid], TeamName | None], *, now: float) -> dict[TeamName, int]:
+        """Return how many pods each team lost within the last minute, or is about to lose."""
+        found: dict[TeamName, int] = {}
+        for uid, each in self._by_uid.items():
+            is_recent = each.accepted_at is not None and each.accepted_at > now - RATE_SECONDS
+            team = each.lost_by if is_recent else None
+            team = team_of(uid) if team is None and each.is_listed else team
+            if team is not None:
+                found[team] = found.get(team, 0) + 1
+        return found
+
+    def beneficiaries(self) -> dict[Uid, TeamName]:
+        """Return the waiting pods for which others were evicted, with their teams."""
+        return {
+            each.target.claim: each.lost_for
+            for each in self._by_uid.values()
+            if each.lost_for is not None and not each.is_over
+        }
+
+    # -- transitions
+
+    def keep(self, node: NodeName, hold: NodeHold | None, *, is_going: Callable[[Uid], bool]) -> None:
+        """Replace the hold of a node: new targets are planned, those that it lists no more are gone or given up."""
+        before = self._holds.get(node)
+        listed = {} if hold is None else {target.uid: target for target in hold.targets}
+        for target in before.targets if before is not None else ():
+            if target.uid not in listed:
+                self._unlist(target.uid, is_gone=is_going(target.uid))
+        for uid, target in listed.items():
+            known = self._by_uid.get(uid)
+            if known is None or known.is_over or (known.state is State.GONE and not known.is_listed):
+                self._by_uid[uid] = Eviction(target, node, is_noticed=known is not None and known.is_noticed)
+            else:
+                is_held = known.is_held and known.is_listed and known.target == target
+                self._by_uid[uid] = replace(known, target=target, node=node, is_listed=True, is_held=is_held)
+        if hold is not None:
+            self._holds[node] = hold
+        else:
+            self._holds.pop(node, None)
+
+    def pick_up(self, hold: NodeHold, *, noticed: Callable[[Uid], bool]) -> None:
+        """Take over a hold that an earlier leader wrote on its node; of two that list one victim, the first counts."""
+        known = self._by_uid
+        targets = [t for t in hold.targets if t.uid not in known or not known[t.uid].is_listed]
+        hold = replace(hold, targets=tuple(targets))
+        self.keep(hold.node, hold, is_going=lambda _: False)
+        self.written(hold)
+        for target in hold.targets:
+            if noticed(target.uid):
+                self.noticed(target, hold.node)
+
+    def restart(self, *, now: float) -> None:
+        """Forget what an earlier term of this process did, except accepted evictions that the watch does not show."""
+        self._by_uid = {uid: self._by_uid[uid] for uid in self._awaited}
+        self._holds = {}
+        for uid in list(self._awaited):
+            self._move(uid, State.SENT, accepted_at=now, is_listed=False, lost_by=None, lost_for=None)
+
+    def written(self, hold: NodeHold) -> None:
+        """The node of a hold lists its targets."""
+        for target in hold.targets:
+            known = self._by_uid.get(target.uid)
+            if known is not None and known.node == hold.node and known.target == target:
+                state = State.HELD if known.state is State.PLANNED else known.state
+                self._move(target.uid, state, is_held=True)
+
+    def noticed(self, target: Target, node: NodeName) -> None:
+        """The victim's annotations announce its eviction; that must be taken back where it was given up meanwhile."""
+        known = self._by_uid.setdefault(target.uid, Eviction(target, node, State.GIVEN_UP, is_listed=False))
+        state = State.NOTICED if known.state is State.HELD else known.state
+        self._move(target.uid, state, is_noticed=True)
+
+    def send(self, uid: Uid, node: NodeName) -> bool:
+        """Begin to evict a victim for the hold of a node; False where it must not be evicted (again)."""
+        known = self._by_uid.get(uid)
+        if known is None or known.node != node or not (known.is_listed and known.is_held):
+            return False
+        if known.state not in _SENDABLE:
+            return False
+        self._move(uid, State.SENT, accepted_at=None, lost_by=None, lost_for=None)
+        return True
+
+    def put_off(self, uid: Uid, *, until: float) -> None:
+        """The API server asked to send an eviction again later."""
+        known = self._by_uid.get(uid)
+        if known is not None and known.state is State.SENT:
+            self._move(uid, _before_sent(known), retry_at=until)
+
+    def refuse(self, uid: Uid) -> None:
+        """The API server does not evict a victim: its hold does without it."""
+        known = self._by_uid.get(uid)
+        if known is not None and not known.is_over:
+            if known.is_listed:
+                hold = self._holds[known.node]
+                self._holds[known.node] = hold.without(uid)
+            self._move(uid, known.state if known.state is State.GONE else State.GIVEN_UP, is_listed=False)
+
+    def accept(
+        self, uid: Uid, *, now: float, lost_by: TeamName | None = None, lost_for: TeamName | None = None
+    ) -> None:
+        """The API server evicts a victim, or has it no more."""
+        known = self._by_uid[uid]
+        self._move(uid, known.state, accepted_at=now, lost_by=lost_by, lost_for=lost_for)
+
+    def gone(self, uid: Uid) -> None:
+        """The watch shows that a pod terminates or ended."""
+        known = self._by_uid.get(uid)
+        if known is not None and State.GONE in TRANSITIONS[known.state]:
+            self._move(uid, State.GONE)
+
+    def expire(self, *, before: float) -> list[Uid]:
+        """Count the evictions as not done that were accepted until then and never showed; return their victims."""
+        found = [uid for uid, at in self._awaited.items() if at <= before]
+        for uid in found:
+            self._move(uid, _before_sent(self._by_uid[uid]))
+        return found
+
+    def settle(self, is_placed: Callable[[Uid], bool], *, now: float) -> None:
+        """End the evictions whose beneficiaries wait for their hold no more; drop those that ended and do not count."""
+        for uid, each in list(self._by_uid.items()):
+            if each.state is State.GONE and not each.is_listed and not self._is_kept_for(each):
+                self._move(uid, State.PLACED if is_placed(each.target.claim) else State.GIVEN_UP)
+            elif each.is_over and not each.is_noticed and (each.accepted_at or 0.0) <= now - RATE_SECONDS:
+                del self._by_uid[uid]
+
+    def calmed(self) -> list[Target]:
+        """Return the targets that were announced and are listed no more, once."""
+        found = [each.target for each in self._by_uid.values() if each.is_noticed and not each.is_listed]
+        for target in found:
+            self._move(target.uid, self._by_uid[target.uid].state, is_noticed=False)
+        return found
+
+    def _unlist(self, uid: Uid, *, is_gone: bool) -> None:
+        state = self._by_uid[uid].state
+        if state not in (State.SENT, State.GONE):  # the answer decides on one that is sent
+            state = State.GONE if is_gone else State.GIVEN_UP
+        self._move(uid, state, is_listed=False)
+
+    def _is_kept_for(self, eviction: Eviction) -> bool:
+        hold = self._holds.get(eviction.node)
+        return hold is not None and any(claim.uid == eviction.target.claim for claim in hold.claims)
+
+    def _move(self, uid: Uid, state: State, **changes: Any) -> None:  # noqa: ANN401 - fields of an Eviction
+        """Take a legal step and change other fields with it. Raises ValueError where the step is not legal."""
+        known = self._by_uid[uid]
+        if state is not known.state and state not in TRANSITIONS[known.state]:
+            raise ValueError(f"eviction of {uid}: {known.state} cannot become {state}")
+        moved = self._by_uid[uid] = replace(known, state=state, **changes)
+        if moved.state is State.SENT and moved.accepted_at is not None:
+            self._awaited[uid] = moved.accepted_at
+        else:
+            self._awaited.pop(uid, None)
+
+
+def _before_sent(eviction: Eviction) -> State:
+    """Return the state of an eviction that was sent and did not happen."""
+    if not eviction.is_listed:
+        return State.GIVEN_UP
+    if not eviction.is_held:
+        return State.PLANNED
+    return State.NOTICED if eviction.is_noticed else State.HELD

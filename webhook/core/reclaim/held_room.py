@@ -1,0 +1,113 @@
+"""What becomes of held room as the cluster changes: which holds are over, short, or need other victims. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from webhook.core.model.demand import Demand
+from webhook.core.model.names import ResourceName, Uid
+from webhook.core.model.tier import Tier
+from webhook.core.placement.fleet import Fleet
+from webhook.core.reclaim.reclaim_index import ReclaimIndex
+from webhook.core.reclaim.reclaim_plan import Hold
+from webhook.core.reclaim.reclaim_pod import ReclaimPod
+from webhook.core.reclaim.reservation import NodeHold, Target
+from webhook.core.reclaim.victim import GangId
+
+
+def holds(holdings: Iterable[NodeHold], reclaim_index: ReclaimIndex) -> list[Hold]:
+    """Return all held room as plans read it."""
+    return [
+        Hold(gpu_pod, holding.node)
+        for holding in holdings
+        for claim in holding.claims
+        if (gpu_pod := reclaim_index.get(claim.uid)) is not None
+    ]
+
+
+def current(
+    before: NodeHold, reclaim_index: ReclaimIndex, fleet: Fleet, *, leaving: Sequence[ReclaimPod]
+) -> tuple[NodeHold | None, bool]:
+    """Return what is left of a hold, and whether that room is there or will be; None where nothing is left.
+
+    `leaving` are the pods that leave its node.
+    """
+    kept = trimmed(before, reclaim_index)
+    if kept is None or not kept.claims or not is_short(kept, reclaim_index, fleet, leaving=leaving):
+        return kept, True
+    kept = inherited(before, kept, reclaim_index, fleet, leaving=leaving)
+    return kept, not is_short(kept, reclaim_index, fleet, leaving=leaving)
+
+
+def trimmed(holding: NodeHold, reclaim_index: ReclaimIndex) -> NodeHold | None:
+    """Return a hold without claims that wait no more and without targets that terminate, ended or are guaranteed.
+
+    Targets whose claim is dropped are dropped too, except those of broken gangs. None where nothing is left.
+    """
+    claims = tuple([c for c in holding.claims if (pod := reclaim_index.get(c.uid)) is not None and pod.is_waiting])
+    went = [target for target in holding.targets if reclaim_index.is_going(target.uid)]
+    broken = holding.broken.union(target.gang for target in went if target.gang is not None)
+    return holding.reduced(
+        claims, tuple([target for target in holding.targets if _may_go(target, reclaim_index)]), broken
+    )
+
+
+def inherited(
+    before: NodeHold, kept: NodeHold, reclaim_index: ReclaimIndex, fleet: Fleet, *, leaving: Sequence[ReclaimPod]
+) -> NodeHold:
+    """Return a hold with victims of placed pods reassigned to pods that still wait, as many as the room is short of.
+
+    The room of a node is for any of its claims: a placed pod may use the room of another pod's victims.
+    """
+    units: dict[GangId | Uid, tuple[Target, ...]] = {}
+    for target in before.targets:
+        if target not in kept.targets and _may_go(target, reclaim_index):
+            units[target.gang or target.uid] = (*units.get(target.gang or target.uid, ()), target)
+    served = {target.claim for target in kept.targets}
+    heir = next((claim.uid for claim in kept.claims if claim.uid not in served), kept.claims[0].uid)
+    added: list[tuple[Target, ...]] = []
+
+    def with_added(units: Iterable[tuple[Target, ...]]) -> NodeHold:
+        more = [target._replace(claim=heir) for unit in units for target in unit]
+        return replace(kept, targets=(*kept.targets, *more))
+
+    for unit in units.values():
+        if not is_short(with_added(added), reclaim_index, fleet, leaving=leaving):
+            break
+        added.append(unit)
+    for unit in list(added):
+        rest = [each for each in added if each is not unit]
+        if not is_short(with_added(rest), reclaim_index, fleet, leaving=leaving):
+            added = rest
+    return with_added(added)
+
+
+def is_short(holding: NodeHold, reclaim_index: ReclaimIndex, fleet: Fleet, *, leaving: Sequence[ReclaimPod]) -> bool:
+    """Whether held room will not be there: the node is gone or closed, or other pods took the room.
+
+    `leaving` are the pods that leave its node.
+    """
+    if not fleet.bit(holding.node) & fleet.open_bits:
+        return True
+    wanted: dict[ResourceName, int] = {}
+    for claim in holding.claims:
+        if (gpu_pod := reclaim_index.get(claim.uid)) is not None:
+            _add(wanted, gpu_pod.demand, 1)
+    asked = set(wanted)
+    for each in leaving:
+        _add(wanted, each.demand, -1)
+    for target in holding.targets:
+        victim = reclaim_index.staying(target.uid)
+        if victim is not None and victim.pod.node == holding.node:
+            _add(wanted, victim.pod.demand, -1)
+    return any(wanted[name] > fleet.free(holding.node, name) for name in asked)
+
+
+def _may_go(target: Target, reclaim_index: ReclaimIndex) -> bool:
+    """Whether a target exists, does not terminate yet, and borrows."""
+    victim = reclaim_index.staying(target.uid)
+    return victim is not None and victim.pod.tier is Tier.PREEMPTIBLE
+
+
+def _add(amounts: dict[ResourceName, int], demand: Demand, sign: int) -> None:
+    for name, amount in demand.requests:
+        amounts[name] = amounts.get(name, 0) + sign * amount
