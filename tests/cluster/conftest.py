@@ -36,7 +36,7 @@ async def connection(api, tmp_path):
 
 
 @pytest.fixture
-def usage():
+def book():
     return Book()
 
 

@@ -13,7 +13,7 @@ def thing(gpus, *, name="p", uid="u1"):
 
 
 @pytest.fixture
-def usage():
+def book():
     return Book()
 
 

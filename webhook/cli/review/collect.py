@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from webhook.cli.review.evaluator import Item
-from webhook.cli.review.results import Judged, Outcome, Place, PodGroup
+from webhook.cli.review.results import Judged, Place, PodGroup
 from webhook.cli.review.sources import Source
+from webhook.core.model.decision import Outcome
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Requester
 from webhook.core.model.reason import Code, Reason
 from webhook.kube.nodes.nodes import to_namespace, to_priority
@@ -54,7 +55,7 @@ def collect(sources: Iterable[Source], *, namespace: str) -> Collected:
 
 def unreadable(place: Place, problem: str) -> Judged:
     """Make of a place where nothing can be read a finding like any other."""
-    group = PodGroup("", None, Outcome.UNKNOWN, (Reason(Code.UNREADABLE, problem),), place.line)
+    group = PodGroup("", None, Outcome.SKIP, (Reason(Code.UNREADABLE, problem),), place.line)
     return Judged(place, "", "", "", "", (group,))
 
 

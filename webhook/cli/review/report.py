@@ -5,8 +5,9 @@ from typing import Annotated
 import msgspec
 
 from webhook.cli import serialization
-from webhook.cli.review.results import Judged, Outcome, PodGroup, Review, demand_text
+from webhook.cli.review.results import WORDS, Judged, PodGroup, Review, Word, demand_text
 from webhook.core.model.amount import format_gpus
+from webhook.core.model.decision import Outcome
 from webhook.core.model.tier import Tier
 
 
@@ -27,7 +28,7 @@ class PodReport(msgspec.Struct):
     team: Annotated[str | None, msgspec.Meta(description="team that would be charged, null where nobody claims it")]
     tier: Annotated[Tier | None, msgspec.Meta(description="null for pods that are charged nothing")]
     nodes: Annotated[list[str], msgspec.Meta(description="first choices, empty where no node has room or is known")]
-    outcome: Outcome
+    outcome: Word
     reasons: list[ReasonReport]
 
 
@@ -41,7 +42,7 @@ class WorkloadReport(msgspec.Struct, rename="camel"):
     kind: str
     namespace: str
     name: str
-    outcome: Annotated[Outcome, msgspec.Meta(description="the worst of its pods: refused, unknown, queued, admitted")]
+    outcome: Annotated[Word, msgspec.Meta(description="the worst of its pods: refused, unknown, queued, admitted")]
     pods: list[PodReport]
     warnings: list[str]
 
@@ -60,7 +61,7 @@ class WorldReport(msgspec.Struct, rename="camel"):
 class SummaryReport(msgspec.Struct, rename="camel"):
     """Numbers of workloads by outcome, and what they ask for together."""
 
-    outcome: Annotated[Outcome, msgspec.Meta(description="refused if anything is, else unknown if anything is")]
+    outcome: Annotated[Word, msgspec.Meta(description="refused if anything is, else unknown if anything is")]
     workloads: int
     admitted: int
     queued: int
@@ -106,7 +107,7 @@ def _workload(judged: Judged) -> WorkloadReport:
         kind=judged.kind,
         namespace=judged.namespace,
         name=judged.name,
-        outcome=judged.outcome,
+        outcome=WORDS[judged.outcome],
         pods=[_pods(group) for group in judged.pods],
         warnings=list(judged.warnings),
     )
@@ -121,7 +122,7 @@ def _pods(group: PodGroup) -> PodReport:
         team=group.team,
         tier=group.tier,
         nodes=list(group.nodes),
-        outcome=group.outcome,
+        outcome=WORDS[group.outcome],
         reasons=[ReasonReport(reason.code, reason.text) for reason in group.reasons],
     )
 
@@ -129,12 +130,12 @@ def _pods(group: PodGroup) -> PodReport:
 def _summary(review: Review) -> SummaryReport:
     groups = [group for judged in review.workloads for group in judged.pods]
     return SummaryReport(
-        outcome=review.outcome,
+        outcome=WORDS[review.outcome],
         workloads=len(review.workloads),
-        admitted=len(review.having(Outcome.ADMITTED)),
-        queued=len(review.having(Outcome.QUEUED)),
-        refused=len(review.having(Outcome.REFUSED)),
-        unknown=len(review.having(Outcome.UNKNOWN)),
+        admitted=len(review.having(Outcome.ADMIT)),
+        queued=0,
+        refused=len(review.having(Outcome.DENY)),
+        unknown=len(review.having(Outcome.SKIP)),
         pods=sum(group.count or 0 for group in groups),
         gpus=format_gpus(sum(group.gpus for group in groups)),
         others=review.others,

@@ -24,11 +24,12 @@ from webhook.cli.review.formats.sarif import to_sarif
 from webhook.cli.review.formats.table import to_table
 from webhook.cli.review.outputs import Format, Output
 from webhook.cli.review.report import to_json, to_yaml
-from webhook.cli.review.results import Judged, Outcome, Place, Review
+from webhook.cli.review.results import Judged, Place, Review
 from webhook.cli.review.review_world import Opened, WorldSource, open_world
 from webhook.cli.review.sources import read_sources
 from webhook.cli.terminal import complain
 from webhook.cli.world_source import WorldError, choose_policy
+from webhook.core.model.decision import Outcome
 from webhook.core.model.pod import Requester
 from webhook.core.model.text import printable
 from webhook.policy.problems import PolicyError, PolicyUnreadable
@@ -101,7 +102,7 @@ def _judge(order: Order, collected: Collected, opened: Opened, shown: Console) -
 
 def _status(review: Review, fail_on: frozenset[FailOn]) -> int:
     """Find the exit status: a refusal is certain, so it outweighs what could not be judged."""
-    unjudged = {id(judged) for judged in review.having(Outcome.UNKNOWN)}
+    unjudged = {id(judged) for judged in review.having(Outcome.SKIP)}
     certain = Review(tuple(judged for judged in review.workloads if id(judged) not in unjudged), review.world)
     if any(finding.level is Level.ERROR for finding in findings(certain, fail_on)):
         return REFUSED

@@ -46,11 +46,13 @@ class TeamState(NamedTuple):
 
 
 class ApiLedger:
-    """Charges pods on TeamLedger objects; implements webhook.server.review.reviewer.Ledger.
+    """Charges pods on TeamLedger objects; implements webhook.server.review.ledger_protocol.Ledger.
 
     `reached` is the resourceVersion that the view of the pods has come to; `known` tells whose a pod's name is in it,
     by `NAMESPACE/NAME`: a UID, "" where that is not known, None for nobody's. `quotas` are those that it shows.
     """
+
+    is_watched: Final = True
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
 """Jobs that are created or changed: evictions are made not to count as their failures. Nothing is refused."""
 
+from webhook.core.model.decision import Outcome
 from webhook.core.model.policy import Enforcement, JobEvictions
 from webhook.core.model.reason import Code, Reason
 from webhook.core.world.world import World
@@ -28,7 +29,7 @@ def answer_job(body: bytes, world: World) -> Answer:
         reason,
         world,
         name=review.name,
-        outcome="warn" if warnings else "admit" if change.patch else "skip",
+        outcome=Outcome.WARN if warnings else Outcome.ADMIT if change.patch else Outcome.SKIP,
         team=world.tenancy(review.namespace).team_name,
     )
     audit = {"code": str(reason.code)}

@@ -2,16 +2,16 @@
 
 from webhook.cli.review.findings import FailOn, findings
 from webhook.cli.review.formats import shared_text
-from webhook.cli.review.results import Judged, Outcome, PodGroup, Review
+from webhook.cli.review.results import WORDS, Judged, PodGroup, Review
 from webhook.core.model.amount import gpus_text
+from webhook.core.model.decision import Outcome
 from webhook.core.model.text import printable
 
-_MARKS = {Outcome.ADMITTED: "✅", Outcome.QUEUED: "⏳", Outcome.REFUSED: "❌", Outcome.UNKNOWN: "❔"}
+_MARKS = {Outcome.ADMIT: "✅", Outcome.DENY: "❌", Outcome.SKIP: "❔"}
 _HEADINGS = {
-    Outcome.ADMITTED: "all admitted",
-    Outcome.QUEUED: "some would wait",
-    Outcome.REFUSED: "something would be refused",
-    Outcome.UNKNOWN: "something could not be judged",
+    Outcome.ADMIT: "all admitted",
+    Outcome.DENY: "something would be refused",
+    Outcome.SKIP: "something could not be judged",
 }
 
 
@@ -44,7 +44,7 @@ def to_markdown(review: Review, fail_on: frozenset[FailOn], *, with_patch: bool 
 
 def _row(judged: Judged, group: PodGroup) -> str:
     cells = (
-        f"{_MARKS[group.outcome]} {group.outcome}",
+        f"{_MARKS[group.outcome]} {WORDS[group.outcome]}",
         judged.title,
         group.role,
         "?" if group.count is None else str(group.count),

@@ -7,15 +7,15 @@ from typing import Any
 import yaml
 
 from webhook.cli.formatting import age, plural, plural_gpus
-from webhook.cli.review.results import Judged, Outcome, PodGroup, Review, WorldFacts
+from webhook.cli.review.results import OUTCOMES, WORDS, Judged, PodGroup, Review, WorldFacts
 from webhook.core.model.text import printable
 
 
 def summary(review: Review) -> str:
     """Say how many workloads fared how, and what they ask for."""
     concerned = [judged for judged in review.workloads if judged.asks_gpus]
-    numbers = {outcome: sum(1 for judged in concerned if judged.outcome is outcome) for outcome in Outcome}
-    told = ", ".join(f"{number} {outcome}" for outcome, number in numbers.items() if number) or "none"
+    numbers = {outcome: sum(1 for judged in concerned if judged.outcome is outcome) for outcome in OUTCOMES}
+    told = ", ".join(f"{number} {WORDS[outcome]}" for outcome, number in numbers.items() if number) or "none"
     gpus = plural_gpus(sum(group.gpus for judged in concerned for group in judged.pods))
     rest = [
         f"{what} {number}"
