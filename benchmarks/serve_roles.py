@@ -15,9 +15,9 @@ from certs.folder import CertFolder
 from certs.reload import Reloader
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.observe.metrics import Metrics
-from webhook.server.http.answer import Answer, Record
 from webhook.server.http.app import build_app, serve, stop_signals
 from webhook.server.http.probes import Readiness
+from webhook.server.review.answer import Answer, Record
 from webhook.server.settings import Address, Settings, WorldFile
 
 PATH = "/mutate?timeout=10s"

@@ -26,7 +26,7 @@ from webhook.core.model.policy import BUILT_IN_RESOURCES, Policy, Pool, Share, T
 from webhook.core.model.tier import Tier
 from webhook.core.world.world import World
 from webhook.kube.admission.review import ReviewError
-from webhook.server.http.answer import Answer
+from webhook.server.review.answer import Answer
 from webhook.server.review.memory_ledger import MemoryLedger
 from webhook.server.review.reviewer import Gate
 

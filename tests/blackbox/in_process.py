@@ -11,7 +11,7 @@ from webhook.core.world.world import World
 from webhook.kube.admission.review import ReviewError
 from webhook.kube.world_file.world_file import parse_world
 from webhook.policy.load import load
-from webhook.server.http.answer import Answer
+from webhook.server.review.answer import Answer
 from webhook.server.review.memory_ledger import MemoryLedger
 from webhook.server.review.reviewer import Gate
 

@@ -18,8 +18,8 @@ from webhook.kube.objects.events import EventReason
 from webhook.kube.workloads.table import BUILT_IN
 from webhook.observe.decisions import Phase
 from webhook.policy.load import load
-from webhook.server.http.answer import Record
 from webhook.server.http.handlers import _line
+from webhook.server.review.answer import Record
 
 OPERATIONS = pages.ROOT / "docs" / "operations.md"
 MAKEFILE = (pages.ROOT / "Makefile").read_text()

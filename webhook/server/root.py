@@ -31,8 +31,9 @@ from webhook.server.leader.leader import Leader
 from webhook.server.leader.policy_publisher import PolicyPublisher
 from webhook.server.leader.replica_report import LedgerLag, ServerState
 from webhook.server.live_world import LiveWorld
+from webhook.server.review.ledger_protocol import Ledger
 from webhook.server.review.memory_ledger import MemoryLedger
-from webhook.server.review.reviewer import Gate, Ledger
+from webhook.server.review.reviewer import Gate
 from webhook.server.settings import LiveCluster, Settings, StartupError, WorldFile
 
 

@@ -15,11 +15,10 @@ from webhook.core.admission.resolve_demand import as_created
 from webhook.core.admission.verification import verify
 from webhook.core.model.amount import Units
 from webhook.core.model.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
-from webhook.core.model.labels import pack
 from webhook.core.model.names import Namespace, NodeName, Uid
-from webhook.core.model.pod import Pod, Requester, Resident
+from webhook.core.model.pod import Pod, Requester
 from webhook.core.model.reason import Code, Reason
-from webhook.core.quota.in_flight import InFlightCharge
+from webhook.core.quota.charged_pod import flight_of
 from webhook.core.world.world import World
 from webhook.kube.admission.pod_patch import apply, node_choice_operations, operations
 from webhook.kube.objects import objects
@@ -77,9 +76,10 @@ class Foreteller:
             if isinstance(decision, Deny | Retry) or decision.charge is None:  # nothing was taken: all hear the same
                 yield asking.answer(decision, left)
                 return
-            node = template.pod.node_name or _chosen(decision)
-            self._take(template.pod, decision.charge, node, times=1)
-            differs = node is not None or template.pod.claims  # in room, or in who pays for a claim that they share
+            pod = asking.stored(decision)
+            node = pod.node_name or _chosen(decision)
+            self._take(pod, decision.charge, node, times=1)
+            differs = node is not None or pod.claims  # in room, or in who pays for a claim that they share
             alike = 0 if differs else self._take_alike(asking, decision, decision.charge, left - 1)
             yield asking.answer(decision, 1 + alike, node)
             left -= 1 + alike
@@ -100,20 +100,20 @@ class Foreteller:
         committed = verify(again.pod._replace(uid=self._next_uid()), asking.requester, world)
         if not isinstance(committed, Admit):
             return committed
-        asking.patched[terms] = patched
+        asking.patched[terms] = _Stored(patched, again.pod)
         return decision
 
-    def _take_alike(self, asking: "_Asking", decision: Decision, charge: Charge, left: int) -> int:
+    def _take_alike(self, asking: "_Asking", decision: Admit | NotApplicable, charge: Charge, left: int) -> int:
         """Charge as many further pods as are told the same, found by halving, and tell how many.
 
         No room changes while no pod gets a node, and sums only grow: if the last of many is told what the first was
         told, so are those between.
         """
-        size = left
+        size, pod = left, asking.stored(decision)
         while size:
-            before = self._take(asking.template.pod, charge, None, times=size - 1) if size > 1 else None
+            before = self._take(pod, charge, None, times=size - 1) if size > 1 else None
             if _is_alike(self._decide(asking), decision):
-                self._take(asking.template.pod, charge, None, times=1)
+                self._take(pod, charge, None, times=1)
                 return size
             if before is not None:
                 self.world.settle(before)
@@ -123,23 +123,9 @@ class Foreteller:
 
     def _take(self, pod: Pod, charge: Charge, node: NodeName | None, *, times: int) -> Uid:
         uid = self._next_uid()
-        resident = Resident(
-            uid=uid,
-            namespace=pod.namespace,
-            name=pod.name,
-            demand=pod.demand,
-            node=pod.node_name,
-            owner=pod.owner,
-            team_label=charge.team,
-            tier_label=charge.tier,
-            user=charge.user,
-            claims=pod.claims,
-            shares_by=pod.shares_by,
-            slices=pod.slices,
-            packed=pack(pod.labels),
-        )
         charged = charge._replace(gpus=charge.gpus * times)
-        self.world.assume(InFlightCharge(resident, charged, node))
+        nodes = () if node is None else (node,)
+        self.world.assume(flight_of(pod._replace(uid=uid), charged, nodes=nodes, is_watched=False))
         self.taken.append(uid)
         return uid
 
@@ -173,21 +159,32 @@ class _Terms(NamedTuple):
         )
 
 
+class _Stored(NamedTuple):
+    """A pod after the patch: as written, and as a decision reads it."""
+
+    written: Mapping[str, Any]
+    pod: Pod
+
+
 class _Asking:
-    """One template being asked about; `patched` has the first pod that was found good on each terms."""
+    """One template being asked about; `patched` has the first pod that was admitted on each terms."""
 
     def __init__(self, template: Template, requester: Requester) -> None:
         self.template = template
         self.requester = requester
-        self.patched: dict[_Terms, Mapping[str, Any]] = {}
+        self.patched: dict[_Terms, _Stored] = {}
 
     def answer(self, decision: Decision, count: int, node: NodeName | None = None) -> Answer:
-        """Say what so many of its pods are told."""
+        """Return what so many of its pods are told."""
         return Answer(decision, count, node, self._patched(decision))
+
+    def stored(self, decision: Admit | NotApplicable) -> Pod:
+        """Return one of its pods as it would be stored, but for the names of the nodes."""
+        return self.patched[_Terms.of(decision)].pod if isinstance(decision, Admit) else self.template.pod
 
     def _patched(self, decision: Decision) -> Mapping[str, Any] | None:
         if isinstance(decision, Admit):
-            return self.patched[_Terms.of(decision)]
+            return self.patched[_Terms.of(decision)].written
         if isinstance(decision, NotApplicable) and decision.steering is not None:
             return apply(self.template.written, node_choice_operations(self.template.found, decision.steering))
         return None

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.support import make
-from webhook.core.admission.resolve_demand import count
+from webhook.core.admission.resolve_demand import resolve_demand
 from webhook.core.dra.dra_claims import ADMIN_ACCESS, ClaimKey, ClassCount, DeviceRequest, GroupEntry
 from webhook.core.dra.dra_slices import Condition, Device, Slice
 from webhook.core.model.amount import ONE_GPU
@@ -168,7 +168,7 @@ def test_devices_of_a_device_plugin_replace_those_of_slices():
 
 
 def at_the_door(place, *claims, **more):
-    return count(make.pod(demand=bare(**more), claims=claims), make.ALICE, place)
+    return resolve_demand(make.pod(demand=bare(**more), claims=claims), make.ALICE, place)
 
 
 def test_claims_count_at_admission_and_counting_twice_changes_nothing():
@@ -177,9 +177,9 @@ def test_claims_count_at_admission_and_counting_twice_changes_nothing():
     pod = at_the_door(place, SHARING)
     assert pod.demand.gpus == 2 * ONE_GPU
     assert pod.demand.devices == ((GPU_CLASS.implicit_resource, 2),)
-    assert count(pod, make.ALICE, place) == pod
+    assert resolve_demand(pod, make.ALICE, place) == pod
     place.set_pod(resident("a", SHARING))
-    again = count(pod, make.ALICE, place)
+    again = resolve_demand(pod, make.ALICE, place)
     assert (again.demand.gpus, again.demand.devices) == (0, pod.demand.devices), "somebody else pays"
 
 
@@ -250,11 +250,11 @@ def test_each_claim_in_use_is_charged_once_in_any_order_of_events(events):
 def test_pods_that_are_only_counted_do_not_wait():
     place = world(exempt_namespaces=("system",))
     asking = make.pod(demand=bare(**{"x.dev/gpu": 1}), claims=(SHARING,))
-    assert isinstance(count(asking, make.ALICE, place), Deny)
-    assert count(asking._replace(namespace="system"), make.ALICE, place).demand.gpus == 0
+    assert isinstance(resolve_demand(asking, make.ALICE, place), Deny)
+    assert resolve_demand(asking._replace(namespace="system"), make.ALICE, place).demand.gpus == 0
     static = asking._replace(handling=Handling.MIRROR)
-    assert isinstance(count(static, make.ALICE, place), Deny), "any user may write the annotation"
-    assert count(static, Requester("system:node:n0"), place).demand.gpus == 0
+    assert isinstance(resolve_demand(static, make.ALICE, place), Deny), "any user may write the annotation"
+    assert resolve_demand(static, Requester("system:node:n0"), place).demand.gpus == 0
 
 
 def test_two_entries_for_one_claim_are_one_claim():

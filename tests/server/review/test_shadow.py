@@ -104,6 +104,8 @@ def test_a_pod_that_cannot_be_read_passes():
 class Broken:
     """A ledger that cannot be written."""
 
+    is_watched = True
+
     async def commit(self, judge, **_how):
         judge()
         return Retry(Reason(Code.LEDGER_UNAVAILABLE, "the API server is away"))

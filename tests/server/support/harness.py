@@ -15,10 +15,10 @@ from certs.folder import CertFolder
 from certs.reload import Reloader
 from webhook.observe.logs import LogFormat, Logs, open_logs
 from webhook.observe.metrics import Metrics
-from webhook.server.http.answer import Answer, Record
 from webhook.server.http.app import build_app, serve
 from webhook.server.http.client_auth import check_caller, request_certificates
 from webhook.server.http.probes import Readiness
+from webhook.server.review.answer import Answer, Record
 from webhook.server.settings import Settings, WorldFile, parse_address
 
 RECORD = Record(

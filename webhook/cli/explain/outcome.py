@@ -6,10 +6,11 @@ from typing import Final, assert_never
 
 from webhook.cli.explain.beside import Beside, Evictor, PastEvent
 from webhook.cli.explain.subjects import Existing, Subject
-from webhook.cli.explain.verdict import Outcome, verdict_of
+from webhook.cli.explain.verdict import verdict_of
 from webhook.cli.formatting import age, plural, plural_gpus
 from webhook.core.explain.explanation import Explanation
 from webhook.core.model.amount import format_gpus
+from webhook.core.model.decision import Outcome
 from webhook.core.reclaim.reclaim_outlook import Impossible, Kept, Outlook, Possible
 from webhook.core.reclaim.reservation import Target
 from webhook.core.reclaim.victim import Victim
@@ -37,7 +38,7 @@ class Told:
     @property
     def is_held_up(self) -> bool:
         """Tell whether the pod is refused or would wait; what is not judged is neither."""
-        return not self.explanation.runs_now and verdict_of(self.explanation.decision).outcome != Outcome.NOT_JUDGED
+        return not self.explanation.runs_now and verdict_of(self.explanation.decision).outcome is not Outcome.SKIP
 
 
 def some(names: Iterable[str]) -> str:

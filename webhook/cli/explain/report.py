@@ -5,7 +5,7 @@ from typing import Annotated, Literal, assert_never
 import msgspec
 
 from webhook.cli.explain.outcome import Told
-from webhook.cli.explain.verdict import Outcome, verdict_of
+from webhook.cli.explain.verdict import Word, verdict_of
 from webhook.core.explain.candidates import Candidates
 from webhook.core.explain.explanation import PoolStep
 from webhook.core.model.amount import format_gpus, format_limit
@@ -134,7 +134,7 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
     gpus: str
     team: str | None
     user: str | None
-    outcome: Outcome
+    outcome: Word
     tier: Tier | None
     nodes: list[str]
     reasons: list[ReasonReport]
@@ -163,7 +163,7 @@ def report_of(whole: Told) -> ExplanationReport:
         gpus=format_gpus(gpus),
         team=None if told.team is None else told.team.name,
         user=told.user,
-        outcome=verdict.outcome,
+        outcome=verdict.word,
         tier=verdict.tier,
         nodes=list(verdict.nodes),
         reasons=[_reason(reason) for reason in verdict.reasons],

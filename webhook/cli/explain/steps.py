@@ -10,22 +10,22 @@ from rich.table import Table
 from webhook.cli.explain.outcome import Told, event_lines, eviction_line, reclaim_lines, some
 from webhook.cli.explain.report import in_gpus
 from webhook.cli.explain.subjects import Existing
-from webhook.cli.explain.verdict import Outcome, Verdict, verdict_of
+from webhook.cli.explain.verdict import Verdict, verdict_of
 from webhook.cli.formatting import column_gpus, plural, plural_gpus
 from webhook.cli.terminal import Line as Text
 from webhook.core.explain.explanation import Explanation, NodeStep, PoolStep
 from webhook.core.model import decision_annotation as marks
 from webhook.core.model.amount import Unlimited, format_limit
-from webhook.core.model.decision import Deny
+from webhook.core.model.decision import Deny, Outcome
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import CPU, MEMORY
 from webhook.core.model.tier import Tier
 
 _STYLES: Final = {
-    Outcome.ADMITTED: "green",
-    Outcome.REFUSED: "bold red",
+    Outcome.ADMIT: "green",
+    Outcome.DENY: "bold red",
     Outcome.RETRY: "magenta",
-    Outcome.NOT_JUDGED: "magenta",
+    Outcome.SKIP: "magenta",
 }
 _GIB: Final = 1 << 30
 
@@ -148,7 +148,7 @@ def _asked(asked: NodeStep) -> str:
 
 
 def _outcome(verdict: Verdict) -> Text:
-    told = Text(verdict.outcome, style=_STYLES[verdict.outcome])
+    told = Text(verdict.word, style=_STYLES[verdict.outcome])
     if verdict.tier is not None:
         told.append(f" as {verdict.tier}", style="yellow" if verdict.tier is Tier.PREEMPTIBLE else "green")
         told.append(f", sent to {', '.join(verdict.nodes)}" if verdict.nodes else ", sent to no node by name")

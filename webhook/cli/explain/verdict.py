@@ -1,27 +1,28 @@
-"""What a decision comes down to, whatever kind it is."""
+"""The outcome of a decision with its reasons, and the words that explanations use for outcomes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import assert_never
+from typing import Final, Literal, assert_never
 
-from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Retry
+from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Retry
 from webhook.core.model.names import NodeName
 from webhook.core.model.reason import Reason
 from webhook.core.model.tier import Tier
 
+Word = Literal["admitted", "refused", "asked again", "not judged"]
+"""The outcome of a pod that came now, as explanations write it."""
 
-class Outcome(StrEnum):
-    """What would happen to a pod that came now."""
-
-    ADMITTED = "admitted"
-    REFUSED = "refused"
-    RETRY = "asked again"
-    NOT_JUDGED = "not judged"
+WORDS: Final[Mapping[Outcome, Word]] = {
+    Outcome.ADMIT: "admitted",
+    Outcome.DENY: "refused",
+    Outcome.RETRY: "asked again",
+    Outcome.SKIP: "not judged",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome, with why; tier and nodes where the pod is admitted."""
+    """The outcome with its reasons; tier and nodes where the pod is admitted."""
 
     outcome: Outcome
     reasons: tuple[Reason, ...]
@@ -29,17 +30,22 @@ class Verdict:
     nodes: tuple[NodeName, ...] = ()
     warnings: tuple[Reason, ...] = ()
 
+    @property
+    def word(self) -> Word:
+        """The outcome as explanations write it."""
+        return WORDS[self.outcome]
+
 
 def verdict_of(decision: Decision) -> Verdict:
-    """Read a decision."""
+    """Return the verdict of a decision."""
     match decision:
         case Admit(charge=charge, steering=steering, reason=reason, warnings=warnings):
-            return Verdict(Outcome.ADMITTED, (reason,), charge.tier, steering.nodes, warnings)
+            return Verdict(Outcome.ADMIT, (reason,), charge.tier, steering.nodes, warnings)
         case Deny(reasons=reasons):
-            return Verdict(Outcome.REFUSED, reasons)
+            return Verdict(Outcome.DENY, reasons)
         case Retry(reason=reason):
             return Verdict(Outcome.RETRY, (reason,))
         case NotApplicable(reason=reason, warnings=warnings):
-            return Verdict(Outcome.NOT_JUDGED, (reason,), warnings=warnings)
+            return Verdict(Outcome.SKIP, (reason,), warnings=warnings)
         case _ as never:
             assert_never(never)

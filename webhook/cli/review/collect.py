@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from webhook.cli.review.evaluator import Item
-from webhook.cli.review.results import Outcome, Place, PodGroup, WorkloadResult
+from webhook.cli.review.results import Place, PodGroup, WorkloadResult
 from webhook.cli.review.sources import Source
+from webhook.core.model.decision import Outcome
 from webhook.core.model.pod import NamespaceFacts, PriorityTriple, Requester
 from webhook.core.model.reason import Code, Reason
 from webhook.kube.nodes.nodes import to_namespace, to_priority
@@ -54,7 +55,7 @@ def collect(sources: Iterable[Source], *, namespace: str) -> Collected:
 
 def unreadable(place: Place, problem: str) -> WorkloadResult:
     """Return the result for a place that cannot be read."""
-    group = PodGroup("", None, Outcome.UNKNOWN, (Reason(Code.UNREADABLE, problem),), place.line)
+    group = PodGroup("", None, Outcome.SKIP, (Reason(Code.UNREADABLE, problem),), place.line)
     return WorkloadResult(place, "", "", "", "", (group,))
 
 

@@ -7,8 +7,8 @@ from typing import Any, Final, assert_never
 from webhook.cli.formatting import plural
 from webhook.cli.review.ample_nodes import AmpleNodes
 from webhook.cli.review.existing_pods import ExistingPods
-from webhook.cli.review.results import Outcome, Patch, Place, PodGroup, WorkloadResult
-from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Retry
+from webhook.cli.review.results import Patch, Place, PodGroup, WorkloadResult
+from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable, Outcome, Retry
 from webhook.core.model.names import UNASSIGNED, Namespace, NodeName, ResourceName, TeamName, Uid
 from webhook.core.model.pod import CONTROLLER, Handling, Pod, Requester
 from webhook.core.model.policy import OnWorkloadLimit
@@ -71,13 +71,13 @@ class Evaluator:
         groups: list[PodGroup] = []
         for pod_set in expanded.later:
             evaluated = self._evaluate_pods(item, expanded, pod_set, refusal, warnings)
-            groups += (group for group in evaluated if group.outcome is not Outcome.ADMITTED)
+            groups += (group for group in evaluated if group.outcome is not Outcome.ADMIT)
             self._remove_since(taken)
         for pod_set in expanded.pod_sets:
             groups += self._evaluate_pods(item, expanded, pod_set, refusal, warnings)
         self._seen[_identity(expanded)] = (item.place, self._foreteller.taken[taken:])
         outcomes = {group.outcome for group in groups}
-        if expanded.is_gang and Outcome.REFUSED in outcomes and len(outcomes) > 1:
+        if expanded.is_gang and Outcome.DENY in outcomes and len(outcomes) > 1:
             warnings.append(_PARTIAL_GANG)
         return WorkloadResult(
             item.place,
@@ -103,20 +103,20 @@ class Evaluator:
     ) -> list[PodGroup]:
         namespace = Namespace(workload.namespace)
         line = _gpu_line(item, pod_set.template, self._world.policy.resources.keys())
-        blank = PodGroup(pod_set.role, pod_set.count, Outcome.UNKNOWN, (), line, team=self._team(namespace))
+        blank = PodGroup(pod_set.role, pod_set.count, Outcome.SKIP, (), line, team=self._team(namespace))
         if not pod_set.template:
             return [replace(blank, reasons=(_unknown_count(pod_set),))]
         template = read_template(pod_set.template, namespace=namespace, world=self._world)
         if isinstance(template, Deny):
-            return [replace(blank, outcome=Outcome.REFUSED, reasons=template.reasons)]
+            return [replace(blank, outcome=Outcome.DENY, reasons=template.reasons)]
         count = self._count(pod_set, template.pod)
         blank = replace(blank, count=count, demand=template.pod.demand)
         if refusal and template.pod.demand.gpus:
-            return [replace(blank, outcome=Outcome.REFUSED, reasons=refusal)]
+            return [replace(blank, outcome=Outcome.DENY, reasons=refusal)]
         if count is None and template.pod.demand.gpus:
             return [replace(blank, reasons=(_unknown_count(pod_set),))]
         if count == 0:
-            return [replace(blank, outcome=Outcome.ADMITTED)]
+            return [replace(blank, outcome=Outcome.ADMIT)]
         if self._ample_nodes is not None:
             self._ample_nodes.make_room(template.pod)
         groups = _Groups(blank, shows_nodes=self._ample_nodes is None)
@@ -216,14 +216,14 @@ class _Groups:
 def _outcome_of(decision: Decision) -> tuple[Outcome, tuple[Reason, ...], Tier | None, tuple[Reason, ...]]:
     match decision:
         case Admit():
-            return Outcome.ADMITTED, (decision.reason,), decision.charge.tier, decision.warnings
+            return Outcome.ADMIT, (decision.reason,), decision.charge.tier, decision.warnings
         case NotApplicable():
             tier = None if decision.charge is None else decision.charge.tier
-            return Outcome.ADMITTED, (decision.reason,), tier, decision.warnings
+            return Outcome.ADMIT, (decision.reason,), tier, decision.warnings
         case Deny():
-            return Outcome.REFUSED, decision.reasons, None, ()
+            return Outcome.DENY, decision.reasons, None, ()
         case Retry():
-            return Outcome.UNKNOWN, (decision.reason,), None, ()
+            return Outcome.SKIP, (decision.reason,), None, ()
         case _ as never:
             assert_never(never)
 
@@ -234,7 +234,7 @@ def _team_of(decision: Decision) -> TeamName | None:
 
 def _unknown_kind(item: Item, unknown: Unknown, line: int) -> WorkloadResult:
     metadata = mapping(item.object.get("metadata"))
-    group = PodGroup("", None, Outcome.UNKNOWN, (Reason(Code.UNKNOWN_KIND, unknown.reason),), line)
+    group = PodGroup("", None, Outcome.SKIP, (Reason(Code.UNKNOWN_KIND, unknown.reason),), line)
     return WorkloadResult(
         item.place,
         text(item.object.get("apiVersion")),

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from webhook.cli.review.results import Outcome, PodGroup, Review, WorkloadResult
+from webhook.cli.review.results import PodGroup, Review, WorkloadResult
 from webhook.core.model.amount import gpus_text
+from webhook.core.model.decision import Outcome
 from webhook.core.model.text import plural_gpus
 from webhook.core.model.tier import Tier
 
@@ -58,9 +59,9 @@ def findings(review: Review, fail_on: frozenset[FailOn]) -> list[Finding]:
 def findings_of(result: WorkloadResult, fail_on: frozenset[FailOn]) -> Iterator[Finding]:
     """Yield the findings of one workload, refusals before warnings."""
     for group in result.pods:
-        if group.outcome is Outcome.REFUSED:
+        if group.outcome is Outcome.DENY:
             yield _finding(result, group, f"{result.share(group)} refused{_total(result, group)}")
-        elif group.outcome is Outcome.UNKNOWN:
+        elif group.outcome is Outcome.SKIP:
             yield _finding(result, group, "cannot be evaluated" if result.kind else "")
         elif group.tier is Tier.PREEMPTIBLE and FailOn.PREEMPTIBLE in fail_on and group.asks_gpus:
             yield _finding(result, group, f"{result.share(group)} preemptible")
@@ -88,7 +89,7 @@ def _total(result: WorkloadResult, group: PodGroup) -> str:
     count = sum(other.count or 0 for other in equal)
     if group.demand is None or group.count is None or count <= 1:
         return ""
-    fit = sum(other.count or 0 for other in equal if other.outcome is Outcome.ADMITTED)
+    fit = sum(other.count or 0 for other in equal if other.outcome is Outcome.ADMIT)
     if not group.demand.gpus:
         return ""
     each, total = gpus_text(group.demand.gpus), plural_gpus(count * group.demand.gpus)

@@ -5,8 +5,9 @@ from typing import Annotated
 import msgspec
 
 from webhook.cli import serialization
-from webhook.cli.review.results import Outcome, PodGroup, Review, WorkloadResult, demand_text
+from webhook.cli.review.results import WORDS, PodGroup, Review, Word, WorkloadResult, demand_text
 from webhook.core.model.amount import format_gpus
+from webhook.core.model.decision import Outcome
 from webhook.core.model.tier import Tier
 
 
@@ -27,7 +28,7 @@ class PodReport(msgspec.Struct):
     team: Annotated[str | None, msgspec.Meta(description="team that would be charged, null if there is none")]
     tier: Annotated[Tier | None, msgspec.Meta(description="null for pods that are not charged")]
     nodes: Annotated[list[str], msgspec.Meta(description="first choices, empty if no node has room or is known")]
-    outcome: Outcome
+    outcome: Word
     reasons: list[ReasonReport]
 
 
@@ -41,7 +42,7 @@ class WorkloadReport(msgspec.Struct, rename="camel"):
     kind: str
     namespace: str
     name: str
-    outcome: Annotated[Outcome, msgspec.Meta(description="worst outcome of pods: refused, unknown, queued, admitted")]
+    outcome: Annotated[Word, msgspec.Meta(description="worst outcome of pods: refused, unknown, queued, admitted")]
     pods: list[PodReport]
     warnings: list[str]
 
@@ -60,7 +61,7 @@ class WorldReport(msgspec.Struct, rename="camel"):
 class SummaryReport(msgspec.Struct, rename="camel"):
     """Numbers of workloads by outcome, and their total request."""
 
-    outcome: Annotated[Outcome, msgspec.Meta(description="refused if any is, otherwise unknown if any is")]
+    outcome: Annotated[Word, msgspec.Meta(description="refused if any is, otherwise unknown if any is")]
     workloads: int
     admitted: int
     queued: int
@@ -106,7 +107,7 @@ def _workload(result: WorkloadResult) -> WorkloadReport:
         kind=result.kind,
         namespace=result.namespace,
         name=result.name,
-        outcome=result.outcome,
+        outcome=WORDS[result.outcome],
         pods=[_pods(group) for group in result.pods],
         warnings=list(result.warnings),
     )
@@ -121,7 +122,7 @@ def _pods(group: PodGroup) -> PodReport:
         team=group.team,
         tier=group.tier,
         nodes=list(group.nodes),
-        outcome=group.outcome,
+        outcome=WORDS[group.outcome],
         reasons=[ReasonReport(reason.code, reason.text) for reason in group.reasons],
     )
 
@@ -129,12 +130,12 @@ def _pods(group: PodGroup) -> PodReport:
 def _summary(review: Review) -> SummaryReport:
     groups = [group for result in review.workloads for group in result.pods]
     return SummaryReport(
-        outcome=review.outcome,
+        outcome=WORDS[review.outcome],
         workloads=len(review.workloads),
-        admitted=len(review.having(Outcome.ADMITTED)),
-        queued=len(review.having(Outcome.QUEUED)),
-        refused=len(review.having(Outcome.REFUSED)),
-        unknown=len(review.having(Outcome.UNKNOWN)),
+        admitted=len(review.having(Outcome.ADMIT)),
+        queued=0,
+        refused=len(review.having(Outcome.DENY)),
+        unknown=len(review.having(Outcome.SKIP)),
         pods=sum(group.count or 0 for group in groups),
         gpus=format_gpus(sum(group.gpus for group in groups)),
         others=review.others,

@@ -2,24 +2,28 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
+from typing import Any, Final, Literal
 
 from webhook.cli.formatting import plural
 from webhook.core.model.amount import Units
+from webhook.core.model.decision import Outcome
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName, TeamName
 from webhook.core.model.reason import Reason, refusal_text
 from webhook.core.model.tier import Tier
 
+Word = Literal["admitted", "queued", "refused", "unknown"]
+"""What would happen to pods, as reviews write it; no pod is queued in this version."""
 
-class Outcome(StrEnum):
-    """What would happen to pods; no pod is queued in this version, but the value is part of the format."""
+WORDS: Final[Mapping[Outcome, Word]] = {
+    Outcome.ADMIT: "admitted",
+    Outcome.DENY: "refused",
+    Outcome.SKIP: "unknown",
+}
 
-    ADMITTED = "admitted"
-    QUEUED = "queued"
-    REFUSED = "refused"
-    UNKNOWN = "unknown"
+
+OUTCOMES: Final = (Outcome.ADMIT, Outcome.DENY, Outcome.SKIP)
+"""The outcomes of pods in a review: admitted, refused, and what cannot be judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class PodGroup:
     @property
     def asks_gpus(self) -> bool:
         """Whether these pods request GPUs, or may do so."""
-        is_concerned = self.outcome in (Outcome.REFUSED, Outcome.UNKNOWN)
+        is_concerned = self.outcome in (Outcome.DENY, Outcome.SKIP)
         return is_concerned or self.demand is None or bool(self.demand.gpus)
 
     @property
@@ -90,7 +94,7 @@ class WorkloadResult:
 
     @property
     def outcome(self) -> Outcome:
-        """The worst outcome of its pods: refused, then unknown, then queued."""
+        """The worst outcome of its pods: refused, then unknown."""
         return _worst(group.outcome for group in self.pods)
 
     @property
@@ -146,8 +150,8 @@ class Review:
 
 def _worst(outcomes: Iterable[Outcome]) -> Outcome:
     found = set(outcomes)
-    order = (Outcome.REFUSED, Outcome.UNKNOWN, Outcome.QUEUED)
-    return next((outcome for outcome in order if outcome in found), Outcome.ADMITTED)
+    order = (Outcome.DENY, Outcome.SKIP)
+    return next((outcome for outcome in order if outcome in found), Outcome.ADMIT)
 
 
 def demand_text(demand: Demand | None) -> dict[str, str]:

@@ -24,11 +24,12 @@ from webhook.cli.review.formats.sarif import to_sarif
 from webhook.cli.review.formats.table import to_table
 from webhook.cli.review.outputs import Format, Output
 from webhook.cli.review.report import to_json, to_yaml
-from webhook.cli.review.results import Outcome, Place, Review, WorkloadResult
+from webhook.cli.review.results import Place, Review, WorkloadResult
 from webhook.cli.review.review_world import ReviewWorld, WorldSource, open_world
 from webhook.cli.review.sources import read_sources
 from webhook.cli.terminal import print_error
 from webhook.cli.world_source import WorldError, choose_policy
+from webhook.core.model.decision import Outcome
 from webhook.core.model.pod import Requester
 from webhook.core.model.text import printable
 from webhook.policy.problems import PolicyError, PolicyUnreadable
@@ -103,7 +104,7 @@ def _evaluate(options: Options, collected: Collected, opened: ReviewWorld, conso
 
 def _status(review: Review, fail_on: frozenset[FailOn]) -> int:
     """Return the exit status: a refusal takes precedence over what could not be evaluated."""
-    unknown = {id(result) for result in review.having(Outcome.UNKNOWN)}
+    unknown = {id(result) for result in review.having(Outcome.SKIP)}
     certain = Review(tuple(result for result in review.workloads if id(result) not in unknown), review.world)
     if any(finding.level is Level.ERROR for finding in findings(certain, fail_on)):
         return REFUSED

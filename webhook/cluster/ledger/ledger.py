@@ -46,11 +46,13 @@ class TeamState(NamedTuple):
 
 
 class ApiLedger:
-    """Charges pods on TeamLedger objects; implements the Ledger protocol of the server.
+    """Charges pods on TeamLedger objects; implements webhook.server.review.ledger_protocol.Ledger.
 
     `reached` returns the resourceVersion of the watched pods; `known` the UID of the pod that is named
     `NAMESPACE/NAME` among them: "" if it is not recorded, None if there is no such pod. `quotas` are the watched ones.
     """
+
+    is_watched: Final = True
 
     def __init__(
         self,

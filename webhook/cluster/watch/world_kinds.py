@@ -20,7 +20,7 @@ from webhook.kube.pod.existing_pods import to_resident
 from webhook.kube.pod.pod_recovery import recovered_pod
 from webhook.kube.reclaim.reclaim_pods import ReclaimPodObject, to_reclaim_pod
 
-BundleChanged = Callable[[Any, str], None]
+Changed = Callable[[Any, str], None]
 """Receives an object that changed, None if it is removed, and its handle."""
 
 
@@ -47,9 +47,9 @@ def reclaim_kinds(
     reclaim_index: ReclaimIndex,
     *,
     pods: PodStore[ReclaimPod],
-    node: BundleChanged,
-    device: BundleChanged,
-    other: BundleChanged,
+    node: Changed,
+    device: Changed,
+    other: Changed,
 ) -> tuple[WatchedKind[Any], ...]:
     """Return what the evictor watches to keep a world in which held nodes are open, and an index of its pods.
 
@@ -68,7 +68,7 @@ def reclaim_kinds(
     )
 
 
-def followed(kind: WatchedKind[T], changed: BundleChanged) -> WatchedKind[T]:
+def followed(kind: WatchedKind[T], changed: Changed) -> WatchedKind[T]:
     """Return a kind that reports each change once it is applied."""
 
     def apply(found: T) -> bool:

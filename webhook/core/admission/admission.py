@@ -1,26 +1,25 @@
 """The mutating step: what terms and which nodes a pod would get now.
 
-Order: demand, exempt?, team, limits, pools, tier, place. Pure advice: the same pod, world and policy give the same
-decision, nothing is charged, and a pod that carries an intact decision already is left as it is.
+Order: assess (demand, exempt?, team, limits, pools), place, tier. Pure advice: the same pod, world and policy give the
+same decision, nothing is charged, and a pod that carries an intact decision already is left as it is.
 """
 
 from functools import lru_cache
 from typing import NamedTuple
 
+from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.node_choice import Choice, choose, towards
-from webhook.core.admission.pools import Pools, allowed_pools
-from webhook.core.admission.preflight import NO_GPU, Standing, recounted, standing
-from webhook.core.admission.resolve_demand import count
+from webhook.core.admission.pod_rules import NO_GPU
+from webhook.core.admission.pools import allowed_pools
 from webhook.core.admission.unplaced import never_refusal
-from webhook.core.admission.verification import verify
+from webhook.core.admission.verification import confirm
 from webhook.core.model import decision_annotation as marks
 from webhook.core.model.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
-from webhook.core.model.names import GpuModel, TeamName
+from webhook.core.model.names import TeamName
 from webhook.core.model.pod import Handling, Pod, Requester
 from webhook.core.model.policy import Pool
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
-from webhook.core.quota.limits import guaranteed_violation, has_guaranteed_room, tier_for
 from webhook.core.world.world import World
 
 _GUARANTEED, _PREEMPTIBLE = Tier.GUARANTEED, Tier.PREEMPTIBLE  # a look at an enum's member costs 0.1 us
@@ -29,48 +28,52 @@ _SETTLED = Reason(Code.ALREADY_DECIDED, "the pod carries an intact decision")
 
 def admit(pod: Pod, requester: Requester, world: World) -> Decision:
     """Decide on what terms and where a new pod may run."""
-    if pod.needs_resolution:
-        counted = count(pod, requester, world)
-        if not isinstance(counted, Pod):
-            return counted
-        pod = counted
+    return decide(assess(pod, requester, world), world)
+
+
+def decide(assessed: Assessment, world: World) -> Decision:
+    """Decide on what terms and where an assessed pod may run."""
+    pod = assessed.pod
+    if assessed.settled is not None:
+        return _apart(pod, world) or assessed.settled if assessed.settled is NO_GPU else assessed.settled
     if pod.mark is not None:
-        settled = verify(pod, requester, world)
-        if isinstance(settled, Admit):
-            return NotApplicable(_SETTLED, settled.charge)
+        confirmed = confirm(assessed, world)
+        if isinstance(confirmed, Admit):
+            return NotApplicable(_SETTLED, confirmed.charge)
         mark = marks.read(pod.mark)
         pod = pod._replace(mark=None, tier_label=None if mark is None else mark.asked)
-    found = standing(pod, requester, world)
-    if not isinstance(found, Standing):
-        return _apart(pod, world) or found if found is NO_GPU else found
-    pools = allowed_pools(pod, found.team.name, world)
-    if pod.topology and world.pod_counts.are_costly(pod.namespace, pod.topology):
-        world.pod_counts.count_one(pod.namespace, pod.topology)
-        pod = pod._replace(topology=(), has_open_constraints=True)
-    choice = choose(pod, pools.allowed, found, world) if pools.allowed else ()
+        assessed = assessed._replace(pod=pod)
+    choice = choose(assessed, world) if assessed.pools.allowed else ()
     if not isinstance(choice, Choice):
-        refused = () if pools.refusal is None else (pools.refusal,)
-        return Deny(found.broken + refused + _asked_in_vain(pod, found, None) + choice)
-    if choice.demand is not pod.demand:  # on slices it counts less
-        pod = pod._replace(demand=choice.demand)
-        found = recounted(pod, found, world.policy)
-    if reasons := _against(pod, found, choice, pools, world):
+        return Deny(_refusals(assessed) + assessed.label_refusal(None) + choice)
+    assessed = assessed.with_demand(choice.demand, world.policy)  # on slices it counts less
+    if reasons := _against(assessed, choice, world):
         return Deny(reasons)
-    return _admitted(pod, found, choice, world)
+    return _admitted(assessed, choice, world)
 
 
-def _against(pod: Pod, found: Standing, choice: Choice, pools: Pools, world: World) -> tuple[Reason, ...]:
-    """List what speaks against a choice; of a label that alone is in the way it is said what would be without it."""
-    in_vain = (_in_vain(pod, note, pools.allowed, world) for note in choice.notes)
-    reasons = found.broken + (() if pools.refusal is None else (pools.refusal,))
-    reasons += tuple(reason for reason in in_vain if reason is not None)
-    label = _asked_in_vain(pod, found, choice.model)
+def _refusals(assessed: Assessment) -> tuple[Reason, ...]:
+    """Return what speaks against a pod on every node."""
+    refusal = assessed.pools.refusal
+    return assessed.broken if refusal is None else (*assessed.broken, refusal)
+
+
+def _against(assessed: Assessment, choice: Choice, world: World) -> tuple[Reason, ...]:
+    """Return what speaks against a choice; where a tier label alone does, it is said what would be without it."""
+    reasons = _refusals(assessed)
+    if choice.notes:
+        hopeless = (_hopeless(assessed.pod, note, assessed.pools.allowed, world) for note in choice.notes)
+        reasons += tuple(reason for reason in hopeless if reason is not None)
+    if assessed.pod.tier_label is None:
+        return reasons
+    label = assessed.label_refusal(choice.model)
     return reasons + (label if reasons else tuple(_or_borrow(reason, choice) for reason in label))
 
 
-def _admitted(pod: Pod, found: Standing, choice: Choice, world: World) -> Admit | Retry:
-    words = _words(found.team.name)
-    tier = tier_for(pod.demand.gpus, found.team, found.book, choice.model, asked=pod.requested_tier)
+def _admitted(assessed: Assessment, choice: Choice, world: World) -> Admit | Retry:
+    pod, (team, _, user, _) = assessed.pod, assessed.account
+    words = _words(team.name)
+    tier = assessed.tier(pod.demand, choice.model)
     if tier is _GUARANTEED:
         reason = words.within_share
     else:
@@ -83,13 +86,13 @@ def _admitted(pod: Pod, found: Standing, choice: Choice, world: World) -> Admit 
             text = f"PriorityClass {class_name} of tier {tier} is not known yet"
             return Retry(Reason(Code.PRIORITY_CLASS_UNKNOWN, text))
     return Admit(
-        Charge(found.team.name, tier, pod.demand.gpus, choice.model, found.user),
+        Charge(team.name, tier, pod.demand.gpus, choice.model, user),
         pod.demand,
         choice.steering,
         reason,
         world.policy.hash,
         triple,
-        found.warnings + choice.notes,
+        assessed.warnings + choice.notes,
         pod.requested_tier,
     )
 
@@ -102,27 +105,13 @@ class _Words(NamedTuple):
     by_choice: Reason
 
 
-@lru_cache(maxsize=1024)  # told on every decision, the same for all pods of a team
+@lru_cache(maxsize=1024)  # part of every decision, the same for all pods of a team
 def _words(team: TeamName) -> _Words:
     return _Words(
         Reason(Code.WITHIN_SHARE, f"inside team {team}'s guaranteed share"),
         Reason(Code.BORROWS, f"borrows idle GPUs: team {team}'s guaranteed share has no room for it"),
         Reason(Code.BORROWS_BY_CHOICE, "borrows idle GPUs, as its label asks"),
     )
-
-
-def _asked_in_vain(pod: Pod, found: Standing, model: GpuModel | None) -> tuple[Reason, ...]:
-    """Refuse a tier label that cannot be met: an unknown word, or "never borrow" with no share left."""
-    if pod.tier_label is None:
-        return ()
-    if pod.requested_tier is None:
-        text = (
-            f"label fairgate.dev/tier is {pod.tier_label!r}; write guaranteed (never borrow), preemptible, or leave it"
-        )
-        return (Reason(Code.INVALID_REQUEST, text),)
-    if pod.requested_tier is _GUARANTEED and not has_guaranteed_room(pod.demand.gpus, found.team, found.book, model):
-        return (guaranteed_violation(found.request, found.team, found.book, model),)
-    return ()
 
 
 def _or_borrow(reason: Reason, choice: Choice) -> Reason:
@@ -134,7 +123,7 @@ def _or_borrow(reason: Reason, choice: Choice) -> Reason:
     return reason._replace(text=f"{reason.text}; {advice}")
 
 
-def _in_vain(pod: Pod, note: Reason, pools: tuple[Pool, ...], world: World) -> Reason | None:
+def _hopeless(pod: Pod, note: Reason, pools: tuple[Pool, ...], world: World) -> Reason | None:
     """Refuse to let a pod wait where it asked for one pool that is full, or for what no node can ever give."""
     what, _, _ = note.text.partition(": the pod waits")
     if note.code is Code.NEVER_FITS and (pod.pool is not None or pod.requires):
@@ -146,7 +135,7 @@ def _in_vain(pod: Pod, note: Reason, pools: tuple[Pool, ...], world: World) -> R
 
 
 def _apart(pod: Pod, world: World) -> NotApplicable | Deny | None:
-    """Send a pod without GPUs to the pool that is for its kind; None where none is, or it is not ours to place."""
+    """Return the pool for a pod without GPUs, where policy has one for its kind and the pod is ours to place."""
     if pod.handling is not Handling.MANAGED or world.tenancy(pod.namespace).is_exempt:
         return None
     if not any(pool.match is not None and pool.match.matches(pod.labels) for pool in world.policy.pools):

@@ -7,10 +7,11 @@ both, and nothing ties the name to the object that was judged. An allocated clai
 
 from typing import NamedTuple
 
-from webhook.core.admission.preflight import NO_GPU, team_of_nobody, unknown_team
+from webhook.core.admission.assessment import default_team, unknown_team
+from webhook.core.admission.pod_rules import NO_GPU
 from webhook.core.admission.resolve_demand import unknown_gpu
 from webhook.core.dra.dra_claims import ClaimKey, ClaimSpec
-from webhook.core.model.amount import Units, exceeds, gpus_text
+from webhook.core.model.amount import Units, gpus_text
 from webhook.core.model.decision import Charge, Decision, Deny, NotApplicable, Retry
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import Resident
@@ -19,7 +20,7 @@ from webhook.core.model.reason import Code, Reason
 from webhook.core.model.text import plural_gpus
 from webhook.core.quota.in_flight import Alive
 from webhook.core.quota.limit_text import Request
-from webhook.core.quota.limits import bars, model_violation, violations
+from webhook.core.quota.limits import Account, bars, model_violation, violations
 from webhook.core.world.world import World
 
 
@@ -50,7 +51,7 @@ def judge_allocation(request: Allocation, world: World) -> Decision:
         return _retry(f"not known yet: {', '.join(dict.fromkeys(worth.missing))}")
     if not worth.gpus:
         return NO_GPU
-    team = tenancy.team or team_of_nobody(policy)
+    team = tenancy.team or default_team(policy)
     if team is None:
         return Deny((unknown_team(request.key.namespace, policy),))
     current = world.claims.uid_of(request.key)
@@ -79,20 +80,21 @@ def _judge(request: Allocation, pods: list[Resident], gpus: Units, team: Team, w
         return _retry(f"pod {payer.name} is not charged yet")
     held = payer.admitted
     if held is None or held.policy != world.policy.hash or any(ref.group for ref in payer.claims):
-        broken = _broken(charge, team, world)
+        broken = _broken(payer, charge, team, world)
         return Deny(broken) if broken else allowed
     is_covered = request.uid in held.claims or charge.gpus <= held.gpus
     return allowed if is_covered else Deny((_changed(request, payer, gpus),))
 
 
-def _broken(charge: Charge, team: Team, world: World) -> tuple[Reason, ...]:
+def _broken(payer: Resident, charge: Charge, team: Team, world: World) -> tuple[Reason, ...]:
     """Return the limits that the current charge exceeds: it is not recorded what this pod was admitted with."""
     usage = world.usage(team.name)
+    account = Account(team, usage, charge.user, payer)
     request = Request(0, now=world.now)
     over = model_violation(request, team, usage, charge.model) if charge.model is not None else None
-    per_pod = bars(team, usage, user=None)[0]
-    large = (per_pod.violation(Request(charge.gpus), usage),) if exceeds(charge.gpus, team.per_pod) else ()
-    return (*large, *violations(request, team, usage, user=charge.user), *((over,) if over is not None else ()))
+    per_pod = (bar for bar in bars(account) if bar.is_per_pod and bar.breaks(charge.gpus))
+    large = [bar.violation(Request(charge.gpus), usage) for bar in per_pod]
+    return (*large, *violations(request, account), *((over,) if over is not None else ()))
 
 
 def _changed(request: Allocation, pod: Resident, gpus: Units) -> Reason:

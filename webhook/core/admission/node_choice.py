@@ -2,8 +2,8 @@
 
 from typing import Final, NamedTuple
 
+from webhook.core.admission.assessment import Assessment
 from webhook.core.admission.elsewhere import demanded_model
-from webhook.core.admission.preflight import Standing
 from webhook.core.admission.sites import Site, joined, mode_for, sites_of
 from webhook.core.admission.unplaced import waiting_reason
 from webhook.core.model.decision import Steering
@@ -17,7 +17,6 @@ from webhook.core.model.selector import NO_CONSTRAINTS, Operator, Requirement
 from webhook.core.model.tier import Tier
 from webhook.core.peers.topology_filter import Affinity, TopologyRequest, evaluate_affinity, evaluate_topology
 from webhook.core.placement.placement import best_nodes
-from webhook.core.quota.limits import model_violation
 from webhook.core.world.world import World
 
 LISTED_NODES: Final = 8
@@ -38,26 +37,30 @@ class Choice(NamedTuple):
     demand: Demand
 
 
-def choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> Choice | tuple[Reason, ...]:
-    """Find the best nodes for a pod in these pools; the reasons where no pool or model may take it at all.
+def choose(assessed: Assessment, world: World) -> Choice | tuple[Reason, ...]:
+    """Return the best nodes for a pod in the pools open to it; the reasons where no pool or model may take it at all.
 
-    Where no node with room has the pods around it that it demands, it gets a wish, as with all that is not judged.
+    Where no node with room has the pods around it that it demands, nodes are only preferred, as with all conditions
+    that are not judged. Conditions on other pods that cost too much to judge are left to kube-scheduler.
     """
-    choice = _choose(pod, pools, found, world)
+    pod, pools = assessed.pod, assessed.pools.allowed
+    if pod.topology and world.pod_counts.are_costly(pod.namespace, pod.topology):
+        world.pod_counts.count_one(pod.namespace, pod.topology)
+        pod = pod._replace(topology=(), has_open_constraints=True)
+    choice = _choose(pod, pools, assessed, world)
     if pod.topology and pod.has_required_topology and isinstance(choice, Choice) and not choice.steering.nodes:
-        return _choose(pod._replace(topology=(), has_open_constraints=True), pools, found, world)
+        return _choose(pod._replace(topology=(), has_open_constraints=True), pools, assessed, world)
     return choice
 
 
-def _choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> Choice | tuple[Reason, ...]:
-    team = found.team
-    sites = sites_of(pod, pools, found, world)
+def _choose(pod: Pod, pools: tuple[Pool, ...], assessed: Assessment, world: World) -> Choice | tuple[Reason, ...]:
+    team = assessed.account.team
+    sites = sites_of(pod, pools, assessed, world)
     if not sites:
-        return _nowhere_yet(pod, pools, found, world)
+        return _nowhere_yet(pod, pools, assessed, world)
     refused: list[tuple[Site, Reason]] = []
     if team.models:
-        asked = [(site, found.request_of(site.demand)) for site in sites]
-        refusals = [model_violation(request, team, found.book, site.model or NO_MODEL) for site, request in asked]
+        refusals = [assessed.model_refusal(site.demand, site.model or NO_MODEL) for site in sites]
         refused = [(site, why) for site, why in zip(sites, refusals, strict=True) if why is not None]
         sites = [site for site, why in zip(sites, refusals, strict=True) if why is None]
         if not sites:
@@ -76,20 +79,20 @@ def _choose(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) ->
         return full
     waits = _no_room(pod, pools, sites, world)
     open_to = {site.pool for site in sites}
-    only = sites[0] if team.models else joined(sites, pod, found, world)
+    only = sites[0] if team.models else joined(sites, pod, assessed, world)
     if only is not None and (team.models or len(pools) == 1):
         return Choice(_steering(pod, only, (), world), only.model, (waits,), only.demand)
     growing = tuple(pool for pool in pools if pool in open_to or pool.is_autoscaled)
     return Choice(towards(pod, growing, world), None, (waits,), pod.demand)
 
 
-def _nowhere_yet(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> Choice | tuple[Reason, ...]:
+def _nowhere_yet(pod: Pod, pools: tuple[Pool, ...], assessed: Assessment, world: World) -> Choice | tuple[Reason, ...]:
     """Let a pod wait that no node meets: a node that comes may have any GPU model that its conditions leave open."""
     model = None
-    if found.team.models:
+    if assessed.team.models:
         wanted = {demanded_model(world.joined(pod.constraints, pool), world) for pool in pools}
         model = (wanted.pop() if len(wanted) == 1 else None) or ANY_MODEL
-        if refusal := model_violation(found.request, found.team, found.book, model):
+        if refusal := assessed.model_refusal(pod.demand, model):
             return (refusal,)
     return Choice(towards(pod, pools, world), model, (_no_room(pod, pools, [], world),), pod.demand)
 

@@ -1,4 +1,4 @@
-"""What a pod counts at the door, its claims, shares and slices included; unknown kinds of GPU end here."""
+"""What a pod counts, its claims, shares and slices included; pods with unknown kinds of GPU are refused here."""
 
 from webhook.core.model.decision import Deny, Retry
 from webhook.core.model.demand import in_shares
@@ -13,11 +13,11 @@ _MIRROR = Handling.MIRROR
 _DEFAULT_SCHEDULER = "default-scheduler"
 
 
-def count(pod: Pod, requester: Requester, world: World) -> Pod | Deny | Retry:
+def resolve_demand(pod: Pod, requester: Requester, world: World) -> Pod | Deny | Retry:
     """Complete a pod's demand: add the devices it claims, look at resources that policy does not name.
 
-    Counting again changes nothing. What is not known yet is never guessed: the pod is asked again. Pods that are only
-    counted, whatever they ask for, are not held up here either.
+    Repeating it changes nothing. What is not known yet is never guessed: the answer is a Retry. Pods that are only
+    counted are never refused here, whatever they ask for.
     """
     is_sliced = pod.slices or (pod.node_name and world.fleet.mig_slots)
     if not (pod.claims or pod.shares_by or is_sliced) and world.are_ordinary(pod.demand.strange):
@@ -43,10 +43,10 @@ def count(pod: Pod, requester: Requester, world: World) -> Pod | Deny | Retry:
 
 
 def as_created(pod: Pod, policy: Policy) -> Pod:
-    """Give a pod that is only written yet the scheduler that HAMi's own webhook will give it, as far as policy knows.
+    """Return a pod of a manifest with the scheduler that HAMi's own webhook will set, as far as policy knows.
 
-    On a live cluster that webhook comes before ours. There only what the pod says itself counts: a tenant can have it
-    left out by a label.
+    On a live cluster that webhook comes before ours. There only what the pod itself says counts: a tenant can skip
+    that webhook by a label.
     """
     schedulers = policy.defaults.share_schedulers
     if pod.shares_by == _DEFAULT_SCHEDULER and schedulers and _DEFAULT_SCHEDULER not in schedulers:
@@ -63,7 +63,7 @@ def _bypassing(pod: Pod) -> str:
 
 
 def unknown_gpu(name: str, policy: Policy) -> str:
-    """Say what is to be done about a resource or class that looks like a GPU and is not named in policy."""
+    """Return what to do about a resource or class that looks like a GPU and is not named in policy."""
     meant = closest_name(name, tuple(policy.resources))
     question = "" if meant is None else f"did you mean {meant}? If not, "
     return (

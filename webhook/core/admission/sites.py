@@ -7,8 +7,8 @@ slices under the name of whole GPUs: a pod that says nothing of them counts a sl
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from webhook.core.admission.assessment import Assessment
 from webhook.core.admission.elsewhere import pinned_to
-from webhook.core.admission.preflight import Standing
 from webhook.core.model.demand import Demand, in_slices
 from webhook.core.model.mig_slices import PRODUCT, slices_of
 from webhook.core.model.names import GpuModel
@@ -16,7 +16,7 @@ from webhook.core.model.pod import Pod
 from webhook.core.model.policy import Mode, Pool
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.model.tier import Tier
-from webhook.core.quota.limits import tier_for, violations
+from webhook.core.quota.limits import violations
 from webhook.core.world.world import World
 
 _NO_REQUIREMENTS: Final[tuple[Requirement, ...]] = ()
@@ -34,7 +34,7 @@ class Site(NamedTuple):
     is_sliced: bool = False
 
 
-def sites_of(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -> list[Site]:
+def sites_of(pod: Pod, pools: tuple[Pool, ...], assessed: Assessment, world: World) -> list[Site]:
     """List the sites that have nodes which meet the pod's conditions, full or not.
 
     Those where it would break a limit are left out, as long as one of the others could hold it.
@@ -47,14 +47,14 @@ def sites_of(pod: Pod, pools: tuple[Pool, ...], found: Standing, world: World) -
             continue
         sliced = slots & world.fleet.mig_slots if world.fleet.mig_slots and pod.demand.own is None else 0
         is_cut = is_cut or bool(sliced)
-        if found.team.models:
-            sites += _by_model(pod, pool, slots, found, world)
+        if assessed.account.team.models:
+            sites += _by_model(pod, pool, slots, assessed, world)
         elif sliced:
-            sites += _by_slice(pod, pool, slots, found, world)
+            sites += _by_slice(pod, pool, slots, assessed, world)
         else:
-            sites.append(Site(pool, slots, pod.demand, _tier(pod, pod.demand, found, None)))
+            sites.append(Site(pool, slots, pod.demand, assessed.tier(pod.demand, None)))
     if is_cut:
-        within = [site for site in sites if not _breaks(site, found)]
+        within = [site for site in sites if not _breaks(site, assessed)]
         if any(world.fleet.with_capacity(pod.demand, site.slots) for site in within):
             return within
     return sites
@@ -73,7 +73,7 @@ def mode_for(pod: Pod, pools: tuple[Pool, ...], world: World) -> Mode:
     return Mode.PREFER if is_firm and (pod.has_open_constraints or any(p.is_autoscaled for p in pools)) else mode
 
 
-def joined(sites: list[Site], pod: Pod, found: Standing, world: World) -> Site | None:
+def joined(sites: list[Site], pod: Pod, assessed: Assessment, world: World) -> Site | None:
     """Join sites of slices into one that binds the pod to any of them; None where they are more than slices."""
     pools = {site.pool for site in sites}
     if len(pools) != 1 or not all(site.is_sliced for site in sites):
@@ -82,20 +82,20 @@ def joined(sites: list[Site], pod: Pod, found: Standing, world: World) -> Site |
     slots = 0
     for site in sites:
         slots |= site.slots
-    return _sliced(pod, pools.pop(), slots, products=products, found=found, world=world)
+    return _sliced(pod, pools.pop(), slots, products=products, assessed=assessed, world=world)
 
 
-def _by_model(pod: Pod, pool: Pool, slots: int, found: Standing, world: World) -> Iterator[Site]:
+def _by_model(pod: Pod, pool: Pool, slots: int, assessed: Assessment, world: World) -> Iterator[Site]:
     """Cut a pool by model, for a team with shares per model."""
     for (model, label), members in world.fleet.by_model().items():
         if slots & members:
             names = slices_of((model,)) if pod.demand.own is None else ()
             demand = in_slices(pod.demand, names, world.policy.resources)
-            tier, pinned = _tier(pod, demand, found, model), pinned_to(model, label, world)
+            tier, pinned = assessed.tier(demand, model), pinned_to(model, label, world)
             yield Site(pool, slots & members, demand, tier, model, pinned, demand is not pod.demand)
 
 
-def _by_slice(pod: Pod, pool: Pool, slots: int, found: Standing, world: World) -> Iterator[Site]:
+def _by_slice(pod: Pod, pool: Pool, slots: int, assessed: Assessment, world: World) -> Iterator[Site]:
     """Cut a pool into whole GPUs and slices of each product.
 
     Where the pod's nodes are only a wish, nothing else binds it to either: then it counts whole GPUs if it may get one,
@@ -104,28 +104,24 @@ def _by_slice(pod: Pod, pool: Pool, slots: int, found: Standing, world: World) -
     whole = slots & ~world.fleet.mig_slots
     is_firm = mode_for(pod, (pool,), world) in (Mode.AUTO, Mode.REQUIRE)
     if pool.is_autoscaled or (whole and not is_firm):
-        yield Site(pool, slots, pod.demand, _tier(pod, pod.demand, found, None))
+        yield Site(pool, slots, pod.demand, assessed.tier(pod.demand, None))
         return
     if whole:
-        yield Site(pool, whole, pod.demand, _tier(pod, pod.demand, found, None))
+        yield Site(pool, whole, pod.demand, assessed.tier(pod.demand, None))
     members = {model: slots & bits for (model, _), bits in world.fleet.by_model().items()}
     products = {model: bits for model, bits in members.items() if bits & world.fleet.mig_slots}
     if not is_firm:
-        yield _sliced(pod, pool, slots, products=set(products), found=found, world=world)
+        yield _sliced(pod, pool, slots, products=set(products), assessed=assessed, world=world)
         return
     for product, bits in products.items():
-        yield _sliced(pod, pool, bits, products={product}, found=found, world=world)
+        yield _sliced(pod, pool, bits, products={product}, assessed=assessed, world=world)
 
 
-def _sliced(pod: Pod, pool: Pool, slots: int, *, products: set[str], found: Standing, world: World) -> Site:
+def _sliced(pod: Pod, pool: Pool, slots: int, *, products: set[str], assessed: Assessment, world: World) -> Site:
     demand = in_slices(pod.demand, slices_of(products), world.policy.resources)
     pinned = (Requirement(PRODUCT, Operator.IN, tuple(sorted(products))),)
-    return Site(pool, slots, demand, _tier(pod, demand, found, None), None, pinned, is_sliced=True)
+    return Site(pool, slots, demand, assessed.tier(demand, None), None, pinned, is_sliced=True)
 
 
-def _tier(pod: Pod, demand: Demand, found: Standing, model: GpuModel | None) -> Tier:
-    return tier_for(demand.gpus, found.team, found.book, model, asked=pod.requested_tier)
-
-
-def _breaks(site: Site, found: Standing) -> bool:
-    return bool(violations(found.request_of(site.demand), found.team, found.book, user=found.user))
+def _breaks(site: Site, assessed: Assessment) -> bool:
+    return bool(violations(assessed.request_of(site.demand), assessed.account))

@@ -7,10 +7,9 @@ somebody changed is refused.
 
 from collections.abc import Iterator
 
+from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.elsewhere import demanded_model, pinned_to
-from webhook.core.admission.pools import WHOLE_CLUSTER, allowed_pools
-from webhook.core.admission.preflight import Standing, standing
-from webhook.core.admission.resolve_demand import count
+from webhook.core.admission.pools import WHOLE_CLUSTER
 from webhook.core.model import decision_annotation as marks
 from webhook.core.model.amount import format_gpus
 from webhook.core.model.decision import Admit, Charge, Decision, Deny, Retry, Steering
@@ -22,7 +21,6 @@ from webhook.core.model.reason import Code, Reason
 from webhook.core.model.selector import NODE_NAME_FIELD, NodeTerm, Operator, Requirement
 from webhook.core.model.tier import TIERS, Tier
 from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topology
-from webhook.core.quota.limits import has_guaranteed_room, model_violation
 from webhook.core.world.world import World
 
 _MODES = frozenset(mode.value for mode in Mode)
@@ -31,26 +29,24 @@ _CHARGED = Reason(Code.ALREADY_DECIDED, "this pod was admitted and charged befor
 
 
 def verify(pod: Pod, requester: Requester, world: World) -> Decision:
-    """Judge the final object; an Admit says what to charge and, first of its nodes, whose room to take.
+    """Judge the final object; an Admit says what to charge and, first of its nodes, whose room to take."""
+    return confirm(assess(pod, requester, world), world)
+
+
+def confirm(assessed: Assessment, world: World) -> Decision:
+    """Judge an assessed pod as it will be stored.
 
     A pod that is charged already is admitted as it was: where our answer got lost the same question comes again, and a
     pod must not be refused for the room that it holds itself.
     """
-    if pod.needs_resolution:
-        counted = count(pod, requester, world)
-        return _judged(counted, requester, world) if isinstance(counted, Pod) else counted
-    return _judged(pod, requester, world)
-
-
-def _judged(pod: Pod, requester: Requester, world: World) -> Decision:
+    pod = assessed.pod
     charged = world.charge_of(pod.uid)
-    if charged is not None and charged.gpus == pod.demand.gpus:
+    if charged is not None and assessed.is_counted and charged.gpus == pod.demand.gpus:
         return Admit(charged, pod.demand, Steering(Mode.OFF), _CHARGED, world.policy.hash)
-    found = standing(pod, requester, world)
-    if not isinstance(found, Standing):
-        return found
-    if found.broken:
-        return Deny(found.broken)
+    if assessed.settled is not None:
+        return assessed.settled
+    if assessed.broken:
+        return Deny(assessed.broken)
     if pod.mark is None and pod.team_label is None:
         return Retry(Reason(Code.MUTATION_MISSING, "the pod did not pass Fairgate's mutating webhook: try again"))
     mark = marks.read(pod.mark or "")
@@ -58,9 +54,9 @@ def _judged(pod: Pod, requester: Requester, world: World) -> Decision:
         return Deny((_altered("annotation fairgate.dev/decision is not what Fairgate wrote"),))
     if changed := _changed_meanwhile(pod, mark, world):
         return Retry(Reason(Code.RACE_LOST, f"{changed} changed while the pod was being created: try again"))
-    if altered := tuple(_alterations(pod, mark, found, world)):
+    if altered := tuple(_alterations(assessed, mark, world)):
         return Deny(altered)
-    return _commit(pod, mark, found, world)
+    return _commit(assessed, mark, world)
 
 
 def _changed_meanwhile(pod: Pod, mark: DecisionAnnotation, world: World) -> str | None:
@@ -70,26 +66,27 @@ def _changed_meanwhile(pod: Pod, mark: DecisionAnnotation, world: World) -> str 
     return "a claim of the pod" if pod.claims and not is_as_counted and mark.demand == pod.demand.devices else None
 
 
-def _commit(pod: Pod, mark: DecisionAnnotation, found: Standing, world: World) -> Admit | Deny | Retry:
+def _commit(assessed: Assessment, mark: DecisionAnnotation, world: World) -> Admit | Deny | Retry:
+    pod, team = assessed.pod, assessed.team
     fits, promises, nodes = world.fleet.fits, world.tentative.promises, _even(pod, mark, world)
     node = next((name for name in nodes if fits(name, pod.demand) or promises(name, pod.demand)), None)
     if node is None and _is_firm(mark):
         why = "filled up" if nodes else "got other pods than it wants around it"
         return Retry(Reason(Code.RACE_LOST, f"the chosen nodes {why} meanwhile ({', '.join(mark.nodes)}): try again"))
-    model = _model(mark, node, found, world)
-    if model is not None and (refusal := model_violation(found.request, found.team, found.book, model)):
+    model = _model(mark, node, world) if team.models else None
+    if model is not None and (refusal := assessed.model_refusal(pod.demand, model)):
         return Deny((refusal,))
     tier = TIERS[pod.tier_label or ""]
-    if tier is Tier.GUARANTEED and not has_guaranteed_room(pod.demand.gpus, found.team, found.book, model):
-        text = f"the last of team {found.team.name}'s guaranteed share went to another pod meanwhile: try again"
+    if tier is Tier.GUARANTEED and not assessed.has_guaranteed_room(model):
+        text = f"the last of team {team.name}'s guaranteed share went to another pod meanwhile: try again"
         return Retry(Reason(Code.RACE_LOST, text))
     return Admit(
-        charge=Charge(found.team.name, tier, pod.demand.gpus, model=model, user=found.user),
+        charge=Charge(team.name, tier, pod.demand.gpus, model=model, user=assessed.user),
         demand=pod.demand,
         steering=Steering(Mode(mark.mode), (node,) if node is not None else (), mark.pool),
-        reason=Reason(Code(mark.code), f"charged to team {found.team.name}"),
+        reason=Reason(Code(mark.code), f"charged to team {team.name}"),
         policy_hash=mark.policy,
-        warnings=found.warnings,
+        warnings=assessed.warnings,
     )
 
 
@@ -109,9 +106,7 @@ def _even(pod: Pod, mark: DecisionAnnotation, world: World) -> tuple[NodeName, .
     return tuple([name for name in mark.nodes if world.fleet.bit(name) & allowed])
 
 
-def _model(mark: DecisionAnnotation, node: NodeName | None, found: Standing, world: World) -> GpuModel | None:
-    if not found.team.models:
-        return None
+def _model(mark: DecisionAnnotation, node: NodeName | None, world: World) -> GpuModel | None:
     known = world.fleet.get(node) if node is not None else None
     return known.model if known is not None else mark.model
 
@@ -120,14 +115,15 @@ def _is_firm(mark: DecisionAnnotation) -> bool:
     return bool(mark.nodes) and mark.mode in {Mode.AUTO, Mode.REQUIRE}
 
 
-def _alterations(pod: Pod, mark: DecisionAnnotation, found: Standing, world: World) -> Iterator[Reason]:
-    """Find what was changed after the mutating step, or never came from it."""
-    if pod.team_label != found.team.name:
-        yield _altered(f"label fairgate.dev/team is {pod.team_label!r}, the pod's team is {found.team.name}")
+def _alterations(assessed: Assessment, mark: DecisionAnnotation, world: World) -> Iterator[Reason]:
+    """Yield what was changed after the mutating step, or never came from it."""
+    pod, team, user = assessed.pod, assessed.team, assessed.user
+    if pod.team_label != team.name:
+        yield _altered(f"label fairgate.dev/team is {pod.team_label!r}, the pod's team is {team.name}")
     if pod.tier_label not in TIERS:
         yield _altered(f"label fairgate.dev/tier is {pod.tier_label!r}, not guaranteed or preemptible")
-    if mark.user != found.user:
-        yield _altered(f"its decision names user {mark.user}, the pod's user is {found.user}")
+    if mark.user != user:
+        yield _altered(f"its decision names user {mark.user}, the pod's user is {user}")
     if mark.demand != pod.demand.devices or mark.gpus != format_gpus(pod.demand.gpus):
         yield _altered("its GPU request is not the one that was decided on")
     if mark.mode not in _MODES or mark.code not in (Code.WITHIN_SHARE, Code.BORROWS, Code.BORROWS_BY_CHOICE):
@@ -135,8 +131,8 @@ def _alterations(pod: Pod, mark: DecisionAnnotation, found: Standing, world: Wor
         return
     if mark.mode != world.policy.placement.mode and not (mark.mode == Mode.PREFER and _is_softened(pod, mark, world)):
         yield _altered(f"its decision names mode {mark.mode}, policy says {world.policy.placement.mode}")
-    yield from _pool_alterations(pod, mark, found, world)
-    if found.team.models and not _is_on_model(pod, mark, world):
+    yield from _pool_alterations(assessed, mark)
+    if team.models and not _is_on_model(pod, mark, world):
         yield _altered(f"it may run on other GPU models than {mark.model}, which its decision is charged to")
     if _is_firm(mark) and not _is_bound_to(pod, mark):
         yield _altered("its node affinity no longer names the nodes that were decided on")
@@ -151,8 +147,8 @@ def _is_softened(pod: Pod, mark: DecisionAnnotation, world: World) -> bool:
     )
 
 
-def _pool_alterations(pod: Pod, mark: DecisionAnnotation, found: Standing, world: World) -> Iterator[Reason]:
-    allowed = allowed_pools(pod, found.team.name, world)
+def _pool_alterations(assessed: Assessment, mark: DecisionAnnotation) -> Iterator[Reason]:
+    pod, allowed = assessed.pod, assessed.pools
     if allowed.refusal is not None:
         yield allowed.refusal
         return

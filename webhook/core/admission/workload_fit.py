@@ -1,15 +1,13 @@
 """Does a whole workload fit: all of its pods together, against what its team may ever hold and what nodes there are.
 
-What is used now plays no part: it passes. A text names no workload; whoever tells it says whose it is.
+Present usage plays no part: it passes. A text names no workload: callers add whose it is.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from webhook.core.admission.pools import allowed_pools
-from webhook.core.admission.preflight import overlong
-from webhook.core.admission.resolve_demand import count
+from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.admission.unplaced import never_text
 from webhook.core.model.amount import Units, exceeds, format_limit, gpus_text
 from webhook.core.model.decision import Deny
@@ -22,7 +20,8 @@ from webhook.core.model.reason import Code, Reason
 from webhook.core.model.text import plural_gpus, printable
 from webhook.core.model.tier import Tier
 from webhook.core.placement.slot_index import lowest_slots
-from webhook.core.quota.team import user_of
+from webhook.core.quota.limits import Bar, bars
+from webhook.core.quota.usage import EMPTY_USAGE
 from webhook.core.world.world import World
 
 
@@ -35,23 +34,40 @@ class Part:
     count: int | None
 
 
+class _Asking(NamedTuple):
+    """A part that asks for GPUs, assessed; `number` is how many pods it has, None where that is not known."""
+
+    role: str
+    assessed: Assessment
+    number: int | None
+
+    @property
+    def pod(self) -> Pod:
+        """One of its pods, with its demand resolved."""
+        return self.assessed.pod
+
+    @property
+    def called(self) -> str:
+        """One of its pods, in words."""
+        return f"one {printable(self.role)} pod" if self.role else "one pod"
+
+
 class _Total(NamedTuple):
-    """GPU units of several parts; `told` is that in words, "at least" where a part has no number."""
+    """GPU units of several parts; `text` is that in words, "at least" where a part has no number."""
 
     gpus: Units
-    told: str
+    text: str
 
 
 def misfits(parts: Sequence[Part], requester: Requester, world: World) -> tuple[Reason, ...]:
-    """Tell every reason why these pods can never all run; none where they can, or where they ask for no GPU."""
-    asking, refused = _counted(parts, requester, world)
-    asking = [replace(part, pod=_at_least(part.pod, world)) for part in asking]
-    return tuple(dict.fromkeys((*refused, *_together(asking, requester, world))))
+    """Return every reason why these pods can never all run; none where they can, or where they ask for no GPU."""
+    asking, refused = _assessed(parts, requester, world)
+    return tuple(dict.fromkeys((*refused, *_together([_at_least(part, world) for part in asking], world))))
 
 
 def borrowed(parts: Sequence[Part], requester: Requester, world: World, *, why: str) -> tuple[Reason, ...]:
-    """Tell that some of these pods would borrow, and `why` their evictions end the rest as well."""
-    asking, _ = _counted(parts, requester, world)
+    """Return that some of these pods would borrow, and `why` their evictions end the rest as well."""
+    asking, _ = _assessed(parts, requester, world)
     lending = [part for part in asking if part.pod.requested_tier is not Tier.GUARANTEED]
     if not lending:
         return ()
@@ -62,80 +78,83 @@ def borrowed(parts: Sequence[Part], requester: Requester, world: World, *, why: 
     total = _total(asking)
     by_choice = _total([part for part in lending if part.pod.requested_tier is Tier.PREEMPTIBLE])
     share = 0 if tenancy.team is None else tenancy.team.gpus.guaranteed
-    lent = max(by_choice.gpus, total.gpus - share)
-    if lent <= 0:
+    beyond = max(by_choice.gpus, total.gpus - share)
+    if beyond <= 0:
         return ()
-    text = f"borrows up to {gpus_text(min(lent, _total(lending).gpus))} of {total.told}, and {why}"
+    text = f"borrows up to {gpus_text(min(beyond, _total(lending).gpus))} of {total.text}, and {why}"
     return (Reason(Code.EVICTIONS_COUNT, text),)
 
 
-def _counted(parts: Sequence[Part], requester: Requester, world: World) -> tuple[list[Part], list[Reason]]:
-    """Give the parts that ask for GPUs, and why others are refused."""
+def _assessed(parts: Sequence[Part], requester: Requester, world: World) -> tuple[list[_Asking], list[Reason]]:
+    """Return the parts that ask for GPUs, and why others are refused."""
     refused: list[Reason] = []
     asking = []
     for part in parts:
-        counted = count(part.pod, requester, world)
-        if isinstance(counted, Deny):
-            refused += counted.reasons
-        elif isinstance(counted, Pod) and counted.demand.gpus and part.count != 0:
-            asking.append(replace(part, pod=counted))
+        assessed = assess(part.pod, requester if part.pod.owner is None else CONTROLLER, world)
+        if not assessed.is_counted:
+            refused += assessed.settled.reasons if isinstance(assessed.settled, Deny) else ()
+        elif assessed.pod.demand.gpus and part.count != 0:
+            asking.append(_Asking(part.role, assessed, _count(part, world)))
     return asking, refused
 
 
-def _at_least(pod: Pod, world: World) -> Pod:
+def _at_least(part: _Asking, world: World) -> _Asking:
     """Count a pod that names no product by the smallest slices that it may be bound to, where nodes offer slices."""
-    sliced = world.fleet.mig_slots
+    sliced, pod = world.fleet.mig_slots, part.pod
     if not sliced or pod.demand.own is not None or pod.handling is not Handling.MANAGED:
-        return pod
+        return part
     able = world.fleet.with_capacity(pod.demand, world.fleet.matching(pod.constraints) & sliced)
     products = [model for (model, _), members in world.fleet.by_model().items() if members & able]
     demands = (in_slices(pod.demand, slices_of((product,)), world.policy.resources) for product in products)
-    return pod._replace(demand=min(demands, key=lambda demand: demand.gpus, default=pod.demand))
+    least = min(demands, key=lambda demand: demand.gpus, default=pod.demand)
+    return part._replace(assessed=part.assessed.with_demand(least, world.policy))
 
 
-def _together(asking: Sequence[Part], requester: Requester, world: World) -> Sequence[Reason]:
+def _together(asking: Sequence[_Asking], world: World) -> Sequence[Reason]:
     if not asking:
         return ()
     tenancy = world.tenancy(asking[0].pod.namespace)
     if tenancy.is_exempt:
         return ()
-    counted = [replace(part, count=_count(part, world)) for part in asking]
     team = tenancy.team
     if team is None:
         if world.policy.defaults.unknown_team is UnknownTeam.PREEMPTIBLE:
             return ()
         return (Reason(Code.UNKNOWN_TEAM, f"namespace {asking[0].pod.namespace} belongs to no team: no pod may start"),)
-    found = [*_over_limits(counted, team, requester, world)]
-    for part in counted:
-        found += overlong(part.pod, world.policy)
-        if part.pod.handling is Handling.MANAGED:
+    found = [*_over_limits(asking, team)]
+    for part in asking:
+        found += part.assessed.rules
+        if part.assessed.settled is None:  # it is ours to place
             found += _without_node(part, team, world)
     return found
 
 
-def _over_limits(parts: list[Part], team: Team, requester: Requester, world: World) -> Iterable[Reason]:
-    total = _total(parts)
-    if exceeds(total.gpus, team.gpus.limit):
-        text = f"needs {total.told}, team {team.name}'s limit is {format_limit(team.gpus.limit)}"
-        yield Reason(Code.TEAM_LIMIT_EXCEEDED, text)
+def _over_limits(parts: Sequence[_Asking], team: Team) -> Iterable[Reason]:
+    """Hold each pod against the limits per pod, and all that a limit counts together against the others."""
+    alone: list[tuple[Bar, _Asking]] = []
+    counted: dict[Bar, list[_Asking]] = {}
     for part in parts:
-        if exceeds(part.pod.demand.gpus, team.per_pod):
-            asked = f"{_called(part)} needs {plural_gpus(part.pod.demand.gpus)}"
-            text = f"{asked}, team {team.name}'s limit per pod is {format_limit(team.per_pod)}"
-            yield Reason(Code.POD_LIMIT_EXCEEDED, text)
-    if _is_named(parts[0].pod, requester, world) and exceeds(total.gpus, team.per_user):
-        text = f"needs {total.told}, team {team.name}'s limit per user is {format_limit(team.per_user)}"
-        yield Reason(Code.USER_LIMIT_EXCEEDED, text)
+        for bar in bars(part.assessed.account._replace(book=EMPTY_USAGE)):
+            if bar.is_per_pod:
+                alone.append((bar, part))
+            else:
+                counted.setdefault(bar, []).append(part)
+    sums = [(bar, _total(some)) for bar, some in counted.items()]
+    needs = [(bar, total.gpus, f"needs {total.text}") for bar, total in sums]
+    needs += [(bar, part.pod.demand.gpus, f"{part.called} needs {_gpus(part)}") for bar, part in alone]
+    for bar, gpus, text in needs:
+        if bar.breaks(gpus):
+            yield Reason(bar.code, f"{text}, team {team.name}'s limit{bar.per} is {format_limit(bar.limit)}")
     firm = _total([part for part in parts if part.pod.requested_tier is Tier.GUARANTEED])
     if firm.gpus > team.gpus.guaranteed:
         share = format_limit(team.gpus.guaranteed)
-        text = f"asks for {firm.told} that are never borrowed, team {team.name}'s guaranteed share is {share}"
+        text = f"asks for {firm.text} that are never borrowed, team {team.name}'s guaranteed share is {share}"
         yield Reason(Code.GUARANTEED_SHARE_USED, text)
 
 
-def _without_node(part: Part, team: Team, world: World) -> Iterable[Reason]:
-    """Tell why the nodes that a part may use can never hold it: all of its pods at once, on empty nodes."""
-    pools = allowed_pools(part.pod, team.name, world)
+def _without_node(part: _Asking, team: Team, world: World) -> Iterable[Reason]:
+    """Return why the nodes that a part may use can never hold it: all of its pods at once, on empty nodes."""
+    pools = part.assessed.pools
     if pools.refusal is not None:
         yield pools.refusal
         return
@@ -148,17 +167,17 @@ def _without_node(part: Part, team: Team, world: World) -> Iterable[Reason]:
     able = fleet.with_capacity(demand, slots)
     asked = ", ".join(f"{name} {amount}" for name, amount in demand.devices)
     if not able:
-        yield Reason(Code.NEVER_FITS, never_text(part.pod, pools.allowed, world, what=_called(part)))
+        yield Reason(Code.NEVER_FITS, never_text(part.pod, pools.allowed, world, what=part.called))
         return
-    if part.count is None:
+    if part.number is None:
         return
-    yield from _over_model(part, part.count, team, able, world)
-    if part.count > able.bit_count() and (room := _room(able, part, world)) < part.count:
-        text = f"the nodes hold {room} of {part.count} {printable(part.role)} pods ({asked}) at once, even when empty"
+    yield from _over_model(part, part.number, team, able, world)
+    if part.number > able.bit_count() and (room := _room(able, part, world)) < part.number:
+        text = f"the nodes hold {room} of {part.number} {printable(part.role)} pods ({asked}) at once, even when empty"
         yield Reason(Code.NEVER_FITS, " ".join(text.split()))
 
 
-def _over_model(part: Part, count: int, team: Team, able: int, world: World) -> Iterable[Reason]:
+def _over_model(part: _Asking, count: int, team: Team, able: int, world: World) -> Iterable[Reason]:
     """Hold pods that only one GPU model can take against the team's limit for it."""
     models = {model or NO_MODEL for (model, _), members in world.fleet.by_model().items() if members & able}
     share = team.models.get(next(iter(models))) if len(models) == 1 else None
@@ -168,8 +187,8 @@ def _over_model(part: Part, count: int, team: Team, able: int, world: World) -> 
         yield Reason(Code.MODEL_LIMIT_EXCEEDED, f"{text} {format_limit(share.limit)}")
 
 
-def _room(able: int, part: Part, world: World) -> int:
-    """Count the pods that empty nodes hold at once, until there are enough."""
+def _room(able: int, part: _Asking, world: World) -> int:
+    """Return how many of the pods empty nodes hold at once."""
     slots: list[int] = []
     lowest_slots(able, able.bit_count(), slots)
     room = 0
@@ -181,26 +200,20 @@ def _room(able: int, part: Part, world: World) -> int:
 
 
 def _count(part: Part, world: World) -> int | None:
-    """Count the pods of a DaemonSet, which only the nodes tell."""
+    """Return how many pods a part has; of a DaemonSet one on every node that it may use."""
     if part.count is not None or part.pod.handling is not Handling.DAEMON_SET:
         return part.count
     return world.fleet.matching(part.pod.constraints).bit_count()
 
 
-def _total(parts: Iterable[Part]) -> _Total:
+def _total(parts: Iterable[_Asking]) -> _Total:
     is_open = False
     gpus: Units = 0
     for part in parts:
-        is_open = is_open or part.count is None
-        gpus += part.pod.demand.gpus * (1 if part.count is None else part.count)
+        is_open = is_open or part.number is None
+        gpus += part.pod.demand.gpus * (1 if part.number is None else part.number)
     return _Total(gpus, f"{'at least ' if is_open else ''}{plural_gpus(gpus)}")
 
 
-def _called(part: Part) -> str:
-    return f"one {printable(part.role)} pod" if part.role else "one pod"
-
-
-def _is_named(pod: Pod, requester: Requester, world: World) -> bool:
-    """Tell whether the limit per user will hold: somebody says who the user of these pods is."""
-    asks = requester if pod.owner is None else CONTROLLER
-    return user_of(pod, asks, world.tenancy(pod.namespace).facts, world.policy) is not None
+def _gpus(part: _Asking) -> str:
+    return plural_gpus(part.pod.demand.gpus)

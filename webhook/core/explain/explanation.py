@@ -1,16 +1,15 @@
 """A decision step by step, for people who ask why: what was looked at, and what would fit instead.
 
-Nothing here decides: the outcome is `admit`'s own, and the steps are read from the same functions.
+Nothing here decides: the outcome is `admit`'s own, and the steps are read from the same assessment.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from webhook.core.admission.admission import admit
-from webhook.core.admission.pools import WHOLE_CLUSTER, allowed_pools
-from webhook.core.admission.preflight import Standing, standing
-from webhook.core.admission.resolve_demand import count
+from webhook.core.admission.admission import admit, decide
+from webhook.core.admission.assessment import Assessment, assess
+from webhook.core.admission.pools import WHOLE_CLUSTER
 from webhook.core.explain.candidates import Candidates, candidates
 from webhook.core.explain.obstacles import obstacles
 from webhook.core.model.amount import Units
@@ -24,7 +23,7 @@ from webhook.core.model.selector import Constraints
 from webhook.core.model.tier import Tier
 from webhook.core.peers.topology_filter import TopologyFilter, TopologyRequest, evaluate_topology
 from webhook.core.placement.placement import best_nodes
-from webhook.core.quota.limits import Bar, bars, model_bars, tier_for
+from webhook.core.quota.limits import Bar, bars, model_bars
 from webhook.core.world.world import World
 
 HOLDERS: Final = 5
@@ -83,25 +82,23 @@ class Explanation:
 
 def explain(pod: Pod, requester: Requester, world: World, *, node: NodeName | None = None) -> Explanation:
     """Decide on a new pod, and keep every step; `node` is one of which to say why the pod would not go there."""
-    decision = admit(pod, requester, world)
-    counted = count(pod, requester, world)
-    judged = counted if isinstance(counted, Pod) else pod
-    if isinstance(decision, Admit) and judged is counted:
-        judged = counted = judged._replace(demand=decision.demand)
-    found = standing(judged, requester, world)
-    if not isinstance(found, Standing) or judged is not counted:
-        return Explanation(judged, world.tenancy(pod.namespace).team, None, decision)
-    runs = _runs(decision)
+    assessed = assess(pod, requester, world)
+    decision = decide(assessed, world)
+    if assessed.settled is not None:
+        return Explanation(assessed.pod, world.tenancy(pod.namespace).team, None, decision)
+    if isinstance(decision, Admit):
+        assessed = assessed.with_demand(decision.demand, world.policy)
+    runs, book = _runs(decision), assessed.book
     return Explanation(
-        judged,
-        found.team,
-        found.user,
+        assessed.pod,
+        assessed.team,
+        assessed.user,
         decision,
-        found.team.gpus.guaranteed - found.book.guaranteed,
-        found.book.reserved,
-        tuple(found.book.largest_holders(HOLDERS)),
-        bars(found.team, found.book, user=found.user) + model_bars(found.team, found.book),
-        tuple(_pools(judged, found, world, node)),
+        assessed.team.gpus.guaranteed - book.guaranteed,
+        book.reserved,
+        tuple(book.largest_holders(HOLDERS)),
+        bars(assessed.account) + model_bars(assessed.team, book),
+        tuple(_pools(assessed, world, node)),
         None if runs else _smaller(pod, requester, world),
         () if runs else tuple(_elsewhere(pod, requester, world)),
     )
@@ -116,10 +113,10 @@ def unreadable(namespace: Namespace, decision: Deny, world: World) -> Explanatio
     return Explanation(Pod(namespace, NO_DEMAND), world.tenancy(namespace).team, None, decision)
 
 
-def _pools(pod: Pod, found: Standing, world: World, asked: NodeName | None) -> Iterator[PoolStep]:
-    team = found.team
-    allowed = allowed_pools(pod, team.name, world).allowed
-    tier = tier_for(pod.demand.gpus, team, found.book, None, asked=pod.requested_tier)
+def _pools(assessed: Assessment, world: World, asked: NodeName | None) -> Iterator[PoolStep]:
+    pod, team = assessed.pod, assessed.team
+    allowed = assessed.pools.allowed
+    tier = assessed.tier(pod.demand, None)
     for pool in world.policy.pools or (WHOLE_CLUSTER,):
         if pool in allowed:
             constraints = world.joined(pod.constraints, pool)

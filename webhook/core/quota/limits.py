@@ -1,9 +1,15 @@
-"""Hard limits: every violation with its sum, who holds what, and what would pass now."""
+"""Hard limits: every violation with its sum, who holds what, and what would pass now.
+
+A new kind of limit is one more `Bar` in `bars` and its comparison in `violations`. Admission, the commit, explanations,
+policy replay and the check of whole workloads all read it from here.
+"""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from webhook.core.model.amount import Limit, Units, Unlimited, exceeds
 from webhook.core.model.names import ANY_MODEL, GpuModel, User
+from webhook.core.model.pod import Pod, Resident
 from webhook.core.model.policy import Team
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
@@ -14,11 +20,21 @@ from webhook.core.quota.usage import TeamUsage
 _GUARANTEED, _PREEMPTIBLE = Tier.GUARANTEED, Tier.PREEMPTIBLE  # a look at an enum's member costs 0.1 us
 
 
+class Account(NamedTuple):
+    """Whom a request is charged to: a team with what it holds, the user where one is known, and the pod that asks."""
+
+    team: Team
+    book: TeamUsage
+    user: User | None
+    pod: Pod | Resident
+
+
 @dataclass(frozen=True, slots=True)
 class Bar:
     """One limit that a request is held against; `taken` is what counts towards it already.
 
-    `user` and `model` say whose limit it is, or for which GPUs, where it is not all of the team's.
+    `user` and `model` say whose limit it is, or for which GPUs, where it is not all of the team's. `per` completes
+    "limit" in texts. One `is_per_pod` holds for each pod alone, the others for the sum of all pods.
     """
 
     code: Code
@@ -27,17 +43,18 @@ class Bar:
     taken: Units
     user: User | None = None
     model: GpuModel | None = None
+    per: str = ""
+    is_per_pod: bool = False
 
     def breaks(self, gpus: Units) -> bool:
-        """Tell whether so many GPU units more would be too many."""
+        """Whether so many GPU units more would be too many."""
         return exceeds(self.taken + gpus, self.limit)
 
     def violation(self, request: Request, book: TeamUsage, *, room: Units | None = None) -> Reason:
-        """Say that it is broken, with its sum; `room` is what all limits together leave, this one alone by default."""
+        """Say that it is broken, with its sum; `room` is what all limits together leave, by default this one alone."""
         if room is None:
             room = 0 if isinstance(self.limit, Unlimited) else self.limit - self.taken
-        is_per_pod = self.code is Code.POD_LIMIT_EXCEEDED
-        holders = None if is_per_pod else self._holders(book)
+        holders = None if self.is_per_pod else self._holders(book)
         text = violation_text(
             request,
             self.subject,
@@ -50,42 +67,41 @@ class Bar:
         return Reason(self.code, text)
 
     def _holders(self, book: TeamUsage) -> list[Holder]:
-        """List who has the most of what this limit counts; whose they are goes without saying under a user's own."""
+        """Return who has the most of what this limit counts; a user's own limit names no user again."""
         is_guaranteed = self.code is Code.GUARANTEED_SHARE_USED
         found = book.largest(HOLDERS, user=self.user, model=self.model, is_guaranteed=is_guaranteed)
         return found if self.user is None else [holder._replace(user=None) for holder in found]
 
 
-def violations(request: Request, team: Team, book: TeamUsage, *, user: User | None) -> tuple[Reason, ...]:
-    """Hold a request against the limits per pod, user and team; report every one it breaks."""
-    gpus = request.gpus
+def violations(request: Request, account: Account) -> tuple[Reason, ...]:
+    """Hold a request against the limits per pod, user and team; return every one it breaks."""
+    gpus, (team, book, user, _) = request.gpus, account
     if not (
         exceeds(gpus, team.per_pod)
         or exceeds(book.total + gpus, team.gpus.limit)
         or (user is not None and exceeds(book.user(user) + gpus, team.per_user))
     ):
         return ()
-    held = bars(team, book, user=user)
+    held = bars(account)
     room = min(bar.limit - bar.taken for bar in held if not isinstance(bar.limit, Unlimited))
     return tuple(bar.violation(request, book, room=room) for bar in held if bar.breaks(gpus))
 
 
-def bars(team: Team, book: TeamUsage, *, user: User | None) -> tuple[Bar, ...]:
-    """List the limits per pod, team and user; the last only where somebody says who the user is."""
+def bars(account: Account) -> tuple[Bar, ...]:
+    """Return the limits per pod, team and user; the last only where the user is known."""
+    team, book, user, _ = account
     held = (
-        Bar(Code.POD_LIMIT_EXCEEDED, f"one pod of team {team.name}", team.per_pod, 0),
+        Bar(Code.POD_LIMIT_EXCEEDED, f"one pod of team {team.name}", team.per_pod, 0, per=" per pod", is_per_pod=True),
         Bar(Code.TEAM_LIMIT_EXCEEDED, f"team {team.name}", team.gpus.limit, book.total),
     )
     if user is None:
         return held
-    return (
-        *held,
-        Bar(Code.USER_LIMIT_EXCEEDED, f"user {user} in team {team.name}", team.per_user, book.user(user), user),
-    )
+    subject, taken = f"user {user} in team {team.name}", book.user(user)
+    return (*held, Bar(Code.USER_LIMIT_EXCEEDED, subject, team.per_user, taken, user, per=" per user"))
 
 
 def model_bars(team: Team, book: TeamUsage) -> tuple[Bar, ...]:
-    """List the team's limits per GPU model."""
+    """Return the team's limits per GPU model."""
     return tuple(_model_bar(team, book, model, share.limit) for model, share in team.models.items())
 
 
@@ -112,7 +128,7 @@ def guaranteed_violation(request: Request, team: Team, book: TeamUsage, model: G
 
 
 def has_guaranteed_room(gpus: Units, team: Team, book: TeamUsage, model: GpuModel | None) -> bool:
-    """Tell whether the request stays inside the guaranteed share, of the team and of the model if it has one."""
+    """Whether the request stays inside the guaranteed share, of the team and of the model if it has one."""
     if book.guaranteed + gpus > team.gpus.guaranteed:
         return False
     share = team.models.get(model) if model is not None else None
@@ -120,7 +136,7 @@ def has_guaranteed_room(gpus: Units, team: Team, book: TeamUsage, model: GpuMode
 
 
 def tier_for(gpus: Units, team: Team, book: TeamUsage, model: GpuModel | None, *, asked: Tier | None) -> Tier:
-    """Tell on what terms a pod would run: guaranteed while the share has room, unless it would rather borrow."""
+    """Return the tier that a pod would get: guaranteed while the share has room, unless it would rather borrow."""
     is_guaranteed = asked is not _PREEMPTIBLE and has_guaranteed_room(gpus, team, book, model)
     return _GUARANTEED if is_guaranteed else _PREEMPTIBLE
 

@@ -20,13 +20,13 @@ from aiohttp.web_protocol import RequestHandler
 from webhook.kube.registration.registration import CLAIMS_PATH, JOBS_PATH, MUTATE_PATH, VALIDATE_PATH, WORKLOADS_PATH
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
-from webhook.server.http.answer import Reviewer
 from webhook.server.http.connections import Connections
 from webhook.server.http.handlers import Handlers
 from webhook.server.http.http_error import HttpError
 from webhook.server.http.listen import open_sockets
 from webhook.server.http.probes import Readiness
 from webhook.server.http.request_target import Target, parse_target
+from webhook.server.review.answer import Reviewer
 from webhook.server.settings import (
     FINISH_SECONDS,
     HANDSHAKE_SECONDS,

@@ -19,11 +19,11 @@ from webhook.kube.admission.review import ReviewError
 from webhook.observe.decisions import Phase
 from webhook.observe.logs import Logs
 from webhook.observe.metrics import Metrics
-from webhook.server.http.answer import Answer, Record, Reviewer
 from webhook.server.http.bodies import BodyReader
 from webhook.server.http.http_error import HttpError
 from webhook.server.http.probes import Readiness
 from webhook.server.http.request_target import Target
+from webhook.server.review.answer import Answer, Record, Reviewer
 from webhook.server.settings import BODY_SECONDS
 
 JSON: Final = "application/json"

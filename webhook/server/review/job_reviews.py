@@ -1,12 +1,13 @@
 """Jobs that are created or changed: evictions are made not to count as their failures. Nothing is refused."""
 
+from webhook.core.model.decision import Outcome
 from webhook.core.model.policy import Enforcement, JobEvictions
 from webhook.core.model.reason import Code, Reason
 from webhook.core.world.world import World
 from webhook.kube.admission.job_review import FailurePolicyChange, JobReview, decode_job, failure_policy_change
 from webhook.kube.admission.review import Review, TooLargeError
 from webhook.kube.admission.review_response import encode_response
-from webhook.server.http.answer import Answer, object_record
+from webhook.server.review.answer import Answer, object_record
 from webhook.server.review.shadow import NOT_ENFORCED
 
 _KEPT = Reason(Code.NOT_A_CREATE, "its podFailurePolicy stays as it is")
@@ -29,7 +30,7 @@ def answer_job(body: bytes, world: World) -> Answer:
         reason,
         world,
         name=review.name,
-        outcome="warn" if warnings else "admit" if change.patch else "skip",
+        outcome=Outcome.WARN if warnings else Outcome.ADMIT if change.patch else Outcome.SKIP,
         team=world.tenancy(review.namespace).team_name,
     )
     audit = {"code": str(reason.code)}

@@ -1,4 +1,4 @@
-"""The ledger of a world without a cluster, kept in memory: the world's own books are the whole truth."""
+"""The ledger of a world without a cluster, kept in memory: the world's own sums are all there is."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,10 +21,15 @@ class MemoryLedger:
     world: World
     clock: Callable[[], float]
 
+    @property
+    def is_watched(self) -> bool:
+        """No watch will show the pods that are charged here."""
+        return False
+
     async def commit(
         self, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
     ) -> Decision:
-        """Judge and charge at once; there is nobody to lose a race to, but a caller may have gone."""
+        """Judge and charge at once: there are no other replicas, but the caller may have left."""
         judged = judge()
         if judged.flight is not None:
             if self.clock() >= deadline or is_gone():

@@ -1,24 +1,24 @@
-"""The gate: a review in, a decision made by the core, an answer out.
+"""The webhook: a review in, a decision made by the core, an answer out.
 
 Between reading the world, deciding and taking the result into the ledger nothing is awaited that could let another
 request in: on one event loop that is the lock, so concurrent requests never pass a limit together.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, assert_never
 
 from webhook.cluster.writes.owner_events import OwnerEvent
-from webhook.core.admission.admission import admit
-from webhook.core.admission.resolve_demand import count
+from webhook.core.admission.admission import decide
+from webhook.core.admission.assessment import assess
 from webhook.core.admission.update_guard import ProtectedKeys, guard
-from webhook.core.admission.verification import verify
+from webhook.core.admission.verification import confirm
 from webhook.core.model import decision_annotation as marks
-from webhook.core.model.amount import Units, format_gpus, gpu_number
-from webhook.core.model.decision import Admit, Charge, Decision, Deny, NotApplicable, Retry
+from webhook.core.model.amount import format_gpus
+from webhook.core.model.decision import Admit, Decision, Deny, NotApplicable
 from webhook.core.model.names import Uid
 from webhook.core.model.pod import NO_UID, Pod, Requester
 from webhook.core.model.policy import Enforcement
-from webhook.core.model.reason import Code, Reason, refusal_text
+from webhook.core.model.reason import Code, Reason
+from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import LedgerDecision
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
@@ -27,18 +27,18 @@ from webhook.kube.admission.review import Operation, Review, TooLargeError, deco
 from webhook.kube.admission.review_response import (
     MAX_REFUSAL_CHARACTERS,
     MAX_WARNING_CHARACTERS,
-    Refusal,
-    Status,
     encode_response,
 )
 from webhook.kube.objects import keys, objects
 from webhook.kube.objects.json_patch import Operation as Change
 from webhook.kube.pod.pods import InvalidPod, fallback_uid, to_pod
-from webhook.server.http.answer import Answer, Record
+from webhook.server.review.answer import Answer, pod_record
 from webhook.server.review.claim_reviews import answer_claim
 from webhook.server.review.job_reviews import answer_job
+from webhook.server.review.ledger_protocol import Ledger
 from webhook.server.review.notices import notice_of
-from webhook.server.review.shadow import NOT_ENFORCED, Caller, Shadow, flight_of, warnings_of
+from webhook.server.review.shadow import NOT_ENFORCED, Caller, Judged, Shadow, warnings_of
+from webhook.server.review.verdict import Verdict, verdict_of
 from webhook.server.review.workload_reviews import answer_workload
 
 
@@ -46,28 +46,8 @@ def _never() -> bool:
     return False
 
 
-class Ledger(Protocol):
-    """Keeps what is charged."""
-
-    async def commit(
-        self, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
-    ) -> Decision:
-        """Have a pod judged and charge what is admitted by its UID, once however often it is asked.
-
-        `judge` decides on the world as it is when it is called; what it admits is in the world before anything else
-        is judged. It may be called again where another replica was faster; the last decision is given back, or a
-        Retry where the charge could not be made in time. `deadline`, in the event loop's time, is when the caller
-        stops listening and `is_gone` tells that he has left: nothing stays charged for him then.
-        """
-        ...
-
-    def release(self, review: Review) -> None:
-        """Take in that a pod was deleted, where no watch would tell."""
-        ...
-
-
 class Gate:
-    """Answers admission reviews from one world; implements webhook.server.http.answer.Reviewer.
+    """Answers admission reviews from one world; implements webhook.server.review.answer.Reviewer.
 
     With a `clock`, in seconds, pods that are asked for at the same time are sent to different room: what was advised is
     kept for a moment. Without one each pod is thought to go through both webhooks before the next one comes. Without
@@ -108,7 +88,7 @@ class Gate:
         pod = self._read(review, review.pod)
         if not isinstance(pod, Pod):
             return self._answer(review, None, pod)
-        decision = self._advise(pod, Requester(review.username), is_dry_run=review.dry_run)
+        pod, decision = self._advise(pod, Requester(review.username), is_dry_run=review.dry_run)
         if isinstance(decision, Admit):
             patch = operations(review.pod, decision, now_text=self._now_text())
             return self._answer(review, pod, decision, patch=patch)
@@ -116,18 +96,20 @@ class Gate:
             return self._answer(review, pod, decision, patch=node_choice_operations(review.pod, decision.steering))
         return self._answer(review, pod, decision)
 
-    def _advise(self, pod: Pod, requester: Requester, *, is_dry_run: bool) -> Decision:
+    def _advise(self, pod: Pod, requester: Requester, *, is_dry_run: bool) -> tuple[Pod, Decision]:
+        world, now = self.world, 0.0 if self._clock is None else self._clock()
+        if self._clock is not None:
+            world.tentative.expire(world.fleet, now=now)
+        assessed = assess(pod, requester, world)
+        pod, decision = assessed.pod, decide(assessed, world)
         if self._clock is None:
-            return admit(pod, requester, self.world)
-        fleet, advice, now = self.world.fleet, self.world.tentative, self._clock()
-        advice.expire(fleet, now=now)
-        decision = admit(pod, requester, self.world)
-        if _lacks_room(decision) and advice.withdraw(fleet):
-            decision = admit(pod, requester, self.world)
+            return pod, decision
+        if _lacks_room(decision) and world.tentative.withdraw(world.fleet):
+            decision = decide(assessed, world)
         if isinstance(decision, Admit) and decision.steering.nodes and not is_dry_run:
             taken = pod if decision.demand is pod.demand else pod._replace(demand=decision.demand)
-            advice.give(fleet, decision.steering.nodes[0], taken, now=now)
-        return decision
+            world.tentative.give(world.fleet, decision.steering.nodes[0], taken, now=now)
+        return pod, decision
 
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool] = _never) -> Answer:
         """Commit a pod that is being created, or guard our keys on one that is changed.
@@ -187,14 +169,29 @@ class Gate:
         requester = Requester(review.username)
         if (mode := self.world.policy.enforce) is not _ENFORCE:
             caller = Caller(requester, review.dry_run, deadline, is_gone)
-            return self._answer(review, pod, await self._shadow.judge(pod, caller), mode=mode)
+            pod, decision = await self._shadow.judge(pod, caller)
+            return self._answer(review, pod, decision, mode=mode)
+        judged = Judged(pod, _NOT_A_CREATE)
+
+        def judgement() -> LedgerDecision:
+            nonlocal judged
+            assessed = assess(pod, requester, self.world)
+            judged = Judged(assessed.pod, confirm(assessed, self.world))
+            return self._judgement(judged)
+
         if review.dry_run:
-            return self._answer(review, pod, verify(pod, requester, self.world))
-        decision = await self._ledger.commit(
-            lambda: _judgement(pod, verify(pod, requester, self.world)), deadline=deadline, is_gone=is_gone
-        )
-        self._let_go_of_advice(pod, decision)
-        return self._answer(review, pod, decision)
+            decision = judgement().decision
+        else:
+            decision = await self._ledger.commit(judgement, deadline=deadline, is_gone=is_gone)
+            self._let_go_of_advice(judged.pod, decision)
+        return self._answer(review, judged.pod, decision)
+
+    def _judgement(self, judged: Judged) -> LedgerDecision:
+        pod, decision = judged
+        if not isinstance(decision, Admit | NotApplicable) or (charge := decision.charge) is None:
+            return LedgerDecision(decision, None)
+        nodes = decision.steering.nodes if isinstance(decision, Admit) else ()
+        return LedgerDecision(decision, flight_of(pod, charge, nodes=nodes, is_watched=self._ledger.is_watched))
 
     def _let_go_of_advice(self, pod: Pod, decision: Decision) -> None:
         """Keep no room for a pod that was refused, is asked for again with new advice, or went elsewhere."""
@@ -212,8 +209,6 @@ class Gate:
             if pod.is_foreign and not pod.problems:
                 return NotApplicable(Reason(Code.NO_GPU, f"asks for no GPU, and is left as it is: {pod.excess[0]}"))
             return Deny(pod.reasons)
-        if pod.needs_resolution:
-            return count(pod, Requester(review.username), self.world)
         return pod
 
     def _answer(
@@ -225,79 +220,20 @@ class Gate:
         patch: Sequence[Change] = (),
         mode: Enforcement | None = None,
     ) -> Answer:
-        """Write the answer and, in the same words, what the log, the metrics and the audit tell of it.
+        """Return the answer and, in the same words, what the log, the metrics and the audit report of it.
 
-        Unless policy is enforced (`mode`: it was, when this was decided) the answer is yes, and the words say what it
-        would have been.
+        Unless policy is enforced (`mode`: it was, when this was decided) the request is allowed, and the words say what
+        the answer would have been.
         """
         mode = mode or self.world.policy.enforce
-        charge: Charge | None = None
-        refusal: Refusal | None = None
-        nodes: tuple[str, ...] = ()
-        warnings: tuple[Reason, ...] = ()
-        match decision:
-            case Admit():
-                outcome, reason, charge = "admit", decision.reason, decision.charge
-                nodes = decision.steering.nodes
-                warnings = decision.warnings
-            case NotApplicable():
-                outcome, reason, charge = "skip", decision.reason, decision.charge
-            case Deny(reasons):
-                outcome, reason = "deny", Reason(reasons[0].code, refusal_text(reasons))
-                status = Status.ALREADY_EXISTS if reason.code is Code.ALREADY_EXISTS else Status.FORBIDDEN
-                refusal = Refusal(status, reason.text, reasons)
-            case Retry():
-                outcome, reason = "retry", decision.reason
-                text = f"{reason.text} ({reason.code})"
-                refusal = Refusal(Status.TOO_MANY_REQUESTS, text, (reason,), decision.after_seconds)
-            case _ as never:
-                assert_never(never)
-        if (refusal is not None or warnings) and mode is _ENFORCE:
-            self._tell(review, decision)
-        audit: dict[str, str] = {"code": reason.code}
-        team, tier = "", ""
-        gpus: Units = 0
-        if charge is None and refusal is not None and pod is not None:
-            team, gpus = self.world.tenancy(pod.namespace).team_name, pod.demand.gpus
-        if charge is not None:
-            audit["team"], audit["tier"] = team, tier = charge.team, charge.tier
-            gpus = charge.gpus
-            audit["gpus"] = format_gpus(gpus)
-        if nodes:
-            audit["nodes"] = ",".join(nodes)
-        told: Sequence[str] = [warning.text for warning in warnings] if warnings else ()
-        would, longest = "", MAX_WARNING_CHARACTERS
+        verdict = verdict_of(decision)
         if mode is not _ENFORCE:
-            longest, refusal, would = MAX_REFUSAL_CHARACTERS, None, "" if decision is NOT_ENFORCED else outcome
-            told = warnings_of(decision) if mode is _WARN else ()
-            outcome = "warn" if told else "skip"
-        body = encode_response(
-            review.uid, refusal=refusal, patch=patch, warnings=told, audit_annotations=audit, longest=longest
-        )
-        owner = pod.owner if pod is not None else None
-        return Answer(
-            body,
-            Record(
-                review.operation,
-                review.namespace,
-                review.name or (review.pod.metadata.generate_name if review.pod is not None else ""),
-                "" if owner is None else f"{owner.kind}/{owner.name}",
-                review.uid,
-                "" if pod is None else pod.uid,
-                review.username,
-                review.dry_run,
-                outcome,
-                reason.code,
-                team,
-                tier,
-                gpu_number(gpus),
-                nodes,
-                self.world.policy.hash,
-                reason.text,
-                mode.value,
-                would,
-            ),
-        )
+            warnings = warnings_of(decision) if mode is _WARN else ()
+            verdict = verdict.not_enforced(warnings, is_judged=decision is not NOT_ENFORCED)
+        elif verdict.refusal is not None or verdict.warnings:
+            self._tell(review, decision)
+        body = _encode(review.uid, verdict, patch=patch, mode=mode)
+        return Answer(body, pod_record(review, pod, verdict, self.world, mode=mode))
 
     def _tell(self, review: Review, decision: Decision) -> None:
         """Have the pod's controller hear of it."""
@@ -316,11 +252,20 @@ def _lacks_room(decision: Decision) -> bool:
     return any(reason.code in (Code.NO_ROOM_NOW, Code.POOL_FULL) for reason in (*reasons, *warnings))
 
 
-def _judgement(pod: Pod, decision: Decision) -> LedgerDecision:
-    if not isinstance(decision, Admit | NotApplicable) or (charge := decision.charge) is None:
-        return LedgerDecision(decision, None)
-    nodes = decision.steering.nodes if isinstance(decision, Admit) else ()
-    return LedgerDecision(decision, flight_of(pod, charge, nodes=nodes))
+def _encode(uid: str, verdict: Verdict, *, patch: Sequence[Change], mode: Enforcement) -> bytes:
+    audit: dict[str, str] = {"code": verdict.reason.code}
+    if (charge := verdict.charge) is not None:
+        audit["team"], audit["tier"], audit["gpus"] = charge.team, charge.tier, format_gpus(charge.gpus)
+    if verdict.nodes:
+        audit["nodes"] = ",".join(verdict.nodes)
+    return encode_response(
+        uid,
+        refusal=verdict.refusal,
+        patch=patch,
+        warnings=verdict.warnings,
+        audit_annotations=audit,
+        longest=MAX_WARNING_CHARACTERS if mode is _ENFORCE else MAX_REFUSAL_CHARACTERS,
+    )
 
 
 def _keys(metadata: objects.ObjectMeta) -> ProtectedKeys:

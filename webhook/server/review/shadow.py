@@ -1,30 +1,26 @@
-"""A gate that only looks on: pods are judged and charged as if policy were enforced, and all of them pass."""
+"""Reviews of pods while policy is not enforced: they are judged and charged as if it were, and all are allowed."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from webhook.core.admission.admission import admit
-from webhook.core.model import decision_annotation as marks
+from webhook.core.admission.admission import decide
+from webhook.core.admission.assessment import Assessment, assess
 from webhook.core.model.decision import Admit, Charge, Decision, Deny, NotApplicable
-from webhook.core.model.labels import pack
-from webhook.core.model.names import NodeName
-from webhook.core.model.pod import NO_LABELS, Pod, Requester, Resident
+from webhook.core.model.pod import Pod, Requester
 from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
-from webhook.core.model.topology import asked_labels
+from webhook.core.quota.charged_pod import flight_of
 from webhook.core.quota.in_flight import InFlightCharge, LedgerDecision
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.core.world.world import World
-
-if TYPE_CHECKING:
-    from webhook.server.review.reviewer import Ledger
+from webhook.server.review.ledger_protocol import Ledger
 
 NOT_ENFORCED: Final = NotApplicable(Reason(Code.NOT_ENFORCED, "policy is not enforced: nothing is changed"))
 _ONLY_COUNTED: Final = Reason(Code.NOT_ENFORCED, "policy is not enforced: only counted")
 
 
 class Caller(NamedTuple):
-    """Who asks, and until when he listens; what he only tries out is not charged."""
+    """Who asks, and until when the answer is awaited; a dry run is charged nothing."""
 
     requester: Requester
     dry_run: bool
@@ -32,74 +28,61 @@ class Caller(NamedTuple):
     is_gone: Callable[[], bool]
 
 
-class Shadow:
-    """Judges pods that come in whatever the judgement is; `onlooker` keeps those that came before."""
+class Judged(NamedTuple):
+    """A pod with its demand resolved, and the decision on it."""
 
-    def __init__(self, world: World, ledger: "Ledger", shadow_labels: ShadowLabels) -> None:
+    pod: Pod
+    decision: Decision
+
+
+class Shadow:
+    """Judges pods that are allowed whatever the decision is; `onlooker` keeps those that came before."""
+
+    def __init__(self, world: World, ledger: Ledger, shadow_labels: ShadowLabels) -> None:
         self._world = world
         self._ledger = ledger
         self._onlooker = shadow_labels
 
-    async def judge(self, pod: Pod, caller: Caller) -> Decision:
-        """Tell what would become of a pod, and charge what it takes all the same; a ledger that fails holds up nobody.
+    async def judge(self, pod: Pod, caller: Caller) -> Judged:
+        """Return the decision on a pod if policy were enforced, and charge the pod all the same.
 
-        What would be refused is charged, too, as borrowed: the pod comes.
+        One that would be refused is charged as borrowed, too: it comes. A ledger that fails delays no pod.
         """
-        told: Decision = NOT_ENFORCED
+        judged = Judged(pod, NOT_ENFORCED)
 
         def judgement() -> LedgerDecision:
-            nonlocal told
+            nonlocal judged
             self._onlooker.settle((self._world.tenancy(pod.namespace).team_name,))
-            told = admit(pod, caller.requester, self._world)
-            charge = self._charge(pod, told)
-            passed = told if isinstance(told, NotApplicable) else NotApplicable(_ONLY_COUNTED, charge)
-            return LedgerDecision(passed, None if charge is None else self._flight(pod, charge))
+            assessed = assess(pod, caller.requester, self._world)
+            decision = decide(assessed, self._world)
+            judged = Judged(assessed.pod, decision)
+            charge = self._charge(assessed, decision)
+            passed = decision if isinstance(decision, NotApplicable) else NotApplicable(_ONLY_COUNTED, charge)
+            return LedgerDecision(passed, None if charge is None else self._flight(assessed.pod, charge))
 
         if caller.dry_run:
             judgement()
         else:
             await self._ledger.commit(judgement, deadline=caller.deadline, is_gone=caller.is_gone)
-        return told
+        return judged
 
-    def _charge(self, pod: Pod, told: Decision) -> Charge | None:
-        if isinstance(told, Admit | NotApplicable):
-            return told.charge
+    def _charge(self, assessed: Assessment, decision: Decision) -> Charge | None:
+        """Return what a pod is charged; nothing before its demand is known: the watch will show it."""
+        if isinstance(decision, Admit | NotApplicable):
+            return decision.charge
+        if not assessed.is_counted:
+            return None
+        pod = assessed.pod
         return Charge(self._world.tenancy(pod.namespace).team_name, Tier.PREEMPTIBLE, pod.demand.gpus)
 
     def _flight(self, pod: Pod, charge: Charge) -> InFlightCharge:
-        flight = flight_of(pod, charge)
+        flight = flight_of(pod, charge, is_watched=self._ledger.is_watched)
         supposed = self._onlooker.supposed(flight.pod, team=charge.team, tier=charge.tier)
         return flight._replace(pod=supposed)
 
 
-def flight_of(pod: Pod, charge: Charge, *, nodes: tuple[NodeName, ...] = ()) -> InFlightCharge:
-    """Describe a pod that is allowed, with what it is charged; it takes its room on the first of the nodes.
-
-    Of its labels those are told by which its like are to be spread: they come in bursts, and count before they are
-    seen.
-    """
-    resident = Resident(
-        uid=pod.uid,
-        namespace=pod.namespace,
-        name=pod.name,
-        demand=pod.demand,
-        node=pod.node_name,
-        owner=pod.owner,
-        team_label=pod.team_label,
-        tier_label=pod.tier_label,
-        user=charge.user,
-        claims=pod.claims,
-        shares_by=pod.shares_by,
-        slices=pod.slices,
-        admitted=mark.admitted if pod.claims and (mark := marks.read(pod.mark or "")) is not None else None,
-        packed=pack(asked_labels(pod.topology, pod.labels)) if pod.topology else NO_LABELS,
-        anti_affinity_rules=pod.anti_affinity_rules if pod.topology else (),
-    )
-    return InFlightCharge(resident, charge, pod.node_name or (nodes[0] if nodes else None))
-
-
 def warnings_of(decision: Decision) -> tuple[str, ...]:
-    """Tell users what would become of their pod."""
+    """Return the warnings that say what would become of a pod."""
     if isinstance(decision, Deny):
         return tuple(f"Fairgate would refuse this pod ({code}): {text}" for code, text in decision.reasons)
     if not isinstance(decision, Admit):

@@ -1,7 +1,8 @@
 """Objects that make pods: judged as a whole when they are created, and warned of. Nothing is charged."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from webhook.core.model.decision import Outcome
 from webhook.core.model.pod import Requester
 from webhook.core.model.policy import Enforcement, OnWorkloadLimit
 from webhook.core.model.reason import LIMIT_CODES, Code, Reason, refusal_text
@@ -13,22 +14,22 @@ from webhook.kube.workloads.expand import expand
 from webhook.kube.workloads.model import Workload
 from webhook.kube.workloads.parts import judge
 from webhook.kube.workloads.table import kind_table
-from webhook.server.http.answer import Answer, object_record
+from webhook.server.review.answer import Answer, object_record
 from webhook.server.review.shadow import NOT_ENFORCED
 
 
 class _Judged(NamedTuple):
-    """What is answered: `told` are the warnings, `refused` the limits for which policy refuses the whole."""
+    """What is answered: `warnings` are all reasons, `refused` the limits for which policy refuses the whole."""
 
-    outcome: str
+    outcome: Outcome
     reason: Reason
-    told: tuple[Reason, ...] = ()
+    warnings: tuple[Reason, ...] = ()
     refused: tuple[Reason, ...] = ()
     name: str = ""
     team: str = ""
 
 
-_NOT_ENFORCED = _Judged("skip", NOT_ENFORCED.reason)
+_NOT_ENFORCED = _Judged(Outcome.SKIP, NOT_ENFORCED.reason)
 _TOO_LARGE = Reason(Code.TOO_LARGE, "too large to be judged as a whole: its pods are judged one by one")
 
 
@@ -43,15 +44,16 @@ def answer_workload(body: bytes, world: World) -> Answer:
         review = asked = decode_workload(body)
         judged = _judged(asked, world) if mode is not Enforcement.OFF else _NOT_ENFORCED
     except TooLargeError as error:
-        review, judged = error.review, _Judged("skip", _TOO_LARGE, (_TOO_LARGE,), name=error.review.name)
+        review, judged = error.review, _Judged(Outcome.SKIP, _TOO_LARGE, (_TOO_LARGE,), name=error.review.name)
     refusal = None
     if judged.refused and mode is Enforcement.ENFORCE:
         refusal = Refusal(Status.FORBIDDEN, refusal_text(judged.refused), judged.refused)
     is_silent = refusal is not None or mode is Enforcement.SHADOW
-    warnings = () if is_silent else [reason.text for reason in judged.told]
-    outcome, would = judged.outcome, ""
+    warnings = () if is_silent else [reason.text for reason in judged.warnings]
+    outcome = judged.outcome
+    would: Outcome | Literal[""] = ""
     if mode is not Enforcement.ENFORCE and judged is not _NOT_ENFORCED:
-        outcome, would = "warn" if warnings else "skip", judged.outcome
+        outcome, would = Outcome.WARN if warnings else Outcome.SKIP, judged.outcome
     audit = {"code": str(judged.reason.code)}
     record = object_record(
         review, judged.reason, world, name=judged.name, outcome=outcome, team=judged.team, would=would
@@ -61,11 +63,13 @@ def answer_workload(body: bytes, world: World) -> Answer:
 
 def _judged(review: WorkloadReview, world: World) -> _Judged:
     if review.operation is not Operation.CREATE or review.document is None:
-        return _Judged("skip", Reason(Code.NOT_A_CREATE, "only creations are decided on"))
+        return _Judged(Outcome.SKIP, Reason(Code.NOT_A_CREATE, "only creations are decided on"))
     kinds = kind_table(world.policy.workloads.kinds)
     workload = expand(review.document, kinds=kinds, namespace=review.namespace)
     if not isinstance(workload, Workload):
-        return _Judged("skip", Reason(Code.OPEN_COUNT, "it makes no pods" if workload is None else workload.reason))
+        return _Judged(
+            Outcome.SKIP, Reason(Code.OPEN_COUNT, "it makes no pods" if workload is None else workload.reason)
+        )
     name = f"{workload.kind}/{workload.name}"
     team = world.tenancy(review.namespace).team_name
     found = tuple(
@@ -76,10 +80,10 @@ def _judged(review: WorkloadReview, world: World) -> _Judged:
         refused: tuple[Reason, ...] = ()
         if world.policy.workloads.on_limit is OnWorkloadLimit.REJECT:
             refused = tuple(reason for reason in found if reason.code in LIMIT_CODES)
-        return _Judged("deny" if refused else "warn", (refused or found)[0], found, refused, name, team)
+        return _Judged(Outcome.DENY if refused else Outcome.WARN, (refused or found)[0], found, refused, name, team)
     problem = next((part.problem for part in workload.pod_sets if part.problem is not None), None)
     if problem is not None:
-        return _Judged("skip", Reason(Code.OPEN_COUNT, problem), name=name, team=team)
+        return _Judged(Outcome.SKIP, Reason(Code.OPEN_COUNT, problem), name=name, team=team)
     return _Judged(
-        "admit", Reason(Code.WORKLOAD_FITS, "all of its pods fit the team and the nodes"), name=name, team=team
+        Outcome.ADMIT, Reason(Code.WORKLOAD_FITS, "all of its pods fit the team and the nodes"), name=name, team=team
     )

@@ -7,7 +7,8 @@ from typing import Final
 from xml.etree import ElementTree as ET  # only written, never parsed
 
 from webhook.cli.review.findings import FailOn, Level, findings_of
-from webhook.cli.review.results import Outcome, Review, WorkloadResult
+from webhook.cli.review.results import Review, WorkloadResult
+from webhook.core.model.decision import Outcome
 
 _NOT_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -31,7 +32,7 @@ def _add_suite(root: ET.Element, source: str, workloads: Sequence[WorkloadResult
         findings = list(findings_of(result, fail_on))
         errors = [finding for finding in findings if finding.level is Level.ERROR]
         if errors:
-            kind = "error" if result.outcome is Outcome.UNKNOWN else "failure"
+            kind = "error" if result.outcome is Outcome.SKIP else "failure"
             found = ET.SubElement(case, kind, type=errors[0].code, message=_xml(errors[0].text))
             found.text = _xml("\n".join(f"{finding.source}:{finding.line}: {finding.text}" for finding in errors))
         if warnings := [finding.text for finding in findings if finding.level is Level.WARNING]:

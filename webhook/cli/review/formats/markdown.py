@@ -2,16 +2,16 @@
 
 from webhook.cli.review.findings import FailOn, findings
 from webhook.cli.review.formats import shared_text
-from webhook.cli.review.results import Outcome, PodGroup, Review, WorkloadResult
+from webhook.cli.review.results import WORDS, PodGroup, Review, WorkloadResult
 from webhook.core.model.amount import gpus_text
+from webhook.core.model.decision import Outcome
 from webhook.core.model.text import printable
 
-_MARKS = {Outcome.ADMITTED: "✅", Outcome.QUEUED: "⏳", Outcome.REFUSED: "❌", Outcome.UNKNOWN: "❔"}
+_MARKS = {Outcome.ADMIT: "✅", Outcome.DENY: "❌", Outcome.SKIP: "❔"}
 _HEADINGS = {
-    Outcome.ADMITTED: "all admitted",
-    Outcome.QUEUED: "some would be queued",
-    Outcome.REFUSED: "some would be refused",
-    Outcome.UNKNOWN: "some could not be evaluated",
+    Outcome.ADMIT: "all admitted",
+    Outcome.DENY: "some would be refused",
+    Outcome.SKIP: "some could not be evaluated",
 }
 
 
@@ -44,7 +44,7 @@ def to_markdown(review: Review, fail_on: frozenset[FailOn], *, with_patch: bool 
 
 def _row(result: WorkloadResult, group: PodGroup) -> str:
     cells = (
-        f"{_MARKS[group.outcome]} {group.outcome}",
+        f"{_MARKS[group.outcome]} {WORDS[group.outcome]}",
         result.title,
         group.role,
         "?" if group.count is None else str(group.count),

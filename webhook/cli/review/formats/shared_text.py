@@ -7,15 +7,15 @@ from typing import Any
 import yaml
 
 from webhook.cli.formatting import age, plural, plural_gpus
-from webhook.cli.review.results import Outcome, PodGroup, Review, WorkloadResult, WorldFacts
+from webhook.cli.review.results import OUTCOMES, WORDS, PodGroup, Review, WorkloadResult, WorldFacts
 from webhook.core.model.text import printable
 
 
 def summary(review: Review) -> str:
     """Return the number of workloads by outcome, and their total request."""
     concerned = [result for result in review.workloads if result.asks_gpus]
-    numbers = {outcome: sum(1 for result in concerned if result.outcome is outcome) for outcome in Outcome}
-    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in numbers.items() if number) or "none"
+    numbers = {outcome: sum(1 for result in concerned if result.outcome is outcome) for outcome in OUTCOMES}
+    outcomes = ", ".join(f"{number} {WORDS[outcome]}" for outcome, number in numbers.items() if number) or "none"
     gpus = plural_gpus(sum(group.gpus for result in concerned for group in result.pods))
     rest = [
         f"{number} {what}"

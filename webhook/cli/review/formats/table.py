@@ -9,12 +9,13 @@ from rich.text import Text
 
 from webhook.cli.review.findings import FailOn, Finding, Level, findings
 from webhook.cli.review.formats import shared_text
-from webhook.cli.review.results import Outcome, PodGroup, Review, WorkloadResult
+from webhook.cli.review.results import WORDS, PodGroup, Review, WorkloadResult
 from webhook.cli.terminal import Line
 from webhook.core.model.amount import gpus_text
+from webhook.core.model.decision import Outcome
 from webhook.core.model.tier import Tier
 
-_STYLES = {Outcome.ADMITTED: "green", Outcome.QUEUED: "yellow", Outcome.REFUSED: "bold red", Outcome.UNKNOWN: "magenta"}
+_STYLES = {Outcome.ADMIT: "green", Outcome.DENY: "bold red", Outcome.SKIP: "magenta"}
 _LEVELS = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
 _ROOM_FOR_NODES = 110
 
@@ -69,7 +70,7 @@ def _table(review: Review, *, with_nodes: bool) -> Table:
 
 
 def _outcome(group: PodGroup) -> Text:
-    return Line(group.outcome, style=_STYLES[group.outcome])
+    return Line(WORDS[group.outcome], style=_STYLES[group.outcome])
 
 
 def _numbers(group: PodGroup) -> list[Text]:

@@ -1,20 +1,25 @@
-"""What the HTTP shell asks of the gate, and what it gets back."""
+"""What the HTTP server asks of the reviewer, and what it gets back."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
+from webhook.core.model.amount import Units, gpu_number
+from webhook.core.model.decision import Outcome
+from webhook.core.model.pod import Pod
+from webhook.core.model.policy import Enforcement
 from webhook.core.model.reason import Reason
 from webhook.core.world.world import World
 from webhook.kube.admission.claim_review import ClaimReview
 from webhook.kube.admission.job_review import JobReview
 from webhook.kube.admission.review import Review
 from webhook.kube.admission.workload_review import WorkloadReview
+from webhook.server.review.verdict import Verdict
 
 
 class Record(NamedTuple):
-    """What the canonical log line and the metrics tell of one decision.
+    """What the canonical log line and the metrics report of one decision.
 
-    `outcome`, what was answered: admit, warn, deny, retry or skip. Unless policy is enforced, `would` is what
+    `outcome` is what was answered. Unless policy is enforced, `would` is what
     would have been answered, "" where nothing was judged; the code and all else are of that. `uid` is the review's,
     `pod_uid` the pod's, "" as long as it has none. `gpus` are 0 where none are charged or asked for.
     """
@@ -27,7 +32,7 @@ class Record(NamedTuple):
     pod_uid: str
     user: str
     dry_run: bool
-    outcome: str
+    outcome: Outcome
     code: str
     team: str
     tier: str
@@ -36,7 +41,7 @@ class Record(NamedTuple):
     policy: str
     message: str
     enforce: str = "enforce"
-    would: str = ""
+    would: Outcome | Literal[""] = ""
 
 
 def object_record(
@@ -45,10 +50,10 @@ def object_record(
     world: World,
     *,
     name: str,
-    outcome: str,
+    outcome: Outcome,
     team: str,
     gpus: float = 0,
-    would: str = "",
+    would: Outcome | Literal[""] = "",
 ) -> Record:
     """Record a decision about an object that is no pod: it has no owner, tier or nodes."""
     return Record(
@@ -70,6 +75,37 @@ def object_record(
         message=reason.text,
         enforce=world.policy.enforce.value,
         would=would,
+    )
+
+
+def pod_record(review: Review, pod: Pod | None, verdict: Verdict, world: World, *, mode: Enforcement) -> Record:
+    """Record a decision about a pod; `pod` is None where it could not be read."""
+    charge, owner = verdict.charge, pod.owner if pod is not None else None
+    team, tier = "", ""
+    gpus: Units = 0
+    if charge is not None:
+        team, tier, gpus = charge.team, charge.tier, charge.gpus
+    elif pod is not None and verdict.is_refused:
+        team, gpus = world.tenancy(pod.namespace).team_name, pod.demand.gpus
+    return Record(
+        review.operation,
+        review.namespace,
+        review.name or (review.pod.metadata.generate_name if review.pod is not None else ""),
+        "" if owner is None else f"{owner.kind}/{owner.name}",
+        review.uid,
+        "" if pod is None else pod.uid,
+        review.username,
+        review.dry_run,
+        verdict.outcome,
+        verdict.reason.code,
+        team,
+        tier,
+        gpu_number(gpus),
+        verdict.nodes,
+        world.policy.hash,
+        verdict.reason.text,
+        mode.value,
+        verdict.would or "",
     )
 
 

@@ -3,10 +3,12 @@
 import pytest
 
 from tests.core.admission.test_admission import ROBOTS, admitted, codes, robot
-from tests.core.support.make import ALICE, JOB, JOB_CONTROLLER, gpus, pod, policy, team, world
+from tests.core.support.make import ALICE, JOB, JOB_CONTROLLER, demand, gpus, pod, policy, team, world
 from webhook.core.admission.admission import admit
-from webhook.core.admission.preflight import NO_GPU
+from webhook.core.admission.assessment import assess
+from webhook.core.admission.pod_rules import NO_GPU
 from webhook.core.admission.verification import verify
+from webhook.core.model.decision import Admit
 from webhook.core.model.names import Namespace
 from webhook.core.model.pod import Handling, NamespaceFacts
 from webhook.core.model.policy import Defaults, UnknownUser
@@ -66,3 +68,30 @@ def test_a_pod_without_gpus_carries_nothing_of_ours(step, forged):
     place = world()
     place.set_namespace(NamespaceFacts(Namespace("team-a"), {"fairgate.dev/exempt": "true"}))
     assert step(pod(0, **forged), ALICE, place) is NO_GPU
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(pod(1, handling=Handling.DAEMON_SET, mark="{}"), id="a pod that others place"),
+        pytest.param(pod(demand=demand(0), mark="{}"), id="a pod without GPUs"),
+    ],
+)
+def test_a_forged_decision_is_refused_at_once(asked):
+    assert codes(admit(asked, ALICE, world())) == [Code.PROTECTED_KEY_CHANGED]
+
+
+def test_claims_are_resolved_once_for_a_decision(monkeypatch):
+    place, calls = world(), []
+    found = place.with_claims
+    monkeypatch.setattr(place, "with_claims", lambda asked: calls.append(asked) or found(asked))
+    marked = pod(2, slices=("nvidia.com/mig-1g.5gb",), mark="{}", team_label="team-a")
+    assert isinstance(admit(marked, ALICE, place), Admit)
+    assert len(calls) == 1
+
+
+def test_a_pod_on_slices_is_held_against_the_limits_with_what_it_counts_there():
+    rules = policy(team(per_pod=gpus(1)))
+    assessed = assess(pod(2), ALICE, world(rules))
+    smaller = assessed.with_demand(demand(1), rules)
+    assert ([reason.code for reason in assessed.broken], smaller.broken) == ([Code.POD_LIMIT_EXCEEDED], ())
