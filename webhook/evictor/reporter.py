@@ -124,7 +124,7 @@ class Account:
         """Report that a waiting pod got its room."""
         self._metrics.seated(seconds)
         self._logs.event.info(
-            "seated", namespace=claim.namespace, name=claim.name, node=node, seconds=round(seconds, 3)
+            "placed", namespace=claim.namespace, name=claim.name, node=node, seconds=round(seconds, 3)
         )
 
     def broken(self, claims: Iterable[Beneficiary], *, node: str, why: str) -> None:

@@ -68,7 +68,7 @@ def _steps(whole: Told) -> Iterator[tuple[str, RenderableType]]:
     verdict = verdict_of(told.decision)
     is_read = not isinstance(whole.subject.template, Deny)
     yield "demand", Text(_demand(told.pod.demand) if is_read else "cannot be read")
-    team = "nobody's" if told.team is None else told.team.name
+    team = "no team" if told.team is None else told.team.name
     user = "" if told.user is None else f"; user {told.user}"
     yield "team", Text(f"{team}, by namespace {told.pod.namespace}{user}")
     if told.limits:
@@ -107,7 +107,7 @@ def _limits(told: Explanation) -> RenderableType:
         )
     holders = ", ".join(f"{name} {column_gpus(held)}" for name, held in told.holders)
     reserved = f"; reserved {column_gpus(told.reserved)}" if told.reserved else ""
-    return Group(table, Text(f"held by {holders or 'nobody'}{reserved}"))
+    return Group(table, Text(f"held by {holders or 'no pod'}{reserved}"))
 
 
 def _tier(told: Explanation, verdict: Verdict) -> str:

@@ -79,7 +79,7 @@ class Assessment(NamedTuple):
         """What to warn of wherever the pod is placed."""
         if self.account.user is not None or isinstance(self.account.team.per_user, Unlimited):
             return ()
-        text = f"nobody says who this pod's user is: team {self.team.name}'s limit per user was not checked"
+        text = f"this pod's user is not known: team {self.team.name}'s limit per user was not checked"
         return (Reason(Code.UNKNOWN_USER, text),)
 
     def request_of(self, demand: Demand) -> Request:

@@ -1,1 +1,1 @@
-"""Which borrowed GPUs are taken back, for whom, and how far each eviction is."""
+"""Which borrowed GPUs are reclaimed for which pods, and the state of each eviction."""
