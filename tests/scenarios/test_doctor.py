@@ -88,7 +88,7 @@ def test_each_part_that_breaks_is_named(cluster):
         file = fairgate.policy / "teams.yaml"
         policy = file.read_text()
         file.write_text(policy.replace("guaranteed", "granted", 1))
-        told = doctor.waits_for("policy", "left a broken edit out")
+        told = doctor.waits_for("policy", "rejected an invalid edit")
         assert "granted" in told["policy"]
         file.write_text(policy)
 

@@ -60,13 +60,13 @@ def test_without_the_role_everything_says_at_once_what_is_missing(stage):
     fairgate, person = stage
     refused = person.fairgate("status")
     assert refused.exit_code == 2
-    assert "ClusterRole fairgate-viewer grants that" in refused.stderr
+    assert "ClusterRole fairgate-viewer grants the right" in refused.stderr
     assert "--policy" in refused.stderr
 
     mine, told = person.teams("--policy", fairgate.policy)
     assert (mine["a"]["used"], mine["b"]["used"]) == ("2", "0")
     assert told["nodes"] == told["free"] == []
-    assert any("bind the ClusterRole fairgate-viewer" in note for note in told["leftOut"])
+    assert any("you need the ClusterRole fairgate-viewer" in note for note in told["leftOut"])
     text = person.fairgate("status", "--policy", fairgate.policy)
     assert text.exit_code == 0
     assert text.stderr.count("not shown, because you may not list them") == 1
