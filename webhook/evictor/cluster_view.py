@@ -54,7 +54,7 @@ class ClusterView:
 
     def settle(self) -> None:
         """Give pods without a decision the tiers that they would have by now, while policy is not enforced."""
-        for uid in self._onlooker.settle(team.name for team in self.world.policy.teams):
+        for uid in self._onlooker.update_tiers(team.name for team in self.world.policy.teams):
             gpu_pod = self.reclaim_index.get(uid)
             if gpu_pod is not None:
                 self._index(gpu_pod)

@@ -1,4 +1,4 @@
-"""What the gate would tell the pods of one template, one after another, without asking anybody. Pure.
+"""What the gate would tell the pods of one template, one after another, without run anybody. Pure.
 
 The same steps as for a live pod: judge, patch, judge the patched pod again, charge. Equal pods get equal answers until
 something runs out, so that not each of ten thousand has to be asked.
@@ -58,7 +58,7 @@ def read_template(written: Mapping[str, Any], *, namespace: Namespace, world: Wo
     return Template(written, found, as_created(pod, world.policy))
 
 
-class Foreteller:
+class Simulator:
     """Asks for pods that do not exist, and remembers what was promised to those before."""
 
     def __init__(self, world: World, *, now_text: str) -> None:
@@ -67,56 +67,56 @@ class Foreteller:
         self._now_text = now_text
         self._number = 0
 
-    def foretell(self, template: Template, count: int, *, requester: Requester) -> Iterator[Answer]:
+    def simulate(self, template: Template, count: int, *, requester: Requester) -> Iterator[Answer]:
         """Yield what `count` equal pods are told, in order; each run of answers is charged before the next."""
-        asking = _Asking(template, requester)
+        run = _TemplateRun(template, requester)
         left = count
         while left:
-            decision = self._decide(asking)
+            decision = self._decide(run)
             if isinstance(decision, Deny | Retry) or decision.charge is None:  # nothing was taken: all hear the same
-                yield asking.answer(decision, left)
+                yield run.answer(decision, left)
                 return
-            pod = asking.stored(decision)
+            pod = run.stored(decision)
             node = pod.node_name or _chosen(decision)
             self._take(pod, decision.charge, node, times=1)
             differs = node is not None or pod.claims  # in room, or in who pays for a claim that they share
-            alike = 0 if differs else self._take_alike(asking, decision, decision.charge, left - 1)
-            yield asking.answer(decision, 1 + alike, node)
+            alike = 0 if differs else self._take_alike(run, decision, decision.charge, left - 1)
+            yield run.answer(decision, 1 + alike, node)
             left -= 1 + alike
 
-    def _decide(self, asking: "_Asking") -> Decision:
+    def _decide(self, run: "_TemplateRun") -> Decision:
         """Judge, and hold the patched pod against /validate's rules wherever it could fare unlike the one before."""
-        template, world = asking.template, self.world
-        decision = admit(template.pod, asking.requester, world)
+        template, world = run.template, self.world
+        decision = admit(template.pod, run.requester, world)
         if not isinstance(decision, Admit):
             return decision
         terms = _Terms.of(decision)
-        if terms in asking.patched:
+        if terms in run.patched:
             return decision
         patched = apply(template.written, operations(template.found, decision, now_text=self._now_text))
         again = read_template(patched, namespace=template.pod.namespace, world=world)
         if isinstance(again, Deny):
             return again
-        committed = verify(again.pod._replace(uid=self._next_uid()), asking.requester, world)
+        committed = verify(again.pod._replace(uid=self._next_uid()), run.requester, world)
         if not isinstance(committed, Admit):
             return committed
-        asking.patched[terms] = _Stored(patched, again.pod)
+        run.patched[terms] = _Stored(patched, again.pod)
         return decision
 
-    def _take_alike(self, asking: "_Asking", decision: Admit | NotApplicable, charge: Charge, left: int) -> int:
+    def _take_alike(self, run: "_TemplateRun", decision: Admit | NotApplicable, charge: Charge, left: int) -> int:
         """Charge as many further pods as are told the same, found by halving, and tell how many.
 
         No room changes while no pod gets a node, and sums only grow: if the last of many is told what the first was
         told, so are those between.
         """
-        size, pod = left, asking.stored(decision)
+        size, pod = left, run.stored(decision)
         while size:
             before = self._take(pod, charge, None, times=size - 1) if size > 1 else None
-            if _is_alike(self._decide(asking), decision):
+            if _is_alike(self._decide(run), decision):
                 self._take(pod, charge, None, times=1)
                 return size
             if before is not None:
-                self.world.settle(before)
+                self.world.drop_reservation(before)
                 self.taken.pop()
             size //= 2
         return 0
@@ -131,7 +131,7 @@ class Foreteller:
 
     def _next_uid(self) -> Uid:
         self._number += 1
-        return Uid(f"foretold/{self._number}")
+        return Uid(f"simulated/{self._number}")
 
 
 class _Terms(NamedTuple):
@@ -166,7 +166,7 @@ class _Stored(NamedTuple):
     pod: Pod
 
 
-class _Asking:
+class _TemplateRun:
     """One template being asked about; `patched` has the first pod that was admitted on each terms."""
 
     def __init__(self, template: Template, requester: Requester) -> None:

@@ -36,7 +36,9 @@ from webhook.policy.builtin import BUILT_IN
 
 
 def limits(told):
-    return {bar.subject: (bar.taken, bar.limit, bar.breaks(told.pod.demand.gpus)) for bar in told.limits}
+    return {
+        limit.subject: (limit.taken, limit.limit, limit.is_exceeded_by(told.pod.demand.gpus)) for limit in told.limits
+    }
 
 
 def test_every_limit_is_told_with_its_sum_and_who_holds():
@@ -191,5 +193,5 @@ def test_a_claim_is_counted_and_has_no_smaller_request():
     place.set_claim(ClaimKey("claim", "team-a", "two"), (DeviceRequest((ClassCount("gpu.nvidia.com", 2),)),))
     told = explain(pod(0, claims=(ClaimRef(claim="two"),)), ALICE, place)
     assert told.pod.demand.gpus == gpus(2)
-    assert [bar.subject for bar in told.limits if bar.breaks(gpus(2))] == ["team team-a"]
+    assert [limit.subject for limit in told.limits if limit.is_exceeded_by(gpus(2))] == ["team team-a"]
     assert told.smaller is None

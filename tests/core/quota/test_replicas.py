@@ -197,7 +197,7 @@ class ForgetsTheOthers(LedgerSession):
     def see(self, page, *, version, identity):
         super().see(page, version=version, identity=identity)
         for uid in page.flights:
-            self._world.settle(uid)
+            self._world.drop_reservation(uid)
 
 
 def one_folds_and_the_other_lags(one, other):

@@ -69,7 +69,7 @@ class WorldMachine(RuleBasedStateMachine):
 
     @rule(uid=st.sampled_from(UIDS))
     def settle(self, uid):
-        self.place.settle(Uid(uid))
+        self.place.drop_reservation(Uid(uid))
         if uid in self.unseen:
             self.unseen.remove(uid)
             del self.want[uid]

@@ -133,7 +133,7 @@ class LedgerWriter:
         self._session.settle(self._context.reached())
         for uid in [uid for uid, flight in self.lingering.items() if self._is_late(flight)]:
             del self.lingering[uid]
-            self._context.world.settle(uid)
+            self._context.world.drop_reservation(uid)
 
     def linger(self, flight: InFlightCharge) -> None:
         """Keep an assumed charge for as long as its pod may still run on its node."""

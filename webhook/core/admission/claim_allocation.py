@@ -20,7 +20,7 @@ from webhook.core.model.reason import Code, Reason
 from webhook.core.model.text import plural_gpus
 from webhook.core.quota.in_flight import Alive
 from webhook.core.quota.limit_text import Request
-from webhook.core.quota.limits import Account, bars, model_violation, violations
+from webhook.core.quota.limits import Account, applied_limits, model_violation, violations
 from webhook.core.world.world import World
 
 
@@ -92,8 +92,10 @@ def _broken(payer: Resident, charge: Charge, team: Team, world: World) -> tuple[
     account = Account(team, usage, charge.user, payer)
     request = Request(0, now=world.now)
     over = model_violation(request, team, usage, charge.model) if charge.model is not None else None
-    per_pod = (bar for bar in bars(account) if bar.is_per_pod and bar.breaks(charge.gpus))
-    large = [bar.violation(Request(charge.gpus), usage) for bar in per_pod]
+    per_pod = (
+        applied for applied in applied_limits(account) if applied.is_per_pod and applied.is_exceeded_by(charge.gpus)
+    )
+    large = [applied.violation(Request(charge.gpus), usage) for applied in per_pod]
     return (*large, *violations(request, account), *((over,) if over is not None else ()))
 
 

@@ -48,7 +48,7 @@ def broken_rules(pod: Pod, policy: Policy) -> tuple[Reason, ...]:
     return found
 
 
-def rules_broken_elsewhere(pod: Pod, world: World) -> tuple[Reason, ...]:
+def rules_broken_if_external(pod: Pod, world: World) -> tuple[Reason, ...]:
     """Return the rules that only pods placed by others can break: forged keys, and room kept for waiting pods."""
     found = []
     if pod.team_label is not None or pod.mark is not None or pod.requested_tier is Tier.GUARANTEED:

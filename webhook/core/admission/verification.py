@@ -8,7 +8,7 @@ somebody changed is refused.
 from collections.abc import Iterator
 
 from webhook.core.admission.assessment import Assessment, assess
-from webhook.core.admission.elsewhere import demanded_model, pinned_to
+from webhook.core.admission.elsewhere import demanded_model, model_requirements
 from webhook.core.admission.pools import WHOLE_CLUSTER
 from webhook.core.model import decision_annotation as marks
 from webhook.core.model.amount import format_gpus
@@ -43,8 +43,8 @@ def confirm(assessed: Assessment, world: World) -> Decision:
     charged = world.charge_of(pod.uid)
     if charged is not None and assessed.is_counted and charged.gpus == pod.demand.gpus:
         return Admit(charged, pod.demand, Steering(Mode.OFF), _CHARGED, world.policy.hash)
-    if assessed.settled is not None:
-        return assessed.settled
+    if assessed.early_decision is not None:
+        return assessed.early_decision
     if assessed.broken:
         return Deny(assessed.broken)
     if pod.mark is None and pod.team_label is None:
@@ -68,8 +68,8 @@ def _changed_meanwhile(pod: Pod, mark: DecisionAnnotation, world: World) -> str 
 
 def _commit(assessed: Assessment, mark: DecisionAnnotation, world: World) -> Admit | Deny | Retry:
     pod, team = assessed.pod, assessed.team
-    fits, promises, nodes = world.fleet.fits, world.tentative.promises, _even(pod, mark, world)
-    node = next((name for name in nodes if fits(name, pod.demand) or promises(name, pod.demand)), None)
+    fits, has_reservation, nodes = world.fleet.fits, world.tentative.has, _topology_allowed(pod, mark, world)
+    node = next((name for name in nodes if fits(name, pod.demand) or has_reservation(name, pod.demand)), None)
     if node is None and _is_firm(mark):
         why = "filled up" if nodes else "got other pods than it wants around it"
         return Retry(Reason(Code.RACE_LOST, f"the chosen nodes {why} meanwhile ({', '.join(mark.nodes)}): try again"))
@@ -90,7 +90,7 @@ def _commit(assessed: Assessment, mark: DecisionAnnotation, world: World) -> Adm
     )
 
 
-def _even(pod: Pod, mark: DecisionAnnotation, world: World) -> tuple[NodeName, ...]:
+def _topology_allowed(pod: Pod, mark: DecisionAnnotation, world: World) -> tuple[NodeName, ...]:
     """Leave out the nodes where the pod would break its own hard rules, or those of others, about the pods around.
 
     Only what is committed counts: what was advised may never come. A wish is not judged, kube-scheduler is not bound
@@ -100,7 +100,7 @@ def _even(pod: Pod, mark: DecisionAnnotation, world: World) -> tuple[NodeName, .
         return mark.nodes
     if world.pod_counts.are_costly(pod.namespace, pod.topology):
         return mark.nodes
-    constraints, advised = pod.constraints.without_choice(mark.nodes), tuple(world.tentative.seated(pod.namespace))
+    constraints, advised = pod.constraints.without_choice(mark.nodes), tuple(world.tentative.placed(pod.namespace))
     asker = TopologyRequest(pod.namespace, pod.labels, pod.topology, constraints, advised)
     allowed = evaluate_topology(asker, world.fleet, world.pod_counts).allowed
     return tuple([name for name in mark.nodes if world.fleet.bit(name) & allowed])
@@ -181,7 +181,7 @@ def _is_on_model(pod: Pod, mark: DecisionAnnotation, world: World) -> bool:
     labels = [label for model, label in world.fleet.by_model() if model == mark.model]
     if not labels:
         return demanded_model(pod.constraints, world) == mark.model
-    ways = [set(pinned_to(mark.model, label, world)) for label in labels]
+    ways = [set(model_requirements(mark.model, label, world)) for label in labels]
     return all(any(way <= set(term.labels) for way in ways) for term in _alternatives(pod))
 
 

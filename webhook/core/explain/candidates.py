@@ -68,23 +68,25 @@ def candidates(
     best = best_nodes(fleet, demand, even, count=count, tier=tier, keep_whole=keep_whole)
     room = fleet.with_room(demand, matching & fleet.open_bits & spread.allowed)
     able = fleet.with_capacity(demand, matching)
-    unheld = fleet.matching(_with_held(constraints))
+    matching_if_held = fleet.matching(_with_held(constraints))
     causes: dict[str, list[NodeName]] = {}
     for node in fleet.nodes():
         if not room & fleet.bit(node.name):
-            cause = _cause(fleet, node.name, demand, matching=matching, unheld=unheld, able=able, spread=spread)
+            cause = _cause(
+                fleet, node.name, demand, matching=matching, matching_if_held=matching_if_held, able=able, spread=spread
+            )
             causes.setdefault(cause, []).append(node.name)
     return Candidates(
         tuple([Candidate(name, _cost(fleet, name, demand, tier)) for name in best]),
         room.bit_count(),
         tuple(
-            Filtered(cause, tuple(sorted(names, key=natural)))
+            Filtered(cause, tuple(sorted(names, key=natural_sort_key)))
             for cause, names in sorted(causes.items(), key=lambda item: (-len(item[1]), item[0]))
         ),
     )
 
 
-def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+def natural_sort_key(name: str) -> tuple[tuple[int, int, str], ...]:
     """Give a key by which gpu-2 comes before gpu-10."""
     return tuple((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in _NUMBERS.split(name))
 
@@ -104,7 +106,14 @@ def _cost(fleet: Fleet, name: NodeName, demand: Demand, tier: Tier) -> Cost | No
 
 
 def _cause(
-    fleet: Fleet, name: NodeName, demand: Demand, *, matching: int, unheld: int, able: int, spread: TopologyFilter
+    fleet: Fleet,
+    name: NodeName,
+    demand: Demand,
+    *,
+    matching: int,
+    matching_if_held: int,
+    able: int,
+    spread: TopologyFilter,
 ) -> str:
     node, bit = fleet.get(name), fleet.bit(name)
     if node is not None and not node.is_ready:
@@ -112,23 +121,23 @@ def _cause(
     if node is not None and node.is_cordoned:
         return Cause.CORDONED
     if not matching & bit:
-        return Cause.HELD if unheld & bit else Cause.CONSTRAINTS
+        return Cause.HELD if matching_if_held & bit else Cause.CONSTRAINTS
     if not able & bit:
         return Cause.NEVER
-    if (why := why_not_beside(spread, bit)) is not None:
+    if (why := topology_obstacle(spread, bit)) is not None:
         return why
     short = next((resource for resource, amount in demand.requests if fleet.free(name, resource) < amount), None)
     return Cause.DEVICES if short is None else f"too little {short} free"
 
 
-def why_not_beside(spread: TopologyFilter, bit: int) -> str | None:
+def topology_obstacle(spread: TopologyFilter, bit: int) -> str | None:
     """Say which rule about the pods around it keeps a pod off a node; None where none does."""
     for each in spread.hard:
         if not each.domains.bits & bit:
             return f"no label {each.rule.key}, by which the pod must be spread"
         if not each.allowed & bit:
             return f"too many of the pod's like in its {each.rule.key}"
-    broken = next((kept for kept in spread.affine if not kept.allowed & bit), None)
+    broken = next((rule for rule in spread.affine if not rule.allowed & bit), None)
     if broken is None:
         return None
     where = ", ".join(broken.rule.keys)

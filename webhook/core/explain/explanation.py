@@ -23,7 +23,7 @@ from webhook.core.model.selector import Constraints
 from webhook.core.model.tier import Tier
 from webhook.core.peers.topology_filter import TopologyFilter, TopologyRequest, evaluate_topology
 from webhook.core.placement.placement import best_nodes
-from webhook.core.quota.limits import Bar, bars, model_bars
+from webhook.core.quota.limits import AppliedLimit, applied_limits, applied_model_limits
 from webhook.core.world.world import World
 
 HOLDERS: Final = 5
@@ -69,7 +69,7 @@ class Explanation:
     guaranteed_left: Units = 0
     reserved: Units = 0
     holders: tuple[tuple[str, Units], ...] = ()
-    limits: tuple[Bar, ...] = ()
+    limits: tuple[AppliedLimit, ...] = ()
     pools: tuple[PoolStep, ...] = ()
     smaller: Demand | None = None
     elsewhere: tuple[PoolName, ...] = ()
@@ -84,20 +84,20 @@ def explain(pod: Pod, requester: Requester, world: World, *, node: NodeName | No
     """Decide on a new pod, and keep every step; `node` is one of which to say why the pod would not go there."""
     assessed = assess(pod, requester, world)
     decision = decide(assessed, world)
-    if assessed.settled is not None:
+    if assessed.early_decision is not None:
         return Explanation(assessed.pod, world.tenancy(pod.namespace).team, None, decision)
     if isinstance(decision, Admit):
         assessed = assessed.with_demand(decision.demand, world.policy)
-    runs, book = _runs(decision), assessed.book
+    runs, usage = _runs(decision), assessed.usage
     return Explanation(
         assessed.pod,
         assessed.team,
         assessed.user,
         decision,
-        assessed.team.gpus.guaranteed - book.guaranteed,
-        book.reserved,
-        tuple(book.largest_holders(HOLDERS)),
-        bars(assessed.account) + model_bars(assessed.team, book),
+        assessed.team.gpus.guaranteed - usage.guaranteed,
+        usage.reserved,
+        tuple(usage.largest_holders(HOLDERS)),
+        applied_limits(assessed.account) + applied_model_limits(assessed.team, usage),
         tuple(_pools(assessed, world, node)),
         None if runs else _smaller(pod, requester, world),
         () if runs else tuple(_elsewhere(pod, requester, world)),

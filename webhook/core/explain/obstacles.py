@@ -5,7 +5,7 @@ For people who ask "why not there?": `candidates` gives the first cause for ever
 
 from collections.abc import Iterator
 
-from webhook.core.explain.candidates import why_not_beside
+from webhook.core.explain.candidates import topology_obstacle
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import CPU, MEMORY, ResourceName
 from webhook.core.model.node import Node
@@ -26,7 +26,7 @@ def obstacles(
     found = [*_closed(node), *_unmet(node, constraints), *_lacking(fleet, node, demand)]
     if not found and demand.per_device is not None and not fleet.with_room(demand, fleet.bit(node.name)):
         found.append("no single GPU of it has as much free as the pod asks for")
-    beside = why_not_beside(spread, fleet.bit(node.name))
+    beside = topology_obstacle(spread, fleet.bit(node.name))
     return (*found, beside) if beside is not None else tuple(found)
 
 

@@ -23,10 +23,10 @@ class Running:
     """A pod that is there: as the world holds it, and as its user asked for it."""
 
     resident: Resident
-    asked: Pod
+    original: Pod
 
 
-class Fate(NamedTuple):
+class PolicyOutcome(NamedTuple):
     """What a policy makes of a pod: whose it is, its tier, the pool that its node is in; or why it would be refused.
 
     No tier and no refusal: the pod is only counted. No pool: it waits, or its node is in none that it may enter.
@@ -43,30 +43,30 @@ def requester_of(pod: Pod, user: str) -> Requester:
     return Requester(user) if pod.owner is None else CONTROLLER
 
 
-def fates(running: Iterable[Running], world: World) -> dict[Uid, Fate]:
+def policy_outcomes(running: Iterable[Running], world: World) -> dict[Uid, PolicyOutcome]:
     """Judge pods one after another in a world that has nodes and namespaces, and none of them yet."""
-    found: dict[Uid, Fate] = {}
-    for each in sorted(running, key=_turn):
-        fate = _fate(each, world)
-        found[each.resident.uid] = fate
-        if not fate.refusals:
-            tier = None if fate.tier is None else fate.tier.value
-            world.set_pod(replace(each.resident, team_label=fate.team, tier_label=tier))
+    found: dict[Uid, PolicyOutcome] = {}
+    for each in sorted(running, key=_order):
+        outcome = _outcome(each, world)
+        found[each.resident.uid] = outcome
+        if not outcome.refusals:
+            tier = None if outcome.tier is None else outcome.tier.value
+            world.set_pod(replace(each.resident, team_label=outcome.team, tier_label=tier))
     return found
 
 
-def _turn(running: Running) -> tuple[bool, int, str, str]:
+def _order(running: Running) -> tuple[bool, int, str, str]:
     resident = running.resident
     return resident.tier_label != Tier.GUARANTEED, resident.created, resident.namespace, resident.name
 
 
-def _fate(running: Running, world: World) -> Fate:
-    pod, resident = running.asked, running.resident
+def _outcome(running: Running, world: World) -> PolicyOutcome:
+    pod, resident = running.original, running.resident
     node = None if resident.node is None else world.fleet.get(resident.node)
     assessed = assess(pod, requester_of(pod, resident.user or ""), world, node=node)
-    if assessed.settled is not None:
-        refusals = assessed.settled.reasons if isinstance(assessed.settled, Deny) else ()
-        return Fate(world.tenancy(pod.namespace).team_name, refusals=refusals)
+    if assessed.early_decision is not None:
+        refusals = assessed.early_decision.reasons if isinstance(assessed.early_decision, Deny) else ()
+        return PolicyOutcome(world.tenancy(pod.namespace).team_name, refusals=refusals)
     pod, team, pools = assessed.pod, assessed.team, assessed.pools
     refusals = assessed.broken + (() if pools.refusal is None else (pools.refusal,))
     model: GpuModel | None = None
@@ -82,5 +82,5 @@ def _fate(running: Running, world: World) -> Fate:
         text = f"its node {node.name} is in none of the pools that it may enter: {names}"
         refusals += (Reason(Code.NO_POOL_ALLOWED, text),)
     if refusals:
-        return Fate(team.name, refusals=refusals)
-    return Fate(team.name, assessed.tier(pod.demand, model), there[0].name if there else None)
+        return PolicyOutcome(team.name, refusals=refusals)
+    return PolicyOutcome(team.name, assessed.tier(pod.demand, model), there[0].name if there else None)

@@ -46,17 +46,17 @@ class TentativeReservations:
     """The open reservations. Their room is taken off the nodes passed to each method."""
 
     def __init__(self, pod_counts: PodCounts | None = None) -> None:
-        self._siblings = pod_counts or PodCounts()
-        self._siblings.sources.append(self.seated)
+        self._pod_counts = pod_counts or PodCounts()
+        self._pod_counts.sources.append(self.placed)
         self._reservations: dict[_Key, deque[_Reservation]] = {}
         self._order: deque[tuple[float, _Key]] = deque()  # every reservation ever made, oldest first
         self._count = 0
 
-    def promises(self, node: NodeName, demand: Demand) -> bool:
+    def has(self, node: NodeName, demand: Demand) -> bool:
         """Whether this demand is reserved on this node."""
         return (node, demand) in self._reservations
 
-    def give(self, fleet: Fleet, node: NodeName, pod: Pod, *, now: float) -> None:
+    def reserve(self, fleet: Fleet, node: NodeName, pod: Pod, *, now: float) -> None:
         """Reserve room on the node chosen for a pod."""
         demand = pod.demand
         self._count += 1
@@ -65,7 +65,7 @@ class TentativeReservations:
         reservation = _Reservation(expires_at, holder, pod.namespace, pod.owner, pod.labels, pod.anti_affinity_rules)
         self._reservations.setdefault((node, demand), deque()).append(reservation)
         self._order.append((expires_at, (node, demand)))
-        self._siblings.change(reservation, node, 1)
+        self._pod_counts.change(reservation, node, 1)
         fleet.reserve(node, demand, holder=holder)
 
     def consume(self, fleet: Fleet, node: NodeName | None, pod: Pod | Resident) -> None:
@@ -84,13 +84,13 @@ class TentativeReservations:
             if key in self._reservations and self._reservations[key][0].expires_at <= now:
                 self._remove(fleet, *key, self._reservations[key][0])
 
-    def withdraw(self, fleet: Fleet) -> bool:
+    def clear(self, fleet: Fleet) -> bool:
         """Drop all reservations; return whether there were any."""
         had_any = bool(self._reservations)
         self.expire(fleet, now=math.inf)
         return had_any
 
-    def seated(self, namespace: Namespace) -> Iterator[PlacedPod]:
+    def placed(self, namespace: Namespace) -> Iterator[PlacedPod]:
         """Return the pods of a namespace that have a reservation, with their nodes."""
         for (node, _), reservations in self._reservations.items():
             for reservation in reservations:
@@ -104,4 +104,4 @@ class TentativeReservations:
             del self._reservations[node, demand]
         fleet.reserve(node, demand, sign=-1, holder=reservation.holder)
         fleet.rerank(node)
-        self._siblings.change(reservation, node, -1)
+        self._pod_counts.change(reservation, node, -1)
