@@ -78,7 +78,7 @@ def test_a_million_pods_that_wait_are_a_few_questions(tmp_path):
         tier: sum(a.count for a in answers if a.decision.charge.tier == tier) for tier in ("guaranteed", "preemptible")
     }
     assert tiers == {"guaranteed": 300_000, "preemptible": 700_000}
-    assert len(simulator.taken) < 200
+    assert len(simulator.charged) < 200
 
 
 def test_what_is_no_pod_is_refused_with_its_place(tmp_path):

@@ -67,7 +67,7 @@ class Evaluator:
         warnings += [f"{reason.text} ({reason.code})" for reason in whole]
         refusal = whole if self._world.policy.workloads.on_limit is OnWorkloadLimit.REJECT else ()
         refusal = tuple(reason for reason in refusal if reason.code in LIMIT_CODES)
-        taken = len(self._simulator.taken)
+        taken = len(self._simulator.charged)
         groups: list[PodGroup] = []
         for pod_set in expanded.later:
             evaluated = self._evaluate_pods(item, expanded, pod_set, refusal, warnings)
@@ -75,7 +75,7 @@ class Evaluator:
             self._remove_since(taken)
         for pod_set in expanded.pod_sets:
             groups += self._evaluate_pods(item, expanded, pod_set, refusal, warnings)
-        self._seen[_identity(expanded)] = (item.place, self._simulator.taken[taken:])
+        self._seen[_identity(expanded)] = (item.place, self._simulator.charged[taken:])
         outcomes = {group.outcome for group in groups}
         if expanded.is_gang and Outcome.DENY in outcomes and len(outcomes) > 1:
             warnings.append(_PARTIAL_GANG)
@@ -147,9 +147,9 @@ class Evaluator:
 
     def _remove_since(self, since: int) -> None:
         """Remove the pods that were charged since then, because they do not run at the same time as later ones."""
-        for uid in self._simulator.taken[since:]:
+        for uid in self._simulator.charged[since:]:
             self._world.remove_pod(uid)
-        del self._simulator.taken[since:]
+        del self._simulator.charged[since:]
 
     def _remove_existing(self, item: Item, workload: Workload) -> list[str]:
         """Remove the object's existing pods: applying it again replaces them."""

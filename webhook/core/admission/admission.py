@@ -1,7 +1,7 @@
-"""The mutating step: what terms and which nodes a pod would get now.
+"""The mutating step: the tier and the nodes that a pod would get now.
 
-Order: assess (demand, exempt?, team, limits, pools), place, tier. Pure advice: the same pod, world and policy give the
-same decision, nothing is charged, and a pod that carries an intact decision already is left as it is.
+Order: assess (demand, exempt?, team, limits, pools), place, tier. Deterministic advice: the same pod, world and policy
+give the same decision, nothing is charged, and a pod that carries an intact decision is not changed.
 """
 
 from functools import lru_cache
@@ -22,17 +22,17 @@ from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
 from webhook.core.world.world import World
 
-_GUARANTEED, _PREEMPTIBLE = Tier.GUARANTEED, Tier.PREEMPTIBLE  # a look at an enum's member costs 0.1 us
+_GUARANTEED, _PREEMPTIBLE = Tier.GUARANTEED, Tier.PREEMPTIBLE  # access to an enum member costs 0.1 us
 _ALREADY_DECIDED = Reason(Code.ALREADY_DECIDED, "the pod carries an intact decision")
 
 
 def admit(pod: Pod, requester: Requester, world: World) -> Decision:
-    """Decide on what terms and where a new pod may run."""
+    """Return the tier and the nodes for a new pod, or why it is refused."""
     return decide(assess(pod, requester, world), world)
 
 
 def decide(assessed: Assessment, world: World) -> Decision:
-    """Decide on what terms and where an assessed pod may run."""
+    """Return the tier and the nodes for an assessed pod, or why it is refused."""
     pod = assessed.pod
     if assessed.early_decision is not None:
         return (
@@ -57,13 +57,13 @@ def decide(assessed: Assessment, world: World) -> Decision:
 
 
 def _refusals(assessed: Assessment) -> tuple[Reason, ...]:
-    """Return what speaks against a pod on every node."""
+    """Return the reasons that refuse a pod on every node."""
     refusal = assessed.pools.refusal
     return assessed.broken if refusal is None else (*assessed.broken, refusal)
 
 
 def _objections(assessed: Assessment, choice: Choice, world: World) -> tuple[Reason, ...]:
-    """Return what speaks against a choice; where a tier label alone does, it is said what would be without it."""
+    """Return the reasons that refuse a choice; if the tier label is the only one, add what happens without it."""
     reasons = _refusals(assessed)
     if choice.notes:
         refused = (_wait_refusal(assessed.pod, note, assessed.pools.allowed, world) for note in choice.notes)
@@ -102,14 +102,14 @@ def _admitted(assessed: Assessment, choice: Choice, world: World) -> Admit | Ret
 
 
 class _TierReasons(NamedTuple):
-    """Why a pod of a team gets its tier."""
+    """The reasons for the tier of a team's pod."""
 
     within_share: Reason
     borrows: Reason
     by_choice: Reason
 
 
-@lru_cache(maxsize=1024)  # part of every decision, the same for all pods of a team
+@lru_cache(maxsize=1024)  # used in every decision, equal for all pods of a team
 def _reasons_for(team: TeamName) -> _TierReasons:
     return _TierReasons(
         Reason(Code.WITHIN_SHARE, f"inside team {team}'s guaranteed share"),
@@ -119,7 +119,7 @@ def _reasons_for(team: TeamName) -> _TierReasons:
 
 
 def _with_borrow_advice(reason: Reason, choice: Choice) -> Reason:
-    """Say that the pod would be admitted without its label, where nothing else is in its way."""
+    """Add to the reason that the pod would be admitted without its tier label."""
     if reason.code is not Code.GUARANTEED_SHARE_USED:
         return reason
     when = "once nodes have room" if choice.notes else "now"
@@ -128,7 +128,7 @@ def _with_borrow_advice(reason: Reason, choice: Choice) -> Reason:
 
 
 def _wait_refusal(pod: Pod, note: Reason, pools: tuple[Pool, ...], world: World) -> Reason | None:
-    """Refuse to let a pod wait where it asked for one pool that is full, or for what no node can ever give."""
+    """Return the refusal of a pod that must not wait: its pinned pool is full, or no node can ever hold it."""
     what, _, _ = note.text.partition(": the pod waits")
     if note.code is Code.NEVER_FITS and (pod.pool is not None or pod.requires):
         where = f"pool {pod.pool}" if pod.pool is not None else f"pools that offer {', '.join(sorted(pod.requires))}"
@@ -139,7 +139,7 @@ def _wait_refusal(pod: Pod, note: Reason, pools: tuple[Pool, ...], world: World)
 
 
 def _pool_only(pod: Pod, world: World) -> NotApplicable | Deny | None:
-    """Return the pool for a pod without GPUs, where policy has one for its kind and the pod is ours to place."""
+    """Return the steering for a pod without GPUs that is managed and selected by the `match` of a pool."""
     if pod.handling is not Handling.MANAGED or world.tenancy(pod.namespace).is_exempt:
         return None
     if not any(pool.match is not None and pool.match.matches(pod.labels) for pool in world.policy.pools):

@@ -1,8 +1,8 @@
 """The check at device allocation: kube-scheduler assigns devices to a claim.
 
-This is the last moment at which a claim can ask for more than its pods were admitted with. Until then a claim can be
-deleted and created again, larger, under the same name, or a template changed before its claim is created: pods name
-both, and nothing ties the name to the object that was judged. An allocated claim cannot change.
+Until allocation a claim can be deleted and created again, larger, under the same name, or a template can change before
+its claim is created: pods refer to both by name. So a claim may request more than its pods were admitted with. An
+allocated claim cannot change.
 """
 
 from typing import NamedTuple
@@ -38,7 +38,7 @@ class Allocation(NamedTuple):
 
 
 def judge_allocation(request: Allocation, world: World) -> Decision:
-    """Allow the devices of a claim if the pod charged for them was admitted with at least as many GPUs."""
+    """Return whether the pod charged for the claim was admitted with at least as many GPUs, as a decision."""
     policy, tenancy = world.policy, world.tenancy(request.key.namespace)
     if tenancy.is_exempt:
         return NotApplicable(Reason(Code.EXEMPT, f"namespace {request.key.namespace} is exempt: only counted"))
@@ -87,7 +87,7 @@ def _judge(request: Allocation, pods: list[Resident], gpus: Units, team: Team, w
 
 
 def _broken(payer: Resident, charge: Charge, team: Team, world: World) -> tuple[Reason, ...]:
-    """Return the limits that the current charge exceeds: it is not recorded what this pod was admitted with."""
+    """Return the limits that the current charge exceeds, for a pod whose admitted amount is not recorded."""
     usage = world.usage(team.name)
     account = Account(team, usage, charge.user, payer)
     request = Request(0, now=world.now)

@@ -1,4 +1,4 @@
-"""Choose pool, model and nodes for a pod, and say it as a Steering."""
+"""The choice of pool, GPU model and nodes for a pod, as a Steering."""
 
 from typing import Final, NamedTuple
 
@@ -20,16 +20,16 @@ from webhook.core.placement.placement import best_nodes
 from webhook.core.world.world import World
 
 LISTED_NODES: Final = 8
-"""Nodes a pod may go to: the first is bound, the others are the way out when it fills up meanwhile."""
+"""The number of nodes a pod may use: the first is chosen, the others are fallbacks if it fills up meanwhile."""
 
 LISTED_NODES_BARE: Final = 32
-"""The same for a bare pod, which nobody makes again if all of its nodes are gone."""
+"""The same for a bare pod: no controller replaces it if all of its nodes are gone."""
 
-_AUTO, _REQUIRE, _PREFER, _OFF = Mode.AUTO, Mode.REQUIRE, Mode.PREFER, Mode.OFF  # one look costs 0.1 us
+_AUTO, _REQUIRE, _PREFER, _OFF = Mode.AUTO, Mode.REQUIRE, Mode.PREFER, Mode.OFF  # access costs 0.1 us
 
 
 class Choice(NamedTuple):
-    """Where a pod goes: the steering, the model charged, what there is to say about it, and what it counts there."""
+    """The node choice for a pod: steering, charged model, notes, and the demand counted there."""
 
     steering: Steering
     model: GpuModel | None
@@ -38,10 +38,10 @@ class Choice(NamedTuple):
 
 
 def choose(assessed: Assessment, world: World) -> Choice | tuple[Reason, ...]:
-    """Return the best nodes for a pod in the pools open to it; the reasons where no pool or model may take it at all.
+    """Return the best nodes for a pod in its allowed pools, or the reasons why no pool or model may take it.
 
-    Where no node with room has the pods around it that it demands, nodes are only preferred, as with all conditions
-    that are not judged. Conditions on other pods that cost too much to judge are left to kube-scheduler.
+    If no node with room meets the pod's topology rules, nodes are only preferred, as with all constraints that are not
+    evaluated. Topology rules that cost too much to evaluate are left to kube-scheduler.
     """
     pod, pools = assessed.pod, assessed.pools.allowed
     if pod.topology and world.pod_counts.are_costly(pod.namespace, pod.topology):
@@ -89,7 +89,7 @@ def _choose(pod: Pod, pools: tuple[Pool, ...], assessed: Assessment, world: Worl
 def _without_nodes(
     pod: Pod, pools: tuple[Pool, ...], assessed: Assessment, world: World
 ) -> Choice | tuple[Reason, ...]:
-    """Let a pod wait that no node meets: a node that comes may have any GPU model that its conditions leave open."""
+    """Return the choice for a pod that no node matches: a later node may have any GPU model its constraints allow."""
     model = None
     if assessed.team.models:
         wanted = {demanded_model(world.joined(pod.constraints, pool), world) for pool in pools}
@@ -102,7 +102,7 @@ def _without_nodes(
 def _on_full_models(
     pod: Pod, options: list[PlacementOption], refused: list[tuple[PlacementOption, Reason]], world: World
 ) -> tuple[Reason, ...]:
-    """Refuse a pod that only nodes of GPU models could hold whose limit leaves no room for it."""
+    """Return the refusals if only nodes of GPU models at their limit could hold the pod."""
     able = world.fleet.with_capacity
     if any(able(pod.demand, option.slots) for option in options):
         return ()
@@ -119,7 +119,7 @@ def _place(pod: Pod, option: PlacementOption, affinity: Affinity | None, world: 
 def _place_by_topology(
     pod: Pod, option: PlacementOption, affinity: Affinity, count: int, world: World
 ) -> tuple[NodeName, ...]:
-    """Place a pod to which the pods around it matter: on the best node that has it so, or another that is no worse."""
+    """Return the best node that meets the topology rules, and equally good fallbacks in its domains."""
     fleet, constraints = world.fleet, world.joined(pod.constraints, option.pool)
     if option.requirements:
         constraints = constraints.joined(requirements=option.requirements)
@@ -154,7 +154,7 @@ def _node_count(pod: Pod, option: PlacementOption, world: World) -> int:
 def _best(
     pod: Pod, placed: list[tuple[PlacementOption, tuple[NodeName, ...]]], world: World
 ) -> tuple[PlacementOption, tuple[NodeName, ...]]:
-    """Compare the best node of each option in one ranking, that of the first one's tier; its own option wins."""
+    """Compare the best node of each option in one ranking, by the tier of the first option; return the winner."""
     firsts = 0
     for _, nodes in placed:
         firsts |= world.fleet.bit(nodes[0])
@@ -171,7 +171,7 @@ def _steering(pod: Pod, option: PlacementOption, nodes: tuple[NodeName, ...], wo
 
 
 def steering_to_pools(pod: Pod, pools: tuple[Pool, ...], world: World) -> Steering:
-    """Steer to pools without naming nodes; several are alternatives of the node affinity: selectors cannot be ORed."""
+    """Return a steering to pools that names no node; several are node affinity terms: selectors cannot be ORed."""
     if len(pools) == 1:
         return _steering(pod, PlacementOption(pools[0], 0, pod.demand, Tier.GUARANTEED), (), world)
     alternatives = tuple(

@@ -54,7 +54,7 @@ def placement_options(pod: Pod, pools: tuple[Pool, ...], assessed: Assessment, w
         else:
             options.append(PlacementOption(pool, slots, pod.demand, assessed.tier(pod.demand, None)))
     if has_slices:
-        within = [option for option in options if not _breaks(option, assessed)]
+        within = [option for option in options if not _breaks_limit(option, assessed)]
         if any(world.fleet.with_capacity(pod.demand, option.slots) for option in within):
             return within
     return options
@@ -67,10 +67,10 @@ def mode_for(pod: Pod, pools: tuple[Pool, ...], world: World) -> Mode:
     with an autoscaler: it removes nodes, and it adds none for a pod that is bound to nodes by name.
     """
     mode = world.policy.placement.mode
-    is_firm = mode is Mode.AUTO or mode is Mode.REQUIRE
-    if is_firm and pod.topology and any(rule.needs_all_nodes for rule in pod.topology):
+    is_required = mode is Mode.AUTO or mode is Mode.REQUIRE
+    if is_required and pod.topology and any(rule.needs_all_nodes for rule in pod.topology):
         return Mode.PREFER
-    return Mode.PREFER if is_firm and (pod.has_open_constraints or any(p.is_autoscaled for p in pools)) else mode
+    return Mode.PREFER if is_required and (pod.has_open_constraints or any(p.is_autoscaled for p in pools)) else mode
 
 
 def merged(options: list[PlacementOption], pod: Pod, assessed: Assessment, world: World) -> PlacementOption | None:
@@ -91,8 +91,8 @@ def _by_model(pod: Pod, pool: Pool, slots: int, assessed: Assessment, world: Wor
         if slots & members:
             names = slices_of((model,)) if pod.demand.own is None else ()
             demand = in_slices(pod.demand, names, world.policy.resources)
-            tier, pinned = assessed.tier(demand, model), model_requirements(model, label, world)
-            yield PlacementOption(pool, slots & members, demand, tier, model, pinned, demand is not pod.demand)
+            tier, required = assessed.tier(demand, model), model_requirements(model, label, world)
+            yield PlacementOption(pool, slots & members, demand, tier, model, required, demand is not pod.demand)
 
 
 def _by_slice(pod: Pod, pool: Pool, slots: int, assessed: Assessment, world: World) -> Iterator[PlacementOption]:
@@ -102,15 +102,15 @@ def _by_slice(pod: Pod, pool: Pool, slots: int, assessed: Assessment, world: Wor
     from an autoscaler.
     """
     whole = slots & ~world.fleet.mig_slots
-    is_firm = mode_for(pod, (pool,), world) in (Mode.AUTO, Mode.REQUIRE)
-    if pool.is_autoscaled or (whole and not is_firm):
+    is_required = mode_for(pod, (pool,), world) in (Mode.AUTO, Mode.REQUIRE)
+    if pool.is_autoscaled or (whole and not is_required):
         yield PlacementOption(pool, slots, pod.demand, assessed.tier(pod.demand, None))
         return
     if whole:
         yield PlacementOption(pool, whole, pod.demand, assessed.tier(pod.demand, None))
     members = {model: slots & bits for (model, _), bits in world.fleet.by_model().items()}
     products = {model: bits for model, bits in members.items() if bits & world.fleet.mig_slots}
-    if not is_firm:
+    if not is_required:
         yield _sliced(pod, pool, slots, products=set(products), assessed=assessed, world=world)
         return
     for product, bits in products.items():
@@ -121,9 +121,9 @@ def _sliced(
     pod: Pod, pool: Pool, slots: int, *, products: set[str], assessed: Assessment, world: World
 ) -> PlacementOption:
     demand = in_slices(pod.demand, slices_of(products), world.policy.resources)
-    pinned = (Requirement(PRODUCT, Operator.IN, tuple(sorted(products))),)
-    return PlacementOption(pool, slots, demand, assessed.tier(demand, None), None, pinned, is_sliced=True)
+    required = (Requirement(PRODUCT, Operator.IN, tuple(sorted(products))),)
+    return PlacementOption(pool, slots, demand, assessed.tier(demand, None), None, required, is_sliced=True)
 
 
-def _breaks(option: PlacementOption, assessed: Assessment) -> bool:
+def _breaks_limit(option: PlacementOption, assessed: Assessment) -> bool:
     return bool(violations(assessed.request_of(option.demand), assessed.account))

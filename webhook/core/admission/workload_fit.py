@@ -1,6 +1,6 @@
-"""Does a whole workload fit: all of its pods together, against what its team may ever hold and what nodes there are.
+"""Whether a whole workload fits: all of its pods together, compared with the team's limits and the nodes.
 
-Present usage plays no part: it passes. A text names no workload: callers add whose it is.
+Current usage is ignored, since it ends. Messages do not name the workload: callers add it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ from webhook.core.world.world import World
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Equal pods of a workload: one of them, and how many there are at peak; None where nobody knows."""
+    """Equal pods of a workload: one of them, and their number at peak, None if unknown."""
 
     role: str
     pod: Pod
@@ -35,7 +35,7 @@ class Part:
 
 
 class _GpuPart(NamedTuple):
-    """A part that asks for GPUs, assessed; `number` is how many pods it has, None where that is not known."""
+    """A part with GPUs, assessed; `number` is its number of pods, None if unknown."""
 
     role: str
     assessed: Assessment
@@ -48,25 +48,25 @@ class _GpuPart(NamedTuple):
 
     @property
     def label(self) -> str:
-        """One of its pods, in words."""
+        """The name of one of its pods in messages."""
         return f"one {printable(self.role)} pod" if self.role else "one pod"
 
 
 class _Total(NamedTuple):
-    """GPU units of several parts; `text` is that in words, "at least" where a part has no number."""
+    """GPU units of several parts; `text` is the amount in messages, "at least" if a part has no number."""
 
     gpus: Units
     text: str
 
 
 def fit_problems(parts: Sequence[Part], requester: Requester, world: World) -> tuple[Reason, ...]:
-    """Return every reason why these pods can never all run; none where they can, or where they ask for no GPU."""
+    """Return every reason why these pods can never all run; none if they can, or if they request no GPU."""
     gpu_parts, refused = _assessed(parts, requester, world)
-    return tuple(dict.fromkeys((*refused, *_together([_at_least(part, world) for part in gpu_parts], world))))
+    return tuple(dict.fromkeys((*refused, *_problems([_at_least(part, world) for part in gpu_parts], world))))
 
 
 def borrowed(parts: Sequence[Part], requester: Requester, world: World, *, why: str) -> tuple[Reason, ...]:
-    """Return that some of these pods would borrow, and `why` their evictions end the rest as well."""
+    """Return the warning that some of these pods would borrow; `why` states how their evictions affect the rest."""
     gpu_parts, _ = _assessed(parts, requester, world)
     borrowing = [part for part in gpu_parts if part.pod.requested_tier is not Tier.GUARANTEED]
     if not borrowing:
@@ -86,7 +86,7 @@ def borrowed(parts: Sequence[Part], requester: Requester, world: World, *, why: 
 
 
 def _assessed(parts: Sequence[Part], requester: Requester, world: World) -> tuple[list[_GpuPart], list[Reason]]:
-    """Return the parts that ask for GPUs, and why others are refused."""
+    """Return the parts with GPUs, and why other parts are refused."""
     refused: list[Reason] = []
     gpu_parts = []
     for part in parts:
@@ -94,12 +94,12 @@ def _assessed(parts: Sequence[Part], requester: Requester, world: World) -> tupl
         if not assessed.is_counted:
             refused += assessed.early_decision.reasons if isinstance(assessed.early_decision, Deny) else ()
         elif assessed.pod.demand.gpus and part.count != 0:
-            gpu_parts.append(_GpuPart(part.role, assessed, _count(part, world)))
+            gpu_parts.append(_GpuPart(part.role, assessed, _pod_count(part, world)))
     return gpu_parts, refused
 
 
 def _at_least(part: _GpuPart, world: World) -> _GpuPart:
-    """Count a pod that names no product by the smallest slices that it may be bound to, where nodes offer slices."""
+    """Return the part counted by the smallest slices that it may be bound to, if its pods may get slices."""
     sliced, pod = world.fleet.mig_slots, part.pod
     if not sliced or pod.demand.own is not None or pod.handling is not Handling.MANAGED:
         return part
@@ -110,7 +110,7 @@ def _at_least(part: _GpuPart, world: World) -> _GpuPart:
     return part._replace(assessed=part.assessed.with_demand(least, world.policy))
 
 
-def _together(gpu_parts: Sequence[_GpuPart], world: World) -> Sequence[Reason]:
+def _problems(gpu_parts: Sequence[_GpuPart], world: World) -> Sequence[Reason]:
     if not gpu_parts:
         return ()
     tenancy = world.tenancy(gpu_parts[0].pod.namespace)
@@ -126,24 +126,24 @@ def _together(gpu_parts: Sequence[_GpuPart], world: World) -> Sequence[Reason]:
     found = [*_over_limits(gpu_parts, team)]
     for part in gpu_parts:
         found += part.assessed.rules
-        if part.assessed.early_decision is None:  # it is ours to place
+        if part.assessed.early_decision is None:  # Fairgate chooses the node
             found += _without_node(part, team, world)
     return found
 
 
 def _over_limits(parts: Sequence[_GpuPart], team: Team) -> Iterable[Reason]:
-    """Hold each pod against the limits per pod, and all that a limit counts together against the others."""
-    alone: list[tuple[AppliedLimit, _GpuPart]] = []
-    counted: dict[AppliedLimit, list[_GpuPart]] = {}
+    """Yield the limits per pod that a pod exceeds, and the other limits that the sum of their pods exceeds."""
+    per_pod: list[tuple[AppliedLimit, _GpuPart]] = []
+    summed: dict[AppliedLimit, list[_GpuPart]] = {}
     for part in parts:
         for applied in applied_limits(part.assessed.account._replace(usage=EMPTY_USAGE)):
             if applied.is_per_pod:
-                alone.append((applied, part))
+                per_pod.append((applied, part))
             else:
-                counted.setdefault(applied, []).append(part)
-    sums = [(applied, _total(some)) for applied, some in counted.items()]
+                summed.setdefault(applied, []).append(part)
+    sums = [(applied, _total(some)) for applied, some in summed.items()]
     needs = [(applied, total.gpus, f"needs {total.text}") for applied, total in sums]
-    needs += [(applied, part.pod.demand.gpus, f"{part.label} needs {_gpus(part)}") for applied, part in alone]
+    needs += [(applied, part.pod.demand.gpus, f"{part.label} needs {_gpus(part)}") for applied, part in per_pod]
     for applied, gpus, text in needs:
         if applied.is_exceeded_by(gpus):
             yield Reason(
@@ -157,7 +157,7 @@ def _over_limits(parts: Sequence[_GpuPart], team: Team) -> Iterable[Reason]:
 
 
 def _without_node(part: _GpuPart, team: Team, world: World) -> Iterable[Reason]:
-    """Return why the nodes that a part may use can never hold it: all of its pods at once, on empty nodes."""
+    """Yield why the nodes that a part may use can never hold all of its pods at once, even when empty."""
     pools = part.assessed.pools
     if pools.refusal is not None:
         yield pools.refusal
@@ -169,7 +169,7 @@ def _without_node(part: _GpuPart, team: Team, world: World) -> Iterable[Reason]:
     for pool in pools.allowed:
         slots |= fleet.matching(world.joined(part.pod.constraints, pool))
     able = fleet.with_capacity(demand, slots)
-    asked = ", ".join(f"{name} {amount}" for name, amount in demand.devices)
+    requested = ", ".join(f"{name} {amount}" for name, amount in demand.devices)
     if not able:
         yield Reason(Code.NEVER_FITS, never_text(part.pod, pools.allowed, world, what=part.label))
         return
@@ -177,12 +177,14 @@ def _without_node(part: _GpuPart, team: Team, world: World) -> Iterable[Reason]:
         return
     yield from _over_model(part, part.number, team, able, world)
     if part.number > able.bit_count() and (room := _room(able, part, world)) < part.number:
-        text = f"the nodes hold {room} of {part.number} {printable(part.role)} pods ({asked}) at once, even when empty"
+        text = (
+            f"the nodes hold {room} of {part.number} {printable(part.role)} pods ({requested}) at once, even when empty"
+        )
         yield Reason(Code.NEVER_FITS, " ".join(text.split()))
 
 
 def _over_model(part: _GpuPart, count: int, team: Team, able: int, world: World) -> Iterable[Reason]:
-    """Hold pods that only one GPU model can take against the team's limit for it."""
+    """Yield the limit for a GPU model that pods exceed which only fit on that model."""
     models = {model or NO_MODEL for (model, _), members in world.fleet.by_model().items() if members & able}
     share = team.models.get(next(iter(models))) if len(models) == 1 else None
     total = count * part.pod.demand.gpus
@@ -192,7 +194,7 @@ def _over_model(part: _GpuPart, count: int, team: Team, able: int, world: World)
 
 
 def _room(able: int, part: _GpuPart, world: World) -> int:
-    """Return how many of the pods empty nodes hold at once."""
+    """Return how many pods of the part the nodes hold at once when empty."""
     slots: list[int] = []
     lowest_slots(able, able.bit_count(), slots)
     room = 0
@@ -203,7 +205,7 @@ def _room(able: int, part: _GpuPart, world: World) -> int:
     return room
 
 
-def _count(part: Part, world: World) -> int | None:
+def _pod_count(part: Part, world: World) -> int | None:
     """Return how many pods a part has; of a DaemonSet one on every node that it may use."""
     if part.count is not None or part.pod.handling is not Handling.DAEMON_SET:
         return part.count

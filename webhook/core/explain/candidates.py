@@ -1,6 +1,6 @@
-"""Why a pod would go where it would go: the best nodes with what each costs, and what keeps it off the others.
+"""The candidate nodes for a pod: the best with their costs, and what excludes the others.
 
-For people and tools that ask, not for decisions: it looks at every node.
+For explanations, not for decisions: it visits every node.
 """
 
 import re
@@ -20,7 +20,7 @@ _NUMBERS: Final = re.compile(r"([0-9]{1,18})")
 
 
 class Cause(StrEnum):
-    """What keeps a pod off a node, the first that applies."""
+    """What excludes a node, the first that applies."""
 
     NOT_READY = "not ready"
     CORDONED = "cordoned"
@@ -31,21 +31,21 @@ class Cause(StrEnum):
 
 
 class Candidate(NamedTuple):
-    """A node that has room; `cost` is None where it has none of the GPUs that are compared."""
+    """A node that has room; `cost` is None if it has no GPUs of the compared resource."""
 
     node: NodeName
     cost: Cost | None
 
 
 class Filtered(NamedTuple):
-    """A cause, or the label or resource that is to blame, and the nodes that it keeps the pod off, by name."""
+    """A cause, or a text with the label or resource, and the nodes that it excludes, by name."""
 
     cause: str
     names: tuple[NodeName, ...]
 
 
 class Candidates(NamedTuple):
-    """The best nodes in order, how many have room in all, and the others by cause, the commonest first."""
+    """The best nodes in order, the number of nodes with room, and the others by cause, the most frequent first."""
 
     best: tuple[Candidate, ...]
     with_room: int
@@ -62,10 +62,10 @@ def candidates(
     keep_whole: int = 0,
     spread: TopologyFilter = NO_SPREAD,
 ) -> Candidates:
-    """Compare all nodes for a pod whose own conditions and those of its pool are in `constraints`."""
+    """Return the candidates among all nodes; `constraints` are those of the pod and its pool."""
     matching = fleet.matching(constraints)
-    even = spread.narrowed(matching & fleet.open_bits, lambda among: fleet.with_room(demand, among))
-    best = best_nodes(fleet, demand, even, count=count, tier=tier, keep_whole=keep_whole)
+    spread_slots = spread.narrowed(matching & fleet.open_bits, lambda among: fleet.with_room(demand, among))
+    best = best_nodes(fleet, demand, spread_slots, count=count, tier=tier, keep_whole=keep_whole)
     room = fleet.with_room(demand, matching & fleet.open_bits & spread.allowed)
     able = fleet.with_capacity(demand, matching)
     matching_if_held = fleet.matching(_with_held(constraints))
@@ -87,7 +87,7 @@ def candidates(
 
 
 def natural_sort_key(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Give a key by which gpu-2 comes before gpu-10."""
+    """Return a sort key that orders gpu-2 before gpu-10."""
     return tuple((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in _NUMBERS.split(name))
 
 
@@ -131,7 +131,7 @@ def _cause(
 
 
 def topology_obstacle(spread: TopologyFilter, bit: int) -> str | None:
-    """Say which rule about the pods around it keeps a pod off a node; None where none does."""
+    """Return which topology rule excludes a node; None if none does."""
     for each in spread.hard:
         if not each.domains.bits & bit:
             return f"no label {each.rule.key}, by which the pod must be spread"

@@ -1,4 +1,4 @@
-"""Shadow labels: while policy is not enforced, pods without a decision get the team and tier they would have.
+"""Shadow labels: while policy is not enforced, pods without a decision get the labels that it would give them.
 
 All pods enter the world through this class. The world does not know that the labels are missing, so shares, tiers and
 reclaim plans are reported as they would be. Once policy is enforced, every pod has only its real labels.
@@ -38,7 +38,7 @@ class ShadowLabels:
         self._world.remove_pod(uid)
 
     def relabel_all(self) -> None:
-        """Label every pod by the policy now in force: with its real labels, or with those it would have."""
+        """Give every pod its real labels or its shadow labels, by the policy in force."""
         own_tiers, self._own_tiers = self._own_tiers, {}
         for pod in list(self._world.pods()):
             if pod.uid in own_tiers:
@@ -60,7 +60,7 @@ class ShadowLabels:
         return changed
 
     def labeled(self, pod: Resident, *, team: TeamName, tier: Tier) -> Resident:
-        """Return a pod that is being created with the labels it would have."""
+        """Return a pod in creation with the labels it would have."""
         return replace(pod, team_label=team, tier_label=tier.value, requested_tier=TIERS.get(pod.tier_label or ""))
 
     def _with_labels(self, pod: Resident, tier: Tier) -> Resident:

@@ -28,7 +28,7 @@ _Key = tuple[NodeName, Demand]
 
 
 class _Reservation(NamedTuple):
-    """One reservation. It keeps no text of unbounded length that a user may have written."""
+    """One reservation. It holds no user text of unbounded length."""
 
     expires_at: float
     holder: Uid
@@ -43,21 +43,21 @@ class _Reservation(NamedTuple):
 
 
 class TentativeReservations:
-    """The open reservations. Their room is taken off the nodes passed to each method."""
+    """The open reservations. Their room is reserved in the fleet that is passed to each method."""
 
     def __init__(self, pod_counts: PodCounts | None = None) -> None:
         self._pod_counts = pod_counts or PodCounts()
         self._pod_counts.sources.append(self.placed)
         self._reservations: dict[_Key, deque[_Reservation]] = {}
-        self._order: deque[tuple[float, _Key]] = deque()  # every reservation ever made, oldest first
+        self._order: deque[tuple[float, _Key]] = deque()  # all reservations, also consumed ones, oldest first
         self._count = 0
 
     def has(self, node: NodeName, demand: Demand) -> bool:
-        """Whether this demand is reserved on this node."""
+        """Whether the node has a reservation of exactly this demand."""
         return (node, demand) in self._reservations
 
     def reserve(self, fleet: Fleet, node: NodeName, pod: Pod, *, now: float) -> None:
-        """Reserve room on the node chosen for a pod."""
+        """Reserve room for a pod on its chosen node."""
         demand = pod.demand
         self._count += 1
         holder = Uid(f"tentative-{self._count}")
@@ -69,7 +69,7 @@ class TentativeReservations:
         fleet.reserve(node, demand, holder=holder)
 
     def consume(self, fleet: Fleet, node: NodeName | None, pod: Pod | Resident) -> None:
-        """Drop one reservation of exactly this node and demand: its pod takes the room now."""
+        """Drop one reservation of exactly this node and demand, whose pod is charged now."""
         if node is None or not self._reservations:
             return
         reservations = self._reservations.get((node, pod.demand))
