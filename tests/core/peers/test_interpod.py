@@ -289,4 +289,4 @@ def test_a_pod_is_retried_where_its_anti_affinity_excludes_a_new_pod():
     found.set_pod(on("a0"))
     told = verify(mutated(asked, decision, uid="u1"), ALICE, found)
     assert isinstance(told, Retry)
-    assert "got other pods than it wants around it" in told.reason.text
+    assert "no longer meet the pod's topology rules" in told.reason.text

@@ -295,7 +295,7 @@ def test_a_pods_own_reservation_does_not_count_against_it():
 def test_a_pod_is_retried_where_others_came_first():
     decision = committed(place(), web(rule()), uid="u1", others=[on("a1")])
     assert isinstance(decision, Retry)
-    assert "other pods than it wants around it" in decision.reason.text
+    assert "no longer meet the pod's topology rules" in decision.reason.text
 
 
 def test_what_another_replica_committed_counts_before_it_is_seen():

@@ -229,7 +229,7 @@ def _pool(step: PoolStep) -> PoolReport:
     if step.nodes is None:
         return PoolReport(step.pool.name, step.closed, None, [], [], None)
     filtered = [FilteredReport(str(cause), len(names), list(names)) for cause, names in step.nodes.filtered]
-    asked = step.asked
+    asked = step.node_step
     node = None if asked is None else NodeAnswer(asked.node, list(asked.obstacles), asked.place)
     return PoolReport(step.pool.name, None, step.nodes.with_room, _nodes(step.nodes), filtered, node)
 

@@ -136,8 +136,8 @@ def _pool(step: PoolStep) -> RenderableType:
             table.add_row(Text(name), *[f"{in_gpus(each):.3f}" for each in costs])
         parts.append(table)
     parts += [Text(f"{len(names)}: {cause}: {some(names)}") for cause, names in found.filtered]
-    if step.asked is not None:
-        parts.append(Text(_asked(step.asked), style="cyan"))
+    if step.node_step is not None:
+        parts.append(Text(_asked(step.node_step), style="cyan"))
     return Group(*parts)
 
 

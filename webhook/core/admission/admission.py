@@ -34,12 +34,8 @@ def admit(pod: Pod, requester: Requester, world: World) -> Decision:
 def decide(assessed: Assessment, world: World) -> Decision:
     """Return the tier and the nodes for an assessed pod, or why it is refused."""
     pod = assessed.pod
-    if assessed.early_decision is not None:
-        return (
-            _pool_only(pod, world) or assessed.early_decision
-            if assessed.early_decision is NO_GPU
-            else assessed.early_decision
-        )
+    if (early := assessed.early_decision) is not None:
+        return _pool_only(pod, world) or early if early is NO_GPU else early
     if pod.mark is not None:
         confirmed = confirm(assessed, world)
         if isinstance(confirmed, Admit):

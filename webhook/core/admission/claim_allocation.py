@@ -32,7 +32,7 @@ class Allocation(NamedTuple):
 
     key: ClaimKey
     uid: Uid
-    got: ClaimSpec
+    devices: ClaimSpec
     pods: tuple[Uid, ...]
     is_extended: bool = False
 
@@ -42,7 +42,7 @@ def judge_allocation(request: Allocation, world: World) -> Decision:
     policy, tenancy = world.policy, world.tenancy(request.key.namespace)
     if tenancy.is_exempt:
         return NotApplicable(Reason(Code.EXEMPT, f"namespace {request.key.namespace} is exempt: only counted"))
-    worth = world.claims.worth(request.got, policy, is_admin=tenancy.has_admin_access)
+    worth = world.claims.worth(request.devices, policy, is_admin=tenancy.has_admin_access)
     if worth.unknown and policy.defaults.unknown_gpu is UnknownGpu.REJECT:
         return Deny(
             tuple(Reason(Code.UNKNOWN_GPU_RESOURCE, unknown_gpu(name, policy)) for name in dict.fromkeys(worth.unknown))

@@ -13,7 +13,7 @@ NO_GPU = NotApplicable(Reason(Code.NO_GPU, "the pod asks for no GPU that policy 
 
 _MIRROR, _FOREIGN = Handling.MIRROR, Handling.FOREIGN_SCHEDULER  # access to an enum member costs 0.1 us
 _TOLERATES_HELD = Reason(
-    Code.HELD_ROOM, f"the pod tolerates {HELD}, which only Fairgate gives to pods that wait: take that toleration out"
+    Code.HELD_ROOM, f"the pod tolerates {HELD}, which only Fairgate gives to waiting pods: remove that toleration"
 )
 _TOLERATES_ALL = Reason(
     Code.HELD_ROOM,
@@ -23,16 +23,16 @@ _TOLERATES_ALL = Reason(
 _FORGED_KEYS = Reason(
     Code.PROTECTED_KEY_CHANGED,
     "the pod carries label fairgate.dev/team, label fairgate.dev/tier: guaranteed or annotation fairgate.dev/decision, "
-    "which only Fairgate writes, never on pods that others place: take them out",
+    "which only Fairgate writes, never on externally placed pods: remove them",
 )
 _FALSE_MIRROR = Reason(
     Code.INVALID_REQUEST,
-    "the pod carries annotation kubernetes.io/config.mirror, by which kubelets report static pods: take it out",
+    "the pod carries annotation kubernetes.io/config.mirror, by which kubelets report static pods: remove it",
 )
 _KEYS_WITHOUT_GPU = Reason(
     Code.PROTECTED_KEY_CHANGED,
     "the pod asks for no GPU and carries label fairgate.dev/team or tier, or annotation fairgate.dev/decision, as only "
-    "pods with GPUs do: take them out",
+    "pods with GPUs do: remove them",
 )
 
 
@@ -59,7 +59,7 @@ def rules_broken_if_external(pod: Pod, world: World) -> tuple[Reason, ...]:
         found.append(_TOLERATES_ALL)
     node = world.fleet.get(pod.node_name) if pod.node_name is not None else None
     if node is not None and any(taint.key == HELD for taint in node.taints):
-        text = f"node {node.name} keeps its room for pods that wait: create the pod without nodeName, or later"
+        text = f"node {node.name} holds its room for waiting pods: create the pod without nodeName, or later"
         found.append(Reason(Code.HELD_ROOM, text))
     return tuple(found)
 
@@ -74,8 +74,8 @@ def without_gpus(pod: Pod, *, is_exempt: bool) -> Deny | NotApplicable:
 def _grace_too_long(pod: Pod, longest: int) -> Reason:
     """Return the refusal of a pod that could keep its GPUs too long after its deletion."""
     text = (
-        f"terminationGracePeriodSeconds is {pod.grace_seconds}, and pods with GPUs may have at most {longest}: for so "
-        "long a deleted pod keeps its GPUs; ask for less, or have your admin raise defaults.maximumGracePeriod"
+        f"terminationGracePeriodSeconds is {pod.grace_seconds}, and pods with GPUs may have at most {longest}: a "
+        "deleted pod keeps its GPUs for so long; ask for less, or have your admin raise defaults.maximumGracePeriod"
     )
     return Reason(Code.GRACE_PERIOD_TOO_LONG, text)
 

@@ -35,7 +35,7 @@ def allowed_pools(pod: Pod, team: TeamName, world: World) -> Pools:
     if not permitted:
         others = matched or [pool for pool in policy.pools if pool.match is None]
         names = ", ".join(pool.name for pool in others) or "none"
-        return Pools((), Reason(Code.NO_POOL_ALLOWED, f"team {team} may enter none of the pools for this pod: {names}"))
+        return Pools((), Reason(Code.NO_POOL_ALLOWED, f"team {team} may use none of the pools for this pod: {names}"))
     return _capable(pod, permitted)
 
 
@@ -54,10 +54,12 @@ def _pinned(pod: Pod, pin: str, team: TeamName, policy: Policy) -> Pools:
         )
     if not pool.admits(team):
         return Pools(
-            (), Reason(Code.NO_POOL_ALLOWED, f"the pod is pinned to pool {pin}, which team {team} may not enter")
+            (), Reason(Code.NO_POOL_ALLOWED, f"the pod is pinned to pool {pin}, which team {team} may not use")
         )
     if pool.match is not None and not pool.match.matches(pod.labels):
-        return Pools((), Reason(Code.NO_POOL_ALLOWED, f"the pod is pinned to pool {pin}, which takes other pods only"))
+        return Pools(
+            (), Reason(Code.NO_POOL_ALLOWED, f"the pod is pinned to pool {pin}, whose match selects other pods only")
+        )
     return _capable(pod, (pool,))
 
 

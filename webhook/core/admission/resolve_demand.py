@@ -58,7 +58,7 @@ def as_created(pod: Pod, policy: Policy) -> Pod:
 def _bypassing(pod: Pod) -> str:
     return (
         f"the pod asks {pod.shares_by} for a share of a GPU and names its node {pod.node_name} itself: then no "
-        "scheduler keeps it to the share; take spec.nodeName out"
+        "scheduler keeps it to the share; remove spec.nodeName"
     )
 
 

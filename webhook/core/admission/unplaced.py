@@ -57,7 +57,7 @@ def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World) 
         text = "all nodes that could hold the pod are not ready, cordoned or held for other pods: the pod waits"
         return Reason(Code.NO_ROOM_NOW, f"{text}; {_nodes(closed)} could hold it when free and open")
     if left := _recently_left(pod, pools, world):
-        text = "no node that is there could hold the pod: the pod waits"
+        text = "no current node could hold the pod: the pod waits"
         lately = f"{plural(left, 'node')} that could hold it left, or offered more, within the last hour"
         return Reason(Code.NO_ROOM_NOW, f"{text}; {lately}")
     return Reason(Code.NEVER_FITS, never_text(pod, pools, world))

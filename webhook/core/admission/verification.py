@@ -71,8 +71,8 @@ def _commit(assessed: Assessment, mark: DecisionAnnotation, world: World) -> Adm
     fits, has_reservation, nodes = world.fleet.fits, world.tentative.has, _topology_allowed(pod, mark, world)
     node = next((name for name in nodes if fits(name, pod.demand) or has_reservation(name, pod.demand)), None)
     if node is None and _is_required(mark):
-        why = "filled up" if nodes else "got other pods than it wants around it"
-        return Retry(Reason(Code.RACE_LOST, f"the chosen nodes {why} meanwhile ({', '.join(mark.nodes)}): try again"))
+        why = "filled up meanwhile" if nodes else "no longer meet the pod's topology rules"
+        return Retry(Reason(Code.RACE_LOST, f"the chosen nodes {why} ({', '.join(mark.nodes)}): try again"))
     model = _model(mark, node, world) if team.models else None
     if model is not None and (refusal := assessed.model_refusal(pod.demand, model)):
         return Deny((refusal,))
@@ -163,7 +163,7 @@ def _pool_alterations(assessed: Assessment, mark: DecisionAnnotation) -> Iterato
     if pool is None:
         yield _altered(f"its decision names pool {mark.pool}, which is not open to it")
     elif not _has_pool_terms(pod, pool):
-        yield _altered(f"the node selector, affinity or tolerations of pool {pool.name} were taken off")
+        yield _altered(f"the node selector, affinity or tolerations of pool {pool.name} were removed")
 
 
 def _has_pool_terms(pod: Pod, pool: Pool) -> bool:

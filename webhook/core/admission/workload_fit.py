@@ -72,8 +72,8 @@ def borrowed(parts: Sequence[Part], requester: Requester, world: World, *, why: 
     if not borrowing:
         return ()
     tenancy = world.tenancy(borrowing[0].pod.namespace)
-    is_open_ended = tenancy.team is not None or world.policy.defaults.unknown_team is UnknownTeam.PREEMPTIBLE
-    if tenancy.is_exempt or not is_open_ended:
+    may_borrow = tenancy.team is not None or world.policy.defaults.unknown_team is UnknownTeam.PREEMPTIBLE
+    if tenancy.is_exempt or not may_borrow:
         return ()
     total = _total(gpu_parts)
     by_choice = _total([part for part in borrowing if part.pod.requested_tier is Tier.PREEMPTIBLE])

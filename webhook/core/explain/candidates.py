@@ -24,7 +24,7 @@ class Cause(StrEnum):
 
     NOT_READY = "not ready"
     CORDONED = "cordoned"
-    HELD = "kept free for pods that wait"
+    HELD = "held for waiting pods"
     CONSTRAINTS = "selectors, affinity or taints"
     NEVER = "too small even when empty"
     DEVICES = "no room on single GPUs"
@@ -134,13 +134,14 @@ def topology_obstacle(spread: TopologyFilter, bit: int) -> str | None:
     """Return which topology rule excludes a node; None if none does."""
     for each in spread.hard:
         if not each.domains.bits & bit:
-            return f"no label {each.rule.key}, by which the pod must be spread"
+            return f"no label {each.rule.key}, the topology key of a spread constraint"
         if not each.allowed & bit:
-            return f"too many of the pod's like in its {each.rule.key}"
+            return f"too many matching pods in its {each.rule.key}"
     broken = next((rule for rule in spread.affine if not rule.allowed & bit), None)
     if broken is None:
         return None
     where = ", ".join(broken.rule.keys)
     if not broken.rule.is_anti:
-        return f"none of the pods that the pod wants beside it in its {where}"
-    return f"pods that {'the pod keeps away from' if broken.is_own else 'keep away from the pod'} in its {where}"
+        return f"no pod of the pod's affinity in its {where}"
+    which = "of the pod's anti-affinity" if broken.is_own else "with anti-affinity to the pod"
+    return f"pods {which} in its {where}"

@@ -35,13 +35,13 @@ _WAITS: Final = frozenset({Code.NO_ROOM_NOW, Code.NEVER_FITS})
 class PoolStep(NamedTuple):
     """A pool: `closed` is why the pod may not use it, None if it may; then `nodes` are those of the pool.
 
-    `asked` is the step of the node in question, None if there is none.
+    `node_step` is that of the node in question, None if there is none.
     """
 
     pool: Pool
     closed: str | None
     nodes: Candidates | None
-    asked: "NodeStep | None" = None
+    node_step: "NodeStep | None" = None
 
 
 class NodeStep(NamedTuple):
@@ -149,11 +149,11 @@ def _node_step(
 
 def _why_closed(pod: Pod, pool: Pool, team: Team) -> str:
     if not pool.admits(team.name):
-        return f"team {team.name} may not enter"
+        return f"team {team.name} may not use it"
     if pod.pool is not None and pod.pool != pool.name:
         return f"the pod is pinned to pool {pod.pool}"
     if pool.match is not None and not pool.match.matches(pod.labels):
-        return "takes other pods only"
+        return "its match selects other pods only"
     if lacking := pod.requires - pool.capabilities:
         return f"does not offer {', '.join(sorted(lacking))}"
     return "the pod is selected by another pool"
@@ -190,7 +190,7 @@ def _resized(demand: Demand, pieces: int, policy: Policy) -> Demand | None:
 
 
 def _elsewhere(pod: Pod, requester: Requester, world: World) -> Iterator[PoolName]:
-    """Yield the pools that would run the pod now if it were pinned to them and asked for no capabilities."""
+    """Yield the pools that would run the pod now if it were pinned to them and required no capabilities."""
     for pool in world.policy.pools:
         if pool.name != pod.pool and _runs_now(
             admit(pod._replace(pool=pool.name, requires=frozenset()), requester, world)

@@ -54,7 +54,7 @@ def _unmet(node: Node, constraints: Constraints) -> Iterator[str]:
             t.tolerates(taint) for t in constraints.tolerations
         ):
             yield (
-                "its room is kept for pods that wait"
+                "its room is held for waiting pods"
                 if taint.key == HELD
                 else f"it has taint {_taint(taint)}, which the pod does not tolerate"
             )

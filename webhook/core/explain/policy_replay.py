@@ -79,7 +79,7 @@ def _outcome(running: Running, world: World) -> PolicyOutcome:
     pools_of_node = [pool for pool in pools.allowed if bit & world.fleet.matching(world.joined(pod.constraints, pool))]
     if node is not None and pools.allowed and not pools_of_node:
         names = ", ".join(pool.name or "the cluster" for pool in pools.allowed)
-        text = f"its node {node.name} is in none of the pools that it may enter: {names}"
+        text = f"its node {node.name} is in none of the pools that it may use: {names}"
         refusals += (Reason(Code.NO_POOL_ALLOWED, text),)
     if refusals:
         return PolicyOutcome(team.name, refusals=refusals)
