@@ -68,7 +68,7 @@ class WorldMachine(RuleBasedStateMachine):
         self.unseen.discard(uid)
 
     @rule(uid=st.sampled_from(UIDS))
-    def settle(self, uid):
+    def drop_reservation(self, uid):
         self.place.drop_reservation(Uid(uid))
         if uid in self.unseen:
             self.unseen.remove(uid)

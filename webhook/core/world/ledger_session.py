@@ -90,7 +90,7 @@ class LedgerSession:
         """Whether charges may be judged now, with the pods watched up to this resourceVersion."""
         return not self.is_stale and self.page.is_current_at(reached)
 
-    def settle(self, reached: int) -> None:
+    def drop_released(self, reached: int) -> None:
         """Drop charges that left the object, as far as the watch has come."""
         for uid in [uid for uid, folded in self._leaving.items() if folded <= reached]:
             del self._leaving[uid]
