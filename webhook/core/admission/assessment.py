@@ -155,8 +155,8 @@ def assess(pod: Pod, requester: Requester, world: World, *, node: Node | None = 
     rules = broken_rules(pod, world.policy)
     broken = violations(request, account) + rules
     if pod.handling is not _MANAGED:
-        found = Assessment(pod, account, request, rules, broken)
-        return found._replace(early_decision=_externally_placed(found, tenancy, world))
+        assessed = Assessment(pod, account, request, rules, broken)
+        return assessed._replace(early_decision=_externally_placed(assessed, tenancy, world))
     return Assessment(pod, account, request, rules, broken, allowed_pools(pod, team.name, world))
 
 
@@ -165,15 +165,15 @@ def _decided_early(pod: Pod, tenancy: Tenancy, user: User | None, decision: Earl
     return Assessment(pod, account, Request(pod.demand.gpus), early_decision=decision)
 
 
-def _externally_placed(found: Assessment, tenancy: Tenancy, world: World) -> EarlyDecision:
-    pod = found.pod
-    external = check_externally_placed(pod, found.request, found.team, found.usage, world)
+def _externally_placed(assessed: Assessment, tenancy: Tenancy, world: World) -> EarlyDecision:
+    pod = assessed.pod
+    external = check_externally_placed(pod, assessed.request, assessed.team, assessed.usage, world)
     if isinstance(external, Retry):
         return external
-    if broken := found.broken + external.broken + rules_broken_if_external(pod, world):
+    if broken := assessed.broken + external.broken + rules_broken_if_external(pod, world):
         return Deny(broken)
-    why = Reason(Code.COUNTED_ONLY, f"{pod.handling} pods are charged to team {found.team.name}, never patched")
-    return _counted(pod, tenancy, found.user, why, external.model)
+    why = Reason(Code.COUNTED_ONLY, f"{pod.handling} pods are charged to team {assessed.team.name}, never patched")
+    return _counted(pod, tenancy, assessed.user, why, external.model)
 
 
 def _counted(

@@ -46,7 +46,7 @@ def check_externally_placed(
 
 
 def demanded_model(constraints: Constraints, world: World) -> GpuModel | None:
-    """Return the one GPU model that the constraints require, by the node labels that name models; None if any."""
+    """Return the one GPU model that the constraints require, by the node labels that name models; else None."""
     labels = {label for _, label in world.fleet.by_model() if label}
     return next((GpuModel(value) for label in sorted(labels) if (value := constraints.demanded(label))), None)
 

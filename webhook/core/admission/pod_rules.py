@@ -38,30 +38,30 @@ _KEYS_WITHOUT_GPU = Reason(
 
 def broken_rules(pod: Pod, policy: Policy) -> tuple[Reason, ...]:
     """Return the rules for all pods with GPUs that this pod breaks."""
-    found: tuple[Reason, ...] = ()
+    broken: tuple[Reason, ...] = ()
     for toleration in pod.constraints.tolerations:  # the evictor trusts labels and tolerations
         if toleration.key == HELD:
-            found = (_TOLERATES_HELD,)
+            broken = (_TOLERATES_HELD,)
             break
     if pod.grace_seconds > policy.defaults.maximum_grace_seconds:
-        found += (_grace_too_long(pod, policy.defaults.maximum_grace_seconds),)
-    return found
+        broken += (_grace_too_long(pod, policy.defaults.maximum_grace_seconds),)
+    return broken
 
 
 def rules_broken_if_external(pod: Pod, world: World) -> tuple[Reason, ...]:
     """Return the rules for externally placed pods that this pod breaks: forged keys, and room held for other pods."""
-    found = []
+    broken = []
     if pod.team_label is not None or pod.mark is not None or pod.requested_tier is Tier.GUARANTEED:
-        found.append(_FORGED_KEYS)
+        broken.append(_FORGED_KEYS)
     if pod.handling is _MIRROR:
-        found.append(_FALSE_MIRROR)
+        broken.append(_FALSE_MIRROR)
     if pod.handling is _FOREIGN and any(_opens_held_room(each) for each in pod.constraints.tolerations):
-        found.append(_TOLERATES_ALL)
+        broken.append(_TOLERATES_ALL)
     node = world.fleet.get(pod.node_name) if pod.node_name is not None else None
     if node is not None and any(taint.key == HELD for taint in node.taints):
         text = f"node {node.name} holds its room for waiting pods: create the pod without nodeName, or later"
-        found.append(Reason(Code.HELD_ROOM, text))
-    return tuple(found)
+        broken.append(Reason(Code.HELD_ROOM, text))
+    return tuple(broken)
 
 
 def without_gpus(pod: Pod, *, is_exempt: bool) -> Deny | NotApplicable:

@@ -68,8 +68,8 @@ def never_refusal(pod: Pod, pools: tuple[Pool, ...], world: World) -> Reason | N
 
     Never refused: pods with claims, whose devices may be published later, and shares that another scheduler assigns.
     """
-    is_ours = pod.handling is Handling.MANAGED and not pod.claims and not pod.shares_by
-    if not is_ours or world.policy.placement.mode is Mode.OFF or any(pool.is_autoscaled for pool in pools):
+    is_judged = pod.handling is Handling.MANAGED and not pod.claims and not pod.shares_by
+    if not is_judged or world.policy.placement.mode is Mode.OFF or any(pool.is_autoscaled for pool in pools):
         return None
     if not all(world.fleet.offers(name) or world.absent_nodes.offers(name) for name, _ in pod.demand.requests):
         return None
@@ -110,10 +110,10 @@ def _reach(pod: Pod, pools: tuple[Pool, ...], world: World) -> _Reach:
 
 def _closed(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
     """Return the nodes with capacity for the pod, temporary taints ignored."""
-    fleet, found = world.fleet, 0
+    fleet, matching = world.fleet, 0
     for pool in pools:
-        found |= fleet.matching(world.joined(pod.constraints, pool).joined(tolerations=_TEMPORARY))
-    return fleet.with_capacity(pod.demand, found)
+        matching |= fleet.matching(world.joined(pod.constraints, pool).joined(tolerations=_TEMPORARY))
+    return fleet.with_capacity(pod.demand, matching)
 
 
 def _recently_left(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
@@ -175,8 +175,8 @@ def _taints(nodes: int, pod: Pod, pools: tuple[Pool, ...], world: World) -> list
     node = world.fleet.get(world.fleet.names_of(nodes & -nodes)[0])
     tolerations = [each for pool in pools for each in world.joined(pod.constraints, pool).tolerations]
     taints = () if node is None else node.taints
-    found = [f"{t.key}:{t.effect}" for t in taints if not any(each.tolerates(t) for each in tolerations)]
-    return found[:_MOST_TAINTS]
+    untolerated = [f"{t.key}:{t.effect}" for t in taints if not any(each.tolerates(t) for each in tolerations)]
+    return untolerated[:_MOST_TAINTS]
 
 
 def _listed(demand: Demand, names: Iterable[ResourceName]) -> str:

@@ -123,12 +123,12 @@ def _problems(gpu_parts: Sequence[_GpuPart], world: World) -> Sequence[Reason]:
         return (
             Reason(Code.UNKNOWN_TEAM, f"namespace {gpu_parts[0].pod.namespace} belongs to no team: no pod may start"),
         )
-    found = [*_over_limits(gpu_parts, team)]
+    problems = [*_over_limits(gpu_parts, team)]
     for part in gpu_parts:
-        found += part.assessed.rules
+        problems += part.assessed.rules
         if part.assessed.early_decision is None:  # Fairgate chooses the node
-            found += _without_node(part, team, world)
-    return found
+            problems += _without_node(part, team, world)
+    return problems
 
 
 def _over_limits(parts: Sequence[_GpuPart], team: Team) -> Iterable[Reason]:

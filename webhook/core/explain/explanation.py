@@ -139,8 +139,8 @@ def _node_step(
     node = None if name is None else fleet.get(name)
     if node is None:
         return None
-    if found := obstacles(fleet, node, demand, constraints, spread=spread):
-        return NodeStep(node.name, found)
+    if reasons := obstacles(fleet, node, demand, constraints, spread=spread):
+        return NodeStep(node.name, reasons)
     among = fleet.matching(constraints) & spread.allowed
     keep_whole = world.policy.placement.keep_whole
     order = best_nodes(fleet, demand, among, count=len(fleet), tier=tier, keep_whole=keep_whole)

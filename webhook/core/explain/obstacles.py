@@ -23,11 +23,11 @@ def obstacles(
 
     `constraints` are the pod's own and those of the pool.
     """
-    found = [*_closed(node), *_unmet(node, constraints), *_lacking(fleet, node, demand)]
-    if not found and demand.per_device is not None and not fleet.with_room(demand, fleet.bit(node.name)):
-        found.append("no single GPU of it has as much free as the pod asks for")
+    reasons = [*_closed(node), *_unmet(node, constraints), *_lacking(fleet, node, demand)]
+    if not reasons and demand.per_device is not None and not fleet.with_room(demand, fleet.bit(node.name)):
+        reasons.append("no single GPU of it has as much free as the pod asks for")
     topology = topology_obstacle(spread, fleet.bit(node.name))
-    return (*found, topology) if topology is not None else tuple(found)
+    return (*reasons, topology) if topology is not None else tuple(reasons)
 
 
 def _closed(node: Node) -> Iterator[str]:

@@ -45,14 +45,14 @@ def requester_of(pod: Pod, user: str) -> Requester:
 
 def policy_outcomes(running: Iterable[Running], world: World) -> dict[Uid, PolicyOutcome]:
     """Return the outcome of each pod; the world has nodes and namespaces, and the pods are added in order."""
-    found: dict[Uid, PolicyOutcome] = {}
+    outcomes: dict[Uid, PolicyOutcome] = {}
     for each in sorted(running, key=_order):
         outcome = _outcome(each, world)
-        found[each.resident.uid] = outcome
+        outcomes[each.resident.uid] = outcome
         if not outcome.refusals:
             tier = None if outcome.tier is None else outcome.tier.value
             world.set_pod(replace(each.resident, team_label=outcome.team, tier_label=tier))
-    return found
+    return outcomes
 
 
 def _order(running: Running) -> tuple[bool, int, str, str]:

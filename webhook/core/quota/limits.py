@@ -69,8 +69,8 @@ class AppliedLimit:
     def _holders(self, usage: TeamUsage) -> list[Holder]:
         """Return the largest holders of what this limit counts; those of a user limit do not repeat the user."""
         is_guaranteed = self.code is Code.GUARANTEED_SHARE_USED
-        found = usage.largest(HOLDERS, user=self.user, model=self.model, is_guaranteed=is_guaranteed)
-        return found if self.user is None else [holder._replace(user=None) for holder in found]
+        holders = usage.largest(HOLDERS, user=self.user, model=self.model, is_guaranteed=is_guaranteed)
+        return holders if self.user is None else [holder._replace(user=None) for holder in holders]
 
 
 def violations(request: Request, account: Account) -> tuple[Reason, ...]:
