@@ -11,7 +11,7 @@ from tests.examples import examples
 from webhook.core.model.decision import Deny
 from webhook.core.model.names import Namespace
 from webhook.core.model.pod import Requester
-from webhook.simulation.simulate import Foreteller, read_template
+from webhook.simulation.simulate import Simulator, read_template
 
 CONTROLLER = "system:serviceaccount:kube-system:job-controller"
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "controller": True}
@@ -37,7 +37,7 @@ def asked_one_by_one(gate, step, count):
 
 def foretold(world, step, count):
     template = read_template(pod(step), namespace=Namespace("team-a"), world=world)
-    for answer in Foreteller(world, now_text="").foretell(template, count, requester=Requester(CONTROLLER)):
+    for answer in Simulator(world, now_text="").simulate(template, count, requester=Requester(CONTROLLER)):
         if isinstance(answer.decision, Deny):
             told = ("deny", "", answer.decision.reasons[0].code, None)
         else:
@@ -72,13 +72,13 @@ def test_many_at_once_are_told_what_each_alone_would_be_told(
 def test_a_million_pods_that_wait_are_a_few_questions(tmp_path):
     world = open_gate(case_of(guaranteed=300_000, limit="unlimited", nodes=2), tmp_path).world
     template = read_template(pod({}), namespace=Namespace("team-a"), world=world)
-    foreteller = Foreteller(world, now_text="")
-    answers = list(foreteller.foretell(template, 1_000_000, requester=Requester(CONTROLLER)))
+    simulator = Simulator(world, now_text="")
+    answers = list(simulator.simulate(template, 1_000_000, requester=Requester(CONTROLLER)))
     tiers = {
         tier: sum(a.count for a in answers if a.decision.charge.tier == tier) for tier in ("guaranteed", "preemptible")
     }
     assert tiers == {"guaranteed": 300_000, "preemptible": 700_000}
-    assert len(foreteller.taken) < 200
+    assert len(simulator.charged) < 200
 
 
 def test_what_is_no_pod_is_refused_with_its_place(tmp_path):

@@ -12,7 +12,7 @@ from rich.table import Table
 from webhook.cli.formatting import plural
 from webhook.cli.terminal import Line
 from webhook.cli.world_source import Objects, WorldObjects, world_of
-from webhook.core.explain.policy_replay import Fate, Running, fates
+from webhook.core.explain.policy_replay import PolicyOutcome, Running, policy_outcomes
 from webhook.core.model.amount import format_gpus
 from webhook.core.model.names import Namespace
 from webhook.core.model.original_request import as_asked
@@ -78,7 +78,7 @@ def _fates(found: WorldObjects, policy: Policy, *, name: str) -> dict[str, _Judg
     full = world_of(found, policy, name=name, keep_nodes=True)
     empty = world_of(found.without_pods, policy, name=name, keep_nodes=True)
     running = list(_running(found.objects, full))
-    told = fates(running, empty)
+    told = policy_outcomes(running, empty)
     return {
         f"{each.resident.namespace}/{each.resident.name}": _Judged(each.resident, _report(told[each.resident.uid]))
         for each in running
@@ -96,7 +96,7 @@ def _running(found: Objects, world: World) -> Iterator[Running]:
             yield Running(resident, as_asked(template.pod, world.policy))
 
 
-def _report(fate: Fate) -> FateReport:
+def _report(fate: PolicyOutcome) -> FateReport:
     if fate.refusals:
         return FateReport(fate.team, _REFUSED, fate.pool, refusal_text(fate.refusals))
     return FateReport(fate.team, "counted" if fate.tier is None else fate.tier.value, fate.pool, "")

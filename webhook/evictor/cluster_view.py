@@ -52,9 +52,9 @@ class ClusterView:
                 self._index(gpu_pod)
         self.changed.set()
 
-    def settle(self) -> None:
+    def update_tiers(self) -> None:
         """Give pods without a decision the tiers that they would have by now, while policy is not enforced."""
-        for uid in self._onlooker.settle(team.name for team in self.world.policy.teams):
+        for uid in self._onlooker.update_tiers(team.name for team in self.world.policy.teams):
             gpu_pod = self.reclaim_index.get(uid)
             if gpu_pod is not None:
                 self._index(gpu_pod)

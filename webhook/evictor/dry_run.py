@@ -53,7 +53,7 @@ class DryRun:
             await asyncio.sleep(SETTLE_SECONDS)
 
     def _lines(self) -> list[str]:
-        self._lookout.settle()
+        self._lookout.update_tiers()
         reclaim_index, world = self._lookout.reclaim_index, self._lookout.world
         now = int(time.time())
         asked = asking(entitled(reclaim_index, world), reclaim_index, now=now)

@@ -146,7 +146,7 @@ class HoldManager:
                 kept = kept.given_up()
             if kept != holding:
                 self._keep(node, kept)
-        self._evictions.settle(self._is_placed, now=now)
+        self._evictions.end_finished(self._is_placed, now=now)
         return [target for target in self._evictions.calmed() if not self._roll.is_going(target.uid)]
 
     def node_actions(self, node: NodeName) -> NodeActions:

@@ -1,7 +1,7 @@
-"""What the gate would tell the pods of one template, one after another, without asking anybody. Pure.
+"""The webhook's decisions on the pods of one template, one after another, without a cluster. Pure.
 
-The same steps as for a live pod: judge, patch, judge the patched pod again, charge. Equal pods get equal answers until
-something runs out, so that not each of ten thousand has to be asked.
+The steps are those of a live pod: admit, patch, verify the patched pod, charge. Equal pods get equal decisions until a
+resource runs out, so not each of ten thousand pods is evaluated.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ _pod_decoder: Final = msgspec.json.Decoder(objects.Pod)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What so many equal pods are told. `patched` is the first of them as it would be stored."""
+    """The decision on `count` equal pods. `patched` is the first of them as it would be stored."""
 
     decision: Decision
     count: int
@@ -39,7 +39,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A pod as its controller would create it: as written, and as a decision reads it."""
+    """A pod as its controller would create it: the manifest, the decoded object, and the pod of decisions."""
 
     written: Mapping[str, Any]
     found: objects.Pod
@@ -47,7 +47,7 @@ class Template:
 
 
 def read_template(written: Mapping[str, Any], *, namespace: Namespace, world: World) -> Template | Deny:
-    """Read a template; a Deny says why the API server or the gate would not even take it for a pod."""
+    """Return the template of a manifest; a Deny has the reasons why it is not a valid pod."""
     try:
         found = _pod_decoder.decode(msgspec.json.encode(written))
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError, TypeError) as error:
@@ -58,84 +58,84 @@ def read_template(written: Mapping[str, Any], *, namespace: Namespace, world: Wo
     return Template(written, found, as_created(pod, world.policy))
 
 
-class Foreteller:
-    """Asks for pods that do not exist, and remembers what was promised to those before."""
+class Simulator:
+    """Simulates the creation of pods, and keeps the charges of earlier ones in its world."""
 
     def __init__(self, world: World, *, now_text: str) -> None:
         self.world = world
-        self.taken: list[Uid] = []
+        self.charged: list[Uid] = []
         self._now_text = now_text
         self._number = 0
 
-    def foretell(self, template: Template, count: int, *, requester: Requester) -> Iterator[Answer]:
-        """Yield what `count` equal pods are told, in order; each run of answers is charged before the next."""
-        asking = _Asking(template, requester)
+    def simulate(self, template: Template, count: int, *, requester: Requester) -> Iterator[Answer]:
+        """Yield the decisions on `count` equal pods, in order; each run of equal ones is charged before the next."""
+        run = _TemplateRun(template, requester)
         left = count
         while left:
-            decision = self._decide(asking)
-            if isinstance(decision, Deny | Retry) or decision.charge is None:  # nothing was taken: all hear the same
-                yield asking.answer(decision, left)
+            decision = self._decide(run)
+            if isinstance(decision, Deny | Retry) or decision.charge is None:  # nothing is charged: the same for all
+                yield run.answer(decision, left)
                 return
-            pod = asking.stored(decision)
+            pod = run.stored(decision)
             node = pod.node_name or _chosen(decision)
-            self._take(pod, decision.charge, node, times=1)
-            differs = node is not None or pod.claims  # in room, or in who pays for a claim that they share
-            alike = 0 if differs else self._take_alike(asking, decision, decision.charge, left - 1)
-            yield asking.answer(decision, 1 + alike, node)
-            left -= 1 + alike
+            self._charge(pod, decision.charge, node, times=1)
+            differs = node is not None or pod.claims  # the next pod has other room, or shares a claim
+            equal = 0 if differs else self._charge_equal(run, decision, decision.charge, left - 1)
+            yield run.answer(decision, 1 + equal, node)
+            left -= 1 + equal
 
-    def _decide(self, asking: "_Asking") -> Decision:
-        """Judge, and hold the patched pod against /validate's rules wherever it could fare unlike the one before."""
-        template, world = asking.template, self.world
-        decision = admit(template.pod, asking.requester, world)
+    def _decide(self, run: "_TemplateRun") -> Decision:
+        """Return the decision of the mutating step, or of the validating step where that refuses the patched pod."""
+        template, world = run.template, self.world
+        decision = admit(template.pod, run.requester, world)
         if not isinstance(decision, Admit):
             return decision
         terms = _Terms.of(decision)
-        if terms in asking.patched:
+        if terms in run.patched:
             return decision
         patched = apply(template.written, operations(template.found, decision, now_text=self._now_text))
         again = read_template(patched, namespace=template.pod.namespace, world=world)
         if isinstance(again, Deny):
             return again
-        committed = verify(again.pod._replace(uid=self._next_uid()), asking.requester, world)
+        committed = verify(again.pod._replace(uid=self._next_uid()), run.requester, world)
         if not isinstance(committed, Admit):
             return committed
-        asking.patched[terms] = _Stored(patched, again.pod)
+        run.patched[terms] = _Stored(patched, again.pod)
         return decision
 
-    def _take_alike(self, asking: "_Asking", decision: Admit | NotApplicable, charge: Charge, left: int) -> int:
-        """Charge as many further pods as are told the same, found by halving, and tell how many.
+    def _charge_equal(self, run: "_TemplateRun", decision: Admit | NotApplicable, charge: Charge, left: int) -> int:
+        """Charge as many more pods as get the same decision, found by binary search; return their number.
 
-        No room changes while no pod gets a node, and sums only grow: if the last of many is told what the first was
-        told, so are those between.
+        Free room does not change while no pod gets a node, and sums only grow: if the last pod gets the decision of
+        the first, so do those between.
         """
-        size, pod = left, asking.stored(decision)
+        size, pod = left, run.stored(decision)
         while size:
-            before = self._take(pod, charge, None, times=size - 1) if size > 1 else None
-            if _is_alike(self._decide(asking), decision):
-                self._take(pod, charge, None, times=1)
+            before = self._charge(pod, charge, None, times=size - 1) if size > 1 else None
+            if _is_equal(self._decide(run), decision):
+                self._charge(pod, charge, None, times=1)
                 return size
             if before is not None:
-                self.world.settle(before)
-                self.taken.pop()
+                self.world.drop_reservation(before)
+                self.charged.pop()
             size //= 2
         return 0
 
-    def _take(self, pod: Pod, charge: Charge, node: NodeName | None, *, times: int) -> Uid:
+    def _charge(self, pod: Pod, charge: Charge, node: NodeName | None, *, times: int) -> Uid:
         uid = self._next_uid()
         charged = charge._replace(gpus=charge.gpus * times)
         nodes = () if node is None else (node,)
         self.world.assume(flight_of(pod._replace(uid=uid), charged, nodes=nodes, is_watched=False))
-        self.taken.append(uid)
+        self.charged.append(uid)
         return uid
 
     def _next_uid(self) -> Uid:
         self._number += 1
-        return Uid(f"foretold/{self._number}")
+        return Uid(f"simulated/{self._number}")
 
 
 class _Terms(NamedTuple):
-    """What a decision writes on a pod, but for the names of the nodes."""
+    """What a decision writes to a pod, without the node names."""
 
     tier: str
     code: str
@@ -160,14 +160,14 @@ class _Terms(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """A pod after the patch: as written, and as a decision reads it."""
+    """A patched pod: the manifest, and the pod of decisions."""
 
     written: Mapping[str, Any]
     pod: Pod
 
 
-class _Asking:
-    """One template being asked about; `patched` has the first pod that was admitted on each terms."""
+class _TemplateRun:
+    """One template in simulation; `patched` has the first pod admitted with each set of terms."""
 
     def __init__(self, template: Template, requester: Requester) -> None:
         self.template = template
@@ -175,11 +175,11 @@ class _Asking:
         self.patched: dict[_Terms, _Stored] = {}
 
     def answer(self, decision: Decision, count: int, node: NodeName | None = None) -> Answer:
-        """Return what so many of its pods are told."""
+        """Return the answer for `count` of its pods."""
         return Answer(decision, count, node, self._patched(decision))
 
     def stored(self, decision: Admit | NotApplicable) -> Pod:
-        """Return one of its pods as it would be stored, but for the names of the nodes."""
+        """Return one of its pods as it would be stored, without the node names."""
         return self.patched[_Terms.of(decision)].pod if isinstance(decision, Admit) else self.template.pod
 
     def _patched(self, decision: Decision) -> Mapping[str, Any] | None:
@@ -190,7 +190,7 @@ class _Asking:
         return None
 
 
-def _is_alike(one: Decision, other: Decision) -> bool:
+def _is_equal(one: Decision, other: Decision) -> bool:
     match one, other:
         case Admit(), Admit():
             return _Terms.of(one) == _Terms.of(other) and not one.steering.nodes

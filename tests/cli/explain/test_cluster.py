@@ -206,8 +206,8 @@ async def test_other_pods_hear_that_the_node_is_kept(cluster):
     under_way(cluster)
     cluster.pod("another", namespace="nlp", tier="guaranteed", status=NO_ROOM)
     shown = (await cluster.explain("pod/another", "-n", "nlp", "--node", "gpu-1")).stdout
-    assert "1: kept free for pods that wait: gpu-1" in shown
-    assert "gpu-1: its room is kept for pods that wait" in shown
+    assert "1: held for waiting pods: gpu-1" in shown
+    assert "gpu-1: its room is held for waiting pods" in shown
 
 
 async def test_a_victim_hears_when_it_goes_and_for_whom(cluster):

@@ -87,7 +87,7 @@ def test_unknown_objects_are_retried(question):
 def test_claims_without_gpus_and_exempt_claims_are_not_judged():
     here = place(1, user())
     here.set_device_class("nics", DeviceClass("nics"))
-    nics = asked(0)._replace(got=(DeviceRequest((ClassCount("nics", 9, "nic.x.dev"),)),))
+    nics = asked(0)._replace(devices=(DeviceRequest((ClassCount("nics", 9, "nic.x.dev"),)),))
     assert judge_allocation(nics, here).reason.code is Code.NO_GPU
     here.set_namespace(NamespaceFacts("sys"))
     exempt = asked(32, key=CLAIM._replace(namespace="sys"))
@@ -108,9 +108,9 @@ def test_a_namespace_of_no_team_gets_no_gpus_behind_its_pods(unknown, want):
 def test_a_class_without_a_weight_is_refused_or_retried():
     here = place(1, user())
     here.set_device_class("mig", DeviceClass("mig", mentions_gpus=True))
-    unknown = asked(0)._replace(got=(DeviceRequest((ClassCount("mig", 1),)),))
+    unknown = asked(0)._replace(devices=(DeviceRequest((ClassCount("mig", 1),)),))
     assert judge_allocation(unknown, here).reasons[0].code is Code.UNKNOWN_GPU_RESOURCE
-    missing = asked(0)._replace(got=(DeviceRequest((ClassCount("gone", 1),)),))
+    missing = asked(0)._replace(devices=(DeviceRequest((ClassCount("gone", 1),)),))
     assert isinstance(judge_allocation(missing, here), Retry)
 
 

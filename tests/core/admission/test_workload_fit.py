@@ -3,7 +3,7 @@
 import pytest
 
 from tests.core.support.make import ALICE, JOB, demand, gpus, limit, node, pod, policy, pool, resident, team, world
-from webhook.core.admission.workload_fit import Part, misfits
+from webhook.core.admission.workload_fit import Part, fit_problems
 from webhook.core.model.names import GpuModel, Namespace
 from webhook.core.model.pod import Handling, NamespaceFacts
 from webhook.core.model.policy import Defaults, Share, UnknownTeam
@@ -18,7 +18,7 @@ def part(count=1, *, each=1, role="Worker", **more):
 
 
 def told(parts, place):
-    return [(reason.code, reason.text) for reason in misfits(parts, ALICE, place)]
+    return [(reason.code, reason.text) for reason in fit_problems(parts, ALICE, place)]
 
 
 def test_one_that_fits_is_told_nothing():

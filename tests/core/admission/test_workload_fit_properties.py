@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.core.support.make import JOB, JOB_CONTROLLER, commit, gpus, mutated, node, pod, policy, team, world
 from tests.examples import examples
 from webhook.core.admission.admission import admit
-from webhook.core.admission.workload_fit import Part, misfits
+from webhook.core.admission.workload_fit import Part, fit_problems
 from webhook.core.model.amount import ONE_GPU, UNLIMITED
 from webhook.core.model.decision import Admit, Deny
 from webhook.core.model.reason import Code
@@ -26,7 +26,7 @@ def settings_of_a_team(draw):
 @examples(50)
 def test_pods_enter_one_by_one_exactly_as_far_as_was_said(owner, each, count, sizes):
     place = world(policy(owner), [node(f"n{i}", gpus=size) for i, size in enumerate(sizes)])
-    said = {reason.code for reason in misfits([Part("", pod(each, owner=JOB), count)], JOB_CONTROLLER, place)}
+    said = {reason.code for reason in fit_problems([Part("", pod(each, owner=JOB), count)], JOB_CONTROLLER, place)}
     entered, refused, waiting = 0, set(), 0
     for number in range(count):
         asked = pod(each, name=f"p{number}", owner=JOB)
@@ -57,7 +57,7 @@ def test_more_pods_never_fit_better(owner, each, count):
     place = world(policy(owner))
 
     def said(number):
-        return {reason.code for reason in misfits([Part("", pod(each, owner=JOB), number)], JOB_CONTROLLER, place)}
+        return {reason.code for reason in fit_problems([Part("", pod(each, owner=JOB), number)], JOB_CONTROLLER, place)}
 
     assert said(count) <= said(count + 1)
 
@@ -67,7 +67,9 @@ def test_it_makes_no_difference_to_a_limit_how_pods_are_divided_into_roles(owner
     place = world(policy(owner))
 
     def limits(*parts):
-        return {reason for reason in misfits(parts, JOB_CONTROLLER, place) if reason.code is Code.TEAM_LIMIT_EXCEEDED}
+        return {
+            reason for reason in fit_problems(parts, JOB_CONTROLLER, place) if reason.code is Code.TEAM_LIMIT_EXCEEDED
+        }
 
     one = pod(each, owner=JOB)
     assert limits(Part("", one, count)) == limits(Part("a", one, 1), Part("b", one, count - 1))

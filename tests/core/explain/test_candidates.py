@@ -107,8 +107,8 @@ def test_what_a_topology_spread_rules_out_is_told_by_its_key():
     told = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
     assert [each.node for each in told.best] == ["b0"]
     assert told.filtered == (
-        Filtered("too many of the pod's like in its zone", ("a0", "a1")),
-        Filtered("no label zone, by which the pod must be spread", ("nowhere",)),
+        Filtered("too many matching pods in its zone", ("a0", "a1")),
+        Filtered("no label zone, the topology key of a spread constraint", ("nowhere",)),
     )
 
 
@@ -122,8 +122,8 @@ def test_what_inter_pod_affinity_rules_out_is_told_by_its_key():
     told = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
     assert [each.node for each in told.best] == ["a1"]
     assert told.filtered == (
-        Filtered("none of the pods that the pod wants beside it in its zone", ("b0",)),
-        Filtered("pods that the pod keeps away from in its host", ("a0",)),
+        Filtered("no pod of the pod's affinity in its zone", ("b0",)),
+        Filtered("pods of the pod's anti-affinity in its host", ("a0",)),
     )
 
 
@@ -133,4 +133,4 @@ def test_what_keeps_the_pod_off_is_told_by_its_key():
     place = world(nodes=[node(name, labels={"host": name}) for name in ("a0", "b0")], residents=[keeper])
     spread = evaluate_topology(TopologyRequest("team-a", {"app": "web"}, (), ANY), place.fleet, place.pod_counts)
     told = candidates(place.fleet, demand(2), ANY, tier=Tier.GUARANTEED, spread=spread)
-    assert told.filtered == (Filtered("pods that keep away from the pod in its host", ("a0",)),)
+    assert told.filtered == (Filtered("pods with anti-affinity to the pod in its host", ("a0",)),)

@@ -36,7 +36,9 @@ from webhook.policy.builtin import BUILT_IN
 
 
 def limits(told):
-    return {bar.subject: (bar.taken, bar.limit, bar.breaks(told.pod.demand.gpus)) for bar in told.limits}
+    return {
+        limit.subject: (limit.taken, limit.limit, limit.is_exceeded_by(told.pod.demand.gpus)) for limit in told.limits
+    }
 
 
 def test_every_limit_is_told_with_its_sum_and_who_holds():
@@ -80,8 +82,11 @@ def test_a_closed_pool_says_why(more, want):
     told = explain(pod(**more), ALICE, world(policy(pools=pools)))
     closed = {step.pool.name: step.closed for step in told.pools}
     assert closed.items() >= want.items()
-    assert closed["others"] == "team team-a may not enter"
-    assert more.get("labels") or closed["kafka"] in {"takes other pods only", "the pod is pinned to pool open"}
+    assert closed["others"] == "team team-a may not use it"
+    assert more.get("labels") or closed["kafka"] in {
+        "its match selects other pods only",
+        "the pod is pinned to pool open",
+    }
     assert all((step.nodes is None) == (step.closed is not None) for step in told.pools)
 
 
@@ -108,7 +113,7 @@ def test_nodes_without_room_are_counted_by_cause():
 def test_one_node_that_is_asked_for_tells_all_that_is_in_the_way(name, obstacles, place):
     nodes = [node("a"), node("b", is_cordoned=True), node("c", gpus=2), node("d")]
     [step] = explain(pod(4), ALICE, world(nodes=nodes, residents=[resident(9, node="a")]), node=name).pools
-    assert (step.asked.node, step.asked.obstacles, step.asked.place) == (name, obstacles, place)
+    assert (step.node_step.node, step.node_step.obstacles, step.node_step.place) == (name, obstacles, place)
 
 
 def test_a_pod_that_reclaim_helped_is_not_taken_for_one_that_helps_itself():
@@ -191,5 +196,5 @@ def test_a_claim_is_counted_and_has_no_smaller_request():
     place.set_claim(ClaimKey("claim", "team-a", "two"), (DeviceRequest((ClassCount("gpu.nvidia.com", 2),)),))
     told = explain(pod(0, claims=(ClaimRef(claim="two"),)), ALICE, place)
     assert told.pod.demand.gpus == gpus(2)
-    assert [bar.subject for bar in told.limits if bar.breaks(gpus(2))] == ["team team-a"]
+    assert [limit.subject for limit in told.limits if limit.is_exceeded_by(gpus(2))] == ["team team-a"]
     assert told.smaller is None

@@ -62,7 +62,7 @@ def test_conditions_on_labels_name_what_is_there(constraints, want):
 def test_taints_are_named_but_for_those_that_keep_nobody_off():
     want = (
         "it has taint maintenance=yes:NoSchedule, which the pod does not tolerate",
-        "its room is kept for pods that wait",
+        "its room is held for waiting pods",
     )
     assert told(replace(node("n"), taints=TAINTS)) == want
 
@@ -91,6 +91,6 @@ def test_pods_around_it_are_the_last_cause():
     spread = evaluate_topology(
         TopologyRequest("team-a", {"app": "web"}, (rule,), NO_CONSTRAINTS), place.fleet, place.pod_counts
     )
-    want = ("too many of the pod's like in its zone",)
+    want = ("too many matching pods in its zone",)
     assert obstacles(place.fleet, nodes[0], demand(1), NO_CONSTRAINTS, spread=spread) == want
     assert obstacles(place.fleet, nodes[1], demand(1), NO_CONSTRAINTS, spread=spread) == ()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.core.support.make import gpus, node, pod, policy, pool, resident, team, world
-from webhook.core.explain.policy_replay import Fate, Running, fates
+from webhook.core.explain.policy_replay import PolicyOutcome, Running, policy_outcomes
 from webhook.core.model.policy import Defaults, UnknownTeam
 from webhook.core.model.reason import Code
 from webhook.core.model.tier import Tier
@@ -19,7 +19,7 @@ def running(count, name, *, tier="guaranteed", node="n0", namespace="team-a", cr
 
 
 def told(pods, rules, nodes=None):
-    return fates(pods, world(rules, nodes))
+    return policy_outcomes(pods, world(rules, nodes))
 
 
 def test_pods_that_are_guaranteed_stay_so_while_there_is_a_share_for_them():
@@ -42,9 +42,9 @@ def test_the_pool_is_that_of_the_node():
     nodes = [node("n0", labels={"at": "x"}), node("n1")]
     pools = (pool("x", node_selector=(("at", "x"),)), pool("y", node_selector=(("at", "y"),)))
     found = told([running(1, "a"), running(1, "b", node="n1"), running(1, "w", node=None)], policy(pools=pools), nodes)
-    assert found["a"] == Fate("team-a", G, "x")
+    assert found["a"] == PolicyOutcome("team-a", G, "x")
     assert [reason.code for reason in found["b"].refusals] == [Code.NO_POOL_ALLOWED]
-    assert found["w"] == Fate("team-a", G, None)
+    assert found["w"] == PolicyOutcome("team-a", G, None)
 
 
 def test_a_share_of_the_model_counts_where_the_pod_is():
@@ -58,7 +58,7 @@ def test_a_share_of_the_model_counts_where_the_pod_is():
 @pytest.mark.parametrize(
     ("asked", "want"),
     [
-        pytest.param({"tier_label": "preemptible"}, Fate("team-a", P, ""), id="who borrows by choice"),
+        pytest.param({"tier_label": "preemptible"}, PolicyOutcome("team-a", P, ""), id="who borrows by choice"),
         pytest.param({"tier_label": "guaranteed"}, Code.GUARANTEED_SHARE_USED, id="who never borrows"),
         pytest.param({"pool": "gone"}, Code.UNKNOWN_POOL, id="who is pinned to a pool that is gone"),
     ],
@@ -72,12 +72,12 @@ def test_a_namespace_without_a_team():
     pods = [running(1, "a", namespace="stray")]
     assert told(pods, policy())["a"].refusals[0].code is Code.UNKNOWN_TEAM
     lenient = policy(defaults=Defaults(unknown_team=UnknownTeam.PREEMPTIBLE))
-    assert told(pods, lenient)["a"] == Fate("unassigned", P, "")
+    assert told(pods, lenient)["a"] == PolicyOutcome("unassigned", P, "")
 
 
 def test_exempt_pods_are_only_counted():
     fate = told([running(1, "a")], replace(policy(), exempt_namespaces=("team-a",)))["a"]
-    assert fate == Fate("team-a")
+    assert fate == PolicyOutcome("team-a")
 
 
 def test_limits_per_user_hold_for_bare_pods():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.core.support import make
 from tests.core.support.make import GPU, gpus
 from webhook.core.admission.admission import admit
-from webhook.core.admission.workload_fit import Part, misfits
+from webhook.core.admission.workload_fit import Part, fit_problems
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.decision import Admit, Deny
 from webhook.core.model.mig_slices import PRODUCT, slice_of
@@ -133,7 +133,7 @@ def test_a_whole_workload_counts_by_what_its_pods_can_be_bound_to():
     def told(*nodes, **more):
         part = Part("", make.pod(demand=make.demand(1, cpu=100, memory=1), **more), 14)
         place = make.world(make.policy(make.team(guaranteed=1, limit_=2), resources=BUILT_IN), nodes=list(nodes))
-        return [reason.code for reason in misfits([part], make.ALICE, place)]
+        return [reason.code for reason in fit_problems([part], make.ALICE, place)]
 
     thin = node("n0", THIN, 14)
     assert told(thin) == []

@@ -184,7 +184,7 @@ def test_pods_with_anti_affinity_get_required_lists_on_separate_nodes():
         asked = web(APART)
         steering = steered(found, asked)
         assert steering.mode is Mode.AUTO
-        found.tentative.give(found.fleet, steering.nodes[0], asked, now=0.0)
+        found.tentative.reserve(found.fleet, steering.nodes[0], asked, now=0.0)
         hosts.append(steering.nodes[0])
     assert sorted(hosts) == ["a0", "a1", "b0", "b1"]
     steering = steered(found, web(APART))
@@ -269,9 +269,9 @@ def test_anti_affinity_of_running_pods_excludes_pods_without_rules():
 
 def test_anti_affinity_of_assumed_pods_excludes_others():
     found = place()
-    found.tentative.give(found.fleet, "a0", web(APART, labels={}), now=0.0)
+    found.tentative.reserve(found.fleet, "a0", web(APART, labels={}), now=0.0)
     assert "a0" not in steered(found, web()).nodes
-    found.tentative.withdraw(found.fleet)
+    found.tentative.clear(found.fleet)
     assert "a0" in steered(found, web()).nodes
 
 
@@ -289,4 +289,4 @@ def test_a_pod_is_retried_where_its_anti_affinity_excludes_a_new_pod():
     found.set_pod(on("a0"))
     told = verify(mutated(asked, decision, uid="u1"), ALICE, found)
     assert isinstance(told, Retry)
-    assert "got other pods than it wants around it" in told.reason.text
+    assert "no longer meet the pod's topology rules" in told.reason.text

@@ -16,7 +16,7 @@ from webhook.core.peers import pod_counts
 NODES = ["n0", "n1"]
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["set", "terminate", "remove", "advise", "assume", "settle", "lapse", "ask"]),
+        st.sampled_from(["set", "terminate", "remove", "advise", "assume", "drop", "lapse", "ask"]),
         st.integers(0, 3),
         st.sampled_from([*NODES, None]),
         st.sampled_from(["web", "db"]),
@@ -46,12 +46,12 @@ def apply(place, now, step):
     elif what == "remove":
         place.remove_pod(uid)
     elif what == "advise" and name is not None:
-        place.tentative.give(place.fleet, name, pod(labels=labels, topology=anti_affinity_rules), now=now)
+        place.tentative.reserve(place.fleet, name, pod(labels=labels, topology=anti_affinity_rules), now=now)
     elif what == "assume":
         made = flight(pod(uid=uid, name=uid), Charge("team-a", Tier.GUARANTEED, 1), name)
         place.assume(made)
-    elif what == "settle":
-        place.settle(uid)
+    elif what == "drop":
+        place.drop_reservation(uid)
     elif what == "lapse":
         place.tentative.expire(place.fleet, now=now)
     else:

@@ -183,7 +183,7 @@ def test_concurrent_pods_are_spread_over_zones_and_then_packed():
         steering = steered(found, asked)
         assert steering.mode is Mode.AUTO
         assert len({name[0] for name in steering.nodes}) == 1, "one zone cannot become uneven"
-        found.tentative.give(found.fleet, steering.nodes[0], asked, now=0.0)
+        found.tentative.reserve(found.fleet, steering.nodes[0], asked, now=0.0)
         zones.append(steering.nodes[0])
     assert zones == ["a0", "b0", "c0"] * 3
 
@@ -191,9 +191,9 @@ def test_concurrent_pods_are_spread_over_zones_and_then_packed():
 def test_expired_reservations_no_longer_count():
     found = place()
     asked = web(rule())
-    found.tentative.give(found.fleet, "a0", asked, now=0.0)
+    found.tentative.reserve(found.fleet, "a0", asked, now=0.0)
     assert steered(found, asked).nodes[0] == "b0"
-    found.tentative.withdraw(found.fleet)
+    found.tentative.clear(found.fleet)
     assert steered(found, asked).nodes[0] == "a0"
 
 
@@ -282,7 +282,7 @@ def test_one_node_is_required_where_policy_wants_that():
 
 def committed(found, asked, *, uid, others=()):
     decision = admit(asked, ALICE, found)
-    found.tentative.give(found.fleet, decision.steering.nodes[0], asked, now=0.0)
+    found.tentative.reserve(found.fleet, decision.steering.nodes[0], asked, now=0.0)
     for each in others:
         found.set_pod(each)
     return verify(mutated(asked, decision, uid=uid), ALICE, found)
@@ -295,7 +295,7 @@ def test_a_pods_own_reservation_does_not_count_against_it():
 def test_a_pod_is_retried_where_others_came_first():
     decision = committed(place(), web(rule()), uid="u1", others=[on("a1")])
     assert isinstance(decision, Retry)
-    assert "other pods than it wants around it" in decision.reason.text
+    assert "no longer meet the pod's topology rules" in decision.reason.text
 
 
 def test_what_another_replica_committed_counts_before_it_is_seen():
@@ -314,5 +314,5 @@ def test_a_preference_is_not_verified():
 
 def test_open_reservations_do_not_count_at_the_commit():
     found = place(on("a0"), on("c0"))
-    found.tentative.give(found.fleet, "b0", web(rule()), now=0.0)
+    found.tentative.reserve(found.fleet, "b0", web(rule()), now=0.0)
     assert isinstance(committed(found, web(rule()), uid="u1"), Retry)

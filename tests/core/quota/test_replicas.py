@@ -161,7 +161,7 @@ class ReplicasMachine(RuleBasedStateMachine):
             replica.ledger_session.note(flight.pod.uid, replica.ask(flight.pod.uid))
         replica.fold()
         replica.finish()
-        replica.ledger_session.settle(replica.reached)
+        replica.ledger_session.drop_released(replica.reached)
 
 
 TestReplicas = ReplicasMachine.TestCase
@@ -197,7 +197,7 @@ class ForgetsTheOthers(LedgerSession):
     def see(self, page, *, version, identity):
         super().see(page, version=version, identity=identity)
         for uid in page.flights:
-            self._world.settle(uid)
+            self._world.drop_reservation(uid)
 
 
 def one_folds_and_the_other_lags(one, other):
@@ -256,10 +256,10 @@ def test_a_lagging_watch_counts_folded_charges_until_it_has_seen_the_pods():
     one.fold()
     one.finish()
     other.next_record()
-    other.ledger_session.settle(other.reached)
+    other.ledger_session.drop_released(other.reached)
     assert other.world.usage(A).total == gpus(1)
     other.next_event()
-    other.ledger_session.settle(other.reached)
+    other.ledger_session.drop_released(other.reached)
     assert (other.world.usage(A).total, other.world.usage(A).reserved) == (gpus(1), 0)
 
 
@@ -274,13 +274,13 @@ def test_creations_of_one_name_are_charged_once_until_the_first_is_gone():
     assert other.world.usage(A).total == gpus(1)
     etcd.create("u/3")
     one.next_event()
-    one.ledger_session.settle(one.reached)
+    one.ledger_session.drop_released(one.reached)
     assert one.world.usage(A).total == gpus(1), "the pod that exists counts for the others"
     for uid in ("u/0", "u/1", "u/2", "u/4"):
         one.ledger_session.note(Uid(uid), one.ask(uid))
     one.fold()
     one.finish()
-    one.ledger_session.settle(one.reached)
+    one.ledger_session.drop_released(one.reached)
     assert (set(one.ledger_session.page.flights), one.world.usage(A).total) == (set(), gpus(1))
 
 

@@ -62,12 +62,12 @@ def ended(table):
 
 def placed(table):
     table.keep("n0", None, is_going=yes)
-    table.settle(yes, now=0)
+    table.end_finished(yes, now=0)
 
 
 def unused(table):
     table.keep("n0", None, is_going=yes)
-    table.settle(stays, now=0)
+    table.end_finished(stays, now=0)
 
 
 def expired(table):
@@ -142,7 +142,7 @@ def test_a_victim_is_sent_for_the_node_that_lists_it():
 @pytest.mark.parametrize("state", sorted(set(State) - {State.SENT}))
 def test_a_step_that_is_not_legal_is_refused(state):
     table = walked(*REACHED[state])
-    for event in (put_off, gone, refused, written, lambda table: table.settle(stays, now=0)):
+    for event in (put_off, gone, refused, written, lambda table: table.end_finished(stays, now=0)):
         before = table.get("a")
         event(table)
         after = table.get("a")
@@ -169,13 +169,13 @@ def test_an_eviction_counts_for_a_minute_and_once():
     for event in (sent, accepted, gone, placed):
         event(table)
         assert table.losses({"a": "team-a"}.get, now=5) == {"team-a": 1}
-    table.settle(yes, now=5 + RATE_SECONDS)
+    table.end_finished(yes, now=5 + RATE_SECONDS)
     assert (table.losses({}.get, now=5 + RATE_SECONDS), table.get("a")) == ({}, None)
 
 
 def test_a_notice_that_arrives_after_the_end_is_taken_back_once():
     table = walked(planned, written, ended)
-    table.settle(stays, now=0)
+    table.end_finished(stays, now=0)
     noticed(table)
     assert (table.calmed(), table.calmed()) == ([VICTIM], [])
 
@@ -278,11 +278,11 @@ class Lives(RuleBasedStateMachine):
         self.table.keep(node, None, is_going=self.is_going)
 
     @rule(is_placed=st.booleans(), seconds=st.integers(0, 100))
-    def settle(self, is_placed, seconds):
+    def finish(self, is_placed, seconds):
         self.now += seconds
         for uid in self.table.expire(before=self.now - 30):
             self.accepted.discard(uid)
-        self.table.settle(lambda _: is_placed, now=self.now)
+        self.table.end_finished(lambda _: is_placed, now=self.now)
 
     @rule()
     def crash(self):

@@ -138,7 +138,7 @@ class Replica:
             self.read()
         if not self.ledger_session.is_safe(self.reached):
             return False
-        self.ledger_session.settle(self.reached)
+        self.ledger_session.drop_released(self.reached)
         admitted = []
         for uid in uids:
             if self.world.usage(A).total + gpus(1) <= gpus(LIMIT):

@@ -81,7 +81,7 @@ class Promoter(Replica):
             self.read()
         if self.write is not None or not self.ledger_session.is_safe(self.reached):
             return
-        self.ledger_session.settle(self.reached)
+        self.ledger_session.drop_released(self.reached)
         charged = []
         for flight in make():
             self.ledger_session.charge(flight)
@@ -245,7 +245,7 @@ class PromotionsMachine(RuleBasedStateMachine):
             replica.ledger_session.note(flight.pod.uid, replica.ask(flight.pod.uid))
         replica.fold()
         replica.finish()
-        replica.ledger_session.settle(replica.reached)
+        replica.ledger_session.drop_released(replica.reached)
 
 
 TestPromotions = PromotionsMachine.TestCase

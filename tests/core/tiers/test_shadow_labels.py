@@ -23,7 +23,7 @@ def seen(*pods, policy=SHADOW):
     shadow_labels = ShadowLabels(world := make.world(policy))
     for pod in pods:
         shadow_labels.set_pod(pod)
-    shadow_labels.settle(["team-a"])
+    shadow_labels.update_tiers(["team-a"])
     return shadow_labels, world
 
 
@@ -49,7 +49,7 @@ def test_a_tier_stays_until_there_is_room():
     shadow_labels.set_pod(bare(4, uid="young", created=2, node="n0"))
     assert tiers(world) == {"old": Tier.GUARANTEED, "young": Tier.PREEMPTIBLE}
     shadow_labels.remove_pod("old")
-    assert shadow_labels.settle(["team-a"]) == ["young"]
+    assert shadow_labels.update_tiers(["team-a"]) == ["young"]
     assert tiers(world) == {"young": Tier.GUARANTEED}
 
 

@@ -165,7 +165,7 @@ def test_a_promotion_under_way_is_neither_repeated_nor_forgotten():
 def test_a_promotion_that_failed_is_taken_back():
     place = made(borrower("p", 2))
     _, flight = charged(place)
-    place.settle(Uid("p"))
+    place.drop_reservation(Uid("p"))
     assert (place.usage(A).guaranteed, place.usage(A).preemptible) == (0, gpus(2))
     place.assume(flight)
     place.remove_pod(Uid("p"))

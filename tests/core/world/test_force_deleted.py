@@ -30,7 +30,7 @@ def test_the_remaining_charge_keeps_the_room_until_it_is_dropped():
     assert (book.total, book.reserved, book.preemptible) == (gpus(3), gpus(3), gpus(3))
     assert book.largest_holders() == [("team-a/Pod/p", gpus(3))]
     assert not place.fleet.fits(NodeName("n0"), resident(8).demand), "its room is not free either"
-    place.settle(left.pod.uid)
+    place.drop_reservation(left.pod.uid)
     assert place.usage(A).total == 0
     assert place.fleet.fits(NodeName("n0"), resident(8).demand)
 
@@ -78,5 +78,5 @@ def test_policy_and_nodes_may_change_in_between():
     place.set_policy(policy(team(guaranteed=1), hash="p2"))
     place.remove_node(NodeName("n0"))
     assert place.usage(A).total == gpus(2)
-    place.settle(left.pod.uid)
+    place.drop_reservation(left.pod.uid)
     assert place.usage(A).total == 0

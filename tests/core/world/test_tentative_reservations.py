@@ -28,7 +28,7 @@ def advised(place, pod_, *, now=0.0):
     """Admit a pod and reserve its room, as the webhook does."""
     decision = admit(pod_, ALICE, place)
     chosen(decision)
-    place.tentative.give(place.fleet, decision.steering.nodes[0], pod_, now=now)
+    place.tentative.reserve(place.fleet, decision.steering.nodes[0], pod_, now=now)
     return decision
 
 
@@ -47,7 +47,7 @@ def test_concurrent_pods_get_different_room_and_each_keeps_its_own():
     firsts = [decision.steering.nodes[0] for decision in decisions]
     assert firsts == ["n0", "n1", "n2"]
     assert [committed(place, pod(8), d, uid=f"u{i}") for i, d in enumerate(decisions)] == firsts
-    assert not place.tentative.withdraw(place.fleet), "consumed reservations are gone"
+    assert not place.tentative.clear(place.fleet), "consumed reservations are gone"
     assert [place.fleet.free(name, GPU) for name in firsts] == [0, 0, 0]
 
 
@@ -85,7 +85,7 @@ def test_free_room_is_capacity_less_pods_and_reservations(steps):
     open_advice = []
     for now, (what, name, gpus, age) in enumerate(steps):
         if what == "give":
-            place.tentative.give(place.fleet, name, pod(gpus), now=now)
+            place.tentative.reserve(place.fleet, name, pod(gpus), now=now)
             open_advice.append((now + TENTATIVE_SECONDS, name, gpus))
         elif what == "redeem":
             place.tentative.consume(place.fleet, name, pod(gpus))

@@ -68,8 +68,8 @@ class WorldMachine(RuleBasedStateMachine):
         self.unseen.discard(uid)
 
     @rule(uid=st.sampled_from(UIDS))
-    def settle(self, uid):
-        self.place.settle(Uid(uid))
+    def drop_reservation(self, uid):
+        self.place.drop_reservation(Uid(uid))
         if uid in self.unseen:
             self.unseen.remove(uid)
             del self.want[uid]

@@ -22,7 +22,7 @@ from webhook.core.model.decision import Admit, Deny, NotApplicable, Outcome, Ret
 from webhook.core.model.names import Namespace
 from webhook.core.model.pod import Requester
 from webhook.core.model.reason import refusal_text
-from webhook.simulation.simulate import Foreteller, read_template
+from webhook.simulation.simulate import Simulator, read_template
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 ALICE = Requester("alice")
@@ -140,14 +140,12 @@ def test_webhook_commit_review_and_explanation_agree(nodes, share, pods):
     case = case_of(nodes, share)
     with tempfile.TemporaryDirectory() as folder:
         gate, beside = open_gate(case, Path(folder)), open_gate(case, Path(folder)).world
-    foreteller = Foreteller(beside, now_text="")
+    simulator = Simulator(beside, now_text="")
     for number, step in enumerate(pods):
         uid, name = f"uid-{number}", {"name": f"p{number}"}
         manifest = pod(step | {"metadata": step["metadata"] | name})
         namespace = Namespace(manifest["metadata"]["namespace"])
-        (reviewed,) = foreteller.foretell(
-            read_template(manifest, namespace=namespace, world=beside), 1, requester=ALICE
-        )
+        (reviewed,) = simulator.simulate(read_template(manifest, namespace=namespace, world=beside), 1, requester=ALICE)
         explanation = explain(read_template(manifest, namespace=namespace, world=gate.world).pod, ALICE, gate.world)
         assert told(explanation.decision) == told(reviewed.decision)
         event(told(explanation.decision)[1])

@@ -17,7 +17,7 @@ from webhook.core.model.decision import Admit, Deny
 from webhook.core.model.pod import Requester
 from webhook.core.model.reason import Code
 from webhook.core.placement.gpu_inventory import gpu_inventory
-from webhook.simulation.simulate import Foreteller, read_template
+from webhook.simulation.simulate import Simulator, read_template
 
 PRODUCT = "nvidia.com/gpu.product"
 WEIGHTS = {"A100-MIG-1g.5gb": Fraction(1, 7), "A100-MIG-3g.20gb": Fraction(3, 7), "A100": Fraction(1)}
@@ -67,7 +67,7 @@ def written(nodes):
 def foretold(gate, manifest):
     """What a review says that the pod counts, in a world of its own; None where no node can ever hold it."""
     template = read_template(manifest, namespace="team-a", world=gate.world)
-    (answer,) = Foreteller(gate.world, now_text="").foretell(template, 1, requester=Requester("alice"))
+    (answer,) = Simulator(gate.world, now_text="").simulate(template, 1, requester=Requester("alice"))
     if isinstance(answer.decision, Deny):
         assert [reason.code for reason in answer.decision.reasons] == [Code.NEVER_FITS]
         return None

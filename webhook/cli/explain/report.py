@@ -87,7 +87,9 @@ class ReclaimReport(msgspec.Struct, rename="camel"):
     ]
     node: str | None
     gpus: str
-    teams: Annotated[list[str], msgspec.Meta(description="teams whose borrowed GPUs can be reclaimed, if there is no plan yet")]
+    teams: Annotated[
+        list[str], msgspec.Meta(description="teams whose borrowed GPUs can be reclaimed, if there is no plan yet")
+    ]
     evicted: list[EvictedReport]
     since: Annotated[str | None, msgspec.Meta(description="when the plan was made")]
     why: Annotated[str | None, msgspec.Meta(description="why nothing can be done")]
@@ -170,13 +172,13 @@ def report_of(whole: Told) -> ExplanationReport:
         warnings=[_reason(reason) for reason in verdict.warnings],
         limits=[
             LimitReport(
-                bar.subject,
-                format_limit(bar.limit),
-                format_gpus(bar.taken),
-                format_gpus(bar.taken + gpus),
-                not bar.breaks(gpus),
+                limit.subject,
+                format_limit(limit.limit),
+                format_gpus(limit.taken),
+                format_gpus(limit.taken + gpus),
+                not limit.is_exceeded_by(gpus),
             )
-            for bar in told.limits
+            for limit in told.limits
         ],
         holders=[HolderReport(name, format_gpus(held)) for name, held in told.holders],
         pools=[_pool(step) for step in told.pools],
@@ -227,7 +229,7 @@ def _pool(step: PoolStep) -> PoolReport:
     if step.nodes is None:
         return PoolReport(step.pool.name, step.closed, None, [], [], None)
     filtered = [FilteredReport(str(cause), len(names), list(names)) for cause, names in step.nodes.filtered]
-    asked = step.asked
+    asked = step.node_step
     node = None if asked is None else NodeAnswer(asked.node, list(asked.obstacles), asked.place)
     return PoolReport(step.pool.name, None, step.nodes.with_room, _nodes(step.nodes), filtered, node)
 

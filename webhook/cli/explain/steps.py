@@ -98,12 +98,14 @@ def _limits(told: Explanation) -> RenderableType:
     table.add_column(overflow="fold")
     table.add_column(justify="right")
     table.add_column()
-    for bar in told.limits:
-        taken = f"{column_gpus(bar.taken)} + {column_gpus(gpus)} = {column_gpus(bar.taken + gpus)}"
-        breaks = bar.breaks(gpus)
-        of = "no limit" if isinstance(bar.limit, Unlimited) else f"of {format_limit(bar.limit)}"
+    for limit in told.limits:
+        taken = f"{column_gpus(limit.taken)} + {column_gpus(gpus)} = {column_gpus(limit.taken + gpus)}"
+        breaks = limit.is_exceeded_by(gpus)
+        of = "no limit" if isinstance(limit.limit, Unlimited) else f"of {format_limit(limit.limit)}"
         table.add_row(
-            Text(bar.subject), Text(taken), Text(f"{of}{', too much' if breaks else ''}", style="red" if breaks else "")
+            Text(limit.subject),
+            Text(taken),
+            Text(f"{of}{', too much' if breaks else ''}", style="red" if breaks else ""),
         )
     holders = ", ".join(f"{name} {column_gpus(held)}" for name, held in told.holders)
     reserved = f"; reserved {column_gpus(told.reserved)}" if told.reserved else ""
@@ -134,8 +136,8 @@ def _pool(step: PoolStep) -> RenderableType:
             table.add_row(Text(name), *[f"{in_gpus(each):.3f}" for each in costs])
         parts.append(table)
     parts += [Text(f"{len(names)}: {cause}: {some(names)}") for cause, names in found.filtered]
-    if step.asked is not None:
-        parts.append(Text(_asked(step.asked), style="cyan"))
+    if step.node_step is not None:
+        parts.append(Text(_asked(step.node_step), style="cyan"))
     return Group(*parts)
 
 

@@ -21,7 +21,7 @@ from webhook.kube.workloads.parts import judge
 from webhook.kube.workloads.related import Related
 from webhook.kube.workloads.table import kind_table
 from webhook.kube.world_file.stream import Document
-from webhook.simulation.simulate import Answer, Foreteller, Template, read_template
+from webhook.simulation.simulate import Answer, Simulator, Template, read_template
 
 _ABOUT_NODES: Final = frozenset({Code.NO_ROOM_NOW, Code.NEVER_FITS})
 _MAX_PODS: Final = 1_000_000
@@ -50,7 +50,7 @@ class Evaluator:
         self._related = related
         self._requester = requester
         self._ample_nodes = None if room_is_known else AmpleNodes(world)
-        self._foreteller = Foreteller(world, now_text=now_text)
+        self._simulator = Simulator(world, now_text=now_text)
         self._kinds = kind_table(world.policy.workloads.kinds)
         self._existing = ExistingPods(world.pods())
         self._seen: dict[tuple[str, str, str, str], tuple[Place, list[Uid]]] = {}
@@ -67,7 +67,7 @@ class Evaluator:
         warnings += [f"{reason.text} ({reason.code})" for reason in whole]
         refusal = whole if self._world.policy.workloads.on_limit is OnWorkloadLimit.REJECT else ()
         refusal = tuple(reason for reason in refusal if reason.code in LIMIT_CODES)
-        taken = len(self._foreteller.taken)
+        taken = len(self._simulator.charged)
         groups: list[PodGroup] = []
         for pod_set in expanded.later:
             evaluated = self._evaluate_pods(item, expanded, pod_set, refusal, warnings)
@@ -75,7 +75,7 @@ class Evaluator:
             self._remove_since(taken)
         for pod_set in expanded.pod_sets:
             groups += self._evaluate_pods(item, expanded, pod_set, refusal, warnings)
-        self._seen[_identity(expanded)] = (item.place, self._foreteller.taken[taken:])
+        self._seen[_identity(expanded)] = (item.place, self._simulator.charged[taken:])
         outcomes = {group.outcome for group in groups}
         if expanded.is_gang and Outcome.DENY in outcomes and len(outcomes) > 1:
             warnings.append(_PARTIAL_GANG)
@@ -120,7 +120,7 @@ class Evaluator:
         if self._ample_nodes is not None:
             self._ample_nodes.make_room(template.pod)
         groups = _Groups(blank, shows_nodes=self._ample_nodes is None)
-        for answer in self._foreteller.foretell(
+        for answer in self._simulator.simulate(
             template, 1 if count is None else count, requester=self._requester_of(item, workload, template.pod)
         ):
             groups.add(answer, template)
@@ -147,9 +147,9 @@ class Evaluator:
 
     def _remove_since(self, since: int) -> None:
         """Remove the pods that were charged since then, because they do not run at the same time as later ones."""
-        for uid in self._foreteller.taken[since:]:
+        for uid in self._simulator.charged[since:]:
             self._world.remove_pod(uid)
-        del self._foreteller.taken[since:]
+        del self._simulator.charged[since:]
 
     def _remove_existing(self, item: Item, workload: Workload) -> list[str]:
         """Remove the object's existing pods: applying it again replaces them."""

@@ -175,7 +175,7 @@ class ApiLedger:
         while True:
             await asyncio.sleep(random.uniform(1, 2) * _RECONCILE_SECONDS)  # noqa: S311 - jitter
             for writer in self._writers.values():
-                writer.settle()
+                writer.drop_released()
                 if is_leader():
                     writer.write_lingering()
             if is_leader():

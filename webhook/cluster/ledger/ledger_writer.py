@@ -120,7 +120,7 @@ class LedgerWriter:
         listed = (*self._session.page.flights, *self.lingering)
         self._first_seen = {uid: self._first_seen.get(uid, now) for uid in listed}
         self._allowed.intersection_update(self._first_seen)
-        self.settle()
+        self.drop_released()
 
     def forget(self, identity: str) -> None:
         """Forget the object if it is the one of this identity: it was deleted."""
@@ -128,12 +128,12 @@ class LedgerWriter:
             self._session.lose()
             self._status = None
 
-    def settle(self) -> None:
-        """Forget charges that left the object, if the watched pods have caught up, and expired lingering charges."""
-        self._session.settle(self._context.reached())
+    def drop_released(self) -> None:
+        """Drop charges that left the object, if the watched pods have caught up, and expired lingering charges."""
+        self._session.drop_released(self._context.reached())
         for uid in [uid for uid, flight in self.lingering.items() if self._is_late(flight)]:
             del self.lingering[uid]
-            self._context.world.settle(uid)
+            self._context.world.drop_reservation(uid)
 
     def linger(self, flight: InFlightCharge) -> None:
         """Keep an assumed charge for as long as its pod may still run on its node."""
@@ -305,7 +305,7 @@ class LedgerWriter:
 
     def _decide(self, waiting: list[_Request]) -> list[_Admitted]:
         """Decide all waiting requests on one state of the world; each charge is assumed before the next decision."""
-        self.settle()
+        self.drop_released()
         admitted: list[_Admitted] = []
         for request in waiting:
             if len(admitted) >= self._max_charges:

@@ -1,14 +1,14 @@
-"""The mutating step: what terms and which nodes a pod would get now.
+"""The mutating step: the tier and the nodes that a pod would get now.
 
-Order: assess (demand, exempt?, team, limits, pools), place, tier. Pure advice: the same pod, world and policy give the
-same decision, nothing is charged, and a pod that carries an intact decision already is left as it is.
+Order: assess (demand, exempt?, team, limits, pools), place, tier. Deterministic advice: the same pod, world and policy
+give the same decision, nothing is charged, and a pod that carries an intact decision is not changed.
 """
 
 from functools import lru_cache
 from typing import NamedTuple
 
 from webhook.core.admission.assessment import Assessment, assess
-from webhook.core.admission.node_choice import Choice, choose, towards
+from webhook.core.admission.node_choice import Choice, choose, steering_to_pools
 from webhook.core.admission.pod_rules import NO_GPU
 from webhook.core.admission.pools import allowed_pools
 from webhook.core.admission.unplaced import never_refusal
@@ -22,24 +22,24 @@ from webhook.core.model.reason import Code, Reason
 from webhook.core.model.tier import Tier
 from webhook.core.world.world import World
 
-_GUARANTEED, _PREEMPTIBLE = Tier.GUARANTEED, Tier.PREEMPTIBLE  # a look at an enum's member costs 0.1 us
-_SETTLED = Reason(Code.ALREADY_DECIDED, "the pod carries an intact decision")
+_GUARANTEED, _PREEMPTIBLE = Tier.GUARANTEED, Tier.PREEMPTIBLE  # access to an enum member costs 0.1 us
+_ALREADY_DECIDED = Reason(Code.ALREADY_DECIDED, "the pod carries an intact decision")
 
 
 def admit(pod: Pod, requester: Requester, world: World) -> Decision:
-    """Decide on what terms and where a new pod may run."""
+    """Return the tier and the nodes for a new pod, or why it is refused."""
     return decide(assess(pod, requester, world), world)
 
 
 def decide(assessed: Assessment, world: World) -> Decision:
-    """Decide on what terms and where an assessed pod may run."""
+    """Return the tier and the nodes for an assessed pod, or why it is refused."""
     pod = assessed.pod
-    if assessed.settled is not None:
-        return _apart(pod, world) or assessed.settled if assessed.settled is NO_GPU else assessed.settled
+    if (early := assessed.early_decision) is not None:
+        return _pool_only(pod, world) or early if early is NO_GPU else early
     if pod.mark is not None:
         confirmed = confirm(assessed, world)
         if isinstance(confirmed, Admit):
-            return NotApplicable(_SETTLED, confirmed.charge)
+            return NotApplicable(_ALREADY_DECIDED, confirmed.charge)
         mark = marks.read(pod.mark)
         pod = pod._replace(mark=None, tier_label=None if mark is None else mark.asked)
         assessed = assessed._replace(pod=pod)
@@ -47,42 +47,42 @@ def decide(assessed: Assessment, world: World) -> Decision:
     if not isinstance(choice, Choice):
         return Deny(_refusals(assessed) + assessed.label_refusal(None) + choice)
     assessed = assessed.with_demand(choice.demand, world.policy)  # on slices it counts less
-    if reasons := _against(assessed, choice, world):
+    if reasons := _objections(assessed, choice, world):
         return Deny(reasons)
     return _admitted(assessed, choice, world)
 
 
 def _refusals(assessed: Assessment) -> tuple[Reason, ...]:
-    """Return what speaks against a pod on every node."""
+    """Return the reasons that refuse a pod on every node."""
     refusal = assessed.pools.refusal
     return assessed.broken if refusal is None else (*assessed.broken, refusal)
 
 
-def _against(assessed: Assessment, choice: Choice, world: World) -> tuple[Reason, ...]:
-    """Return what speaks against a choice; where a tier label alone does, it is said what would be without it."""
+def _objections(assessed: Assessment, choice: Choice, world: World) -> tuple[Reason, ...]:
+    """Return the reasons that refuse a choice; if the tier label is the only one, add what happens without it."""
     reasons = _refusals(assessed)
     if choice.notes:
-        hopeless = (_hopeless(assessed.pod, note, assessed.pools.allowed, world) for note in choice.notes)
-        reasons += tuple(reason for reason in hopeless if reason is not None)
+        refused = (_wait_refusal(assessed.pod, note, assessed.pools.allowed, world) for note in choice.notes)
+        reasons += tuple(reason for reason in refused if reason is not None)
     if assessed.pod.tier_label is None:
         return reasons
     label = assessed.label_refusal(choice.model)
-    return reasons + (label if reasons else tuple(_or_borrow(reason, choice) for reason in label))
+    return reasons + (label if reasons else tuple(_with_borrow_advice(reason, choice) for reason in label))
 
 
 def _admitted(assessed: Assessment, choice: Choice, world: World) -> Admit | Retry:
     pod, (team, _, user, _) = assessed.pod, assessed.account
-    words = _words(team.name)
+    reasons = _reasons_for(team.name)
     tier = assessed.tier(pod.demand, choice.model)
     if tier is _GUARANTEED:
-        reason = words.within_share
+        reason = reasons.within_share
     else:
-        reason = words.by_choice if pod.requested_tier is _PREEMPTIBLE else words.borrows
-    triple = None
+        reason = reasons.by_choice if pod.requested_tier is _PREEMPTIBLE else reasons.borrows
+    priority = None
     classes = world.policy.priority_classes
     if classes and not pod.priority_class and (class_name := classes.get(tier)):
-        triple = world.priority_classes.get(class_name)
-        if triple is None:
+        priority = world.priority_classes.get(class_name)
+        if priority is None:
             text = f"PriorityClass {class_name} of tier {tier} is not known yet"
             return Retry(Reason(Code.PRIORITY_CLASS_UNKNOWN, text))
     return Admit(
@@ -91,31 +91,31 @@ def _admitted(assessed: Assessment, choice: Choice, world: World) -> Admit | Ret
         choice.steering,
         reason,
         world.policy.hash,
-        triple,
+        priority,
         assessed.warnings + choice.notes,
         pod.requested_tier,
     )
 
 
-class _Words(NamedTuple):
-    """Why a pod of a team gets its tier."""
+class _TierReasons(NamedTuple):
+    """The reasons for the tier of a team's pod."""
 
     within_share: Reason
     borrows: Reason
     by_choice: Reason
 
 
-@lru_cache(maxsize=1024)  # part of every decision, the same for all pods of a team
-def _words(team: TeamName) -> _Words:
-    return _Words(
+@lru_cache(maxsize=1024)  # used in every decision, equal for all pods of a team
+def _reasons_for(team: TeamName) -> _TierReasons:
+    return _TierReasons(
         Reason(Code.WITHIN_SHARE, f"inside team {team}'s guaranteed share"),
         Reason(Code.BORROWS, f"borrows idle GPUs: team {team}'s guaranteed share has no room for it"),
         Reason(Code.BORROWS_BY_CHOICE, "borrows idle GPUs, as its label asks"),
     )
 
 
-def _or_borrow(reason: Reason, choice: Choice) -> Reason:
-    """Say that the pod would be admitted without its label, where nothing else is in its way."""
+def _with_borrow_advice(reason: Reason, choice: Choice) -> Reason:
+    """Add to the reason that the pod would be admitted without its tier label."""
     if reason.code is not Code.GUARANTEED_SHARE_USED:
         return reason
     when = "once nodes have room" if choice.notes else "now"
@@ -123,8 +123,8 @@ def _or_borrow(reason: Reason, choice: Choice) -> Reason:
     return reason._replace(text=f"{reason.text}; {advice}")
 
 
-def _hopeless(pod: Pod, note: Reason, pools: tuple[Pool, ...], world: World) -> Reason | None:
-    """Refuse to let a pod wait where it asked for one pool that is full, or for what no node can ever give."""
+def _wait_refusal(pod: Pod, note: Reason, pools: tuple[Pool, ...], world: World) -> Reason | None:
+    """Return the refusal of a pod that must not wait: its pinned pool is full, or no node can ever hold it."""
     what, _, _ = note.text.partition(": the pod waits")
     if note.code is Code.NEVER_FITS and (pod.pool is not None or pod.requires):
         where = f"pool {pod.pool}" if pod.pool is not None else f"pools that offer {', '.join(sorted(pod.requires))}"
@@ -134,8 +134,8 @@ def _hopeless(pod: Pod, note: Reason, pools: tuple[Pool, ...], world: World) -> 
     return never_refusal(pod, pools, world) if note.code is Code.NEVER_FITS else None
 
 
-def _apart(pod: Pod, world: World) -> NotApplicable | Deny | None:
-    """Return the pool for a pod without GPUs, where policy has one for its kind and the pod is ours to place."""
+def _pool_only(pod: Pod, world: World) -> NotApplicable | Deny | None:
+    """Return the steering for a pod without GPUs that is managed and selected by the `match` of a pool."""
     if pod.handling is not Handling.MANAGED or world.tenancy(pod.namespace).is_exempt:
         return None
     if not any(pool.match is not None and pool.match.matches(pod.labels) for pool in world.policy.pools):
@@ -146,5 +146,5 @@ def _apart(pod: Pod, world: World) -> NotApplicable | Deny | None:
     names = ", ".join(pool.name for pool in pools.allowed)
     return NotApplicable(
         Reason(Code.SENT_TO_POOL, f"asks for no GPU and is sent to pool {names}"),
-        steering=towards(pod, pools.allowed, world),
+        steering=steering_to_pools(pod, pools.allowed, world),
     )

@@ -1,13 +1,13 @@
-"""What every decision on a pod starts from: its demand, its team, the limits it breaks, its pools and its tier.
+"""The assessment of a pod, the input of every decision: demand, team, broken limits, pools and tier.
 
-The one place where demand, team, limits and pools are put together. The mutating step, the commit, explanations, the
-replay of a policy and the check of whole workloads each take what they need of an assessment; placement follows it.
+The mutating step, the commit, explanations, policy replay and the workload check all read the same assessment.
+Placement follows it.
 """
 
 from typing import Final, NamedTuple
 
-from webhook.core.admission.elsewhere import judge_elsewhere
-from webhook.core.admission.pod_rules import broken_rules, rules_broken_elsewhere, without_gpus
+from webhook.core.admission.elsewhere import check_externally_placed
+from webhook.core.admission.pod_rules import broken_rules, rules_broken_if_external, without_gpus
 from webhook.core.admission.pools import Pools, allowed_pools
 from webhook.core.admission.resolve_demand import resolve_demand
 from webhook.core.model.amount import Unlimited
@@ -33,21 +33,21 @@ from webhook.core.quota.tenancy import Tenancy
 from webhook.core.quota.usage import EMPTY_USAGE, TeamUsage
 from webhook.core.world.world import World
 
-_MANAGED, _MIRROR = Handling.MANAGED, Handling.MIRROR  # a look at an enum's member costs 0.1 us
+_MANAGED, _MIRROR = Handling.MANAGED, Handling.MIRROR  # access to an enum member costs 0.1 us
 _NO_POOLS: Final = Pools(())
 _NO_REASONS: Final[tuple[Reason, ...]] = ()
 
-Settled = Deny | NotApplicable | Retry
+EarlyDecision = Deny | NotApplicable | Retry
 """A decision that needs no placement."""
 
 
 class Assessment(NamedTuple):
-    """One pod against the policy and what its team holds now.
+    """One pod compared with the policy and the usage of its team.
 
-    `pod` has its demand resolved, unless not `is_counted`. `settled` is the decision where nothing of placement is to
-    be judged: pods without GPUs, of exempt namespaces or unknown teams, pods that others place, unknown devices. Then
-    `broken` and `pools` may be empty. `rules` are broken whatever the team holds, `broken` are all limits and rules
-    that the pod breaks on every node; limits per GPU model depend on the node, see `model_refusal`.
+    `pod` has its demand resolved, except where `is_counted` is false. `early_decision` is set where no placement
+    follows: pods without GPUs, of exempt namespaces or unknown teams, externally placed pods, unknown devices. Then
+    `broken` and `pools` may be empty. `rules` are broken at any usage of the team. `broken` are all limits and rules
+    that the pod breaks on every node. Limits per GPU model depend on the node, see `model_refusal`.
     """
 
     pod: Pod
@@ -56,7 +56,7 @@ class Assessment(NamedTuple):
     rules: tuple[Reason, ...] = _NO_REASONS
     broken: tuple[Reason, ...] = _NO_REASONS
     pools: Pools = _NO_POOLS
-    settled: Settled | None = None
+    early_decision: EarlyDecision | None = None
     is_counted: bool = True
 
     @property
@@ -65,29 +65,29 @@ class Assessment(NamedTuple):
         return self.account.team
 
     @property
-    def book(self) -> TeamUsage:
-        """What the team holds."""
-        return self.account.book
+    def usage(self) -> TeamUsage:
+        """The usage of the team."""
+        return self.account.usage
 
     @property
     def user(self) -> User | None:
-        """The user behind the pod; None where that is not known."""
+        """The user who created the pod; None if unknown."""
         return self.account.user
 
     @property
     def warnings(self) -> tuple[Reason, ...]:
-        """What to warn of wherever the pod is placed."""
+        """The warnings that hold on every node."""
         if self.account.user is not None or isinstance(self.account.team.per_user, Unlimited):
             return ()
         text = f"this pod's user is not known: team {self.team.name}'s limit per user was not checked"
         return (Reason(Code.UNKNOWN_USER, text),)
 
     def request_of(self, demand: Demand) -> Request:
-        """Return the same request where the pod counts something else: it asks for the same devices."""
+        """Return the request for the same devices, counted by another demand."""
         return self.request if demand.gpus == self.request.gpus else self.request._replace(gpus=demand.gpus)
 
     def with_demand(self, demand: Demand, policy: Policy) -> "Assessment":
-        """Return the assessment of the same pod where it counts something else, as it does on slices."""
+        """Return the assessment of the same pod with another demand: it counts differently on slices."""
         if demand is self.pod.demand:
             return self
         request, pod = self.request_of(demand), self.pod._replace(demand=demand)
@@ -96,84 +96,84 @@ class Assessment(NamedTuple):
 
     def tier(self, demand: Demand, model: GpuModel | None) -> Tier:
         """Return the tier that the pod would get on a GPU model, None for any."""
-        return tier_for(demand.gpus, self.account.team, self.account.book, model, asked=self.pod.requested_tier)
+        return tier_for(demand.gpus, self.account.team, self.account.usage, model, requested=self.pod.requested_tier)
 
     def model_refusal(self, demand: Demand, model: GpuModel) -> Reason | None:
-        """Return why the team's limit for a GPU model has no room for the pod; None where it has."""
-        return model_violation(self.request_of(demand), self.account.team, self.account.book, model)
+        """Return why the team's limit for a GPU model has no room for the pod; None if it has room."""
+        return model_violation(self.request_of(demand), self.account.team, self.account.usage, model)
 
     def label_refusal(self, model: GpuModel | None) -> tuple[Reason, ...]:
-        """Refuse a tier label that cannot be met: an unknown word, or "never borrow" with no share left."""
+        """Return why the tier label cannot be met: an unknown value, or `guaranteed` with no guaranteed share left."""
         pod, account = self.pod, self.account
         if pod.tier_label is None:
             return ()
         if pod.requested_tier is None:
-            asked = f"label fairgate.dev/tier is {pod.tier_label!r}"
-            text = f"{asked}; write guaranteed (never borrow), preemptible, or leave it"
+            label = f"label fairgate.dev/tier is {pod.tier_label!r}"
+            text = f"{label}; write guaranteed (never borrow), preemptible, or leave it"
             return (Reason(Code.INVALID_REQUEST, text),)
         is_met = pod.requested_tier is not Tier.GUARANTEED or self.has_guaranteed_room(model)
-        return () if is_met else (guaranteed_violation(self.request, account.team, account.book, model),)
+        return () if is_met else (guaranteed_violation(self.request, account.team, account.usage, model),)
 
     def has_guaranteed_room(self, model: GpuModel | None) -> bool:
-        """Whether the pod stays inside the guaranteed share, of the team and of the model if it has one."""
-        return has_guaranteed_room(self.pod.demand.gpus, self.account.team, self.account.book, model)
+        """Whether the guaranteed share of the team, and of the model if it has one, has room for the pod."""
+        return has_guaranteed_room(self.pod.demand.gpus, self.account.team, self.account.usage, model)
 
 
 def assess(pod: Pod, requester: Requester, world: World, *, node: Node | None = None) -> Assessment:
-    """Assess a pod: resolve its demand, find its team and user, and hold it against all limits and rules.
+    """Return the assessment of a pod: resolve its demand, find its team and user, check all limits and rules.
 
-    `node` is where it runs already. DaemonSet, `nodeName` and foreign-scheduler pods are never patched, but they are
-    charged, and hard limits and the teams of pools hold for them too: `nodeName` must be no way round a limit. Only a
-    kubelet's report of a static pod is never refused: it runs already.
+    `node` is the node of a running pod. DaemonSet, `nodeName` and foreign-scheduler pods are never patched, but they
+    are charged, and hard limits and the teams of pools apply to them: `nodeName` must not bypass a limit. A mirror
+    pod that a kubelet creates is never refused: its static pod runs already.
     """
     tenancy = world.tenancy(pod.namespace)
     if pod.needs_resolution:
         counted = resolve_demand(pod, requester, world)
         if not isinstance(counted, Pod):
-            return _settled(pod, tenancy, None, counted)._replace(is_counted=False)
+            return _decided_early(pod, tenancy, None, counted)._replace(is_counted=False)
         pod = counted
     if node is not None and node.slice is not None:
         pod = pod._replace(demand=in_slices(pod.demand, (node.slice,), world.policy.resources))
     demand = pod.demand
     if not (demand.gpus or demand.devices):
-        return _settled(pod, tenancy, None, without_gpus(pod, is_exempt=tenancy.is_exempt))
+        return _decided_early(pod, tenancy, None, without_gpus(pod, is_exempt=tenancy.is_exempt))
     if not world.knows(pod.namespace):
         text = f"namespace {pod.namespace} is not known yet: try again"
-        return _settled(pod, tenancy, None, Retry(Reason(Code.RACE_LOST, text)))
+        return _decided_early(pod, tenancy, None, Retry(Reason(Code.RACE_LOST, text)))
     user = user_of(pod, requester, tenancy.facts, world.policy, home=_home(requester, world))
     if tenancy.is_exempt:
         why = Reason(Code.EXEMPT, f"namespace {pod.namespace} is exempt: only counted")
-        return _settled(pod, tenancy, user, _counted(pod, tenancy, user, why))
+        return _decided_early(pod, tenancy, user, _counted(pod, tenancy, user, why))
     if pod.handling is _MIRROR and requester.is_kubelet:
         why = Reason(Code.COUNTED_ONLY, "a static pod that runs already: only counted")
-        return _settled(pod, tenancy, user, _counted(pod, tenancy, user, why))
+        return _decided_early(pod, tenancy, user, _counted(pod, tenancy, user, why))
     team = tenancy.team or default_team(world.policy)
     if team is None:
-        return _settled(pod, tenancy, user, Deny((unknown_team(pod.namespace, world.policy),)))
+        return _decided_early(pod, tenancy, user, Deny((unknown_team(pod.namespace, world.policy),)))
     account = Account(team, world.usage(team.name), user, pod)
     request = Request.of(demand, world.policy.resources, world.now)
     rules = broken_rules(pod, world.policy)
     broken = violations(request, account) + rules
     if pod.handling is not _MANAGED:
-        found = Assessment(pod, account, request, rules, broken)
-        return found._replace(settled=_placed_elsewhere(found, tenancy, world))
+        assessed = Assessment(pod, account, request, rules, broken)
+        return assessed._replace(early_decision=_externally_placed(assessed, tenancy, world))
     return Assessment(pod, account, request, rules, broken, allowed_pools(pod, team.name, world))
 
 
-def _settled(pod: Pod, tenancy: Tenancy, user: User | None, decision: Settled) -> Assessment:
+def _decided_early(pod: Pod, tenancy: Tenancy, user: User | None, decision: EarlyDecision) -> Assessment:
     account = Account(tenancy.team or NO_TEAM, EMPTY_USAGE, user, pod)
-    return Assessment(pod, account, Request(pod.demand.gpus), settled=decision)
+    return Assessment(pod, account, Request(pod.demand.gpus), early_decision=decision)
 
 
-def _placed_elsewhere(found: Assessment, tenancy: Tenancy, world: World) -> Settled:
-    pod = found.pod
-    elsewhere = judge_elsewhere(pod, found.request, found.team, found.book, world)
-    if isinstance(elsewhere, Retry):
-        return elsewhere
-    if broken := found.broken + elsewhere.broken + rules_broken_elsewhere(pod, world):
+def _externally_placed(assessed: Assessment, tenancy: Tenancy, world: World) -> EarlyDecision:
+    pod = assessed.pod
+    external = check_externally_placed(pod, assessed.request, assessed.team, assessed.usage, world)
+    if isinstance(external, Retry):
+        return external
+    if broken := assessed.broken + external.broken + rules_broken_if_external(pod, world):
         return Deny(broken)
-    why = Reason(Code.COUNTED_ONLY, f"{pod.handling} pods are charged to team {found.team.name}, never patched")
-    return _counted(pod, tenancy, found.user, why, elsewhere.model)
+    why = Reason(Code.COUNTED_ONLY, f"{pod.handling} pods are charged to team {assessed.team.name}, never patched")
+    return _counted(pod, tenancy, assessed.user, why, external.model)
 
 
 def _counted(
@@ -196,7 +196,7 @@ def default_team(policy: Policy) -> Team | None:
 
 
 def unknown_team(namespace: Namespace, policy: Policy) -> Reason:
-    """Refuse GPUs to a namespace that no team claims."""
+    """Return the refusal of GPUs to a namespace that no team claims."""
     teams = ", ".join(team.name for team in policy.teams) or "none"
     return Reason(
         Code.UNKNOWN_TEAM,

@@ -1,8 +1,8 @@
 """The check at device allocation: kube-scheduler assigns devices to a claim.
 
-This is the last moment at which a claim can ask for more than its pods were admitted with. Until then a claim can be
-deleted and created again, larger, under the same name, or a template changed before its claim is created: pods name
-both, and nothing ties the name to the object that was judged. An allocated claim cannot change.
+Until allocation a claim can be deleted and created again, larger, under the same name, or a template can change before
+its claim is created: pods refer to both by name. So a claim may request more than its pods were admitted with. An
+allocated claim cannot change.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from webhook.core.model.reason import Code, Reason
 from webhook.core.model.text import plural_gpus
 from webhook.core.quota.in_flight import Alive
 from webhook.core.quota.limit_text import Request
-from webhook.core.quota.limits import Account, bars, model_violation, violations
+from webhook.core.quota.limits import Account, applied_limits, model_violation, violations
 from webhook.core.world.world import World
 
 
@@ -32,17 +32,17 @@ class Allocation(NamedTuple):
 
     key: ClaimKey
     uid: Uid
-    got: ClaimSpec
+    devices: ClaimSpec
     pods: tuple[Uid, ...]
     is_extended: bool = False
 
 
 def judge_allocation(request: Allocation, world: World) -> Decision:
-    """Allow the devices of a claim if the pod charged for them was admitted with at least as many GPUs."""
+    """Return whether the pod charged for the claim was admitted with at least as many GPUs, as a decision."""
     policy, tenancy = world.policy, world.tenancy(request.key.namespace)
     if tenancy.is_exempt:
         return NotApplicable(Reason(Code.EXEMPT, f"namespace {request.key.namespace} is exempt: only counted"))
-    worth = world.claims.worth(request.got, policy, is_admin=tenancy.has_admin_access)
+    worth = world.claims.worth(request.devices, policy, is_admin=tenancy.has_admin_access)
     if worth.unknown and policy.defaults.unknown_gpu is UnknownGpu.REJECT:
         return Deny(
             tuple(Reason(Code.UNKNOWN_GPU_RESOURCE, unknown_gpu(name, policy)) for name in dict.fromkeys(worth.unknown))
@@ -87,13 +87,15 @@ def _judge(request: Allocation, pods: list[Resident], gpus: Units, team: Team, w
 
 
 def _broken(payer: Resident, charge: Charge, team: Team, world: World) -> tuple[Reason, ...]:
-    """Return the limits that the current charge exceeds: it is not recorded what this pod was admitted with."""
+    """Return the limits that the current charge exceeds, for a pod whose admitted amount is not recorded."""
     usage = world.usage(team.name)
     account = Account(team, usage, charge.user, payer)
     request = Request(0, now=world.now)
     over = model_violation(request, team, usage, charge.model) if charge.model is not None else None
-    per_pod = (bar for bar in bars(account) if bar.is_per_pod and bar.breaks(charge.gpus))
-    large = [bar.violation(Request(charge.gpus), usage) for bar in per_pod]
+    per_pod = (
+        applied for applied in applied_limits(account) if applied.is_per_pod and applied.is_exceeded_by(charge.gpus)
+    )
+    large = [applied.violation(Request(charge.gpus), usage) for applied in per_pod]
     return (*large, *violations(request, account), *((over,) if over is not None else ()))
 
 

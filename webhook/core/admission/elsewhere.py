@@ -1,8 +1,8 @@
-"""Pods that others place: which limits per GPU model hold for them, and which pools are closed to them.
+"""Externally placed pods: the limits per GPU model that apply to them, and the pools that are closed to them.
 
-A pod with `nodeName` runs on that node, one of a DaemonSet on the node that its affinity names. A pod of another
-scheduler may run on every node that offers what it asks for and meets its own conditions: each of them counts, since
-nothing here decides which it will be.
+A pod with `nodeName` runs on that node, a DaemonSet pod on the node that its affinity names. A pod of another scheduler
+may run on every node that offers the requested resources and meets its constraints: all of these nodes count, since the
+choice is not made here.
 """
 
 from typing import NamedTuple
@@ -22,54 +22,56 @@ from webhook.core.quota.usage import TeamUsage
 from webhook.core.world.world import World
 
 
-class Elsewhere(NamedTuple):
-    """The model that is charged, None where the team has no shares per model, and every limit or pool in the way."""
+class ExternalPlacement(NamedTuple):
+    """The charged model, None if the team has no shares per model, and every reason to refuse the pod."""
 
     model: GpuModel | None
     broken: tuple[Reason, ...]
 
 
-def judge_elsewhere(pod: Pod, request: Request, team: Team, book: TeamUsage, world: World) -> Elsewhere | Retry:
-    """Hold a pod that others place against its team's limits per model and against the pools' teams."""
+def check_externally_placed(
+    pod: Pod, request: Request, team: Team, usage: TeamUsage, world: World
+) -> ExternalPlacement | Retry:
+    """Check an externally placed pod against the team's limits per model and the teams of the pools."""
     if not (team.models or world.policy.pools):
-        return Elsewhere(None, ())
+        return ExternalPlacement(None, ())
     node = pod.node_name or pod.constraints.named_node
     if node is not None and world.is_live and world.fleet.get(NodeName(node)) is None:
         return Retry(Reason(Code.RACE_LOST, f"node {node} is not known yet: try again"))
-    slots = _reach(pod, world) if node is None else world.fleet.bit(NodeName(node))
+    slots = _reachable(pod, world) if node is None else world.fleet.bit(NodeName(node))
     model = _model(pod, node, slots, world) if team.models else None
-    over = None if model is None else model_violation(request, team, book, model)
+    over = None if model is None else model_violation(request, team, usage, model)
     closed = _closed(pod, team, slots, world)
-    return Elsewhere(model, tuple(reason for reason in (over, closed) if reason is not None))
+    return ExternalPlacement(model, tuple(reason for reason in (over, closed) if reason is not None))
 
 
 def demanded_model(constraints: Constraints, world: World) -> GpuModel | None:
-    """Tell which one model these conditions demand, by the labels that nodes name their models with."""
+    """Return the one GPU model that the constraints require, by the node labels that name models; else None."""
     labels = {label for _, label in world.fleet.by_model() if label}
     return next((GpuModel(value) for label in sorted(labels) if (value := constraints.demanded(label))), None)
 
 
-def pinned_to(model: GpuModel, label: str, world: World) -> tuple[Requirement, ...]:
-    """Bind a pod to the nodes of one model: by the label that names it, or by having no such label."""
+def model_requirements(model: GpuModel, label: str, world: World) -> tuple[Requirement, ...]:
+    """Return requirements for the nodes of one model: the label that names it, or the absence of all such labels."""
     if label:
         return (Requirement(label, Operator.IN, (model,)),)
     known = sorted({other for _, other in world.fleet.by_model() if other})
     return tuple(Requirement(other, Operator.DOES_NOT_EXIST) for other in known)
 
 
-def _reach(pod: Pod, world: World) -> int:
-    """List the nodes that may hand out some of what the pod asks for, now or when they are free and open again.
+def _reachable(pod: Pod, world: World) -> int:
+    """Return the nodes that offer some of the requested devices, whether free and schedulable now or not.
 
-    One of several resources is enough: a scheduler may not look at the others, and kubelet skips what its node lacks.
+    One of several resources is enough: a scheduler may ignore the others, and kubelet skips what its node lacks.
     """
     fleet = world.fleet
-    # taints keep out no pod whose nodes we do not choose: its owner may add tolerations until it is bound
+    # taints are ignored: tolerations can be added until the pod is bound
     slots = fleet.matching(pod.constraints.joined(tolerations=EVERY_TAINT))
     if pod.claims:
         return slots
-    asked = pod.demand.devices + (((DEVICE, 1),) if pod.shares_by else ())
+    requested = pod.demand.devices + (((DEVICE, 1),) if pod.shares_by else ())
     offering = 0
-    for name, amount in asked:
+    for name, amount in requested:
         offering |= fleet.offering(name, amount, slots)
     return offering
 
@@ -84,15 +86,15 @@ def _model(pod: Pod, node: str | None, slots: int, world: World) -> GpuModel:
 
 
 def _closed(pod: Pod, team: Team, slots: int, world: World) -> Reason | None:
-    """Find a node in reach that lies in a pool, and in none that is open to the pod."""
+    """Return the refusal if the pod may run on a node of a closed pool that is in no open pool; else None."""
     policy, fleet = world.policy, world.fleet
     if not (policy.pools and slots):
         return None
-    opened = allowed_pools(pod._replace(pool=None, requires=frozenset()), team.name, world).allowed
+    open_pools = allowed_pools(pod._replace(pool=None, requires=frozenset()), team.name, world).allowed
     open_slots = closed_slots = 0
     for pool in policy.pools:
         members = fleet.matching(membership(pool)) & slots
-        if pool in opened:
+        if pool in open_pools:
             open_slots |= members
         else:
             closed_slots |= members
@@ -101,6 +103,6 @@ def _closed(pod: Pod, team: Team, slots: int, world: World) -> Reason | None:
         return None
     node = fleet.names_of(closed)[0]
     pools = ", ".join(pool.name for pool in policy.pools if fleet.matching(membership(pool)) & fleet.bit(node))
-    others = ", ".join(pool.name for pool in opened) or "none"
+    others = ", ".join(pool.name for pool in open_pools) or "none"
     where = f"may run on node {node} of pool {pools}, which is closed to it; pools that are open to it: {others}"
     return Reason(Code.NO_POOL_ALLOWED, f"the pod {where}. Name the nodes of one of those by nodeSelector")

@@ -1,4 +1,4 @@
-"""What a pod with GPUs may not carry, whatever its team has left: keys and tolerations that only Fairgate writes."""
+"""Rules for pods with GPUs that do not depend on usage: keys and tolerations that only Fairgate may write."""
 
 from webhook.core.model.decision import Deny, NotApplicable
 from webhook.core.model.pod import Handling, Pod
@@ -11,75 +11,75 @@ from webhook.core.world.world import World
 NO_GPU = NotApplicable(Reason(Code.NO_GPU, "the pod asks for no GPU that policy counts"))
 """The decision on a pod that takes no GPU."""
 
-_MIRROR, _FOREIGN = Handling.MIRROR, Handling.FOREIGN_SCHEDULER  # a look at an enum's member costs 0.1 us
-_NOT_YOURS = Reason(
-    Code.HELD_ROOM, f"the pod tolerates {HELD}, which only Fairgate gives to pods that wait: take that toleration out"
+_MIRROR, _FOREIGN = Handling.MIRROR, Handling.FOREIGN_SCHEDULER  # access to an enum member costs 0.1 us
+_TOLERATES_HELD = Reason(
+    Code.HELD_ROOM, f"the pod tolerates {HELD}, which only Fairgate gives to waiting pods: remove that toleration"
 )
 _TOLERATES_ALL = Reason(
     Code.HELD_ROOM,
     f"the pod tolerates every taint, {HELD} too, and another scheduler than kube-scheduler places it: name the keys of "
     "the taints in its tolerations",
 )
-_FORGED = Reason(
+_FORGED_KEYS = Reason(
     Code.PROTECTED_KEY_CHANGED,
     "the pod carries label fairgate.dev/team, label fairgate.dev/tier: guaranteed or annotation fairgate.dev/decision, "
-    "which only Fairgate writes, never on pods that others place: take them out",
+    "which only Fairgate writes, never on externally placed pods: remove them",
 )
-_NOT_STATIC = Reason(
+_FALSE_MIRROR = Reason(
     Code.INVALID_REQUEST,
-    "the pod carries annotation kubernetes.io/config.mirror, by which kubelets report static pods: take it out",
+    "the pod carries annotation kubernetes.io/config.mirror, by which kubelets report static pods: remove it",
 )
-_NOT_OURS = Reason(
+_KEYS_WITHOUT_GPU = Reason(
     Code.PROTECTED_KEY_CHANGED,
     "the pod asks for no GPU and carries label fairgate.dev/team or tier, or annotation fairgate.dev/decision, as only "
-    "pods with GPUs do: take them out",
+    "pods with GPUs do: remove them",
 )
 
 
 def broken_rules(pod: Pod, policy: Policy) -> tuple[Reason, ...]:
-    """Return the rules that a pod with GPUs breaks, whoever places it."""
-    found: tuple[Reason, ...] = ()
+    """Return the rules for all pods with GPUs that this pod breaks."""
+    broken: tuple[Reason, ...] = ()
     for toleration in pod.constraints.tolerations:  # the evictor trusts labels and tolerations
         if toleration.key == HELD:
-            found = (_NOT_YOURS,)
+            broken = (_TOLERATES_HELD,)
             break
     if pod.grace_seconds > policy.defaults.maximum_grace_seconds:
-        found += (_overlong(pod, policy.defaults.maximum_grace_seconds),)
-    return found
+        broken += (_grace_too_long(pod, policy.defaults.maximum_grace_seconds),)
+    return broken
 
 
-def rules_broken_elsewhere(pod: Pod, world: World) -> tuple[Reason, ...]:
-    """Return the rules that only pods placed by others can break: forged keys, and room kept for waiting pods."""
-    found = []
+def rules_broken_if_external(pod: Pod, world: World) -> tuple[Reason, ...]:
+    """Return the rules for externally placed pods that this pod breaks: forged keys, and room held for other pods."""
+    broken = []
     if pod.team_label is not None or pod.mark is not None or pod.requested_tier is Tier.GUARANTEED:
-        found.append(_FORGED)
+        broken.append(_FORGED_KEYS)
     if pod.handling is _MIRROR:
-        found.append(_NOT_STATIC)
+        broken.append(_FALSE_MIRROR)
     if pod.handling is _FOREIGN and any(_opens_held_room(each) for each in pod.constraints.tolerations):
-        found.append(_TOLERATES_ALL)
+        broken.append(_TOLERATES_ALL)
     node = world.fleet.get(pod.node_name) if pod.node_name is not None else None
     if node is not None and any(taint.key == HELD for taint in node.taints):
-        text = f"node {node.name} keeps its room for pods that wait: create the pod without nodeName, or later"
-        found.append(Reason(Code.HELD_ROOM, text))
-    return tuple(found)
+        text = f"node {node.name} holds its room for waiting pods: create the pod without nodeName, or later"
+        broken.append(Reason(Code.HELD_ROOM, text))
+    return tuple(broken)
 
 
 def without_gpus(pod: Pod, *, is_exempt: bool) -> Deny | NotApplicable:
-    """Return the decision on a pod that takes no GPU: refused where it carries keys of pods that do."""
+    """Return the decision on a pod without GPUs: refused if it carries keys of pods with GPUs."""
     if is_exempt or (pod.team_label, pod.tier_label, pod.mark) == (None, None, None):
         return NO_GPU
-    return Deny((_NOT_OURS,))
+    return Deny((_KEYS_WITHOUT_GPU,))
 
 
-def _overlong(pod: Pod, longest: int) -> Reason:
-    """Refuse a pod that could keep its GPUs for long after its deletion."""
+def _grace_too_long(pod: Pod, longest: int) -> Reason:
+    """Return the refusal of a pod that could keep its GPUs too long after its deletion."""
     text = (
-        f"terminationGracePeriodSeconds is {pod.grace_seconds}, and pods with GPUs may have at most {longest}: for so "
-        "long a deleted pod keeps its GPUs; ask for less, or have your admin raise defaults.maximumGracePeriod"
+        f"terminationGracePeriodSeconds is {pod.grace_seconds}, and pods with GPUs may have at most {longest}: a "
+        "deleted pod keeps its GPUs for so long; ask for less, or have your admin raise defaults.maximumGracePeriod"
     )
     return Reason(Code.GRACE_PERIOD_TOO_LONG, text)
 
 
 def _opens_held_room(toleration: Toleration) -> bool:
-    """Whether kube-scheduler lets a pod with this toleration onto a held node; other schedulers may as well."""
+    """Whether the toleration covers the taint of held nodes, for kube-scheduler and other schedulers."""
     return not toleration.key and toleration.exists and toleration.effect in (None, Effect.NO_SCHEDULE)

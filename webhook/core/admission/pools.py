@@ -1,4 +1,4 @@
-"""Which pools a pod may enter, and why not the others."""
+"""The pools that a pod may use."""
 
 from typing import Final, NamedTuple
 
@@ -10,37 +10,37 @@ from webhook.core.model.selector import HELD, Constraints, NodeTerm, Toleration
 from webhook.core.world.world import World
 
 EVERY_TAINT: Final = (Toleration(exists=True), Toleration(key=HELD, exists=True))
-"""For questions in which taints do not count."""
+"""Tolerations of all taints."""
 
 WHOLE_CLUSTER = Pool(PoolName(""))
-"""Stands for all nodes, where policy names no pools."""
+"""The pool of all nodes, if policy defines no pools."""
 
 
 class Pools(NamedTuple):
-    """The pools a pod may enter, or the reason why there is none."""
+    """The pools a pod may use, or the reason why there is none."""
 
     allowed: tuple[Pool, ...]
     refusal: Reason | None = None
 
 
 def allowed_pools(pod: Pod, team: TeamName, world: World) -> Pools:
-    """Find the pools a pod may enter: by its pin, by a pool's `match`, by team, by capabilities asked."""
+    """Return the pools a pod may use: by its pinned pool, a pool's `match`, the team, required capabilities."""
     policy = world.policy
     if pod.pool is not None:
         return _pinned(pod, pod.pool, team, policy)
     if not policy.pools:
         return _capable(pod, (WHOLE_CLUSTER,))
     matched = [pool for pool in policy.pools if pool.match is not None and pool.match.matches(pod.labels)]
-    mine = tuple([pool for pool in matched if pool.admits(team)]) if matched else world.open_pools(team)
-    if not mine:
+    permitted = tuple([pool for pool in matched if pool.admits(team)]) if matched else world.open_pools(team)
+    if not permitted:
         others = matched or [pool for pool in policy.pools if pool.match is None]
         names = ", ".join(pool.name for pool in others) or "none"
-        return Pools((), Reason(Code.NO_POOL_ALLOWED, f"team {team} may enter none of the pools for this pod: {names}"))
-    return _capable(pod, mine)
+        return Pools((), Reason(Code.NO_POOL_ALLOWED, f"team {team} may use none of the pools for this pod: {names}"))
+    return _capable(pod, permitted)
 
 
 def membership(pool: Pool) -> Constraints:
-    """Say which nodes are in a pool, whatever their taints."""
+    """Return the constraints that the nodes of a pool meet, taints ignored."""
     terms = (NodeTerm(pool.affinity),) if pool.affinity else None
     return Constraints(pool.node_selector, terms, EVERY_TAINT)
 
@@ -54,10 +54,12 @@ def _pinned(pod: Pod, pin: str, team: TeamName, policy: Policy) -> Pools:
         )
     if not pool.admits(team):
         return Pools(
-            (), Reason(Code.NO_POOL_ALLOWED, f"the pod is pinned to pool {pin}, which team {team} may not enter")
+            (), Reason(Code.NO_POOL_ALLOWED, f"the pod is pinned to pool {pin}, which team {team} may not use")
         )
     if pool.match is not None and not pool.match.matches(pod.labels):
-        return Pools((), Reason(Code.NO_POOL_ALLOWED, f"the pod is pinned to pool {pin}, which takes other pods only"))
+        return Pools(
+            (), Reason(Code.NO_POOL_ALLOWED, f"the pod is pinned to pool {pin}, whose match selects other pods only")
+        )
     return _capable(pod, (pool,))
 
 

@@ -1,4 +1,4 @@
-"""What a pod counts, its claims, shares and slices included; pods with unknown kinds of GPU are refused here."""
+"""The demand of a pod with its claims, shares and slices; pods with unknown GPU resources are refused here."""
 
 from webhook.core.model.decision import Deny, Retry
 from webhook.core.model.demand import in_shares
@@ -14,39 +14,39 @@ _DEFAULT_SCHEDULER = "default-scheduler"
 
 
 def resolve_demand(pod: Pod, requester: Requester, world: World) -> Pod | Deny | Retry:
-    """Complete a pod's demand: add the devices it claims, look at resources that policy does not name.
+    """Return the pod with its complete demand: claimed devices added, resources unknown to policy checked.
 
-    Repeating it changes nothing. What is not known yet is never guessed: the answer is a Retry. Pods that are only
-    counted are never refused here, whatever they ask for.
+    The result is idempotent. Objects that are not known yet are never guessed: they cause a Retry. Pods that are only
+    counted are never refused here.
     """
     is_sliced = pod.slices or (pod.node_name and world.fleet.mig_slots)
     if not (pod.claims or pod.shares_by or is_sliced) and world.are_ordinary(pod.demand.strange):
         return pod
-    found = world.with_claims(pod)
+    resolved = world.with_claims(pod)
     bypasses = pod.node_name is not None and pod.shares_by in world.policy.defaults.share_schedulers
-    is_held_up = found.unknown or found.missing or bypasses
-    if not is_held_up or world.tenancy(pod.namespace).is_exempt or (pod.handling is _MIRROR and requester.is_kubelet):
-        return pod._replace(demand=found.demand)
+    has_problem = resolved.unknown or resolved.missing or bypasses
+    if not has_problem or world.tenancy(pod.namespace).is_exempt or (pod.handling is _MIRROR and requester.is_kubelet):
+        return pod._replace(demand=resolved.demand)
     if bypasses:
         return Deny((Reason(Code.INVALID_REQUEST, _bypassing(pod)),))
-    if found.unknown and world.policy.defaults.unknown_gpu is UnknownGpu.REJECT:
+    if resolved.unknown and world.policy.defaults.unknown_gpu is UnknownGpu.REJECT:
         return Deny(
             tuple(
                 Reason(Code.UNKNOWN_GPU_RESOURCE, unknown_gpu(name, world.policy))
-                for name in dict.fromkeys(found.unknown)
+                for name in dict.fromkeys(resolved.unknown)
             )
         )
-    if found.missing:
-        listed = ", ".join(dict.fromkeys(found.missing))
-        return Retry(Reason(Code.CLAIM_UNKNOWN, f"not known yet: {listed}; create what is missing, or try again"))
-    return pod._replace(demand=found.demand)
+    if resolved.missing:
+        missing = ", ".join(dict.fromkeys(resolved.missing))
+        return Retry(Reason(Code.CLAIM_UNKNOWN, f"not known yet: {missing}; create what is missing, or try again"))
+    return pod._replace(demand=resolved.demand)
 
 
 def as_created(pod: Pod, policy: Policy) -> Pod:
     """Return a pod of a manifest with the scheduler that HAMi's own webhook will set, as far as policy knows.
 
-    On a live cluster that webhook comes before ours. There only what the pod itself says counts: a tenant can skip
-    that webhook by a label.
+    On a live cluster that webhook runs first, and only the pod itself counts: a tenant can skip that webhook by a
+    label.
     """
     schedulers = policy.defaults.share_schedulers
     if pod.shares_by == _DEFAULT_SCHEDULER and schedulers and _DEFAULT_SCHEDULER not in schedulers:
@@ -58,14 +58,14 @@ def as_created(pod: Pod, policy: Policy) -> Pod:
 def _bypassing(pod: Pod) -> str:
     return (
         f"the pod asks {pod.shares_by} for a share of a GPU and names its node {pod.node_name} itself: then no "
-        "scheduler keeps it to the share; take spec.nodeName out"
+        "scheduler keeps it to the share; remove spec.nodeName"
     )
 
 
 def unknown_gpu(name: str, policy: Policy) -> str:
-    """Return what to do about a resource or class that looks like a GPU and is not named in policy."""
-    meant = closest_name(name, tuple(policy.resources))
-    question = "" if meant is None else f"did you mean {meant}? If not, "
+    """Return the message for a resource or class that looks like a GPU and is not named in policy."""
+    suggestion = closest_name(name, tuple(policy.resources))
+    question = "" if suggestion is None else f"did you mean {suggestion}? If not, "
     return (
         f"{printable(name)} looks like a GPU, and policy does not say how much of one it is; {question}ask your admin "
         "to name it in resources: gpus or perGpu for what it counts, gpus: 0 if it is none"

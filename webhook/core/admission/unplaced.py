@@ -1,8 +1,8 @@
-"""Why no node takes a pod: what is short on which nodes, and whether any node could ever hold it.
+"""Why no node has room for a pod: which resources are short, and whether any node could ever hold it.
 
-"Never" is said by what nodes offer, used or not. It is certain, and the pod is refused, only on evidence: nodes of the
-pool are there, they offer everything that the pod asks for but not so much of it, no autoscaler brings others, and none
-left within the last hour. Whether taints stay is not known: a pod that only they keep off may wait.
+"Never" is judged by allocatable resources, used or not. It is certain, and the pod is refused, only if the pool has
+nodes, they offer every requested resource but too little of it, no autoscaler adds others, and no fitting node left
+within the last hour. Taints may go away: a pod that only taints exclude may wait.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from webhook.core.model.selector import HELD, Toleration
 from webhook.core.model.text import amount_text, plural
 from webhook.core.world.world import World
 
-_PASSING: Final = tuple(
+_TEMPORARY: Final = tuple(
     Toleration(key=key, exists=True)
     for key in (
         HELD,
@@ -28,17 +28,14 @@ _PASSING: Final = tuple(
         "node.cloudprovider.kubernetes.io/uninitialized",
     )
 )
-"""Tolerates the taints that controllers put on a node and take off it again."""
+"""Tolerations of the taints that controllers add to a node and remove again."""
 
 _MOST_TAINTS: Final = 3
 _ADVICE: Final = "; where an autoscaler brings such nodes, the admin marks their pool autoscaled"
 
 
 class _Reach(NamedTuple):
-    """Nodes of the pod's pools as bitmaps: all, those that its conditions allow whatever their taints, those able to.
-
-    Able to hold it, that is, when they are empty.
-    """
+    """Bitmaps of nodes of the pod's pools: all, those its constraints allow (taints ignored), those with capacity."""
 
     members: int
     allowed: int
@@ -46,7 +43,7 @@ class _Reach(NamedTuple):
 
 
 def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World) -> Reason:
-    """Say why the pod waits; `slots` are the nodes that it may go to."""
+    """Return why the pod waits; `slots` are the nodes that it may use."""
     growing = ", ".join(pool.name for pool in pools if pool.is_autoscaled)
     able = world.fleet.with_capacity(pod.demand, slots)
     if growing:
@@ -59,31 +56,31 @@ def waiting_reason(pod: Pod, pools: tuple[Pool, ...], slots: int, world: World) 
     if closed := _closed(pod, pools, world):
         text = "all nodes that could hold the pod are not ready, cordoned or held for other pods: the pod waits"
         return Reason(Code.NO_ROOM_NOW, f"{text}; {_nodes(closed)} could hold it when free and open")
-    if back := _away(pod, pools, world):
-        text = "no node that is there could hold the pod: the pod waits"
-        lately = f"{plural(back, 'node')} that could hold it left, or offered more, within the last hour"
+    if left := _recently_left(pod, pools, world):
+        text = "no current node could hold the pod: the pod waits"
+        lately = f"{plural(left, 'node')} that could hold it left, or offered more, within the last hour"
         return Reason(Code.NO_ROOM_NOW, f"{text}; {lately}")
     return Reason(Code.NEVER_FITS, never_text(pod, pools, world))
 
 
 def never_refusal(pod: Pod, pools: tuple[Pool, ...], world: World) -> Reason | None:
-    """Refuse a pod that no node can ever hold; None where that is not certain.
+    """Return the refusal of a pod that no node can ever hold; None if that is not certain.
 
-    Not judged: pods with claims, whose devices may be listed later, and shares that another scheduler hands out.
+    Never refused: pods with claims, whose devices may be published later, and shares that another scheduler assigns.
     """
-    is_ours = pod.handling is Handling.MANAGED and not pod.claims and not pod.shares_by
-    if not is_ours or world.policy.placement.mode is Mode.OFF or any(pool.is_autoscaled for pool in pools):
+    is_judged = pod.handling is Handling.MANAGED and not pod.claims and not pod.shares_by
+    if not is_judged or world.policy.placement.mode is Mode.OFF or any(pool.is_autoscaled for pool in pools):
         return None
     if not all(world.fleet.offers(name) or world.absent_nodes.offers(name) for name, _ in pod.demand.requests):
         return None
     reach = _reach(pod, pools, world)
-    if not reach.members or reach.able or _away(pod, pools, world):
+    if not reach.members or reach.able or _recently_left(pod, pools, world):
         return None
     return Reason(Code.NEVER_FITS, never_text(pod, pools, world) + _ADVICE)
 
 
 def never_text(pod: Pod, pools: tuple[Pool, ...], world: World, *, what: str = "the pod") -> str:
-    """Say that no node could hold a pod even when empty: for its taints, its conditions, or what it asks for."""
+    """Return why no node could hold a pod even when empty: taints, constraints, or the requested amounts."""
     reach, where = _reach(pod, pools, world), _where(pools)
     if not reach.members:
         return f"no node could hold {what}: there is none yet{where}"
@@ -112,14 +109,14 @@ def _reach(pod: Pod, pools: tuple[Pool, ...], world: World) -> _Reach:
 
 
 def _closed(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
-    """List the nodes that could hold the pod, and have taints that go away again."""
-    fleet, found = world.fleet, 0
+    """Return the nodes with capacity for the pod, temporary taints ignored."""
+    fleet, matching = world.fleet, 0
     for pool in pools:
-        found |= fleet.matching(world.joined(pod.constraints, pool).joined(tolerations=_PASSING))
-    return fleet.with_capacity(pod.demand, found)
+        matching |= fleet.matching(world.joined(pod.constraints, pool).joined(tolerations=_TEMPORARY))
+    return fleet.with_capacity(pod.demand, matching)
 
 
-def _away(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
+def _recently_left(pod: Pod, pools: tuple[Pool, ...], world: World) -> int:
     return max(
         (
             world.absent_nodes.capable_count(
@@ -137,7 +134,7 @@ def _where(pools: tuple[Pool, ...]) -> str:
 
 
 def _short(demand: Demand, able: int, world: World) -> str:
-    """Say what the nodes that could hold the pod lack now."""
+    """Return what the nodes with capacity for the pod lack now."""
     fleet = world.fleet
     among = able & fleet.open_bits
     if not among:
@@ -154,17 +151,17 @@ def _short(demand: Demand, able: int, world: World) -> str:
 
 
 def _too_much(demand: Demand, slots: int, of: str, world: World) -> Iterable[str]:
-    """Say of which resources too much is asked, and what the largest node has."""
+    """Yield each resource of which the pod requests too much, with the amount of the largest node."""
     fleet, number = world.fleet, slots.bit_count()
-    asked = [(name, amount) for name, amount in demand.requests if not fleet.offering(name, amount, slots)]
-    for name, amount in asked:
+    excessive = [(name, amount) for name, amount in demand.requests if not fleet.offering(name, amount, slots)]
+    for name, amount in excessive:
         most = fleet.largest_allocatable(name, slots)
         largest = f"the largest of {number} nodes" if number > 1 else "the only node"
         has = f"{largest}{of} has {amount_text(name, most)}" if most else f"{_nodes(slots)}{of}: none has any"
         yield f"{name} {amount_text(name, amount)}, {has}"
-    if not asked and demand.per_device is not None:
+    if not excessive and demand.per_device is not None:
         yield f"{_listed(demand, (demand.per_device.resource,))} on one GPU, more than any{of} has"
-    elif not asked:
+    elif not excessive:
         names = [name for name, _ in demand.requests if name != PODS]
         yield f"{_listed(demand, names)} together, which none of {_nodes(slots)}{of} has"
 
@@ -174,12 +171,12 @@ def _nodes(slots: int) -> str:
 
 
 def _taints(nodes: int, pod: Pod, pools: tuple[Pool, ...], world: World) -> list[str]:
-    """List taints that keep the pod off the first of these nodes."""
+    """Return the taints that exclude the pod from the first of these nodes."""
     node = world.fleet.get(world.fleet.names_of(nodes & -nodes)[0])
     tolerations = [each for pool in pools for each in world.joined(pod.constraints, pool).tolerations]
     taints = () if node is None else node.taints
-    found = [f"{t.key}:{t.effect}" for t in taints if not any(each.tolerates(t) for each in tolerations)]
-    return found[:_MOST_TAINTS]
+    untolerated = [f"{t.key}:{t.effect}" for t in taints if not any(each.tolerates(t) for each in tolerations)]
+    return untolerated[:_MOST_TAINTS]
 
 
 def _listed(demand: Demand, names: Iterable[ResourceName]) -> str:

@@ -1,14 +1,14 @@
-"""The validating step, the commit point: judge the final object again, and check that our mutation is intact.
+"""The validating step, the commit point: judge the final object again, and check that the mutation is intact.
 
-It must not assume that the mutating step ran: a webhook may have been skipped, another one may have changed the pod
-after us, the world may have moved on. What a lost race explains is a Retry, which clients repeat by themselves; what
-somebody changed is refused.
+It must not assume that the mutating step ran: the webhook may have been skipped, another one may have changed the pod
+later, the world may have changed. A lost race is a Retry, which clients repeat automatically; an altered pod is
+refused.
 """
 
 from collections.abc import Iterator
 
 from webhook.core.admission.assessment import Assessment, assess
-from webhook.core.admission.elsewhere import demanded_model, pinned_to
+from webhook.core.admission.elsewhere import demanded_model, model_requirements
 from webhook.core.admission.pools import WHOLE_CLUSTER
 from webhook.core.model import decision_annotation as marks
 from webhook.core.model.amount import format_gpus
@@ -29,22 +29,22 @@ _CHARGED = Reason(Code.ALREADY_DECIDED, "this pod was admitted and charged befor
 
 
 def verify(pod: Pod, requester: Requester, world: World) -> Decision:
-    """Judge the final object; an Admit says what to charge and, first of its nodes, whose room to take."""
+    """Return the decision on the final object; an Admit has the charge and, as its first node, where to reserve."""
     return confirm(assess(pod, requester, world), world)
 
 
 def confirm(assessed: Assessment, world: World) -> Decision:
-    """Judge an assessed pod as it will be stored.
+    """Return the decision on an assessed pod as it will be stored.
 
-    A pod that is charged already is admitted as it was: where our answer got lost the same question comes again, and a
+    A pod that is charged already is admitted again: if the response got lost the API server repeats the request, and a
     pod must not be refused for the room that it holds itself.
     """
     pod = assessed.pod
     charged = world.charge_of(pod.uid)
     if charged is not None and assessed.is_counted and charged.gpus == pod.demand.gpus:
         return Admit(charged, pod.demand, Steering(Mode.OFF), _CHARGED, world.policy.hash)
-    if assessed.settled is not None:
-        return assessed.settled
+    if assessed.early_decision is not None:
+        return assessed.early_decision
     if assessed.broken:
         return Deny(assessed.broken)
     if pod.mark is None and pod.team_label is None:
@@ -68,11 +68,11 @@ def _changed_meanwhile(pod: Pod, mark: DecisionAnnotation, world: World) -> str 
 
 def _commit(assessed: Assessment, mark: DecisionAnnotation, world: World) -> Admit | Deny | Retry:
     pod, team = assessed.pod, assessed.team
-    fits, promises, nodes = world.fleet.fits, world.tentative.promises, _even(pod, mark, world)
-    node = next((name for name in nodes if fits(name, pod.demand) or promises(name, pod.demand)), None)
-    if node is None and _is_firm(mark):
-        why = "filled up" if nodes else "got other pods than it wants around it"
-        return Retry(Reason(Code.RACE_LOST, f"the chosen nodes {why} meanwhile ({', '.join(mark.nodes)}): try again"))
+    fits, has_reservation, nodes = world.fleet.fits, world.tentative.has, _topology_allowed(pod, mark, world)
+    node = next((name for name in nodes if fits(name, pod.demand) or has_reservation(name, pod.demand)), None)
+    if node is None and _is_required(mark):
+        why = "filled up meanwhile" if nodes else "no longer meet the pod's topology rules"
+        return Retry(Reason(Code.RACE_LOST, f"the chosen nodes {why} ({', '.join(mark.nodes)}): try again"))
     model = _model(mark, node, world) if team.models else None
     if model is not None and (refusal := assessed.model_refusal(pod.demand, model)):
         return Deny((refusal,))
@@ -90,19 +90,19 @@ def _commit(assessed: Assessment, mark: DecisionAnnotation, world: World) -> Adm
     )
 
 
-def _even(pod: Pod, mark: DecisionAnnotation, world: World) -> tuple[NodeName, ...]:
-    """Leave out the nodes where the pod would break its own hard rules, or those of others, about the pods around.
+def _topology_allowed(pod: Pod, mark: DecisionAnnotation, world: World) -> tuple[NodeName, ...]:
+    """Return the decided nodes without those where the pod would break a required topology rule, its own or others'.
 
-    Only what is committed counts: what was advised may never come. A wish is not judged, kube-scheduler is not bound
-    to it.
+    Only committed pods count: tentative ones may never be created. Preferred nodes are not checked, kube-scheduler may
+    ignore them.
     """
-    if not (_is_firm(mark) and (pod.has_required_topology or world.pod_counts.against(pod.namespace, pod.labels))):
+    if not (_is_required(mark) and (pod.has_required_topology or world.pod_counts.against(pod.namespace, pod.labels))):
         return mark.nodes
     if world.pod_counts.are_costly(pod.namespace, pod.topology):
         return mark.nodes
-    constraints, advised = pod.constraints.without_choice(mark.nodes), tuple(world.tentative.seated(pod.namespace))
-    asker = TopologyRequest(pod.namespace, pod.labels, pod.topology, constraints, advised)
-    allowed = evaluate_topology(asker, world.fleet, world.pod_counts).allowed
+    constraints, tentative = pod.constraints.without_choice(mark.nodes), tuple(world.tentative.placed(pod.namespace))
+    request = TopologyRequest(pod.namespace, pod.labels, pod.topology, constraints, tentative)
+    allowed = evaluate_topology(request, world.fleet, world.pod_counts).allowed
     return tuple([name for name in mark.nodes if world.fleet.bit(name) & allowed])
 
 
@@ -111,12 +111,12 @@ def _model(mark: DecisionAnnotation, node: NodeName | None, world: World) -> Gpu
     return known.model if known is not None else mark.model
 
 
-def _is_firm(mark: DecisionAnnotation) -> bool:
+def _is_required(mark: DecisionAnnotation) -> bool:
     return bool(mark.nodes) and mark.mode in {Mode.AUTO, Mode.REQUIRE}
 
 
 def _alterations(assessed: Assessment, mark: DecisionAnnotation, world: World) -> Iterator[Reason]:
-    """Yield what was changed after the mutating step, or never came from it."""
+    """Yield what was changed after the mutating step, or was not written by it."""
     pod, team, user = assessed.pod, assessed.team, assessed.user
     if pod.team_label != team.name:
         yield _altered(f"label fairgate.dev/team is {pod.team_label!r}, the pod's team is {team.name}")
@@ -129,17 +129,19 @@ def _alterations(assessed: Assessment, mark: DecisionAnnotation, world: World) -
     if mark.mode not in _MODES or mark.code not in (Code.WITHIN_SHARE, Code.BORROWS, Code.BORROWS_BY_CHOICE):
         yield _altered("annotation fairgate.dev/decision names an unknown mode or code")
         return
-    if mark.mode != world.policy.placement.mode and not (mark.mode == Mode.PREFER and _is_softened(pod, mark, world)):
+    if mark.mode != world.policy.placement.mode and not (
+        mark.mode == Mode.PREFER and _may_be_preferred(pod, mark, world)
+    ):
         yield _altered(f"its decision names mode {mark.mode}, policy says {world.policy.placement.mode}")
     yield from _pool_alterations(assessed, mark)
     if team.models and not _is_on_model(pod, mark, world):
         yield _altered(f"it may run on other GPU models than {mark.model}, which its decision is charged to")
-    if _is_firm(mark) and not _is_bound_to(pod, mark):
+    if _is_required(mark) and not _is_bound_to(pod, mark):
         yield _altered("its node affinity no longer names the nodes that were decided on")
 
 
-def _is_softened(pod: Pod, mark: DecisionAnnotation, world: World) -> bool:
-    """Tell whether a firm choice would have been softened for this pod (see steer.py)."""
+def _may_be_preferred(pod: Pod, mark: DecisionAnnotation, world: World) -> bool:
+    """Whether required nodes would have become preferred ones for this pod (see `mode_for`)."""
     return (
         pod.has_open_constraints
         or bool(pod.topology)
@@ -160,11 +162,11 @@ def _pool_alterations(assessed: Assessment, mark: DecisionAnnotation) -> Iterato
     pool = next((pool for pool in allowed.allowed if pool.name == mark.pool), None)
     if pool is None:
         yield _altered(f"its decision names pool {mark.pool}, which is not open to it")
-    elif not _carries(pod, pool):
-        yield _altered(f"the node selector, affinity or tolerations of pool {pool.name} were taken off")
+    elif not _has_pool_terms(pod, pool):
+        yield _altered(f"the node selector, affinity or tolerations of pool {pool.name} were removed")
 
 
-def _carries(pod: Pod, pool: Pool) -> bool:
+def _has_pool_terms(pod: Pod, pool: Pool) -> bool:
     own = pod.constraints
     if not (set(pool.node_selector) <= set(own.node_selector) and set(pool.tolerations) <= set(own.tolerations)):
         return False
@@ -172,8 +174,8 @@ def _carries(pod: Pod, pool: Pool) -> bool:
 
 
 def _is_on_model(pod: Pod, mark: DecisionAnnotation, world: World) -> bool:
-    """Tell whether the pod can end on no other model than the one that is charged: those have limits of their own."""
-    if _is_firm(mark):
+    """Whether the pod can only run on the charged model: other models have limits of their own."""
+    if _is_required(mark):
         nodes = [node for name in mark.nodes if (node := world.fleet.get(name)) is not None]
         return all(node.model == mark.model for node in nodes)
     if mark.model is None or mark.model == ANY_MODEL:
@@ -181,20 +183,20 @@ def _is_on_model(pod: Pod, mark: DecisionAnnotation, world: World) -> bool:
     labels = [label for model, label in world.fleet.by_model() if model == mark.model]
     if not labels:
         return demanded_model(pod.constraints, world) == mark.model
-    ways = [set(pinned_to(mark.model, label, world)) for label in labels]
-    return all(any(way <= set(term.labels) for way in ways) for term in _alternatives(pod))
+    options = [set(model_requirements(mark.model, label, world)) for label in labels]
+    return all(any(option <= set(term.labels) for option in options) for term in _alternatives(pod))
 
 
 def _is_in_any(pod: Pod, pools: tuple[Pool, ...]) -> bool:
-    """Tell whether every alternative of the pod's lies in one of the pools, by the words that define the pool."""
-    ways = [set(_as_requirements(pool.node_selector)).union(pool.affinity) for pool in pools]
+    """Whether every node affinity term of the pod includes the selector and affinity of one of the pools."""
+    options = [set(_as_requirements(pool.node_selector)).union(pool.affinity) for pool in pools]
     own = set(_as_requirements(pod.constraints.node_selector))
     offered = [own.union(term.labels) for term in _alternatives(pod)]
-    return all(any(way <= alternative for way in ways) for alternative in offered)
+    return all(any(option <= alternative for option in options) for alternative in offered)
 
 
 def _alternatives(pod: Pod) -> list[NodeTerm]:
-    """List the terms of which a node must meet one; an empty term matches no node, a pod without any takes every."""
+    """Return the terms of which a node must meet one; an empty term matches no node, no terms match every node."""
     terms = pod.constraints.terms
     return [NodeTerm()] if terms is None else [term for term in terms if term != NodeTerm()]
 
@@ -204,7 +206,7 @@ def _as_requirements(selector: tuple[tuple[str, str], ...]) -> Iterator[Requirem
 
 
 def _is_bound_to(pod: Pod, mark: DecisionAnnotation) -> bool:
-    """Tell whether every alternative of the node affinity names one of the decided nodes."""
+    """Whether every term of the node affinity names one of the decided nodes."""
     nodes = frozenset(mark.nodes)
     return bool(pod.constraints.terms) and all(
         any(

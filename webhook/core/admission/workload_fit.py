@@ -1,6 +1,6 @@
-"""Does a whole workload fit: all of its pods together, against what its team may ever hold and what nodes there are.
+"""Whether a whole workload fits: all of its pods together, compared with the team's limits and the nodes.
 
-Present usage plays no part: it passes. A text names no workload: callers add whose it is.
+Current usage is ignored, since it ends. Messages do not name the workload: callers add it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,22 +20,22 @@ from webhook.core.model.reason import Code, Reason
 from webhook.core.model.text import plural_gpus, printable
 from webhook.core.model.tier import Tier
 from webhook.core.placement.slot_index import lowest_slots
-from webhook.core.quota.limits import Bar, bars
+from webhook.core.quota.limits import AppliedLimit, applied_limits
 from webhook.core.quota.usage import EMPTY_USAGE
 from webhook.core.world.world import World
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Equal pods of a workload: one of them, and how many there are at peak; None where nobody knows."""
+    """Equal pods of a workload: one of them, and their number at peak, None if unknown."""
 
     role: str
     pod: Pod
     count: int | None
 
 
-class _Asking(NamedTuple):
-    """A part that asks for GPUs, assessed; `number` is how many pods it has, None where that is not known."""
+class _GpuPart(NamedTuple):
+    """A part with GPUs, assessed; `number` is its number of pods, None if unknown."""
 
     role: str
     assessed: Assessment
@@ -47,59 +47,59 @@ class _Asking(NamedTuple):
         return self.assessed.pod
 
     @property
-    def called(self) -> str:
-        """One of its pods, in words."""
+    def label(self) -> str:
+        """The name of one of its pods in messages."""
         return f"one {printable(self.role)} pod" if self.role else "one pod"
 
 
 class _Total(NamedTuple):
-    """GPU units of several parts; `text` is that in words, "at least" where a part has no number."""
+    """GPU units of several parts; `text` is the amount in messages, "at least" if a part has no number."""
 
     gpus: Units
     text: str
 
 
-def misfits(parts: Sequence[Part], requester: Requester, world: World) -> tuple[Reason, ...]:
-    """Return every reason why these pods can never all run; none where they can, or where they ask for no GPU."""
-    asking, refused = _assessed(parts, requester, world)
-    return tuple(dict.fromkeys((*refused, *_together([_at_least(part, world) for part in asking], world))))
+def fit_problems(parts: Sequence[Part], requester: Requester, world: World) -> tuple[Reason, ...]:
+    """Return every reason why these pods can never all run; none if they can, or if they request no GPU."""
+    gpu_parts, refused = _assessed(parts, requester, world)
+    return tuple(dict.fromkeys((*refused, *_problems([_at_least(part, world) for part in gpu_parts], world))))
 
 
 def borrowed(parts: Sequence[Part], requester: Requester, world: World, *, why: str) -> tuple[Reason, ...]:
-    """Return that some of these pods would borrow, and `why` their evictions end the rest as well."""
-    asking, _ = _assessed(parts, requester, world)
-    lending = [part for part in asking if part.pod.requested_tier is not Tier.GUARANTEED]
-    if not lending:
+    """Return the warning that some of these pods would borrow; `why` states how their evictions affect the rest."""
+    gpu_parts, _ = _assessed(parts, requester, world)
+    borrowing = [part for part in gpu_parts if part.pod.requested_tier is not Tier.GUARANTEED]
+    if not borrowing:
         return ()
-    tenancy = world.tenancy(lending[0].pod.namespace)
-    is_open = tenancy.team is not None or world.policy.defaults.unknown_team is UnknownTeam.PREEMPTIBLE
-    if tenancy.is_exempt or not is_open:
+    tenancy = world.tenancy(borrowing[0].pod.namespace)
+    may_borrow = tenancy.team is not None or world.policy.defaults.unknown_team is UnknownTeam.PREEMPTIBLE
+    if tenancy.is_exempt or not may_borrow:
         return ()
-    total = _total(asking)
-    by_choice = _total([part for part in lending if part.pod.requested_tier is Tier.PREEMPTIBLE])
+    total = _total(gpu_parts)
+    by_choice = _total([part for part in borrowing if part.pod.requested_tier is Tier.PREEMPTIBLE])
     share = 0 if tenancy.team is None else tenancy.team.gpus.guaranteed
     beyond = max(by_choice.gpus, total.gpus - share)
     if beyond <= 0:
         return ()
-    text = f"borrows up to {gpus_text(min(beyond, _total(lending).gpus))} of {total.text}, and {why}"
+    text = f"borrows up to {gpus_text(min(beyond, _total(borrowing).gpus))} of {total.text}, and {why}"
     return (Reason(Code.EVICTIONS_COUNT, text),)
 
 
-def _assessed(parts: Sequence[Part], requester: Requester, world: World) -> tuple[list[_Asking], list[Reason]]:
-    """Return the parts that ask for GPUs, and why others are refused."""
+def _assessed(parts: Sequence[Part], requester: Requester, world: World) -> tuple[list[_GpuPart], list[Reason]]:
+    """Return the parts with GPUs, and why other parts are refused."""
     refused: list[Reason] = []
-    asking = []
+    gpu_parts = []
     for part in parts:
         assessed = assess(part.pod, requester if part.pod.owner is None else CONTROLLER, world)
         if not assessed.is_counted:
-            refused += assessed.settled.reasons if isinstance(assessed.settled, Deny) else ()
+            refused += assessed.early_decision.reasons if isinstance(assessed.early_decision, Deny) else ()
         elif assessed.pod.demand.gpus and part.count != 0:
-            asking.append(_Asking(part.role, assessed, _count(part, world)))
-    return asking, refused
+            gpu_parts.append(_GpuPart(part.role, assessed, _pod_count(part, world)))
+    return gpu_parts, refused
 
 
-def _at_least(part: _Asking, world: World) -> _Asking:
-    """Count a pod that names no product by the smallest slices that it may be bound to, where nodes offer slices."""
+def _at_least(part: _GpuPart, world: World) -> _GpuPart:
+    """Return the part counted by the smallest slices that it may be bound to, if its pods may get slices."""
     sliced, pod = world.fleet.mig_slots, part.pod
     if not sliced or pod.demand.own is not None or pod.handling is not Handling.MANAGED:
         return part
@@ -110,50 +110,54 @@ def _at_least(part: _Asking, world: World) -> _Asking:
     return part._replace(assessed=part.assessed.with_demand(least, world.policy))
 
 
-def _together(asking: Sequence[_Asking], world: World) -> Sequence[Reason]:
-    if not asking:
+def _problems(gpu_parts: Sequence[_GpuPart], world: World) -> Sequence[Reason]:
+    if not gpu_parts:
         return ()
-    tenancy = world.tenancy(asking[0].pod.namespace)
+    tenancy = world.tenancy(gpu_parts[0].pod.namespace)
     if tenancy.is_exempt:
         return ()
     team = tenancy.team
     if team is None:
         if world.policy.defaults.unknown_team is UnknownTeam.PREEMPTIBLE:
             return ()
-        return (Reason(Code.UNKNOWN_TEAM, f"namespace {asking[0].pod.namespace} belongs to no team: no pod may start"),)
-    found = [*_over_limits(asking, team)]
-    for part in asking:
-        found += part.assessed.rules
-        if part.assessed.settled is None:  # it is ours to place
-            found += _without_node(part, team, world)
-    return found
+        return (
+            Reason(Code.UNKNOWN_TEAM, f"namespace {gpu_parts[0].pod.namespace} belongs to no team: no pod may start"),
+        )
+    problems = [*_over_limits(gpu_parts, team)]
+    for part in gpu_parts:
+        problems += part.assessed.rules
+        if part.assessed.early_decision is None:  # Fairgate chooses the node
+            problems += _without_node(part, team, world)
+    return problems
 
 
-def _over_limits(parts: Sequence[_Asking], team: Team) -> Iterable[Reason]:
-    """Hold each pod against the limits per pod, and all that a limit counts together against the others."""
-    alone: list[tuple[Bar, _Asking]] = []
-    counted: dict[Bar, list[_Asking]] = {}
+def _over_limits(parts: Sequence[_GpuPart], team: Team) -> Iterable[Reason]:
+    """Yield the limits per pod that a pod exceeds, and the other limits that the sum of their pods exceeds."""
+    per_pod: list[tuple[AppliedLimit, _GpuPart]] = []
+    summed: dict[AppliedLimit, list[_GpuPart]] = {}
     for part in parts:
-        for bar in bars(part.assessed.account._replace(book=EMPTY_USAGE)):
-            if bar.is_per_pod:
-                alone.append((bar, part))
+        for applied in applied_limits(part.assessed.account._replace(usage=EMPTY_USAGE)):
+            if applied.is_per_pod:
+                per_pod.append((applied, part))
             else:
-                counted.setdefault(bar, []).append(part)
-    sums = [(bar, _total(some)) for bar, some in counted.items()]
-    needs = [(bar, total.gpus, f"needs {total.text}") for bar, total in sums]
-    needs += [(bar, part.pod.demand.gpus, f"{part.called} needs {_gpus(part)}") for bar, part in alone]
-    for bar, gpus, text in needs:
-        if bar.breaks(gpus):
-            yield Reason(bar.code, f"{text}, team {team.name}'s limit{bar.per} is {format_limit(bar.limit)}")
-    firm = _total([part for part in parts if part.pod.requested_tier is Tier.GUARANTEED])
-    if firm.gpus > team.gpus.guaranteed:
+                summed.setdefault(applied, []).append(part)
+    sums = [(applied, _total(some)) for applied, some in summed.items()]
+    needs = [(applied, total.gpus, f"needs {total.text}") for applied, total in sums]
+    needs += [(applied, part.pod.demand.gpus, f"{part.label} needs {_gpus(part)}") for applied, part in per_pod]
+    for applied, gpus, text in needs:
+        if applied.is_exceeded_by(gpus):
+            yield Reason(
+                applied.code, f"{text}, team {team.name}'s limit{applied.per} is {format_limit(applied.limit)}"
+            )
+    never_borrowed = _total([part for part in parts if part.pod.requested_tier is Tier.GUARANTEED])
+    if never_borrowed.gpus > team.gpus.guaranteed:
         share = format_limit(team.gpus.guaranteed)
-        text = f"asks for {firm.text} that are never borrowed, team {team.name}'s guaranteed share is {share}"
+        text = f"asks for {never_borrowed.text} that are never borrowed, team {team.name}'s guaranteed share is {share}"
         yield Reason(Code.GUARANTEED_SHARE_USED, text)
 
 
-def _without_node(part: _Asking, team: Team, world: World) -> Iterable[Reason]:
-    """Return why the nodes that a part may use can never hold it: all of its pods at once, on empty nodes."""
+def _without_node(part: _GpuPart, team: Team, world: World) -> Iterable[Reason]:
+    """Yield why the nodes that a part may use can never hold all of its pods at once, even when empty."""
     pools = part.assessed.pools
     if pools.refusal is not None:
         yield pools.refusal
@@ -165,20 +169,22 @@ def _without_node(part: _Asking, team: Team, world: World) -> Iterable[Reason]:
     for pool in pools.allowed:
         slots |= fleet.matching(world.joined(part.pod.constraints, pool))
     able = fleet.with_capacity(demand, slots)
-    asked = ", ".join(f"{name} {amount}" for name, amount in demand.devices)
+    requested = ", ".join(f"{name} {amount}" for name, amount in demand.devices)
     if not able:
-        yield Reason(Code.NEVER_FITS, never_text(part.pod, pools.allowed, world, what=part.called))
+        yield Reason(Code.NEVER_FITS, never_text(part.pod, pools.allowed, world, what=part.label))
         return
     if part.number is None:
         return
     yield from _over_model(part, part.number, team, able, world)
     if part.number > able.bit_count() and (room := _room(able, part, world)) < part.number:
-        text = f"the nodes hold {room} of {part.number} {printable(part.role)} pods ({asked}) at once, even when empty"
+        text = (
+            f"the nodes hold {room} of {part.number} {printable(part.role)} pods ({requested}) at once, even when empty"
+        )
         yield Reason(Code.NEVER_FITS, " ".join(text.split()))
 
 
-def _over_model(part: _Asking, count: int, team: Team, able: int, world: World) -> Iterable[Reason]:
-    """Hold pods that only one GPU model can take against the team's limit for it."""
+def _over_model(part: _GpuPart, count: int, team: Team, able: int, world: World) -> Iterable[Reason]:
+    """Yield the limit for a GPU model that pods exceed which only fit on that model."""
     models = {model or NO_MODEL for (model, _), members in world.fleet.by_model().items() if members & able}
     share = team.models.get(next(iter(models))) if len(models) == 1 else None
     total = count * part.pod.demand.gpus
@@ -187,8 +193,8 @@ def _over_model(part: _Asking, count: int, team: Team, able: int, world: World) 
         yield Reason(Code.MODEL_LIMIT_EXCEEDED, f"{text} {format_limit(share.limit)}")
 
 
-def _room(able: int, part: _Asking, world: World) -> int:
-    """Return how many of the pods empty nodes hold at once."""
+def _room(able: int, part: _GpuPart, world: World) -> int:
+    """Return how many pods of the part the nodes hold at once when empty."""
     slots: list[int] = []
     lowest_slots(able, able.bit_count(), slots)
     room = 0
@@ -199,21 +205,21 @@ def _room(able: int, part: _Asking, world: World) -> int:
     return room
 
 
-def _count(part: Part, world: World) -> int | None:
+def _pod_count(part: Part, world: World) -> int | None:
     """Return how many pods a part has; of a DaemonSet one on every node that it may use."""
     if part.count is not None or part.pod.handling is not Handling.DAEMON_SET:
         return part.count
     return world.fleet.matching(part.pod.constraints).bit_count()
 
 
-def _total(parts: Iterable[_Asking]) -> _Total:
-    is_open = False
+def _total(parts: Iterable[_GpuPart]) -> _Total:
+    is_open_ended = False
     gpus: Units = 0
     for part in parts:
-        is_open = is_open or part.number is None
+        is_open_ended = is_open_ended or part.number is None
         gpus += part.pod.demand.gpus * (1 if part.number is None else part.number)
-    return _Total(gpus, f"{'at least ' if is_open else ''}{plural_gpus(gpus)}")
+    return _Total(gpus, f"{'at least ' if is_open_ended else ''}{plural_gpus(gpus)}")
 
 
-def _gpus(part: _Asking) -> str:
+def _gpus(part: _GpuPart) -> str:
     return plural_gpus(part.pod.demand.gpus)

@@ -1,1 +1,1 @@
-"""Decisions for people who ask why, and policies compared: reads the other rooms, decides nothing."""
+"""Explanations of decisions, policy replay and team summaries: read only, without decisions of its own."""

@@ -1,6 +1,6 @@
-"""Why a pod would go where it would go: the best nodes with what each costs, and what keeps it off the others.
+"""The candidate nodes for a pod: the best with their costs, and what excludes the others.
 
-For people and tools that ask, not for decisions: it looks at every node.
+For explanations, not for decisions: it visits every node.
 """
 
 import re
@@ -20,32 +20,32 @@ _NUMBERS: Final = re.compile(r"([0-9]{1,18})")
 
 
 class Cause(StrEnum):
-    """What keeps a pod off a node, the first that applies."""
+    """What excludes a node, the first that applies."""
 
     NOT_READY = "not ready"
     CORDONED = "cordoned"
-    HELD = "kept free for pods that wait"
+    HELD = "held for waiting pods"
     CONSTRAINTS = "selectors, affinity or taints"
     NEVER = "too small even when empty"
     DEVICES = "no room on single GPUs"
 
 
 class Candidate(NamedTuple):
-    """A node that has room; `cost` is None where it has none of the GPUs that are compared."""
+    """A node that has room; `cost` is None if it has no GPUs of the compared resource."""
 
     node: NodeName
     cost: Cost | None
 
 
 class Filtered(NamedTuple):
-    """A cause, or the label or resource that is to blame, and the nodes that it keeps the pod off, by name."""
+    """A cause, or a text with the label or resource, and the nodes that it excludes, by name."""
 
     cause: str
     names: tuple[NodeName, ...]
 
 
 class Candidates(NamedTuple):
-    """The best nodes in order, how many have room in all, and the others by cause, the commonest first."""
+    """The best nodes in order, the number of nodes with room, and the others by cause, the most frequent first."""
 
     best: tuple[Candidate, ...]
     with_room: int
@@ -62,30 +62,32 @@ def candidates(
     keep_whole: int = 0,
     spread: TopologyFilter = NO_SPREAD,
 ) -> Candidates:
-    """Compare all nodes for a pod whose own conditions and those of its pool are in `constraints`."""
+    """Return the candidates among all nodes; `constraints` are those of the pod and its pool."""
     matching = fleet.matching(constraints)
-    even = spread.narrowed(matching & fleet.open_bits, lambda among: fleet.with_room(demand, among))
-    best = best_nodes(fleet, demand, even, count=count, tier=tier, keep_whole=keep_whole)
+    spread_slots = spread.narrowed(matching & fleet.open_bits, lambda among: fleet.with_room(demand, among))
+    best = best_nodes(fleet, demand, spread_slots, count=count, tier=tier, keep_whole=keep_whole)
     room = fleet.with_room(demand, matching & fleet.open_bits & spread.allowed)
     able = fleet.with_capacity(demand, matching)
-    unheld = fleet.matching(_with_held(constraints))
+    matching_if_held = fleet.matching(_with_held(constraints))
     causes: dict[str, list[NodeName]] = {}
     for node in fleet.nodes():
         if not room & fleet.bit(node.name):
-            cause = _cause(fleet, node.name, demand, matching=matching, unheld=unheld, able=able, spread=spread)
+            cause = _cause(
+                fleet, node.name, demand, matching=matching, matching_if_held=matching_if_held, able=able, spread=spread
+            )
             causes.setdefault(cause, []).append(node.name)
     return Candidates(
         tuple([Candidate(name, _cost(fleet, name, demand, tier)) for name in best]),
         room.bit_count(),
         tuple(
-            Filtered(cause, tuple(sorted(names, key=natural)))
+            Filtered(cause, tuple(sorted(names, key=natural_sort_key)))
             for cause, names in sorted(causes.items(), key=lambda item: (-len(item[1]), item[0]))
         ),
     )
 
 
-def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Give a key by which gpu-2 comes before gpu-10."""
+def natural_sort_key(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a sort key that orders gpu-2 before gpu-10."""
     return tuple((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in _NUMBERS.split(name))
 
 
@@ -104,7 +106,14 @@ def _cost(fleet: Fleet, name: NodeName, demand: Demand, tier: Tier) -> Cost | No
 
 
 def _cause(
-    fleet: Fleet, name: NodeName, demand: Demand, *, matching: int, unheld: int, able: int, spread: TopologyFilter
+    fleet: Fleet,
+    name: NodeName,
+    demand: Demand,
+    *,
+    matching: int,
+    matching_if_held: int,
+    able: int,
+    spread: TopologyFilter,
 ) -> str:
     node, bit = fleet.get(name), fleet.bit(name)
     if node is not None and not node.is_ready:
@@ -112,26 +121,27 @@ def _cause(
     if node is not None and node.is_cordoned:
         return Cause.CORDONED
     if not matching & bit:
-        return Cause.HELD if unheld & bit else Cause.CONSTRAINTS
+        return Cause.HELD if matching_if_held & bit else Cause.CONSTRAINTS
     if not able & bit:
         return Cause.NEVER
-    if (why := why_not_beside(spread, bit)) is not None:
+    if (why := topology_obstacle(spread, bit)) is not None:
         return why
     short = next((resource for resource, amount in demand.requests if fleet.free(name, resource) < amount), None)
     return Cause.DEVICES if short is None else f"too little {short} free"
 
 
-def why_not_beside(spread: TopologyFilter, bit: int) -> str | None:
-    """Say which rule about the pods around it keeps a pod off a node; None where none does."""
+def topology_obstacle(spread: TopologyFilter, bit: int) -> str | None:
+    """Return which topology rule excludes a node; None if none does."""
     for each in spread.hard:
         if not each.domains.bits & bit:
-            return f"no label {each.rule.key}, by which the pod must be spread"
+            return f"no label {each.rule.key}, the topology key of a spread constraint"
         if not each.allowed & bit:
-            return f"too many of the pod's like in its {each.rule.key}"
-    broken = next((kept for kept in spread.affine if not kept.allowed & bit), None)
+            return f"too many matching pods in its {each.rule.key}"
+    broken = next((rule for rule in spread.affine if not rule.allowed & bit), None)
     if broken is None:
         return None
     where = ", ".join(broken.rule.keys)
     if not broken.rule.is_anti:
-        return f"none of the pods that the pod wants beside it in its {where}"
-    return f"pods that {'the pod keeps away from' if broken.is_own else 'keep away from the pod'} in its {where}"
+        return f"no pod of the pod's affinity in its {where}"
+    which = "of the pod's anti-affinity" if broken.is_own else "with anti-affinity to the pod"
+    return f"pods {which} in its {where}"

@@ -1,6 +1,6 @@
-"""A decision step by step, for people who ask why: what was looked at, and what would fit instead.
+"""A decision step by step: the limits, pools and nodes that were compared, and what would fit instead.
 
-Nothing here decides: the outcome is `admit`'s own, and the steps are read from the same assessment.
+Nothing is decided here: the outcome is that of `decide`, and the steps come from the same assessment.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from webhook.core.model.selector import Constraints
 from webhook.core.model.tier import Tier
 from webhook.core.peers.topology_filter import TopologyFilter, TopologyRequest, evaluate_topology
 from webhook.core.placement.placement import best_nodes
-from webhook.core.quota.limits import Bar, bars, model_bars
+from webhook.core.quota.limits import AppliedLimit, applied_limits, applied_model_limits
 from webhook.core.world.world import World
 
 HOLDERS: Final = 5
@@ -33,19 +33,19 @@ _WAITS: Final = frozenset({Code.NO_ROOM_NOW, Code.NEVER_FITS})
 
 
 class PoolStep(NamedTuple):
-    """A pool: `closed` says why the pod may not enter, None if it may; then `nodes` are those of the pool.
+    """A pool: `closed` is why the pod may not use it, None if it may; then `nodes` are those of the pool.
 
-    `asked` is about the one node that was asked for, None where none was.
+    `node_step` is that of the node in question, None if there is none.
     """
 
     pool: Pool
     closed: str | None
     nodes: Candidates | None
-    asked: "NodeStep | None" = None
+    node_step: "NodeStep | None" = None
 
 
 class NodeStep(NamedTuple):
-    """One node that was asked for: what keeps the pod off it, or its place among the nodes that have room."""
+    """The node in question: what excludes it, or its place among the nodes that have room."""
 
     node: NodeName
     obstacles: tuple[str, ...]
@@ -56,10 +56,10 @@ class NodeStep(NamedTuple):
 class Explanation:
     """All steps of one decision.
 
-    `limits` are those that hold, with what is taken; `guaranteed_left` is what the guaranteed share has room for, and
-    `holders` are those of the most GPUs of the team. They are empty for a pod that is not judged. `smaller` is the
-    largest lesser demand that would run now, `elsewhere` the pools in which the pod as it is would run now; they are
-    looked for only where it would not run as it asks.
+    `limits` are those that apply, with their usage; `guaranteed_left` is the free part of the guaranteed share, and
+    `holders` are the largest of the team. They are empty for a pod with an early decision. `smaller` is the largest
+    smaller demand that would run now, `elsewhere` are the pools in which the unchanged pod would run now. Both are
+    computed only if the pod would not run as requested.
     """
 
     pod: Pod
@@ -69,51 +69,51 @@ class Explanation:
     guaranteed_left: Units = 0
     reserved: Units = 0
     holders: tuple[tuple[str, Units], ...] = ()
-    limits: tuple[Bar, ...] = ()
+    limits: tuple[AppliedLimit, ...] = ()
     pools: tuple[PoolStep, ...] = ()
     smaller: Demand | None = None
     elsewhere: tuple[PoolName, ...] = ()
 
     @property
     def runs_now(self) -> bool:
-        """Tell whether the pod is admitted and has a node."""
-        return _runs(self.decision)
+        """Whether the pod is admitted and has a node."""
+        return _runs_now(self.decision)
 
 
 def explain(pod: Pod, requester: Requester, world: World, *, node: NodeName | None = None) -> Explanation:
-    """Decide on a new pod, and keep every step; `node` is one of which to say why the pod would not go there."""
+    """Return the decision on a new pod with every step; `node` is a node in question."""
     assessed = assess(pod, requester, world)
     decision = decide(assessed, world)
-    if assessed.settled is not None:
+    if assessed.early_decision is not None:
         return Explanation(assessed.pod, world.tenancy(pod.namespace).team, None, decision)
     if isinstance(decision, Admit):
         assessed = assessed.with_demand(decision.demand, world.policy)
-    runs, book = _runs(decision), assessed.book
+    runs_now, usage = _runs_now(decision), assessed.usage
     return Explanation(
         assessed.pod,
         assessed.team,
         assessed.user,
         decision,
-        assessed.team.gpus.guaranteed - book.guaranteed,
-        book.reserved,
-        tuple(book.largest_holders(HOLDERS)),
-        bars(assessed.account) + model_bars(assessed.team, book),
+        assessed.team.gpus.guaranteed - usage.guaranteed,
+        usage.reserved,
+        tuple(usage.largest_holders(HOLDERS)),
+        applied_limits(assessed.account) + applied_model_limits(assessed.team, usage),
         tuple(_pools(assessed, world, node)),
-        None if runs else _smaller(pod, requester, world),
-        () if runs else tuple(_elsewhere(pod, requester, world)),
+        None if runs_now else _smaller(pod, requester, world),
+        () if runs_now else tuple(_elsewhere(pod, requester, world)),
     )
 
 
-def _runs(decision: Decision) -> bool:
+def _runs_now(decision: Decision) -> bool:
     return isinstance(decision, Admit) and not any(warning.code in _WAITS for warning in decision.warnings)
 
 
 def unreadable(namespace: Namespace, decision: Deny, world: World) -> Explanation:
-    """Give the explanation of a pod that is refused because it cannot be read."""
+    """Return the explanation of a pod that is refused because it cannot be read."""
     return Explanation(Pod(namespace, NO_DEMAND), world.tenancy(namespace).team, None, decision)
 
 
-def _pools(assessed: Assessment, world: World, asked: NodeName | None) -> Iterator[PoolStep]:
+def _pools(assessed: Assessment, world: World, node: NodeName | None) -> Iterator[PoolStep]:
     pod, team = assessed.pod, assessed.team
     allowed = assessed.pools.allowed
     tier = assessed.tier(pod.demand, None)
@@ -125,20 +125,22 @@ def _pools(assessed: Assessment, world: World, asked: NodeName | None) -> Iterat
                 TopologyRequest(pod.namespace, pod.labels, pod.topology, constraints), world.fleet, world.pod_counts
             )
             nodes = candidates(world.fleet, pod.demand, constraints, tier=tier, keep_whole=keep_whole, spread=spread)
-            yield PoolStep(pool, None, nodes, _node(asked, pod.demand, constraints, world, spread=spread, tier=tier))
+            yield PoolStep(
+                pool, None, nodes, _node_step(node, pod.demand, constraints, world, spread=spread, tier=tier)
+            )
         else:
             yield PoolStep(pool, _why_closed(pod, pool, team), None)
 
 
-def _node(
+def _node_step(
     name: NodeName | None, demand: Demand, constraints: Constraints, world: World, *, spread: TopologyFilter, tier: Tier
 ) -> NodeStep | None:
     fleet = world.fleet
     node = None if name is None else fleet.get(name)
     if node is None:
         return None
-    if found := obstacles(fleet, node, demand, constraints, spread=spread):
-        return NodeStep(node.name, found)
+    if reasons := obstacles(fleet, node, demand, constraints, spread=spread):
+        return NodeStep(node.name, reasons)
     among = fleet.matching(constraints) & spread.allowed
     keep_whole = world.policy.placement.keep_whole
     order = best_nodes(fleet, demand, among, count=len(fleet), tier=tier, keep_whole=keep_whole)
@@ -147,26 +149,26 @@ def _node(
 
 def _why_closed(pod: Pod, pool: Pool, team: Team) -> str:
     if not pool.admits(team.name):
-        return f"team {team.name} may not enter"
+        return f"team {team.name} may not use it"
     if pod.pool is not None and pod.pool != pool.name:
         return f"the pod is pinned to pool {pod.pool}"
     if pool.match is not None and not pool.match.matches(pod.labels):
-        return "takes other pods only"
+        return "its match selects other pods only"
     if lacking := pod.requires - pool.capabilities:
         return f"does not offer {', '.join(sorted(lacking))}"
     return "the pod is selected by another pool"
 
 
 def _smaller(pod: Pod, requester: Requester, world: World) -> Demand | None:
-    """Find the largest lesser demand that would run now, by halving; the rest of the request stays as it is."""
+    """Return the largest smaller demand that would run now, by binary search; other resources do not change."""
     if len(pod.demand.devices) != 1 or pod.claims:
         return None
-    [(_, asked)] = pod.demand.devices
-    best, low, high = None, 1, asked - 1
+    [(_, requested)] = pod.demand.devices
+    best, low, high = None, 1, requested - 1
     while low <= high:
         middle = (low + high + 1) // 2
         demand = _resized(pod.demand, middle, world.policy)
-        if demand is not None and _runs(admit(pod._replace(demand=demand), requester, world)):
+        if demand is not None and _runs_now(admit(pod._replace(demand=demand), requester, world)):
             best, low = demand, middle + 1
         else:
             high = middle - 1
@@ -174,7 +176,7 @@ def _smaller(pod: Pod, requester: Requester, world: World) -> Demand | None:
 
 
 def _resized(demand: Demand, pieces: int, policy: Policy) -> Demand | None:
-    """Ask for fewer pieces of the one device resource; None where a shape or a claim says how they count."""
+    """Return the demand with fewer pieces of its one device resource; None if a GPU shape or a claim fixes them."""
     if demand.counted is not None:
         return None
     per_device = demand.per_device
@@ -188,7 +190,9 @@ def _resized(demand: Demand, pieces: int, policy: Policy) -> Demand | None:
 
 
 def _elsewhere(pod: Pod, requester: Requester, world: World) -> Iterator[PoolName]:
-    """Yield the pools that would run the pod now if it were pinned to them and asked for no capabilities."""
+    """Yield the pools that would run the pod now if it were pinned to them and required no capabilities."""
     for pool in world.policy.pools:
-        if pool.name != pod.pool and _runs(admit(pod._replace(pool=pool.name, requires=frozenset()), requester, world)):
+        if pool.name != pod.pool and _runs_now(
+            admit(pod._replace(pool=pool.name, requires=frozenset()), requester, world)
+        ):
             yield pool.name

@@ -1,11 +1,11 @@
-"""Everything that keeps a pod off one node, each with what the pod asks and what the node has. Pure.
+"""Everything that excludes one node for a pod, each with what is requested and what the node has. Pure.
 
-For people who ask "why not there?": `candidates` gives the first cause for every node, this gives all for one.
+`candidates` reports the first cause for every node, this module all causes for one.
 """
 
 from collections.abc import Iterator
 
-from webhook.core.explain.candidates import why_not_beside
+from webhook.core.explain.candidates import topology_obstacle
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import CPU, MEMORY, ResourceName
 from webhook.core.model.node import Node
@@ -19,15 +19,15 @@ _GIB = 1 << 30
 def obstacles(
     fleet: Fleet, node: Node, demand: Demand, constraints: Constraints, *, spread: TopologyFilter
 ) -> tuple[str, ...]:
-    """List what keeps a pod off a node; nothing where it could go there now.
+    """Return what excludes a node for a pod; empty if the node could take it now.
 
     `constraints` are the pod's own and those of the pool.
     """
-    found = [*_closed(node), *_unmet(node, constraints), *_lacking(fleet, node, demand)]
-    if not found and demand.per_device is not None and not fleet.with_room(demand, fleet.bit(node.name)):
-        found.append("no single GPU of it has as much free as the pod asks for")
-    beside = why_not_beside(spread, fleet.bit(node.name))
-    return (*found, beside) if beside is not None else tuple(found)
+    reasons = [*_closed(node), *_unmet(node, constraints), *_lacking(fleet, node, demand)]
+    if not reasons and demand.per_device is not None and not fleet.with_room(demand, fleet.bit(node.name)):
+        reasons.append("no single GPU of it has as much free as the pod asks for")
+    topology = topology_obstacle(spread, fleet.bit(node.name))
+    return (*reasons, topology) if topology is not None else tuple(reasons)
 
 
 def _closed(node: Node) -> Iterator[str]:
@@ -45,7 +45,7 @@ def _unmet(node: Node, constraints: Constraints) -> Iterator[str]:
     if terms is not None and not any(term.matches(node.name, node.labels) for term in terms):
         if len(terms) == 1:
             yield from (
-                f"the node affinity asks for {_asked(each)}, {_has(node, each)}" for each in _broken(terms[0], node)
+                f"the node affinity asks for {_requested(each)}, {_has(node, each)}" for each in _broken(terms[0], node)
             )
         else:
             yield f"the node affinity has {len(terms)} terms, and it meets none of them"
@@ -54,7 +54,7 @@ def _unmet(node: Node, constraints: Constraints) -> Iterator[str]:
             t.tolerates(taint) for t in constraints.tolerations
         ):
             yield (
-                "its room is kept for pods that wait"
+                "its room is held for waiting pods"
                 if taint.key == HELD
                 else f"it has taint {_taint(taint)}, which the pod does not tolerate"
             )
@@ -69,7 +69,7 @@ def _broken(term: NodeTerm, node: Node) -> Iterator[Requirement]:
             yield each
 
 
-def _asked(requirement: Requirement) -> str:
+def _requested(requirement: Requirement) -> str:
     values = ", ".join(requirement.values)
     match requirement.operator:
         case Operator.EXISTS | Operator.DOES_NOT_EXIST:
@@ -92,14 +92,14 @@ def _taint(taint: Taint) -> str:
 
 
 def _lacking(fleet: Fleet, node: Node, demand: Demand) -> Iterator[str]:
-    for resource, asked in demand.requests:
+    for resource, requested in demand.requests:
         offered, free = node.allocatable.get(resource, 0), fleet.free(node.name, resource)
-        asks = f"the pod asks for {_amount(resource, asked)} {resource}"
+        asks = f"the pod asks for {_amount(resource, requested)} {resource}"
         if not offered:
             yield f"it offers no {resource}"
-        elif asked > offered:
+        elif requested > offered:
             yield f"{asks}, it has {_amount(resource, offered)} in all"
-        elif asked > free:
+        elif requested > free:
             yield f"{asks}, {_amount(resource, max(0, free))} of {_amount(resource, offered)} are free"
 
 

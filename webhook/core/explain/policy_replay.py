@@ -1,7 +1,7 @@
-"""How the pods that run would fare under a policy: each judged again, on the node that it has. Pure.
+"""Policy replay: the outcome of a policy for the running pods, each assessed on the node that it has. Pure.
 
-Pods that are guaranteed now are asked first, then the older ones, so that a policy that changes nothing changes no
-tier. A pod that would be refused takes nothing from those after it.
+Pods that are guaranteed now come first, then older ones, so that an unchanged policy changes no tier. A refused pod is
+not charged to those after it.
 """
 
 from collections.abc import Iterable
@@ -20,16 +20,16 @@ from webhook.core.world.world import World
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A pod that is there: as the world holds it, and as its user asked for it."""
+    """An existing pod: as the world holds it, and as its user created it."""
 
     resident: Resident
-    asked: Pod
+    original: Pod
 
 
-class Fate(NamedTuple):
-    """What a policy makes of a pod: whose it is, its tier, the pool that its node is in; or why it would be refused.
+class PolicyOutcome(NamedTuple):
+    """The outcome of a policy for a pod: its team, its tier, the pool of its node; or why it would be refused.
 
-    No tier and no refusal: the pod is only counted. No pool: it waits, or its node is in none that it may enter.
+    No tier and no refusal: the pod is only counted. No pool: it waits, or its node is in no pool that it may use.
     """
 
     team: TeamName
@@ -39,34 +39,34 @@ class Fate(NamedTuple):
 
 
 def requester_of(pod: Pod, user: str) -> Requester:
-    """Return who would ask for a pod: its user, or the controller that makes it."""
+    """Return the requester of a pod: its user, or the controller that creates it."""
     return Requester(user) if pod.owner is None else CONTROLLER
 
 
-def fates(running: Iterable[Running], world: World) -> dict[Uid, Fate]:
-    """Judge pods one after another in a world that has nodes and namespaces, and none of them yet."""
-    found: dict[Uid, Fate] = {}
-    for each in sorted(running, key=_turn):
-        fate = _fate(each, world)
-        found[each.resident.uid] = fate
-        if not fate.refusals:
-            tier = None if fate.tier is None else fate.tier.value
-            world.set_pod(replace(each.resident, team_label=fate.team, tier_label=tier))
-    return found
+def policy_outcomes(running: Iterable[Running], world: World) -> dict[Uid, PolicyOutcome]:
+    """Return the outcome of each pod; the world has nodes and namespaces, and the pods are added in order."""
+    outcomes: dict[Uid, PolicyOutcome] = {}
+    for each in sorted(running, key=_order):
+        outcome = _outcome(each, world)
+        outcomes[each.resident.uid] = outcome
+        if not outcome.refusals:
+            tier = None if outcome.tier is None else outcome.tier.value
+            world.set_pod(replace(each.resident, team_label=outcome.team, tier_label=tier))
+    return outcomes
 
 
-def _turn(running: Running) -> tuple[bool, int, str, str]:
+def _order(running: Running) -> tuple[bool, int, str, str]:
     resident = running.resident
     return resident.tier_label != Tier.GUARANTEED, resident.created, resident.namespace, resident.name
 
 
-def _fate(running: Running, world: World) -> Fate:
-    pod, resident = running.asked, running.resident
+def _outcome(running: Running, world: World) -> PolicyOutcome:
+    pod, resident = running.original, running.resident
     node = None if resident.node is None else world.fleet.get(resident.node)
     assessed = assess(pod, requester_of(pod, resident.user or ""), world, node=node)
-    if assessed.settled is not None:
-        refusals = assessed.settled.reasons if isinstance(assessed.settled, Deny) else ()
-        return Fate(world.tenancy(pod.namespace).team_name, refusals=refusals)
+    if assessed.early_decision is not None:
+        refusals = assessed.early_decision.reasons if isinstance(assessed.early_decision, Deny) else ()
+        return PolicyOutcome(world.tenancy(pod.namespace).team_name, refusals=refusals)
     pod, team, pools = assessed.pod, assessed.team, assessed.pools
     refusals = assessed.broken + (() if pools.refusal is None else (pools.refusal,))
     model: GpuModel | None = None
@@ -76,11 +76,11 @@ def _fate(running: Running, world: World) -> Fate:
         refusals += () if broken is None else (broken,)
     refusals += assessed.label_refusal(model)
     bit = 0 if node is None else world.fleet.bit(node.name)
-    there = [pool for pool in pools.allowed if bit & world.fleet.matching(world.joined(pod.constraints, pool))]
-    if node is not None and pools.allowed and not there:
+    pools_of_node = [pool for pool in pools.allowed if bit & world.fleet.matching(world.joined(pod.constraints, pool))]
+    if node is not None and pools.allowed and not pools_of_node:
         names = ", ".join(pool.name or "the cluster" for pool in pools.allowed)
-        text = f"its node {node.name} is in none of the pools that it may enter: {names}"
+        text = f"its node {node.name} is in none of the pools that it may use: {names}"
         refusals += (Reason(Code.NO_POOL_ALLOWED, text),)
     if refusals:
-        return Fate(team.name, refusals=refusals)
-    return Fate(team.name, assessed.tier(pod.demand, model), there[0].name if there else None)
+        return PolicyOutcome(team.name, refusals=refusals)
+    return PolicyOutcome(team.name, assessed.tier(pod.demand, model), pools_of_node[0].name if pools_of_node else None)

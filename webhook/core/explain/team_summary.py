@@ -1,4 +1,4 @@
-"""The summary of a team: its share, and how much of it is used."""
+"""The summary of a team: its share and its usage."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from webhook.core.world.world import World
 
 
 class Summary(NamedTuple):
-    """One team in GPU units. `borrowed` is its usage beyond the guaranteed share; `waiting` is on no node yet."""
+    """One team in GPU units. `borrowed` is its usage beyond the guaranteed share; `waiting` has no node yet."""
 
     team: TeamName
     guaranteed: int

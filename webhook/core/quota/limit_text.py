@@ -1,7 +1,7 @@
-"""What a refusal says of a limit: what was asked, what the limit is, who holds it, what would pass now.
+"""The message of a broken limit: requested, limit, used, the largest holders, and what would pass now.
 
-The same words come again with every attempt of a controller, so that Events count them: nothing is in them that changes
-from second to second, once what is reserved is in use; ages are coarse.
+Events count equal messages, so each attempt of a controller must produce the same one: a message contains nothing that
+changes by the second once reservations are in use, and ages are coarse.
 """
 
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ from webhook.core.model.text import coarse_age, printable, shortened
 from webhook.core.quota.holders import Holder
 
 HOLDERS: Final = 3
-"""Holders that a refusal names."""
+"""The number of holders in a message."""
 
 _LONGEST_USER: Final = 63
-_SETTLED_SECONDS: Final = 60
-"""A pod is not said to wait before it is this old: kube-scheduler binds within seconds what has a node."""
+_WAITING_SECONDS: Final = 60
+"""The age at which a pod is reported as waiting: kube-scheduler binds a pod that fits within seconds."""
 
 _NO_WEIGHTS: Final[Weights] = {}
 
 
 class Request(NamedTuple):
-    """What is asked for, as far as a message needs it.
+    """What is requested, as far as a message needs it.
 
-    `devices` are the GPU resources by name in pieces, `now` is in seconds of Unix time, 0 where ages are not told.
+    `devices` are the GPU resources by name with their amounts, `now` is in seconds of Unix time, 0 to leave out ages.
     """
 
     gpus: Units
@@ -36,12 +36,12 @@ class Request(NamedTuple):
 
     @classmethod
     def of(cls, demand: Demand, weights: Weights, now: int) -> "Request":
-        """Describe what a pod asks for."""
+        """Return the request of a pod with this demand."""
         return cls(demand.gpus, demand.devices, weights, now)
 
     @property
     def piece(self) -> tuple[ResourceName, Units] | None:
-        """Name the one resource that is asked for and what a piece counts; None where it is not as simple as that."""
+        """The one requested resource and the GPU units of one piece; None if there is no single one."""
         if len(self.devices) != 1:
             return None
         [(name, number)] = self.devices
@@ -59,21 +59,21 @@ def violation_text(
     holders: Sequence[Holder] | None,
     reserved: Units | None = None,
 ) -> str:
-    """Say which limit is broken and what to do; `holders` is None where waiting for somebody cannot help.
+    """Return which limit is broken and what to do; `holders` is None where waiting cannot help.
 
-    `reserved` is the part of `taken` that is held by pods which are still being created, where that is known.
+    `reserved` is the part of `taken` that pods in creation hold, None if not known.
     """
-    asked = f"{printable(subject)}: requested {_asked(request)}, limit {format_limit(limit)}"
+    summary = f"{printable(subject)}: requested {_requested(request)}, limit {format_limit(limit)}"
     if holders is None:
-        return f"{asked}; split the work over more pods, or ask for {_most(request, limit)} per pod"
+        return f"{summary}; split the work over more pods, or ask for {_most(request, limit)} per pod"
     named = ", ".join(_holder(holder, request.now) for holder in holders)
     held = f"; largest holders: {named}" if named else ""
     used = f"used {gpus_text(taken - (reserved or 0))}"
     besides = "" if reserved is None else f", reserved {gpus_text(reserved)}"
-    return f"{asked}, {used}{besides}{held}; {_advice(request, limit, room)}"
+    return f"{summary}, {used}{besides}{held}; {_advice(request, limit, room)}"
 
 
-def _asked(request: Request) -> str:
+def _requested(request: Request) -> str:
     gpus, piece = gpus_text(request.gpus), request.piece
     if piece is None or piece[1] == ONE_GPU:
         return gpus
@@ -94,7 +94,7 @@ def _noun(request: Request) -> str:
 
 
 def _most(request: Request, room: Units | Unlimited) -> str:
-    """Say how much fits into so much room, in what was asked for."""
+    """Return the largest request that fits into the room, in the requested resource."""
     if isinstance(room, Unlimited):
         return "less"
     piece, pieces = request.piece, _pieces(request, room)
@@ -107,20 +107,20 @@ def _most(request: Request, room: Units | Unlimited) -> str:
 
 
 def _pieces(request: Request, room: Units) -> int | None:
-    """Count the pieces that fit."""
+    """Return how many pieces of the requested resource fit; None if there is no single one."""
     piece = request.piece
     return None if piece is None else max(0, room // piece[1])
 
 
 def _holder(holder: Holder, now: int) -> str:
-    """Name a holder with its GPUs, the person behind it, how long it has held some, and whether it still waits."""
-    told = []
+    """Return a holder with its GPUs, its user, the age of the holding, and whether it still waits."""
+    details = []
     if holder.user is not None and not holder.user.startswith("system:"):
-        told.append(shortened(printable(holder.user), _LONGEST_USER))
+        details.append(shortened(printable(holder.user), _LONGEST_USER))
     age = max(0, now - holder.since) if now and holder.since else None
     if age is not None and (coarse := coarse_age(age)):
-        told.append(coarse)
-    if holder.is_waiting and (age is None or age >= _SETTLED_SECONDS):
-        told.append("waiting")
-    besides = f" ({', '.join(told)})" if told else ""
+        details.append(coarse)
+    if holder.is_waiting and (age is None or age >= _WAITING_SECONDS):
+        details.append("waiting")
+    besides = f" ({', '.join(details)})" if details else ""
     return f"{printable(holder.name)} {gpus_text(holder.gpus)}{besides}"

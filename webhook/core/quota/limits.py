@@ -1,7 +1,7 @@
-"""Hard limits: every violation with its sum, who holds what, and what would pass now.
+"""Hard limits: every violation with its numbers, the largest holders, and the largest request that would pass now.
 
-A new kind of limit is one more `Bar` in `bars` and its comparison in `violations`. Admission, the commit, explanations,
-policy replay and the check of whole workloads all read it from here.
+A new kind of limit is one more `AppliedLimit` in `applied_limits` and its comparison in `violations`. Admission, the
+commit, explanations, policy replay and the workload check all read it from here.
 """
 
 from dataclasses import dataclass
@@ -17,24 +17,24 @@ from webhook.core.quota.holders import Holder
 from webhook.core.quota.limit_text import HOLDERS, Request, violation_text
 from webhook.core.quota.usage import TeamUsage
 
-_GUARANTEED, _PREEMPTIBLE = Tier.GUARANTEED, Tier.PREEMPTIBLE  # a look at an enum's member costs 0.1 us
+_GUARANTEED, _PREEMPTIBLE = Tier.GUARANTEED, Tier.PREEMPTIBLE  # access to an enum member costs 0.1 us
 
 
 class Account(NamedTuple):
-    """Whom a request is charged to: a team with what it holds, the user where one is known, and the pod that asks."""
+    """What a request is charged to: the team, its usage, the user if known, and the requesting pod."""
 
     team: Team
-    book: TeamUsage
+    usage: TeamUsage
     user: User | None
     pod: Pod | Resident
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """One limit that a request is held against; `taken` is what counts towards it already.
+class AppliedLimit:
+    """One limit that applies to a request; `taken` is the usage that counts toward it.
 
-    `user` and `model` say whose limit it is, or for which GPUs, where it is not all of the team's. `per` completes
-    "limit" in texts. One `is_per_pod` holds for each pod alone, the others for the sum of all pods.
+    `user` and `model` restrict it to a user or a GPU model; None means the whole team. `per` completes "limit" in
+    messages. A limit with `is_per_pod` applies to each pod alone, the others to the sum of all pods.
     """
 
     code: Code
@@ -46,15 +46,15 @@ class Bar:
     per: str = ""
     is_per_pod: bool = False
 
-    def breaks(self, gpus: Units) -> bool:
-        """Whether so many GPU units more would be too many."""
+    def is_exceeded_by(self, gpus: Units) -> bool:
+        """Whether this many more GPU units would exceed the limit."""
         return exceeds(self.taken + gpus, self.limit)
 
-    def violation(self, request: Request, book: TeamUsage, *, room: Units | None = None) -> Reason:
-        """Say that it is broken, with its sum; `room` is what all limits together leave, by default this one alone."""
+    def violation(self, request: Request, usage: TeamUsage, *, room: Units | None = None) -> Reason:
+        """Return the reason with its numbers; `room` is what all limits together leave, by default this one alone."""
         if room is None:
             room = 0 if isinstance(self.limit, Unlimited) else self.limit - self.taken
-        holders = None if self.is_per_pod else self._holders(book)
+        holders = None if self.is_per_pod else self._holders(usage)
         text = violation_text(
             request,
             self.subject,
@@ -62,84 +62,90 @@ class Bar:
             taken=self.taken,
             room=room,
             holders=holders,
-            reserved=book.reserved if self.code is Code.TEAM_LIMIT_EXCEEDED else None,
+            reserved=usage.reserved if self.code is Code.TEAM_LIMIT_EXCEEDED else None,
         )
         return Reason(self.code, text)
 
-    def _holders(self, book: TeamUsage) -> list[Holder]:
-        """Return who has the most of what this limit counts; a user's own limit names no user again."""
+    def _holders(self, usage: TeamUsage) -> list[Holder]:
+        """Return the largest holders of what this limit counts; those of a user limit do not repeat the user."""
         is_guaranteed = self.code is Code.GUARANTEED_SHARE_USED
-        found = book.largest(HOLDERS, user=self.user, model=self.model, is_guaranteed=is_guaranteed)
-        return found if self.user is None else [holder._replace(user=None) for holder in found]
+        holders = usage.largest(HOLDERS, user=self.user, model=self.model, is_guaranteed=is_guaranteed)
+        return holders if self.user is None else [holder._replace(user=None) for holder in holders]
 
 
 def violations(request: Request, account: Account) -> tuple[Reason, ...]:
-    """Hold a request against the limits per pod, user and team; return every one it breaks."""
-    gpus, (team, book, user, _) = request.gpus, account
+    """Return every limit per pod, user and team that a request breaks."""
+    gpus, (team, usage, user, _) = request.gpus, account
     if not (
         exceeds(gpus, team.per_pod)
-        or exceeds(book.total + gpus, team.gpus.limit)
-        or (user is not None and exceeds(book.user(user) + gpus, team.per_user))
+        or exceeds(usage.total + gpus, team.gpus.limit)
+        or (user is not None and exceeds(usage.user(user) + gpus, team.per_user))
     ):
         return ()
-    held = bars(account)
-    room = min(bar.limit - bar.taken for bar in held if not isinstance(bar.limit, Unlimited))
-    return tuple(bar.violation(request, book, room=room) for bar in held if bar.breaks(gpus))
+    held = applied_limits(account)
+    room = min(applied.limit - applied.taken for applied in held if not isinstance(applied.limit, Unlimited))
+    return tuple(applied.violation(request, usage, room=room) for applied in held if applied.is_exceeded_by(gpus))
 
 
-def bars(account: Account) -> tuple[Bar, ...]:
-    """Return the limits per pod, team and user; the last only where the user is known."""
-    team, book, user, _ = account
+def applied_limits(account: Account) -> tuple[AppliedLimit, ...]:
+    """Return the limits per pod, team and user; the last only if the user is known."""
+    team, usage, user, _ = account
     held = (
-        Bar(Code.POD_LIMIT_EXCEEDED, f"one pod of team {team.name}", team.per_pod, 0, per=" per pod", is_per_pod=True),
-        Bar(Code.TEAM_LIMIT_EXCEEDED, f"team {team.name}", team.gpus.limit, book.total),
+        AppliedLimit(
+            Code.POD_LIMIT_EXCEEDED, f"one pod of team {team.name}", team.per_pod, 0, per=" per pod", is_per_pod=True
+        ),
+        AppliedLimit(Code.TEAM_LIMIT_EXCEEDED, f"team {team.name}", team.gpus.limit, usage.total),
     )
     if user is None:
         return held
-    subject, taken = f"user {user} in team {team.name}", book.user(user)
-    return (*held, Bar(Code.USER_LIMIT_EXCEEDED, subject, team.per_user, taken, user, per=" per user"))
+    subject, taken = f"user {user} in team {team.name}", usage.user(user)
+    return (*held, AppliedLimit(Code.USER_LIMIT_EXCEEDED, subject, team.per_user, taken, user, per=" per user"))
 
 
-def model_bars(team: Team, book: TeamUsage) -> tuple[Bar, ...]:
+def applied_model_limits(team: Team, usage: TeamUsage) -> tuple[AppliedLimit, ...]:
     """Return the team's limits per GPU model."""
-    return tuple(_model_bar(team, book, model, share.limit) for model, share in team.models.items())
+    return tuple(_applied_model_limit(team, usage, model, share.limit) for model, share in team.models.items())
 
 
-def model_violation(request: Request, team: Team, book: TeamUsage, model: GpuModel) -> Reason | None:
-    """Hold a request against the team's limit for one GPU model; one that may end on any, against each of them."""
+def model_violation(request: Request, team: Team, usage: TeamUsage, model: GpuModel) -> Reason | None:
+    """Return the limit for a GPU model that a request breaks; with `ANY_MODEL`, the first broken of all models."""
     share = team.models.get(model)
     if share is None and model != ANY_MODEL:
         return None
-    held = model_bars(team, book) if share is None else (_model_bar(team, book, model, share.limit),)
-    bar = next((bar for bar in held if bar.breaks(request.gpus)), None)
-    if bar is None:
+    held = (
+        applied_model_limits(team, usage) if share is None else (_applied_model_limit(team, usage, model, share.limit),)
+    )
+    applied = next((applied for applied in held if applied.is_exceeded_by(request.gpus)), None)
+    if applied is None:
         return None
     room = min(each.limit - each.taken for each in held if not isinstance(each.limit, Unlimited))
-    return bar.violation(request, book, room=room)
+    return applied.violation(request, usage, room=room)
 
 
-def guaranteed_violation(request: Request, team: Team, book: TeamUsage, model: GpuModel | None) -> Reason:
-    """Say why a pod that asked never to borrow cannot have its GPUs from the guaranteed share."""
-    subject, share, taken, of = f"team {team.name}, guaranteed share", team.gpus.guaranteed, book.guaranteed, None
+def guaranteed_violation(request: Request, team: Team, usage: TeamUsage, model: GpuModel | None) -> Reason:
+    """Return why the guaranteed share has no room for a pod that must not borrow."""
+    subject, share, taken, of = f"team {team.name}, guaranteed share", team.gpus.guaranteed, usage.guaranteed, None
     if model in team.models and model is not None and taken + request.gpus <= share:
         of = model
-        subject, share, taken = f"{subject} of {model}", team.models[model].guaranteed, book.guaranteed_model(model)
-    return Bar(Code.GUARANTEED_SHARE_USED, subject, share, taken, model=of).violation(request, book)
+        subject, share, taken = f"{subject} of {model}", team.models[model].guaranteed, usage.guaranteed_model(model)
+    return AppliedLimit(Code.GUARANTEED_SHARE_USED, subject, share, taken, model=of).violation(request, usage)
 
 
-def has_guaranteed_room(gpus: Units, team: Team, book: TeamUsage, model: GpuModel | None) -> bool:
-    """Whether the request stays inside the guaranteed share, of the team and of the model if it has one."""
-    if book.guaranteed + gpus > team.gpus.guaranteed:
+def has_guaranteed_room(gpus: Units, team: Team, usage: TeamUsage, model: GpuModel | None) -> bool:
+    """Whether the guaranteed share of the team, and of the model if it has one, has room for the request."""
+    if usage.guaranteed + gpus > team.gpus.guaranteed:
         return False
     share = team.models.get(model) if model is not None else None
-    return share is None or model is None or book.guaranteed_model(model) + gpus <= share.guaranteed
+    return share is None or model is None or usage.guaranteed_model(model) + gpus <= share.guaranteed
 
 
-def tier_for(gpus: Units, team: Team, book: TeamUsage, model: GpuModel | None, *, asked: Tier | None) -> Tier:
-    """Return the tier that a pod would get: guaranteed while the share has room, unless it would rather borrow."""
-    is_guaranteed = asked is not _PREEMPTIBLE and has_guaranteed_room(gpus, team, book, model)
+def tier_for(gpus: Units, team: Team, usage: TeamUsage, model: GpuModel | None, *, requested: Tier | None) -> Tier:
+    """Return the tier of a pod: guaranteed while the share has room, unless it requests preemptible."""
+    is_guaranteed = requested is not _PREEMPTIBLE and has_guaranteed_room(gpus, team, usage, model)
     return _GUARANTEED if is_guaranteed else _PREEMPTIBLE
 
 
-def _model_bar(team: Team, book: TeamUsage, model: GpuModel, limit: Limit) -> Bar:
-    return Bar(Code.MODEL_LIMIT_EXCEEDED, f"team {team.name} on {model}", limit, book.model(model), model=model)
+def _applied_model_limit(team: Team, usage: TeamUsage, model: GpuModel, limit: Limit) -> AppliedLimit:
+    return AppliedLimit(
+        Code.MODEL_LIMIT_EXCEEDED, f"team {team.name} on {model}", limit, usage.model(model), model=model
+    )

@@ -234,8 +234,8 @@ class Evictions:
             self._move(uid, _before_sent(self._by_uid[uid]))
         return found
 
-    def settle(self, is_placed: Callable[[Uid], bool], *, now: float) -> None:
-        """End the evictions whose beneficiaries wait for their hold no more; drop those that ended and do not count."""
+    def end_finished(self, is_placed: Callable[[Uid], bool], *, now: float) -> None:
+        """End the evictions whose beneficiaries no longer wait for their hold; drop ended ones that do not count."""
         for uid, each in list(self._by_uid.items()):
             if each.state is State.GONE and not each.is_listed and not self._is_kept_for(each):
                 self._move(uid, State.PLACED if is_placed(each.target.claim) else State.GIVEN_UP)

@@ -1,8 +1,8 @@
-"""Which tier pods without a decision get: those that came while nothing was enforced, or that others placed.
+"""The tiers of pods without a decision: created while policy was not enforced, or placed externally.
 
-Until then they count against the guaranteed share, all of them. Those that fit into what labelled pods leave of it are
-guaranteed, the oldest first, the rest borrows: so nobody's guaranteed room grows, nobody is pushed out, and no charge
-has to be taken for it.
+Before adoption all of them count against the guaranteed share. Those that fit into the part of it that labeled pods
+leave become guaranteed, the oldest first; the rest borrows. So no team's guaranteed usage grows, no pod loses its
+place, and no new charge is needed.
 """
 
 from typing import NamedTuple
@@ -17,35 +17,35 @@ from webhook.core.world.world import World
 
 
 class Adoption(NamedTuple):
-    """A pod that gets the labels of a team and a tier."""
+    """A pod to label, with the charge whose team and tier it gets."""
 
     pod: Resident
     charge: Charge
 
 
 def adoptions(team: Team, world: World) -> tuple[Adoption, ...]:
-    """List the pods of a team that run without a decision and are ours to label, and what they are charged then."""
-    room, found = Room(team), []
+    """Return the pods of a team without a decision that may be labeled, and their new charges."""
+    room, unlabeled = Room(team), []
     for uid, entry in world.usage(team.name).entries():
         pod = world.pod(uid)
-        if pod is not None and pod.team_label is None and _may_be_labelled(pod, entry, world):
-            found.append((pod, entry))
+        if pod is not None and pod.team_label is None and _may_be_labeled(pod, entry, world):
+            unlabeled.append((pod, entry))
         elif entry.charge.tier is Tier.GUARANTEED or entry.is_unlabeled:
             room.take(entry.charge)
-    made = []
-    for pod, entry in in_order(found):
+    adopted = []
+    for pod, entry in in_order(unlabeled):
         tier = Tier.PREEMPTIBLE
         if pod.tier_label != Tier.PREEMPTIBLE and room.fits(entry.charge):
             tier = Tier.GUARANTEED
             room.take(entry.charge)
-        made.append(Adoption(pod, entry.charge._replace(tier=tier)))
-    return tuple(made)
+        adopted.append(Adoption(pod, entry.charge._replace(tier=tier)))
+    return tuple(adopted)
 
 
-def _may_be_labelled(pod: Resident, entry: Entry, world: World) -> bool:
-    """Tell whether a pod is ours to label: one that the ledger still lists waits for its turn.
+def _may_be_labeled(pod: Resident, entry: Entry, world: World) -> bool:
+    """Whether a pod may be labeled now: not while the ledger still lists it.
 
-    One that terminates is: whoever may delete pods may say that it takes a year.
+    A terminating pod may be: its grace period can be as long as a year.
     """
-    is_ours = pod.may_be_labeled and not entry.is_reserved
-    return is_ours and not world.is_assumed(pod.uid) and not world.tenancy(pod.namespace).is_exempt
+    can_label = pod.may_be_labeled and not entry.is_reserved
+    return can_label and not world.is_assumed(pod.uid) and not world.tenancy(pod.namespace).is_exempt

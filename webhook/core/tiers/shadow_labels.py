@@ -1,4 +1,4 @@
-"""Shadow labels: while policy is not enforced, pods without a decision get the team and tier they would have.
+"""Shadow labels: while policy is not enforced, pods without a decision get the labels that it would give them.
 
 All pods enter the world through this class. The world does not know that the labels are missing, so shares, tiers and
 reclaim plans are reported as they would be. Once policy is enforced, every pod has only its real labels.
@@ -30,7 +30,7 @@ class ShadowLabels:
         self._own_tiers[pod.uid] = pod.tier_label
         known = self._world.pod(pod.uid)
         tier = known.tier if known is not None else None
-        self._world.set_pod(self._labelled(pod, tier or Tier.PREEMPTIBLE))
+        self._world.set_pod(self._with_labels(pod, tier or Tier.PREEMPTIBLE))
 
     def remove_pod(self, uid: Uid) -> None:
         """Remove a pod."""
@@ -38,7 +38,7 @@ class ShadowLabels:
         self._world.remove_pod(uid)
 
     def relabel_all(self) -> None:
-        """Label every pod by the policy now in force: with its real labels, or with those it would have."""
+        """Give every pod its real labels or its shadow labels, by the policy in force."""
         own_tiers, self._own_tiers = self._own_tiers, {}
         for pod in list(self._world.pods()):
             if pod.uid in own_tiers:
@@ -46,9 +46,9 @@ class ShadowLabels:
         for pod in list(self._world.pods()):
             if self._needs_labels(pod):
                 self.set_pod(pod)
-        self.settle(team.name for team in self._world.policy.teams)
+        self.update_tiers(team.name for team in self._world.policy.teams)
 
-    def settle(self, teams: Iterable[TeamName]) -> list[Uid]:
+    def update_tiers(self, teams: Iterable[TeamName]) -> list[Uid]:
         """Update the tiers of these teams' pods with shadow labels, the oldest first; return the changed pods."""
         changed = []
         for name in teams if self._own_tiers else ():
@@ -59,12 +59,12 @@ class ShadowLabels:
                     changed.append(change.pod.uid)
         return changed
 
-    def supposed(self, pod: Resident, *, team: TeamName, tier: Tier) -> Resident:
-        """Return a pod that is being created with the labels it would have."""
+    def labeled(self, pod: Resident, *, team: TeamName, tier: Tier) -> Resident:
+        """Return a pod in creation with the labels it would have."""
         return replace(pod, team_label=team, tier_label=tier.value, requested_tier=TIERS.get(pod.tier_label or ""))
 
-    def _labelled(self, pod: Resident, tier: Tier) -> Resident:
-        return self.supposed(pod, team=self._world.tenancy(pod.namespace).team_name, tier=tier)
+    def _with_labels(self, pod: Resident, tier: Tier) -> Resident:
+        return self.labeled(pod, team=self._world.tenancy(pod.namespace).team_name, tier=tier)
 
     def _needs_labels(self, pod: Resident) -> bool:
         return (

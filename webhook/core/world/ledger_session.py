@@ -90,7 +90,7 @@ class LedgerSession:
         """Whether charges may be judged now, with the pods watched up to this resourceVersion."""
         return not self.is_stale and self.page.is_current_at(reached)
 
-    def settle(self, reached: int) -> None:
+    def drop_released(self, reached: int) -> None:
         """Drop charges that left the object, as far as the watch has come."""
         for uid in [uid for uid, folded in self._leaving.items() if folded <= reached]:
             del self._leaving[uid]
@@ -188,7 +188,7 @@ class LedgerSession:
         exists = isinstance(self._world.evidence(uid), Alive)
         is_counted = self._world.pod(counted.pod.uid) is not None
         if exists and is_counted and isinstance(self._world.evidence(counted.pod.uid), Unseen):
-            self._world.settle(counted.pod.uid)
+            self._world.drop_reservation(counted.pod.uid)
             self._counted[_name(duplicate)] = duplicate
             del self._duplicates[uid]
             self._assume(counted)
@@ -197,7 +197,7 @@ class LedgerSession:
 
     def _release(self, uid: Uid) -> None:
         self._duplicates.pop(uid, None)
-        self._world.settle(uid)
+        self._world.drop_reservation(uid)
 
     def _evidence(self, uid: Uid) -> Evidence:
         is_promotion = self.page.flights[uid].is_promotion

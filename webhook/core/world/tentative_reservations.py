@@ -28,7 +28,7 @@ _Key = tuple[NodeName, Demand]
 
 
 class _Reservation(NamedTuple):
-    """One reservation. It keeps no text of unbounded length that a user may have written."""
+    """One reservation. It holds no user text of unbounded length."""
 
     expires_at: float
     holder: Uid
@@ -43,21 +43,21 @@ class _Reservation(NamedTuple):
 
 
 class TentativeReservations:
-    """The open reservations. Their room is taken off the nodes passed to each method."""
+    """The open reservations. Their room is reserved in the fleet that is passed to each method."""
 
     def __init__(self, pod_counts: PodCounts | None = None) -> None:
-        self._siblings = pod_counts or PodCounts()
-        self._siblings.sources.append(self.seated)
+        self._pod_counts = pod_counts or PodCounts()
+        self._pod_counts.sources.append(self.placed)
         self._reservations: dict[_Key, deque[_Reservation]] = {}
-        self._order: deque[tuple[float, _Key]] = deque()  # every reservation ever made, oldest first
+        self._order: deque[tuple[float, _Key]] = deque()  # all reservations, also consumed ones, oldest first
         self._count = 0
 
-    def promises(self, node: NodeName, demand: Demand) -> bool:
-        """Whether this demand is reserved on this node."""
+    def has(self, node: NodeName, demand: Demand) -> bool:
+        """Whether the node has a reservation of exactly this demand."""
         return (node, demand) in self._reservations
 
-    def give(self, fleet: Fleet, node: NodeName, pod: Pod, *, now: float) -> None:
-        """Reserve room on the node chosen for a pod."""
+    def reserve(self, fleet: Fleet, node: NodeName, pod: Pod, *, now: float) -> None:
+        """Reserve room for a pod on its chosen node."""
         demand = pod.demand
         self._count += 1
         holder = Uid(f"tentative-{self._count}")
@@ -65,11 +65,11 @@ class TentativeReservations:
         reservation = _Reservation(expires_at, holder, pod.namespace, pod.owner, pod.labels, pod.anti_affinity_rules)
         self._reservations.setdefault((node, demand), deque()).append(reservation)
         self._order.append((expires_at, (node, demand)))
-        self._siblings.change(reservation, node, 1)
+        self._pod_counts.change(reservation, node, 1)
         fleet.reserve(node, demand, holder=holder)
 
     def consume(self, fleet: Fleet, node: NodeName | None, pod: Pod | Resident) -> None:
-        """Drop one reservation of exactly this node and demand: its pod takes the room now."""
+        """Drop one reservation of exactly this node and demand, whose pod is charged now."""
         if node is None or not self._reservations:
             return
         reservations = self._reservations.get((node, pod.demand))
@@ -84,13 +84,13 @@ class TentativeReservations:
             if key in self._reservations and self._reservations[key][0].expires_at <= now:
                 self._remove(fleet, *key, self._reservations[key][0])
 
-    def withdraw(self, fleet: Fleet) -> bool:
+    def clear(self, fleet: Fleet) -> bool:
         """Drop all reservations; return whether there were any."""
         had_any = bool(self._reservations)
         self.expire(fleet, now=math.inf)
         return had_any
 
-    def seated(self, namespace: Namespace) -> Iterator[PlacedPod]:
+    def placed(self, namespace: Namespace) -> Iterator[PlacedPod]:
         """Return the pods of a namespace that have a reservation, with their nodes."""
         for (node, _), reservations in self._reservations.items():
             for reservation in reservations:
@@ -104,4 +104,4 @@ class TentativeReservations:
             del self._reservations[node, demand]
         fleet.reserve(node, demand, sign=-1, holder=reservation.holder)
         fleet.rerank(node)
-        self._siblings.change(reservation, node, -1)
+        self._pod_counts.change(reservation, node, -1)

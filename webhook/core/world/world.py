@@ -264,7 +264,7 @@ class World:
                 self.tentative.consume(self.fleet, flight.node, flight.pod)
             self._charged.add(PodRecord(flight.pod, flight.charge.team, flight.node, is_reserved=True), flight.charge)
 
-    def settle(self, uid: Uid) -> None:
+    def drop_reservation(self, uid: Uid) -> None:
         """Drop the reservation of an assumed pod; a pod that was seen stays charged like any other."""
         self.cancel_promotion(uid)
         self._assumed.pop(uid, None)

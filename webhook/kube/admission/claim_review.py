@@ -66,7 +66,7 @@ def _allocation(claim: dra.ResourceClaim, namespace: Namespace) -> Allocation | 
     return Allocation(
         key=key._replace(namespace=namespace),
         uid=claim.metadata.uid,
-        got=allocated,
+        devices=allocated,
         pods=tuple(Uid(each.uid) for each in reserved if each.resource == _PODS),
         is_extended=keys.EXTENDED_CLAIM in (claim.metadata.annotations or {}),
     )

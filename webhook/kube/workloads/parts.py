@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from webhook.core.admission.resolve_demand import as_created
-from webhook.core.admission.workload_fit import Part, borrowed, misfits
+from webhook.core.admission.workload_fit import Part, borrowed, fit_problems
 from webhook.core.model.demand import Weights
 from webhook.core.model.names import Namespace
 from webhook.core.model.pod import Requester
@@ -50,7 +50,7 @@ def _judged(pod_sets: tuple[PodSet, ...], workload: Workload, requester: Request
             refused += part.reasons
         else:
             parts.append(replace(part, pod=as_created(part.pod, world.policy)))
-    found = (*refused, *misfits(parts, requester, world))
+    found = (*refused, *fit_problems(parts, requester, world))
     if why := _why_evictions_fail(workload.evictions, world.policy):
         found += borrowed(parts, requester, world, why=why)
     return found

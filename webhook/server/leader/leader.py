@@ -145,4 +145,4 @@ class Leader:
             await self.retrier.request_due()
         else:
             self._bypasses.skip_existing()
-            self._onlooker.settle(team.name for team in self._world.policy.teams)
+            self._onlooker.update_tiers(team.name for team in self._world.policy.teams)

@@ -104,11 +104,11 @@ class Gate:
         pod, decision = assessed.pod, decide(assessed, world)
         if self._clock is None:
             return pod, decision
-        if _lacks_room(decision) and world.tentative.withdraw(world.fleet):
+        if _lacks_room(decision) and world.tentative.clear(world.fleet):
             decision = decide(assessed, world)
         if isinstance(decision, Admit) and decision.steering.nodes and not is_dry_run:
             taken = pod if decision.demand is pod.demand else pod._replace(demand=decision.demand)
-            world.tentative.give(world.fleet, decision.steering.nodes[0], taken, now=now)
+            world.tentative.reserve(world.fleet, decision.steering.nodes[0], taken, now=now)
         return pod, decision
 
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool] = _never) -> Answer:

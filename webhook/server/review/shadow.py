@@ -52,7 +52,7 @@ class Shadow:
 
         def judgement() -> LedgerDecision:
             nonlocal judged
-            self._onlooker.settle((self._world.tenancy(pod.namespace).team_name,))
+            self._onlooker.update_tiers((self._world.tenancy(pod.namespace).team_name,))
             assessed = assess(pod, caller.requester, self._world)
             decision = decide(assessed, self._world)
             judged = Judged(assessed.pod, decision)
@@ -77,8 +77,8 @@ class Shadow:
 
     def _flight(self, pod: Pod, charge: Charge) -> InFlightCharge:
         flight = flight_of(pod, charge, is_watched=self._ledger.is_watched)
-        supposed = self._onlooker.supposed(flight.pod, team=charge.team, tier=charge.tier)
-        return flight._replace(pod=supposed)
+        labeled = self._onlooker.labeled(flight.pod, team=charge.team, tier=charge.tier)
+        return flight._replace(pod=labeled)
 
 
 def warnings_of(decision: Decision) -> tuple[str, ...]:
