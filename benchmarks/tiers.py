@@ -63,8 +63,8 @@ class Place:
     """A cluster with pods of both tiers."""
 
     def __init__(self, rows: list[NodeRow], tasks: list[Task], rng: random.Random, *, is_apart: bool) -> None:
-        self._gate = Fairgate(rows, tasks, rng)
-        self._fleet = self._gate.world.fleet
+        self._fairgate = Fairgate(rows, tasks, rng)
+        self._fleet = self._fairgate.world.fleet
         self._is_apart = is_apart
         self._gpus = {node.name: row.gpus for node, row in zip(self._fleet.nodes(), rows, strict=True)}
         self._kept: dict[NodeName, Counter[int]] = {name: Counter() for name in self._gpus}
@@ -75,7 +75,7 @@ class Place:
 
     def come(self, task: Task, tier: Tier, *, now: float, until: float) -> tuple[Pod | None, list[Pod]]:
         """Place a pod; a guaranteed one evicts others if it must."""
-        demand, gone = self._gate.demand(task), []
+        demand, gone = self._fairgate.demand(task), []
         self._fleet.gpus.demand_mix.note(demand)
         found = best_nodes(
             self._fleet,
@@ -108,7 +108,7 @@ class Place:
 
     def leave(self, uid: Uid) -> Pod:
         pod = self.pods.pop(uid)
-        demand = self._gate.demand(pod.task)
+        demand = self._fairgate.demand(pod.task)
         self._fleet.take(pod.node, demand, sign=-1, holder=uid)
         self._fleet.set_borrowed(uid, demand, is_borrowed=False)
         self._yards.remove(uid)

@@ -33,7 +33,7 @@ from webhook.server.leader.replica_report import LedgerLag, ServerState
 from webhook.server.live_world import LiveWorld
 from webhook.server.review.ledger_protocol import Ledger
 from webhook.server.review.memory_ledger import MemoryLedger
-from webhook.server.review.reviewer import Gate
+from webhook.server.review.reviewer import AdmissionReviewer
 from webhook.server.settings import LiveCluster, Settings, StartupError, WorldFile
 
 
@@ -96,7 +96,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                 ]
                 tell_owner = leader.owner_events.take
                 report_refused = leader.report_policy_refused
-        gate = Gate(
+        reviewer = AdmissionReviewer(
             world,
             ledger,
             now_text=_now_text,
@@ -119,7 +119,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
             Watchdog(metrics, logs).run(),
         ]
         app = build_app(
-            gate, readiness, metrics, logs, why_not_synced=why_not_synced, check_caller=certificates.check_caller
+            reviewer, readiness, metrics, logs, why_not_synced=why_not_synced, check_caller=certificates.check_caller
         )
 
         def announce(url: str) -> None:

@@ -75,7 +75,7 @@ class Stage:
         return self._pod(name, "team-b", "guaranteed", gpus=gpus, status={"conditions": [REPORT | since]}, **more)
 
     def pinned(self, name: str, *, to: str, **more: Any) -> str:
-        """A pod that the gate bound to one node, and that is on none."""
+        """A pod that the webhook restricted to one node, and that is on none."""
         term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [to]}]}
         affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
         annotations = {"fairgate.dev/decision": json.dumps({"nodes": [to]})}
@@ -96,7 +96,7 @@ class Stage:
         return uid
 
     def bare(self, name: str, *, team: str, **more: Any) -> None:
-        """A pod of one GPU that never passed the gate."""
+        """A pod of one GPU that bypassed the webhook."""
         status = more.pop("status", {})
         self.api.put(PODS, name, namespace=team, **builders.pod(name, namespace=team, **more) | {"status": status})
 

@@ -87,7 +87,9 @@ class ReclaimReport(msgspec.Struct, rename="camel"):
     ]
     node: str | None
     gpus: str
-    teams: Annotated[list[str], msgspec.Meta(description="teams whose borrowed GPUs can be reclaimed, if there is no plan yet")]
+    teams: Annotated[
+        list[str], msgspec.Meta(description="teams whose borrowed GPUs can be reclaimed, if there is no plan yet")
+    ]
     evicted: list[EvictedReport]
     since: Annotated[str | None, msgspec.Meta(description="when the plan was made")]
     why: Annotated[str | None, msgspec.Meta(description="why nothing can be done")]

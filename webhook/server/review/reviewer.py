@@ -46,7 +46,7 @@ def _never() -> bool:
     return False
 
 
-class Gate:
+class AdmissionReviewer:
     """Answers admission reviews from one world; implements webhook.server.review.answer.Reviewer.
 
     With a `clock`, in seconds, pods that are asked for at the same time are sent to different room: what was advised is
