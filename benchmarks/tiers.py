@@ -26,7 +26,7 @@ from webhook.core.model.selector import NO_CONSTRAINTS
 from webhook.core.model.tier import Tier
 from webhook.core.placement.placement import best_nodes
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import Move, Scene
+from webhook.core.reclaim.reclaim_plan import Move, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.victim import Victim, VictimIndex
 
@@ -125,7 +125,11 @@ class Place:
         pod = Resident(Uid("w"), Namespace(TEAM), "w", demand, None, None, team_label=TEAM, tier_label="guaranteed")
         waiting = ReclaimPod(pod)
         return next(
-            iter(plan([waiting], Scene(fleet=self._fleet, victim_index=self._yards, now=int(now * 100_000))).moves),
+            iter(
+                plan(
+                    [waiting], ReclaimSnapshot(fleet=self._fleet, victim_index=self._yards, now=int(now * 100_000))
+                ).moves
+            ),
             None,
         )
 

@@ -46,7 +46,7 @@ class Progress(Protocol):
     def wrote(self, node: NodeName, holding: NodeHold | None) -> None:
         """The node states its hold."""
 
-    def admitted(self, claim: Beneficiary, holding: NodeHold) -> None:
+    def admitted(self, beneficiary: Beneficiary, holding: NodeHold) -> None:
         """A waiting pod tolerates the taint."""
 
     def noticed(self, target: Target, node: NodeName) -> None:
@@ -85,9 +85,7 @@ class Executor:
         """
         if node_actions.holding is not None:
             node = node_actions.holding.node
-            await asyncio.gather(
-                *(self._nominate(claim, node) for claim in node_actions.let_in), return_exceptions=True
-            )
+            await asyncio.gather(*(self._nominate(each, node) for each in node_actions.let_in), return_exceptions=True)
         if node_actions.is_news and self._is_leading():
             await self._limited(holds.write_hold(self._connection, node_actions.node, node_actions.holding))
             progress.wrote(node_actions.node, node_actions.holding)
@@ -96,8 +94,8 @@ class Executor:
             return
         done = await asyncio.gather(  # first: free room goes to the waiting pods at once
             *(
-                self._let_in(claim, holding, progress, is_first=claim.uid in node_actions.first)
-                for claim in node_actions.let_in
+                self._let_in(each, holding, progress, is_first=each.uid in node_actions.first)
+                for each in node_actions.let_in
             ),
             *(self._give_notice(target, team, node_actions.node, progress) for target, team in node_actions.notices),
             return_exceptions=True,  # a failure for one pod must not stop the others
@@ -119,17 +117,17 @@ class Executor:
         for target in targets:
             await self._limited(holds.take_notice_back(self._connection, target))
 
-    async def release(self, claim: Beneficiary) -> None:
+    async def release(self, beneficiary: Beneficiary) -> None:
         """Take the nomination of a pod that still waits back."""
-        await self._limited(holds.nominate(self._connection, claim, None))
+        await self._limited(holds.nominate(self._connection, beneficiary, None))
 
-    async def _nominate(self, claim: Beneficiary, node: NodeName) -> None:
+    async def _nominate(self, beneficiary: Beneficiary, node: NodeName) -> None:
         if self._is_leading():
-            await self._limited(holds.nominate(self._connection, claim, node))
+            await self._limited(holds.nominate(self._connection, beneficiary, node))
 
-    async def _let_in(self, claim: Beneficiary, holding: NodeHold, progress: Progress, *, is_first: bool) -> None:
-        await self._limited(holds.let_in(self._connection, claim, holding.id, is_first=is_first))
-        progress.admitted(claim, holding)
+    async def _let_in(self, beneficiary: Beneficiary, holding: NodeHold, progress: Progress, *, is_first: bool) -> None:
+        await self._limited(holds.let_in(self._connection, beneficiary, holding.id, is_first=is_first))
+        progress.admitted(beneficiary, holding)
 
     async def _give_notice(self, target: Target, team: TeamName, node: NodeName, progress: Progress) -> None:
         await self._limited(holds.give_notice(self._connection, target, team))

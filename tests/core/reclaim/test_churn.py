@@ -16,7 +16,7 @@ from webhook.core.model.decision import Admit
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_snapshot import entitled, scene
+from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
 from webhook.core.tiers.tier_changes import tier_changes
 from webhook.core.world.world import World
 
@@ -94,9 +94,9 @@ class City:
                 self._change(change.pod.uid, tier=change.charge.tier)
 
     def look(self, now):
-        waiting = entitled(self.reclaim_index, self.world)
+        waiting = pods_within_share(self.reclaim_index, self.world)
         self.seen["looks with a pod on its way"] += bool(waiting)
-        found = plan(waiting, scene(self.reclaim_index, self.world, now=int(now)))
+        found = plan(waiting, take_snapshot(self.reclaim_index, self.world, now=int(now)))
         assert found.moves == (), f"after {now:.0f} s"
         lent = sum(self.world.usage(team).preemptible for team in TEAMS)
         self.seen["lent"] = max(self.seen["lent"], lent)

@@ -80,7 +80,7 @@ def explain(
     this of one pod of each role, each as if it were the first.
     """
     # pydantic and rich are slow to import, and --help needs neither
-    from webhook.cli.explain.run import Order, run  # noqa: PLC0415
+    from webhook.cli.explain.run import ExplainOptions, run  # noqa: PLC0415
 
     source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
-    sys.exit(run(Order(what, policy, source, namespace, user, layout, node, fairgate_namespace)))
+    sys.exit(run(ExplainOptions(what, policy, source, namespace, user, layout, node, fairgate_namespace)))

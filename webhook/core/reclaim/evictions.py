@@ -131,7 +131,7 @@ class Evictions:
     def beneficiaries(self) -> dict[Uid, TeamName]:
         """Return the waiting pods for which others were evicted, with their teams."""
         return {
-            each.target.claim: each.lost_for
+            each.target.beneficiary: each.lost_for
             for each in self._by_uid.values()
             if each.lost_for is not None and not each.is_over
         }
@@ -238,7 +238,7 @@ class Evictions:
         """End the evictions whose beneficiaries wait for their hold no more; drop those that ended and do not count."""
         for uid, each in list(self._by_uid.items()):
             if each.state is State.GONE and not each.is_listed and not self._is_kept_for(each):
-                self._move(uid, State.PLACED if is_placed(each.target.claim) else State.GIVEN_UP)
+                self._move(uid, State.PLACED if is_placed(each.target.beneficiary) else State.GIVEN_UP)
             elif each.is_over and not each.is_noticed and (each.accepted_at or 0.0) <= now - RATE_SECONDS:
                 del self._by_uid[uid]
 
@@ -257,7 +257,7 @@ class Evictions:
 
     def _is_kept_for(self, eviction: Eviction) -> bool:
         hold = self._holds.get(eviction.node)
-        return hold is not None and any(claim.uid == eviction.target.claim for claim in hold.claims)
+        return hold is not None and any(each.uid == eviction.target.beneficiary for each in hold.beneficiaries)
 
     def _move(self, uid: Uid, state: State, **changes: Any) -> None:  # noqa: ANN401 - fields of an Eviction
         """Take a legal step and change other fields with it. Raises ValueError where the step is not legal."""

@@ -64,7 +64,7 @@ class Hold(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class ReclaimSnapshot:
     """All that a round is planned from.
 
     `over_share` is how many GPU units each team holds beyond its guaranteed share; `left` how many victims each guard

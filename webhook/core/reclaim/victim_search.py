@@ -128,15 +128,15 @@ class _Unit(NamedTuple):
 
 def clear(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, scale: Scale) -> Clearing | None:
     """Return the victims of the least cost; None where no choice frees enough."""
-    yard = victim_index.on(node)
-    if yard is None:
+    node_victims = victim_index.on(node)
+    if node_victims is None:
         return None
 
     def order(unit: _Unit) -> tuple[tuple[Units, ...], Uid]:
         return unit.cost.ranked(scale.order), unit.victims[0].uid
 
     made = (
-        *_singles(need, yard, room, scale),
+        *_singles(need, node_victims, room, scale),
         *_gangs(need, node, victim_index, scale),
         *_whole(need, node, victim_index, scale),
     )
@@ -152,10 +152,10 @@ def clear(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, 
     return search.best
 
 
-def _singles(need: Need, yard: NodeVictims, room: Room, scale: Scale) -> list[list[_Unit]]:
+def _singles(need: Need, node_victims: NodeVictims, room: Room, scale: Scale) -> list[list[_Unit]]:
     """Return rows of single victims; those on different devices are not equal where devices matter."""
     rows: dict[object, list[_Unit]] = {}
-    for alike, row in yard.rows.items():
+    for alike, row in node_victims.rows.items():
         requests = dict(alike.demand.requests)
         here = tuple([requests.get(resource, 0) for resource in need.amounts])
         if any(here) or need.per_device is not None:
@@ -201,10 +201,10 @@ def _gangs(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) 
 
 def _whole(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) -> list[list[_Unit]]:
     """Return a row for each workload that would fail by evictions and all of whose pods may be evicted."""
-    yard, rows = victim_index.on(node), []
-    if yard is None or scale.floors.may_break:
+    node_victims, rows = victim_index.on(node), []
+    if node_victims is None or scale.floors.may_break:
         return []
-    for workload in dict.fromkeys(alike.workload for alike in yard.rows if alike.is_counted):
+    for workload in dict.fromkeys(alike.workload for alike in node_victims.rows if alike.is_counted):
         if workload is None or scale.floors.pods(workload) <= 1:
             continue
         members = tuple(

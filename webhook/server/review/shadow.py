@@ -36,12 +36,12 @@ class Judged(NamedTuple):
 
 
 class Shadow:
-    """Judges pods that are allowed whatever the decision is; `onlooker` keeps those that came before."""
+    """Judges pods that are allowed whatever the decision is; `shadow_labels` keeps those that came before."""
 
     def __init__(self, world: World, ledger: Ledger, shadow_labels: ShadowLabels) -> None:
         self._world = world
         self._ledger = ledger
-        self._onlooker = shadow_labels
+        self._shadow_labels = shadow_labels
 
     async def judge(self, pod: Pod, caller: Caller) -> Judged:
         """Return the decision on a pod if policy were enforced, and charge the pod all the same.
@@ -52,7 +52,7 @@ class Shadow:
 
         def judgement() -> LedgerDecision:
             nonlocal judged
-            self._onlooker.settle((self._world.tenancy(pod.namespace).team_name,))
+            self._shadow_labels.settle((self._world.tenancy(pod.namespace).team_name,))
             assessed = assess(pod, caller.requester, self._world)
             decision = decide(assessed, self._world)
             judged = Judged(assessed.pod, decision)
@@ -77,7 +77,7 @@ class Shadow:
 
     def _flight(self, pod: Pod, charge: Charge) -> InFlightCharge:
         flight = flight_of(pod, charge, is_watched=self._ledger.is_watched)
-        supposed = self._onlooker.supposed(flight.pod, team=charge.team, tier=charge.tier)
+        supposed = self._shadow_labels.supposed(flight.pod, team=charge.team, tier=charge.tier)
         return flight._replace(pod=supposed)
 
 
