@@ -42,7 +42,7 @@ async def served(folder):
         writer = EventWriter(connection, component="fairgate", instance="fairgate-0", pace=FAST)
         queue = OwnerEventQueue(OwnerLookup(connection), writer)
         reviewer = await asyncio.to_thread(open_reviewer, CASE, folder)
-        reviewer._tell_owner = queue.take
+        reviewer._notify_owner = queue.take
         tasks = [asyncio.create_task(writer.run()), asyncio.create_task(queue.run())]
         try:
             yield reviewer, api, writer

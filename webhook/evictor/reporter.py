@@ -36,7 +36,7 @@ class EventSink(Protocol):
 
 
 class EvictionReporter:
-    """Reports what one evictor does. `tell_owner` queues Events on the owners of victims."""
+    """Reports what one evictor does. `notify_owner` queues Events on the owners of victims."""
 
     def __init__(
         self,
@@ -46,13 +46,13 @@ class EvictionReporter:
         logs: Logs,
         event_sink: EventSink,
         metrics: ReclaimMetrics,
-        tell_owner: Callable[[OwnerEvent], None],
+        notify_owner: Callable[[OwnerEvent], None],
     ) -> None:
         self._world = world
         self._reclaim_index = reclaim_index
         self._logs = logs
         self._event_sink = event_sink
-        self._tell_owner = tell_owner
+        self._notify_owner = notify_owner
         self._metrics = metrics
         self._reported: dict[Uid, Cause] = {}
 
@@ -160,7 +160,7 @@ class EvictionReporter:
         if (made_by := gpu_pod.controller) is not None:
             api_version, kind, name, uid = made_by
             owner = ObjectRef(kind, gpu_pod.namespace, name, uid, api_version)
-            self._tell_owner(OwnerEvent(owner, EventReason.RECLAIMED, "Evict", text, f"for team {team}"))
+            self._notify_owner(OwnerEvent(owner, EventReason.RECLAIMED, "Evict", text, f"for team {team}"))
 
     def _sums(self) -> "_Sums":
         return _Sums(self._world)

@@ -141,7 +141,7 @@ class _Candidate:
             logs=logs,
             event_sink=self.events,
             metrics=self._metrics,
-            tell_owner=self.owner_events.take,
+            notify_owner=self.owner_events.take,
         )
         manager = self._manager = HoldManager(
             cluster_view, eviction_reporter, clock=time.time, new_id=lambda: secrets.token_hex(ID_BYTES)

@@ -58,7 +58,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
         tasks: list[Coroutine[Any, Any, None]] = []
         why_not_synced: Callable[[], str | None] = _always_ready
         report_refused: Callable[[str], None] = _ignore
-        tell_owner: Callable[[OwnerEvent], None] | None = None
+        notify_owner: Callable[[OwnerEvent], None] | None = None
         ledger: Ledger
         match settings.world:
             case WorldFile(path=path):
@@ -94,7 +94,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                     leader.owner_events.run(),
                     _publish_reports(live, leader, holder, readiness, certificates),
                 ]
-                tell_owner = leader.owner_events.take
+                notify_owner = leader.owner_events.take
                 report_refused = leader.report_policy_refused
         reviewer = AdmissionReviewer(
             world,
@@ -103,7 +103,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
             shadow_labels=shadow_labels,
             clock=time.monotonic,
             unix_time=time.time,
-            tell_owner=tell_owner,
+            notify_owner=notify_owner,
         )
 
         def apply(policy: Policy) -> None:

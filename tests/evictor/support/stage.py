@@ -137,7 +137,7 @@ class Stage:
             logs=logs,
             event_sink=self,
             metrics=self.metrics,
-            tell_owner=self.notices.append,
+            notify_owner=self.notices.append,
         )
         manager = HoldManager(cluster_view, eviction_reporter, clock=self.now, new_id=lambda: f"h{next(self._ids)}")
         executor = Executor(self.connection, is_leading=lambda: self.is_leading)

@@ -29,7 +29,7 @@ def reviewer(tmp_path, heard):
 
 def opened(case, folder, heard):
     made = open_reviewer(case, folder)
-    made._tell_owner = heard.append
+    made._notify_owner = heard.append
     return made
 
 

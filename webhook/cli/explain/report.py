@@ -47,7 +47,7 @@ class NodeReport(msgspec.Struct, rename="camel"):
     name: str
     cost: float | None
     useless: Annotated[
-        float | None, msgspec.Meta(description="GPUs that pods to come lose, those that it takes included")
+        float | None, msgspec.Meta(description="GPUs that later pods can no longer use, those that it takes included")
     ]
     mixing: Annotated[
         float | None, msgspec.Meta(description="for sharing a node with the other tier: more than all else together")
