@@ -68,7 +68,7 @@ class Place:
         self._is_apart = is_apart
         self._gpus = {node.name: row.gpus for node, row in zip(self._fleet.nodes(), rows, strict=True)}
         self._kept: dict[NodeName, Counter[int]] = {name: Counter() for name in self._gpus}
-        self._yards = VictimIndex()
+        self._victim_index = VictimIndex()
         self._serial = 0
         self.pods: dict[Uid, Pod] = {}
         self.milli = 0
@@ -103,7 +103,7 @@ class Place:
             self._kept[node].update(devices)
         elif task.gpus:
             at = int(now * 100_000)
-            self._yards.add(Victim(uid, Namespace(TEAM), uid, TEAM, node, demand, started_at=at, saved_at=at))
+            self._victim_index.add(Victim(uid, Namespace(TEAM), uid, TEAM, node, demand, started_at=at, saved_at=at))
         return pod
 
     def leave(self, uid: Uid) -> Pod:
@@ -111,7 +111,7 @@ class Place:
         demand = self._fairgate.demand(pod.task)
         self._fleet.take(pod.node, demand, sign=-1, holder=uid)
         self._fleet.set_borrowed(uid, demand, is_borrowed=False)
-        self._yards.remove(uid)
+        self._victim_index.remove(uid)
         self.milli -= pod.task.milli
         if pod.tier is Tier.GUARANTEED:
             kept = self._kept[pod.node]
@@ -127,7 +127,8 @@ class Place:
         return next(
             iter(
                 plan(
-                    [waiting], ReclaimSnapshot(fleet=self._fleet, victim_index=self._yards, now=int(now * 100_000))
+                    [waiting],
+                    ReclaimSnapshot(fleet=self._fleet, victim_index=self._victim_index, now=int(now * 100_000)),
                 ).moves
             ),
             None,

@@ -14,14 +14,14 @@ from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods
 from webhook.evictor.cluster_view import ClusterView
 
 SETTLE_SECONDS: Final = 0.25
-"""Pause before each look: what is only shown is not urgent."""
+"""Pause before each look: a dry run is not urgent."""
 
 LOOK_AGAIN_SECONDS: Final = 10.0
 """When to look without a change: minimum runtimes end."""
 
 
 class DryRun:
-    """Plans like the evictor, and does nothing."""
+    """Plans as the evictor does, without any action."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from webhook.evictor.reporter import EvictionReporter
 
 HOLD_SECONDS: Final = 60
 """How long a node keeps room after the last progress, such as a victim that is gone: time to be scheduled, many times
-over. In a crowd pods wait for their turn, and room that is given up was made for nothing."""
+over. With many waiting pods each takes longer, and room that is given up was freed for nothing."""
 
 LONGEST_SECONDS: Final = 300
 """How long a node keeps room at most beyond the notice and the longest grace period: progress of one of its pods must
@@ -63,7 +63,7 @@ class HoldManager:
         self._nominated: dict[Uid, tuple[Beneficiary, NodeName]] = {}
         self._placed: dict[Uid, tuple[float, TeamName]] = {}  # pods that others were evicted for, placed lately
 
-    # -- what plans read
+    # -- input of plans
 
     @property
     def holdings(self) -> Mapping[NodeName, NodeHold]:
@@ -99,7 +99,7 @@ class HoldManager:
         ends = [rests.next_end() for rests in (self.victims, self.immovable, self.waiting, self.teams)]
         return min([*times, *(end for end in ends if end is not None)], default=None)
 
-    # -- what changes
+    # -- changes
 
     def resume(self) -> None:
         """Take over the holds that an earlier leader wrote on nodes; deadlines start again, since clocks differ."""
@@ -152,10 +152,10 @@ class HoldManager:
             if kept != holding:
                 self._keep(node, kept)
         self._evictions.settle(self._is_placed, now=now)
-        return [target for target in self._evictions.calmed() if not self._reclaim_index.is_going(target.uid)]
+        return [target for target in self._evictions.take_withdrawn() if not self._reclaim_index.is_going(target.uid)]
 
     def node_actions(self, node: NodeName) -> NodeActions:
-        """Return what is to be done about a node now."""
+        """Return the pending actions on a node."""
         holding, now = self.holdings.get(node), self._clock()
         if holding is None:
             written, marked = self._written, self._cluster_view.marked
@@ -174,7 +174,7 @@ class HoldManager:
             evictions=self._evictions.due(holding, now=now),
         )
 
-    # -- what was done
+    # -- results
 
     def wrote(self, node: NodeName, holding: NodeHold | None) -> None:
         """Record that a node states its hold."""
@@ -190,7 +190,7 @@ class HoldManager:
         self._nominated[beneficiary.uid] = beneficiary, holding.node
 
     def released(self) -> list[Beneficiary]:
-        """Return the pods that still wait and whose nomination is to be taken back."""
+        """Return the pods that still wait and whose nomination is to be withdrawn."""
         found = []
         for uid, (beneficiary, node) in list(self._nominated.items()):
             holding, gpu_pod = self.holdings.get(node), self._reclaim_index.get(uid)
@@ -201,7 +201,7 @@ class HoldManager:
         return found
 
     def forget_nomination(self, beneficiary: Beneficiary) -> None:
-        """Record that a nomination is taken back."""
+        """Record that a nomination is withdrawn."""
         self._nominated.pop(beneficiary.uid, None)
 
     def noticed(self, target: Target, node: NodeName) -> None:
@@ -213,7 +213,7 @@ class HoldManager:
         return not self._reclaim_index.is_going(target.uid) and self._evictions.send(target.uid, node)
 
     def answered(self, target: Target, outcome: Outcome) -> None:
-        """Record what the API server answered to an eviction."""
+        """Record the response of the API server to an eviction."""
         now = self._clock()
         self._reporter.evicted(target, outcome, now=int(now))
         match outcome:
@@ -226,7 +226,7 @@ class HoldManager:
                 self._evictions.put_off(target.uid, until=now + seconds)
 
     def leave_alone(self, target: Target, seconds: float) -> None:
-        """Do not choose a victim for a while: the API server does not evict it."""
+        """Exclude a victim for a while: the API server does not evict it."""
         rests = self.immovable if target.is_past_budgets else self.victims
         rests.rest(target.uid, seconds)
 
@@ -234,7 +234,7 @@ class HoldManager:
         self._evictions.keep(node, holding, is_going=self._reclaim_index.is_going)
 
     def _is_in(self, beneficiary: Beneficiary, holding: NodeHold) -> bool:
-        """Whether a waiting pod tolerates the taint of a hold, by this leader's doing or by an earlier one's."""
+        """Whether a waiting pod tolerates the taint of a hold, by a patch of this leader or of an earlier one."""
         gpu_pod = self._reclaim_index.get(beneficiary.uid)
         held = () if gpu_pod is None else gpu_pod.constraints.tolerations
         return (beneficiary.uid, holding.id) in self._let_in or any(
@@ -265,7 +265,7 @@ class HoldManager:
                     self._reporter.placed(beneficiary, node=node, seconds=self._clock() - since)
 
     def _note_short_lives(self) -> None:
-        """Count pods that ended soon after they were placed: to delete and create again must not be free."""
+        """Count pods that ended soon after they were placed: users who delete and create pods again cause a backoff."""
         now = self._clock()
         for uid, (at, team) in list(self._placed.items()):
             if self._reclaim_index.is_going(uid):
@@ -296,7 +296,7 @@ class HoldManager:
         return min(holding.until, holding.since + rules.notice_seconds + rules.longest_grace_seconds + LONGEST_SECONDS)
 
     def _give_up(self, holding: NodeHold, *, has_room: bool) -> None:
-        """Give room up. Waiting pods that did not use it although all victims are gone are to blame themselves."""
+        """Give up a hold. If all victims are gone, the waiting pods themselves are at fault."""
         self._reporter.broken(
             holding.beneficiaries, node=holding.node, why="its time is over" if has_room else "the room is gone"
         )

@@ -27,7 +27,7 @@ SETTLE_SECONDS: Final = 0.02
 
 FRUITLESS_SHARE: Final = 9
 """Pause after a plan that does nothing, as a multiple of its duration: where pods wait for room that no eviction makes,
-every change of a large cluster would otherwise cause a plan, and nothing else would be done …"""
+every change of a large cluster would otherwise cause a plan, which would use all CPU time …"""
 
 FRUITLESS_SECONDS: Final = 0.5
 """… but not longer than this."""
@@ -42,7 +42,7 @@ GROWN_SECONDS: Final = 1.0
 """When to look again at a gang that was growing."""
 
 FAILED_SECONDS: Final = 2.0
-"""How long nothing is done about a node after a request for it failed."""
+"""Pause of a node after a request for it failed."""
 
 PLANS: Final = 10
 """Plans in a row whose victims the API server does not evict; the rest waits for the next look."""
@@ -100,7 +100,7 @@ class Reclaimer:
                 await self._pause()
 
     async def _look(self) -> None:
-        await self._calm()
+        await self._withdraw_notices()
         for _ in range(PLANS):
             found = self._plan()
             if not found.moves or await self._is_allowed(found.moves):
@@ -113,7 +113,7 @@ class Reclaimer:
             at = int(self._clock()) + notice_seconds
             self._reporter.planned(found.moves, at=at, is_notice=notice_seconds > 0)
             self._manager.accept(found.moves, notice_seconds=notice_seconds)
-            await self._calm()  # what changed during the dry run
+            await self._withdraw_notices()  # changes during the dry run
 
     def _plan(self) -> Round:
         self._settle_seconds = SETTLE_SECONDS
@@ -160,12 +160,12 @@ class Reclaimer:
                     pass
         return not refused
 
-    async def _calm(self) -> None:
-        calmed = self._manager.tidy()
-        for target in calmed:
+    async def _withdraw_notices(self) -> None:
+        withdrawn = self._manager.tidy()
+        for target in withdrawn:
             self._reporter.cancelled(target)
         with suppress(ClusterError):
-            await self._executor.calm(calmed)
+            await self._executor.withdraw_notices(withdrawn)
             for beneficiary in self._manager.released():
                 await self._executor.release(beneficiary)
                 self._manager.forget_nomination(beneficiary)

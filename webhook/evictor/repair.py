@@ -17,7 +17,7 @@ from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 from webhook.observe.logs import Logs
 
 LOOK_SECONDS: Final = 10.0
-"""Time between two looks, or less: short compared with the wait of a pod."""
+"""Time between two looks, or less: short compared with the wait of a stranded pod."""
 
 AT_ONCE: Final = 20
 """Pods replaced in one look: the next look should see the room that the new ones take."""

@@ -158,7 +158,7 @@ class _Candidate:
             clock=time.time,
             after_seconds=self._repair_after_seconds,
         )
-        rehearsal = DryRun(
+        dry_run = DryRun(
             cluster_view,
             why_stale=why_stale,
             show=lambda line: logs.event.info("rehearsed", message=line),
@@ -169,7 +169,7 @@ class _Candidate:
             async with asyncio.TaskGroup() as group:
                 group.create_task(reclaimer.run())
                 group.create_task(repair.run())
-                group.create_task(rehearsal.run())
+                group.create_task(dry_run.run())
         finally:
             self._manager = None
             logs.event.info("no longer leading", identity=self.lease.identity)

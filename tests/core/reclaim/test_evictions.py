@@ -177,7 +177,7 @@ def test_a_notice_that_arrives_after_the_end_is_taken_back_once():
     table = walked(planned, written, ended)
     table.settle(stays, now=0)
     noticed(table)
-    assert (table.calmed(), table.calmed()) == ([VICTIM], [])
+    assert (table.take_withdrawn(), table.take_withdrawn()) == ([VICTIM], [])
 
 
 def test_the_teams_that_evictions_served_are_known_until_the_room_is_used():

@@ -1,4 +1,4 @@
-"""Which nodes keep their room, for which pods, and which namespaces' other pods are kept off them."""
+"""The held nodes, the pods that they are held for, and the namespaces whose other pods are kept off."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -91,14 +91,14 @@ def is_short(holding: NodeHold, reclaim_index: ReclaimIndex, fleet: Fleet, *, le
     for beneficiary in holding.beneficiaries:
         if (gpu_pod := reclaim_index.get(beneficiary.uid)) is not None:
             _add(wanted, gpu_pod.demand, 1)
-    asked = set(wanted)
+    needed = set(wanted)
     for each in leaving:
         _add(wanted, each.demand, -1)
     for target in holding.targets:
         victim = reclaim_index.staying(target.uid)
         if victim is not None and victim.pod.node == holding.node:
             _add(wanted, victim.pod.demand, -1)
-    return any(wanted[name] > fleet.free(holding.node, name) for name in asked)
+    return any(wanted[name] > fleet.free(holding.node, name) for name in needed)
 
 
 def _may_go(target: Target, reclaim_index: ReclaimIndex) -> bool:

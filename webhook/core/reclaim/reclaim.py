@@ -73,15 +73,16 @@ class _Step(NamedTuple):
 
 
 class _Overrides(NamedTuple):
-    """What does not protect victims any more from a pod that has waited for long.
+    """Protections of victims that a pod overrides after a long wait.
 
     Disruption budgets, once it has waited as long as policy respects them. And the minimum runtime of pods that started
-    after it began to wait (`unripe_after`): else a user who deletes pods and creates them again would be protected for
-    ever. `may_break`: failure budgets do not count, since nothing else is left: else a tiny one would protect.
+    after it began to wait (`no_minimum_after`): otherwise users who delete pods and create them again would be
+    protected for ever. `may_break`: failure budgets do not count, since no other choice is left: otherwise a small
+    budget would always protect.
     """
 
     is_past_budgets: bool = False
-    unripe_after: int | None = None
+    no_minimum_after: int | None = None
     may_break: bool = False
 
 
@@ -168,13 +169,15 @@ class _Trial:
                 yield how._replace(may_break=True)
 
     def _long_wait(self, waiting: ReclaimPod) -> _Overrides:
-        """Return what a pod need not respect any more after its wait."""
+        """Return what a pod may override after its wait."""
         snapshot, since = self._snapshot, 0 if waiting.report is None else waiting.report.since
         bound = snapshot.budget_seconds
         is_long = not isinstance(bound, Unlimited) and bool(since) and since + bound <= snapshot.now
         is_past_budgets = is_long and bool(snapshot.left or snapshot.refused)
-        unripe_after = since if snapshot.minimum_runtime and since else None
-        return _Overrides(is_past_budgets, unripe_after) if is_past_budgets or unripe_after is not None else _NONE
+        no_minimum_after = since if snapshot.minimum_runtime and since else None
+        return (
+            _Overrides(is_past_budgets, no_minimum_after) if is_past_budgets or no_minimum_after is not None else _NONE
+        )
 
     def _allowed(self, waiting: ReclaimPod) -> int:
         """Return the slots whose topology domains satisfy a pod's rules, with the pods placed so far."""
@@ -190,7 +193,7 @@ class _Trial:
         return evaluate_topology(request, self._fleet, pod_counts).allowed
 
     def _where(self, waiting: ReclaimPod, among: int) -> NodeName:
-        """Return the node that it will use: on any other, the plan would take the room of another pod."""
+        """Return the node that a pod will use: on any other, the plan would take the room of another pod."""
         first = next((name for name in waiting.chosen if self._fleet.bit(name) & among), None)
         return self._fleet.names_of(among & -among)[0] if first is None else first
 
@@ -240,7 +243,7 @@ class _Trial:
             self._gone,
             snapshot.spared if how.is_past_budgets else self._reluctant,
             self._exhausted,
-            how.unripe_after,
+            how.no_minimum_after,
             FailureLimits(self._failures, may_break=how.may_break),
         )
         return clear(need, node, snapshot.victim_index, room=_Room(fleet.device_slots(node), node), scale=scale)
@@ -249,8 +252,8 @@ class _Trial:
         """Whether the victims of an earlier offer are still there and their budgets still allow their eviction."""
         if any(victim.uid in self._gone or victim.team in self._exhausted for victim in clearing.victims):
             return False
-        floors = FailureLimits(self._failures, may_break=how.may_break)
-        if floors.draw({}, departures(clearing.victims)) is None:
+        failure_limits = FailureLimits(self._failures, may_break=how.may_break)
+        if failure_limits.draw({}, departures(clearing.victims)) is None:
             return False
         drawn = Counter(guard for victim in clearing.victims for guard in victim.guards)
         return how.is_past_budgets or all(self._left.get(guard, 0) >= count for guard, count in drawn.items())

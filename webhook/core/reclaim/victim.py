@@ -1,4 +1,4 @@
-"""Possible victims: what the eviction of each borrowing pod would free and cost, and what guards it."""
+"""Possible victims: what the eviction of each borrowing pod would free and cost, and the budgets that cover it."""
 
 from bisect import insort
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ GangId = NewType("GangId", str)
 """Pods that need each other: namespace, marker and value."""
 
 GuardId = NewType("GuardId", str)
-"""Something that bounds the number of victims: a PodDisruptionBudget."""
+"""A bound on the number of victims: a PodDisruptionBudget."""
 
 
 class Victim(NamedTuple):
@@ -43,7 +43,7 @@ class Victim(NamedTuple):
 
 
 class VictimGroup(NamedTuple):
-    """What makes single victims on a node interchangeable except for their age."""
+    """The fields in which single victims on a node are equal, so that they differ only in age."""
 
     demand: Demand
     team: TeamName
@@ -83,7 +83,7 @@ class NodeVictims:
         self._freed.clear()
 
     def unsave(self, saved_at: int, gpus: Units) -> None:
-        """Remove it."""
+        """Remove a victim's work."""
         self.saves.remove((saved_at, gpus))
         self._freed.clear()
 

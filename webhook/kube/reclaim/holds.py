@@ -1,4 +1,4 @@
-"""How a hold is written: a taint and an annotation on the node, a toleration on each pod that it is for."""
+"""The format of a hold: a taint and an annotation on the node, a toleration on each beneficiary."""
 
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -125,8 +125,8 @@ def notice_patch(uid: Uid, *, at: int, team: TeamName) -> bytes:
     return _annotate(uid, {keys.EVICT_AT: rfc3339(at), keys.EVICT_FOR: team})
 
 
-def calm_patch(uid: Uid) -> bytes:
-    """Return a merge patch that takes an announcement back."""
+def withdraw_notice_patch(uid: Uid) -> bytes:
+    """Return a merge patch that withdraws an announcement."""
     return _annotate(uid, {keys.EVICT_AT: None, keys.EVICT_FOR: None})
 
 
@@ -156,7 +156,7 @@ def deletion(target: Target, *, is_trial: bool) -> bytes:
 
 
 def disruption_patch(target: Target) -> bytes:
-    """Return a strategic merge patch of a pod's status by which its controller takes its end as a disruption.
+    """Return a strategic merge patch of a pod's status by which its controller treats its end as a disruption.
 
     An eviction does that by itself. Here the pod is deleted, and a podFailurePolicy reads the condition.
     """
