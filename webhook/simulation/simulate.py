@@ -1,7 +1,7 @@
-"""The decisions on the pods of one template, one after another, without an API server. Pure.
+"""What the gate would tell the pods of one template, one after another, without asking anybody. Pure.
 
 The same steps as for a live pod: judge, patch, judge the patched pod again, charge. Equal pods get equal answers until
-something runs out, so most of ten thousand pods need no judgement of their own.
+something runs out, so that not each of ten thousand has to be asked.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,7 +47,7 @@ class Template:
 
 
 def read_template(written: Mapping[str, Any], *, namespace: Namespace, world: World) -> Template | Deny:
-    """Read a template; a Deny says why the API server or the webhook would reject it."""
+    """Read a template; a Deny says why the API server or the gate would not even take it for a pod."""
     try:
         found = _pod_decoder.decode(msgspec.json.encode(written))
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError, TypeError) as error:

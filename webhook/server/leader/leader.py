@@ -75,7 +75,7 @@ class Leader:
         self.adopter = Adopter(
             world, connection, teller=self.events, logs=logs, is_leading=lambda: self.lease.is_leading
         )
-        self._shadow_labels = shadow_labels
+        self._onlooker = shadow_labels
         self._bypasses = BypassReporter(world, self.events)
         self._sampler = UsageSampler(world, accounting)
         self._registration = RegistrationLoop(connection, world, logs, why_not_serving=why_not_serving)
@@ -145,4 +145,4 @@ class Leader:
             await self.retrier.request_due()
         else:
             self._bypasses.skip_existing()
-            self._shadow_labels.settle(team.name for team in self._world.policy.teams)
+            self._onlooker.settle(team.name for team in self._world.policy.teams)
