@@ -30,8 +30,8 @@ from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.commands import SCHEDULER
 from tests.control_plane.versions import CONTROL_PLANE
 from tests.control_plane.workbench import list_pods, wait_for
-from tests.scenarios.gate import DECISION, Gate, gate
 from tests.scenarios.serving import FAIRGATE
+from tests.scenarios.standing_fairgate import DECISION, FairgateServer, serve_fairgate
 
 LISTING = (
     "import runpy, sys; from webhook.core import steer;"
@@ -86,7 +86,7 @@ def settled(cluster: ControlPlane, namespace: str, pods: int) -> tuple[list[Fate
         time.sleep(0.5)
 
 
-def set_mode(running: Gate, mode: str) -> None:
+def set_mode(running: FairgateServer, mode: str) -> None:
     """Change the policy and wait until it is in force."""
     (running.policy / "mode.yaml").write_text(
         f"apiVersion: fairgate.dev/v1alpha1\nkind: Policy\nplacement: {{mode: {mode}}}\n"
@@ -125,7 +125,7 @@ def summary(found: list[Fate]) -> dict[str, Any]:
     }
 
 
-def modes(running: Gate, options: argparse.Namespace, nodes: int) -> Iterator[dict[str, Any]]:
+def modes(running: FairgateServer, options: argparse.Namespace, nodes: int) -> Iterator[dict[str, Any]]:
     """Fill the cluster once per mode."""
     cluster, namespace = running.cluster, running.team_a
     for mode in options.modes:
@@ -159,7 +159,7 @@ def lost(losses: str, found: list[Fate], names: list[str], seed: int) -> list[st
     return names[start : start + ROW]
 
 
-def lengths(running: Gate, options: argparse.Namespace, names: list[str]) -> Iterator[dict[str, Any]]:
+def lengths(running: FairgateServer, options: argparse.Namespace, names: list[str]) -> Iterator[dict[str, Any]]:
     """Create pods with lists of each length, and remove nodes before they are bound."""
     cluster, namespace = running.cluster, running.team_a
     for length in options.lengths:
@@ -192,7 +192,7 @@ def lengths(running: Gate, options: argparse.Namespace, names: list[str]) -> Ite
             listing.stop()
 
 
-def with_lists_of(running: Gate, length: int) -> Gate:
+def with_lists_of(running: FairgateServer, length: int) -> FairgateServer:
     """Restart the server with lists of this length for all pods."""
     running.stop()
     replica = running.replicas[0]
@@ -226,7 +226,7 @@ def main() -> None:
         with ExitStack() as stack:
             cluster = stack.enter_context(ControlPlane())
             names = make_cluster(cluster, nodes, seed=options.seed)
-            running = stack.enter_context(gate(cluster, limit_a="unlimited"))
+            running = stack.enter_context(serve_fairgate(cluster, limit_a="unlimited"))
             for work in options.works:
                 for found in modes(running, options, nodes) if work == "modes" else lengths(running, options, names):
                     print(json.dumps(found) if options.output == "json" else as_text(found), flush=True)

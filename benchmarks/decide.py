@@ -31,7 +31,7 @@ from webhook.core.placement.placement import best_nodes
 from webhook.core.quota.in_flight import InFlightCharge
 from webhook.core.world.world import World
 from webhook.server.review.memory_ledger import MemoryLedger
-from webhook.server.review.reviewer import Gate
+from webhook.server.review.reviewer import AdmissionReviewer
 
 GPU = ResourceName("nvidia.com/gpu")
 GIB = 1 << 30
@@ -94,9 +94,9 @@ def crowded_world(nodes: int, rng: random.Random) -> World:
     return world
 
 
-def one_call(gate: Gate, body: bytes) -> bytes:
+def one_call(reviewer: AdmissionReviewer, body: bytes) -> bytes:
     """Run a coroutine that never awaits, without an event loop."""
-    call = gate.mutate(body, deadline=1e9)
+    call = reviewer.mutate(body, deadline=1e9)
     try:
         call.send(None)
     except StopIteration as done:
@@ -128,7 +128,7 @@ def decisions(nodes: int, *, calls: int, seed: int) -> tuple[Spread, Spread]:
     rng = random.Random(seed)
     world = crowded_world(nodes, rng)
     ledger = MemoryLedger(world, time.monotonic)
-    gate = Gate(world, ledger, now_text=lambda: "2026-01-01T00:00:00Z")
+    reviewer = AdmissionReviewer(world, ledger, now_text=lambda: "2026-01-01T00:00:00Z")
     bodies = [realistic_review(gpus=rng.choice((1, 2, 4)), index=i) for i in range(64)]
     uids: list[Uid] = []
     decided, loaded = [], []
@@ -137,14 +137,14 @@ def decisions(nodes: int, *, calls: int, seed: int) -> tuple[Spread, Spread]:
     for i in range(calls + 500):
         churn(world, rng, uids, i)
         body = bodies[i % len(bodies)]
-        calls_in_turn = [lambda: one_call(gate, body), lambda: json.loads(body)]  # noqa: B023 - called at once
+        calls_in_turn = [lambda: one_call(reviewer, body), lambda: json.loads(body)]  # noqa: B023 - called at once
         times = [0, 0]
         for which in (i % 2, 1 - i % 2):  # the second call finds the body in the CPU cache: alternate
             times[which] = timed(calls_in_turn[which])
         if i >= 500:
             decided.append(times[0])
             loaded.append(times[1])
-    assert b'"patch"' in one_call(gate, bodies[0]), "the benchmark must measure admitted pods"
+    assert b'"patch"' in one_call(reviewer, bodies[0]), "the benchmark must measure admitted pods"
     gc.unfreeze()
     return Spread(decided), Spread(loaded)
 

@@ -32,7 +32,7 @@ from tests.control_plane.objects import job, pod
 from tests.control_plane.versions import CONTROL_PLANE
 from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_for
 from tests.scenarios.evictor import Evictor, alive, evictor, held_nodes
-from tests.scenarios.gate import Gate, gate
+from tests.scenarios.standing_fairgate import FairgateServer, serve_fairgate
 
 SMALL = {"cpu": "100m", "memory": "1Gi"}
 HEAD = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
@@ -43,7 +43,7 @@ class Town:
     """A cluster in which team a borrows all GPUs of team b."""
 
     cluster: ControlPlane
-    fairgate: Gate
+    fairgate: FairgateServer
     evictor: Evictor
     borrowed: int
 
@@ -51,7 +51,7 @@ class Town:
 @contextmanager
 def town(cluster: ControlPlane, *, borrowed: int, each: int = 1, is_job: bool = False) -> Iterator[Town]:
     """Create `borrowed` borrowing pods of `each` GPUs, bare ones or those of one Job, and start the evictor."""
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         shares = [("a", fairgate.team_a, 0), ("b", fairgate.team_b, 1_000_000)]
         teams = [{"name": n, "namespaces": [space], "gpus": {"guaranteed": g}} for n, space, g in shares]
         (fairgate.policy / "teams.yaml").write_text(f"{HEAD}teams: {json.dumps(teams)}\n")

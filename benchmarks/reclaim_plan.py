@@ -23,7 +23,7 @@ from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Round
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.reclaim_snapshot import entitled, scene
+from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
 from webhook.core.reclaim.victim import GangId
 from webhook.core.world.world import World
 
@@ -93,7 +93,7 @@ def measure(
     found = Round((), ())
     for _ in range(options.rounds):
         began = time.perf_counter()
-        found = plan(entitled(reclaim_index, world), scene(reclaim_index, world, now=NOW))
+        found = plan(pods_within_share(reclaim_index, world), take_snapshot(reclaim_index, world, now=NOW))
         times.append((time.perf_counter() - began) * 1000)
     for name in names:
         world.remove_pod(Uid(name))

@@ -26,7 +26,7 @@ from webhook.core.model.selector import NO_CONSTRAINTS
 from webhook.core.model.tier import Tier
 from webhook.core.placement.placement import best_nodes
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import Move, Scene
+from webhook.core.reclaim.reclaim_plan import Move, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.victim import Victim, VictimIndex
 
@@ -63,19 +63,19 @@ class Place:
     """A cluster with pods of both tiers."""
 
     def __init__(self, rows: list[NodeRow], tasks: list[Task], rng: random.Random, *, is_apart: bool) -> None:
-        self._gate = Fairgate(rows, tasks, rng)
-        self._fleet = self._gate.world.fleet
+        self._fairgate = Fairgate(rows, tasks, rng)
+        self._fleet = self._fairgate.world.fleet
         self._is_apart = is_apart
         self._gpus = {node.name: row.gpus for node, row in zip(self._fleet.nodes(), rows, strict=True)}
         self._kept: dict[NodeName, Counter[int]] = {name: Counter() for name in self._gpus}
-        self._yards = VictimIndex()
+        self._victim_index = VictimIndex()
         self._serial = 0
         self.pods: dict[Uid, Pod] = {}
         self.milli = 0
 
     def come(self, task: Task, tier: Tier, *, now: float, until: float) -> tuple[Pod | None, list[Pod]]:
         """Place a pod; a guaranteed one evicts others if it must."""
-        demand, gone = self._gate.demand(task), []
+        demand, gone = self._fairgate.demand(task), []
         self._fleet.gpus.demand_mix.note(demand)
         found = best_nodes(
             self._fleet,
@@ -103,15 +103,15 @@ class Place:
             self._kept[node].update(devices)
         elif task.gpus:
             at = int(now * 100_000)
-            self._yards.add(Victim(uid, Namespace(TEAM), uid, TEAM, node, demand, started_at=at, saved_at=at))
+            self._victim_index.add(Victim(uid, Namespace(TEAM), uid, TEAM, node, demand, started_at=at, saved_at=at))
         return pod
 
     def leave(self, uid: Uid) -> Pod:
         pod = self.pods.pop(uid)
-        demand = self._gate.demand(pod.task)
+        demand = self._fairgate.demand(pod.task)
         self._fleet.take(pod.node, demand, sign=-1, holder=uid)
         self._fleet.set_borrowed(uid, demand, is_borrowed=False)
-        self._yards.remove(uid)
+        self._victim_index.remove(uid)
         self.milli -= pod.task.milli
         if pod.tier is Tier.GUARANTEED:
             kept = self._kept[pod.node]
@@ -125,7 +125,12 @@ class Place:
         pod = Resident(Uid("w"), Namespace(TEAM), "w", demand, None, None, team_label=TEAM, tier_label="guaranteed")
         waiting = ReclaimPod(pod)
         return next(
-            iter(plan([waiting], Scene(fleet=self._fleet, victim_index=self._yards, now=int(now * 100_000))).moves),
+            iter(
+                plan(
+                    [waiting],
+                    ReclaimSnapshot(fleet=self._fleet, victim_index=self._victim_index, now=int(now * 100_000)),
+                ).moves
+            ),
             None,
         )
 

@@ -28,7 +28,7 @@ from webhook.core.world.world import World
 from webhook.kube.admission.review import ReviewError
 from webhook.server.review.answer import Answer
 from webhook.server.review.memory_ledger import MemoryLedger
-from webhook.server.review.reviewer import Gate
+from webhook.server.review.reviewer import AdmissionReviewer
 
 GPU = ResourceName("nvidia.com/gpu")
 GIB = 1 << 30
@@ -76,9 +76,9 @@ def crowded(nodes: int) -> World:
     return world
 
 
-def gate(world: World) -> Gate:
-    """Put a gate in front of a world; time stands still."""
-    return Gate(world, MemoryLedger(world, time.monotonic), now_text=lambda: NOW)
+def reviewer(world: World) -> AdmissionReviewer:
+    """Return a reviewer of a world whose clock does not move."""
+    return AdmissionReviewer(world, MemoryLedger(world, time.monotonic), now_text=lambda: NOW)
 
 
 class Turn(NamedTuple):

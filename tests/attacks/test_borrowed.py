@@ -9,7 +9,7 @@ from tests.attacks.attacker import Attacker, make_attacker
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_namespace, make_nodes, wait_for
 from tests.scenarios.evictor import alive, ask, evicted, evictor, fill, held_nodes, wait_bound
-from tests.scenarios.gate import TEAM, TIER, gate
+from tests.scenarios.standing_fairgate import TEAM, TIER, serve_fairgate
 
 pytestmark = pytest.mark.cluster
 
@@ -46,7 +46,7 @@ def test_pods_placed_by_others_are_inside_the_share_or_evicted(cluster):
     make_nodes(cluster, 5)
     stray = make_namespace(cluster)
     with (
-        gate(cluster, limit_a=60, limit_b=40, policy="defaults: {unknownTeam: preemptible}") as fairgate,
+        serve_fairgate(cluster, limit_a=60, limit_b=40, policy="defaults: {unknownTeam: preemptible}") as fairgate,
         evictor(fairgate),
     ):
         mine, theirs = fairgate.team_a, fairgate.team_b
@@ -80,7 +80,7 @@ def test_pods_placed_by_others_are_inside_the_share_or_evicted(cluster):
 def test_neither_budgets_nor_grace_periods_nor_gangs_keep_borrowed_gpus(cluster):
     make_nodes(cluster, 3)
     policy = "reclaim: {budgets: 2s}"
-    with gate(cluster, limit_a=60, limit_b=40, policy=policy) as fairgate, evictor(fairgate) as running:
+    with serve_fairgate(cluster, limit_a=60, limit_b=40, policy=policy) as fairgate, evictor(fairgate) as running:
         mine, theirs = fairgate.team_a, fairgate.team_b
         attacker = make_attacker(cluster, mine)
         # two budgets that let no pod go
@@ -112,7 +112,7 @@ def test_neither_budgets_nor_grace_periods_nor_gangs_keep_borrowed_gpus(cluster)
 
 def test_no_eviction_is_for_a_pod_that_does_not_wait_or_cannot_be_placed(cluster):
     make_nodes(cluster, 2)
-    with gate(cluster, limit_a=60, limit_b=40) as fairgate, evictor(fairgate) as running:
+    with serve_fairgate(cluster, limit_a=60, limit_b=40) as fairgate, evictor(fairgate) as running:
         mine, theirs = fairgate.team_a, fairgate.team_b
         attacker, careless = make_attacker(cluster, mine), make_attacker(cluster, theirs, "eve")
         slow = {"annotations": STUBBORN, "terminationGracePeriodSeconds": 6}
@@ -148,7 +148,7 @@ def test_no_eviction_is_for_a_pod_that_does_not_wait_or_cannot_be_placed(cluster
 def test_waiting_pods_that_tolerate_everything_cannot_use_held_nodes(cluster):
     """Neither its GPUs, by pods that wait for longer, nor its CPU, by pods without GPUs."""
     make_nodes(cluster, 1)
-    with gate(cluster, limit_a=60, limit_b=40) as fairgate, evictor(fairgate) as running:
+    with serve_fairgate(cluster, limit_a=60, limit_b=40) as fairgate, evictor(fairgate) as running:
         mine, theirs = fairgate.team_a, fairgate.team_b
         attacker = make_attacker(cluster, mine)
         there = fill(cluster, mine, 10, labels=BORROW, cpu="6")
@@ -170,7 +170,7 @@ def test_waiting_pods_that_tolerate_everything_cannot_use_held_nodes(cluster):
 def test_pods_that_come_and_go_cause_fewer_and_fewer_evictions(cluster):
     """To create and delete a guaranteed pod again and again would have borrowers evicted for nothing."""
     make_nodes(cluster, 1)
-    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
         attacker = make_attacker(cluster, fairgate.team_b, "eve")
         fill(cluster, fairgate.team_a, 10, labels=BORROW)
         for number in range(40):

@@ -13,7 +13,7 @@ from tests.control_plane.api import ApiError
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import job, pod
 from tests.control_plane.workbench import create_pod, list_pods, make_namespace, make_nodes, wait_bound, wait_for
-from tests.scenarios.gate import Gate, gate
+from tests.scenarios.standing_fairgate import FairgateServer, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -23,14 +23,14 @@ CLOSED = {"key": "example.com/closed", "value": "yes", "effect": "NoSchedule"}
 
 
 @pytest.fixture
-def fairgate(cluster: ControlPlane) -> Iterator[Gate]:
+def fairgate(cluster: ControlPlane) -> Iterator[FairgateServer]:
     make_nodes(cluster, 4)
-    with gate(cluster) as running:
+    with serve_fairgate(cluster) as running:
         yield running
 
 
 @pytest.fixture
-def attacker(fairgate: Gate) -> Attacker:
+def attacker(fairgate: FairgateServer) -> Attacker:
     return make_attacker(fairgate.cluster, fairgate.team_a)
 
 
@@ -176,7 +176,7 @@ def test_large_labels_delay_no_other_charge(fairgate, attacker):
 def test_service_accounts_do_not_multiply_a_user(cluster):
     namespace = make_namespace(cluster)
     share = {"name": "c", "namespaces": [namespace], "gpus": {"limit": 20}, "perUser": {"limit": 6}}
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         head = "apiVersion: fairgate.dev/v1alpha1\nkind: Policy\n"
         (fairgate.policy / "more.yaml").write_text(f"{head}teams: {json.dumps([share])}\n")
         try:

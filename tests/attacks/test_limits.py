@@ -12,7 +12,7 @@ from tests.control_plane.cleanup import Snapshot
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import get_pod, list_pods, make_namespace, make_nodes, wait_bound, wait_for
-from tests.scenarios.gate import Gate, gate
+from tests.scenarios.standing_fairgate import FairgateServer, serve_fairgate
 
 pytestmark = pytest.mark.cluster
 
@@ -39,7 +39,7 @@ teams:
 class Site:
     """A team of limit 20 with one pool, another with a limit of 2 on H100, and an admin of each namespace."""
 
-    fairgate: Gate
+    fairgate: FairgateServer
     mallory: Attacker
     picky: Attacker
     open_node: str
@@ -72,7 +72,7 @@ def _site(cluster: ControlPlane) -> Iterator[Site]:
         "devices": [{"name": f"gpu-{number}"} for number in range(60)],
     }
     cluster.api.create(f"{DEVICES}/resourceslices", {"metadata": {"name": "gpus"}, "spec": offered})
-    with gate(cluster, limit_a=LIMIT, policy=POLICY) as fairgate:
+    with serve_fairgate(cluster, limit_a=LIMIT, policy=POLICY) as fairgate:
         namespace = make_namespace(cluster)
         (fairgate.policy / "picky.yaml").write_text(PICKY.replace("NAMESPACE", namespace))
         picky = make_attacker(cluster, namespace, "trudy")

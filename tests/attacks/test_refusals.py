@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.attacks.shapes import MIB
-from tests.cases.test_cases import open_gate, pod, review
+from tests.cases.test_cases import open_reviewer, pod, review
 from tests.cluster.support.fake_api import FakeApi
 from tests.cluster.support.stores import FAST, until, write_kubeconfig
 from webhook.cluster.api.client import connect
@@ -41,27 +41,27 @@ async def served(folder):
     async with FakeApi().serving() as api, await connect(write_kubeconfig(folder / "k", api.url)) as connection:
         writer = EventWriter(connection, component="fairgate", instance="fairgate-0", pace=FAST)
         queue = OwnerEventQueue(OwnerLookup(connection), writer)
-        gate = await asyncio.to_thread(open_gate, CASE, folder)
-        gate._tell_owner = queue.take
+        reviewer = await asyncio.to_thread(open_reviewer, CASE, folder)
+        reviewer._notify_owner = queue.take
         tasks = [asyncio.create_task(writer.run()), asyncio.create_task(queue.run())]
         try:
-            yield gate, api, writer
+            yield reviewer, api, writer
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def refuse(gate, body):
-    answer = await gate.mutate(body, deadline=1e9)
+async def refuse(reviewer, body):
+    answer = await reviewer.mutate(body, deadline=1e9)
     assert not json.loads(answer.body)["response"]["allowed"]
 
 
 async def test_unlimited_forged_owners_cause_few_requests_and_others_get_their_events(tmp_path):
-    async with served(tmp_path) as (gate, api, writer):
+    async with served(tmp_path) as (reviewer, api, writer):
         for number in range(REFUSALS):
-            await refuse(gate, asked(number))
-        await refuse(gate, asked(0, namespace="honest"))
+            await refuse(reviewer, asked(number))
+        await refuse(reviewer, asked(0, namespace="honest"))
         await until(lambda: any(event["metadata"]["namespace"] == "honest" for event in api.objects[EVENTS].values()))
         await until(lambda: writer.written >= BURST)
         assert writer.held_back >= REFUSALS - WAITING - BURST
@@ -69,9 +69,9 @@ async def test_unlimited_forged_owners_cause_few_requests_and_others_get_their_e
 
 
 async def test_unlimited_refusals_of_one_owner_are_one_event(tmp_path):
-    async with served(tmp_path) as (gate, api, writer):
+    async with served(tmp_path) as (reviewer, api, writer):
         for _ in range(REFUSALS):
-            await refuse(gate, asked(1))
+            await refuse(reviewer, asked(1))
         await until(lambda: writer.written)
         [event] = api.objects[EVENTS].values()
     assert event["count"] == REFUSALS
@@ -80,12 +80,12 @@ async def test_unlimited_refusals_of_one_owner_are_one_event(tmp_path):
 
 @pytest.mark.parametrize("field", ["name", "uid", "kind", "apiVersion"])
 async def test_a_large_owner_is_not_stored(tmp_path, field):
-    async with served(tmp_path) as (gate, api, writer):
+    async with served(tmp_path) as (reviewer, api, writer):
         body = asked(1, **{field: "x" * (MIB // 8)})
-        await refuse(gate, body)
+        await refuse(reviewer, body)
         tracemalloc.start()
         for _ in range(WAITING):
-            await refuse(gate, body)
+            await refuse(reviewer, body)
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert held < MIB

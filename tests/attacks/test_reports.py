@@ -5,7 +5,7 @@ import pytest
 from tests.attacks.attacker import make_attacker
 from tests.control_plane.cleanup import REPORTS, TEAM_LEDGERS
 from tests.control_plane.workbench import wait_for
-from tests.scenarios.gate import gate
+from tests.scenarios.standing_fairgate import serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -13,7 +13,7 @@ KINDS = ("reports.fairgate.dev", "teamledgers.fairgate.dev")
 
 
 def test_only_fairgate_writes_reports(cluster):
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         attacker = make_attacker(cluster, fairgate.team_a, user=f"mallory-{fairgate.team_a}")
         wait_for(cluster, lambda: cluster.api.exists(f"{REPORTS}/policy"), what="the policy is published")
 

@@ -11,7 +11,7 @@ import random
 import msgspec
 import pytest
 
-from tests.attacks.crowd import crowded, gate, is_longer, memory_mib, slowness, turn
+from tests.attacks.crowd import crowded, is_longer, memory_mib, reviewer, slowness, turn
 from tests.attacks.shapes import MIB, again, merged, pod, pods, review, salted, workloads
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.core.model.reason import Code
@@ -27,7 +27,7 @@ SIZES = {"2 KiB": 2048, "60 KiB": 60 * 1024, "250 KiB": 250 * 1024, "1 MiB": MIB
 @pytest.fixture(scope="module")
 def world():
     made = crowded(1000)
-    at = gate(made)
+    at = reviewer(made)
     turn(at.mutate(review(pod()), deadline=1e9))  # what the first decision of all finds out
     gc.collect()
     gc.freeze()
@@ -47,7 +47,7 @@ def longest(at, body):
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
 def test_no_shape_of_a_pod_blocks_the_event_loop(world, size):
-    at = gate(world)
+    at = reviewer(world)
     found = {
         name: is_longer(lambda number, shape=shape: longest(at, again(review(shape), number)), LONGEST_TURN)
         for name, shape in pods(size)
@@ -57,7 +57,7 @@ def test_no_shape_of_a_pod_blocks_the_event_loop(world, size):
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
 def test_no_shape_of_a_workload_blocks_the_event_loop(world, size):
-    at = gate(world)
+    at = reviewer(world)
 
     def milliseconds(shape, number):
         return turn(at.workloads(again(review(shape), number), deadline=1e9)).milliseconds
@@ -72,14 +72,14 @@ def test_no_shape_of_a_workload_blocks_the_event_loop(world, size):
 @pytest.mark.parametrize("seed", range(100))
 def test_no_mixture_of_shapes_blocks_the_event_loop(world, every_shape, seed):
     """The fuzzer: shapes of random sizes in one pod, different from all that came before."""
-    draw, at = random.Random(seed), gate(world)
+    draw, at = random.Random(seed), reviewer(world)
     parts = [draw.choice(every_shape) for _ in range(draw.randint(2, 8))]
     body = salted(review(merged(parts)), seed)
     assert is_longer(lambda number: longest(at, again(body, number)), LONGEST_TURN) is None
 
 
 def test_a_thousand_different_requests_leave_no_memory_behind(world):
-    at, draw = gate(world), random.Random(1)
+    at, draw = reviewer(world), random.Random(1)
     shapes = [review(shape) for size in (1000, 4000, 15_000) for _, shape in pods(size)]
     for body in shapes:
         longest(at, body)
@@ -94,7 +94,7 @@ def test_a_thousand_different_requests_leave_no_memory_behind(world):
 def test_what_is_over_a_bound_is_refused_with_its_number(world):
     terms = [{"matchExpressions": [{"key": f"k{n}", "operator": "Exists"}]} for n in range(bounds.NODE_TERMS + 1)]
     asked = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    answer = json.loads(turn(gate(world).mutate(review(pod({"affinity": asked})), deadline=1e9)).answer.body)
+    answer = json.loads(turn(reviewer(world).mutate(review(pod({"affinity": asked})), deadline=1e9)).answer.body)
     assert answer["response"]["status"]["message"] == (
         "spec.affinity: number of node selector terms 65 is more than the maximum of 64 that Fairgate reads; reduce it "
         "(TooLarge)"
@@ -104,7 +104,7 @@ def test_what_is_over_a_bound_is_refused_with_its_number(world):
 def test_a_pod_without_gpus_is_never_refused_for_its_size(world):
     terms = [{"topologyKey": f"k{n}"} for n in range(bounds.POD_TERMS + 1)]
     spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
-    record = turn(gate(world).mutate(review(pod(spec, gpus=0)), deadline=1e9)).answer.record
+    record = turn(reviewer(world).mutate(review(pod(spec, gpus=0)), deadline=1e9)).answer.record
     assert (record.outcome, record.code) == ("skip", Code.NO_GPU)
 
 
@@ -126,7 +126,7 @@ def standing(uid, terms, *, namespace="mallory", node="node-00001"):
 
 @pytest.mark.parametrize(("number", "terms"), [(6, 6000), (300, bounds.POD_TERMS)])
 def test_existing_pods_do_not_make_decisions_expensive(world, number, terms):
-    at, body = gate(world), review(pod())
+    at, body = reviewer(world), review(pod())
     usual = min(turn(at.mutate(body, deadline=1e9)).milliseconds for _ in range(5))
     there = [standing(f"u{n}", terms, node=f"node-{n:05}") for n in range(number)]
     for each in there:

@@ -15,16 +15,16 @@ from webhook.core.quota import holders
 from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef, new_event
 from webhook.observe.logs import LogFormat, open_logs
 from webhook.server.review.memory_ledger import MemoryLedger
-from webhook.server.review.reviewer import Gate
+from webhook.server.review.reviewer import AdmissionReviewer
 
 EVIL = "x\nError from server: all is well\x1b[2J\x1b]0;title\x07\x9b1m\u202e\u2066"
 NOW = "2026-01-01T00:00:00Z"
 
 
-def gate(*residents, limit=4):
+def reviewer(*residents, limit=4):
     world = make.world(make.policy(make.team(limit_=limit, guaranteed=1)), residents=residents)
     world.set_namespace(NamespaceFacts(Namespace("team-a"), {}, {"owner": EVIL}))
-    return Gate(world, MemoryLedger(world, lambda: 0.0), now_text=lambda: NOW)
+    return AdmissionReviewer(world, MemoryLedger(world, lambda: 0.0), now_text=lambda: NOW)
 
 
 def answered(place, manifest):
@@ -56,7 +56,7 @@ HOSTILE = {
 @pytest.mark.parametrize("how", HOSTILE.values(), ids=HOSTILE)
 def test_no_response_contains_terminal_control_characters(how):
     manifest = builders.pod(EVIL, namespace="team-a", gpus=5, **how)
-    response, _ = answered(gate(make.resident(4, owner=Owner("Job", EVIL), user=EVIL)), manifest)
+    response, _ = answered(reviewer(make.resident(4, owner=Owner("Job", EVIL), user=EVIL)), manifest)
     assert not response["allowed"]
     assert all(each.isprintable() for each in strings(response))
 
@@ -64,7 +64,7 @@ def test_no_response_contains_terminal_control_characters(how):
 def test_no_message_about_an_unknown_resource_does_either():
     manifest = builders.pod("p", namespace="team-a", gpus=1)
     manifest["spec"]["containers"][0]["resources"]["limits"][f"example.com/gpu{EVIL}"] = "1"
-    response, _ = answered(gate(), manifest)
+    response, _ = answered(reviewer(), manifest)
     assert "looks like a GPU" in response["status"]["message"]
     assert all(each.isprintable() for each in strings(response))
 
@@ -99,7 +99,7 @@ def test_thousands_of_refusals_read_few_of_thousands_of_pods(monkeypatch):
         return real(heap)
 
     monkeypatch.setattr(holders, "heappop", counted)
-    place = gate(*(make.resident(1, uid=f"p{i}") for i in range(2_000)), limit=2_000)
+    place = reviewer(*(make.resident(1, uid=f"p{i}") for i in range(2_000)), limit=2_000)
     for i in range(200):
         place.world.set_pod(make.resident(1, uid=f"churn-{i}"))
         place.world.remove_pod(f"churn-{i}")

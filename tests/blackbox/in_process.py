@@ -13,7 +13,7 @@ from webhook.kube.world_file.world_file import parse_world
 from webhook.policy.load import load
 from webhook.server.review.answer import Answer
 from webhook.server.review.memory_ledger import MemoryLedger
-from webhook.server.review.reviewer import Gate
+from webhook.server.review.reviewer import AdmissionReviewer
 
 
 class InProcess:
@@ -30,12 +30,12 @@ class InProcess:
         self.world = World(self._policy)
         parse_world(self._text, self._policy.resources, name="world").fill(self.world)
         ledger = MemoryLedger(self.world, lambda: 0.0)
-        self._gate = Gate(self.world, ledger, now_text=lambda: "2026-01-01T00:00:00Z")
+        self._reviewer = AdmissionReviewer(self.world, ledger, now_text=lambda: "2026-01-01T00:00:00Z")
 
     def ask(self, path: str, review: object) -> Json | str:
         """Send a review, or any bytes, to /mutate or /validate."""
         body = review if isinstance(review, bytes) else encode(review)
-        call = {"/mutate": self._gate.mutate, "/validate": self._gate.validate}[path]
+        call = {"/mutate": self._reviewer.mutate, "/validate": self._reviewer.validate}[path]
         try:
             answer = at_once(call(body, deadline=1.0))
         except ReviewError as refused:

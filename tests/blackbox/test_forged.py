@@ -13,20 +13,20 @@ TERMS = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "node
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory):
-    return InProcess(tmp_path_factory.mktemp("gate"), POLICY, NODES)
+def reviewer(tmp_path_factory):
+    return InProcess(tmp_path_factory.mktemp("reviewer"), POLICY, NODES)
 
 
-def decided(gate, **how):
+def decided(reviewer, **how):
     """A review of a pod that has passed the mutating webhook."""
     manifest = pod("p", "team-a", gpus=2, **how)
     manifest["metadata"]["annotations"] = {"fairgate.dev/requires": "nvlink"} if not how else {}
     sent = review(manifest, uid="u")
-    return patched(sent, gate.ask("/mutate", sent)["response"])
+    return patched(sent, reviewer.ask("/mutate", sent)["response"])
 
 
-def validated(gate, sent):
-    return gate.ask("/validate", sent | {"request": sent["request"] | {"dryRun": True}})["response"]
+def validated(reviewer, sent):
+    return reviewer.ask("/validate", sent | {"request": sent["request"] | {"dryRun": True}})["response"]
 
 
 def remarked(manifest, **changes):
@@ -96,60 +96,60 @@ FORGERIES = [
 
 
 @pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
-def test_a_changed_decision_is_refused(gate, forge):
-    sent = decided(gate)
-    assert validated(gate, sent)["allowed"]
+def test_a_changed_decision_is_refused(reviewer, forge):
+    sent = decided(reviewer)
+    assert validated(reviewer, sent)["allowed"]
     forge(sent["request"]["object"])
-    refused = validated(gate, sent)
+    refused = validated(reviewer, sent)
     assert not refused["allowed"]
     assert refused["status"]["code"] == 403
     assert "MutationAltered" in refused["status"]["message"]
 
 
-def test_a_pod_that_waits_for_any_pool_stays_inside_the_pools(gate):
+def test_a_pod_that_waits_for_any_pool_stays_inside_the_pools(reviewer):
     containers = pod("p", "x", gpus=2)["spec"]["containers"]
     containers[0]["resources"]["limits"]["example.com/not-listed-yet"] = "1"
-    sent = decided(gate, containers=containers)
+    sent = decided(reviewer, containers=containers)
     manifest = sent["request"]["object"]
     terms = manifest["spec"]["affinity"]["nodeAffinity"][TERMS[1]]["nodeSelectorTerms"]
     assert len(terms) == 2
-    assert validated(gate, sent)["allowed"]
+    assert validated(reviewer, sent)["allowed"]
     terms.append({"matchExpressions": [{"key": "zone", "operator": "Exists"}]})
-    refused = validated(gate, sent)
+    refused = validated(reviewer, sent)
     assert "allow nodes outside of the pools open to it (a100, t4)" in refused["status"]["message"]
 
 
 @pytest.mark.parametrize("changes", [{"nodes": []}, {"nodes": [], "model": None}, {"model": "Tesla-T4"}])
-def test_a_limit_of_one_model_is_not_escaped(gate, changes):
+def test_a_limit_of_one_model_is_not_escaped(reviewer, changes):
     manifest = pod("p", "team-b", gpus=2)
     manifest["metadata"]["annotations"] = {"fairgate.dev/pool": "a100"}
     sent = review(manifest, uid="u")
-    sent = patched(sent, gate.ask("/mutate", sent)["response"])
-    assert validated(gate, sent)["allowed"]
+    sent = patched(sent, reviewer.ask("/mutate", sent)["response"])
+    assert validated(reviewer, sent)["allowed"]
     manifest = sent["request"]["object"]
     remarked(manifest, **changes)
     for term in manifest["spec"]["affinity"]["nodeAffinity"][TERMS[1]]["nodeSelectorTerms"]:
         term["matchExpressions"] = [one for one in term["matchExpressions"] if one["key"] == "memory"]
         if "model" not in changes or not changes.get("nodes", True):
             term.pop("matchFields")
-    refused = validated(gate, sent)
+    refused = validated(reviewer, sent)
     assert not refused["allowed"]
     assert "other GPU models" in refused["status"]["message"]
 
 
-def test_a_pod_that_no_node_matches_is_not_a_forgery(gate):
+def test_a_pod_that_no_node_matches_is_not_a_forgery(reviewer):
     """An empty term matches no node; an autoscaler may still add one, so the pod is admitted unchanged and waits."""
     containers = pod("p", "x", gpus=2)["spec"]["containers"]
     containers[0]["resources"]["limits"]["example.com/not-listed-yet"] = "1"
     nowhere = {TERMS[0]: {TERMS[1]: {TERMS[2]: [{}]}}}
-    sent = decided(gate, affinity=nowhere, containers=containers)
-    assert "patch" not in gate.ask("/mutate", sent)["response"]
-    assert validated(gate, sent)["allowed"]
+    sent = decided(reviewer, affinity=nowhere, containers=containers)
+    assert "patch" not in reviewer.ask("/mutate", sent)["response"]
+    assert validated(reviewer, sent)["allowed"]
 
 
-def test_a_forged_decision_is_replaced_by_the_mutating_webhook(gate):
-    sent = decided(gate)
+def test_a_forged_decision_is_replaced_by_the_mutating_webhook(reviewer):
+    sent = decided(reviewer)
     free_of_nodes(sent["request"]["object"])
-    advice = gate.ask("/mutate", sent)["response"]
+    advice = reviewer.ask("/mutate", sent)["response"]
     assert advice["allowed"]
-    assert validated(gate, patched(sent, advice))["auditAnnotations"]["nodes"] == "n0"
+    assert validated(reviewer, patched(sent, advice))["auditAnnotations"]["nodes"] == "n0"

@@ -15,8 +15,8 @@ from tests.examples import examples
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory):
-    return InProcess(tmp_path_factory.mktemp("gate"), POLICY, NODES)
+def reviewer(tmp_path_factory):
+    return InProcess(tmp_path_factory.mktemp("reviewer"), POLICY, NODES)
 
 
 # -- any bytes
@@ -41,9 +41,9 @@ def torn(draw):
 @given(
     content=st.binary(max_size=200) | JSON_VALUES.map(encode) | torn(), path=st.sampled_from(["/mutate", "/validate"])
 )
-def test_any_bytes(gate, content, path):
-    gate.reset()
-    answer = gate.ask(path, content)
+def test_any_bytes(reviewer, content, path):
+    reviewer.reset()
+    answer = reviewer.ask(path, content)
     if isinstance(answer, str):
         assert answer.startswith("400 ")
         return
@@ -152,25 +152,25 @@ def strange_reviews(draw):
 
 @examples(100)
 @given(sent=strange_reviews())
-def test_unexpected_values_in_a_review(gate, sent):
-    gate.reset()
-    advice = gate.ask("/mutate", sent)
-    assert gate.charged() == {}
+def test_unexpected_values_in_a_review(reviewer, sent):
+    reviewer.reset()
+    advice = reviewer.ask("/mutate", sent)
+    assert reviewer.charged() == {}
     if isinstance(advice, str):
         assert advice.startswith("400 ")
-        assert gate.ask("/validate", sent) == advice
+        assert reviewer.ask("/validate", sent) == advice
         return
     uid = sent["request"]["uid"]
     response = assert_answer(advice, uid)
     if "patch" in response:
         sent = patched(sent, response)
-        again = assert_answer(gate.ask("/mutate", sent), uid)
+        again = assert_answer(reviewer.ask("/mutate", sent), uid)
         assert again["allowed"]
         assert "patch" not in again
-    validated = assert_answer(gate.ask("/validate", sent), uid)
+    validated = assert_answer(reviewer.ask("/validate", sent), uid)
     if not validated["allowed"] or sent["request"].get("dryRun") or sent["request"]["operation"] != "CREATE":
-        assert gate.charged() == {}
-    for team, units in gate.charged().items():
+        assert reviewer.charged() == {}
+    for team, units in reviewer.charged().items():
         assert 0 < units <= LIMITS.get(team, 10**9) * UNIT
 
 

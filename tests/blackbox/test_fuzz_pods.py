@@ -11,8 +11,8 @@ from tests.examples import examples
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory):
-    return InProcess(tmp_path_factory.mktemp("gate"), POLICY, NODES)
+def reviewer(tmp_path_factory):
+    return InProcess(tmp_path_factory.mktemp("reviewer"), POLICY, NODES)
 
 
 LABELS = {"gpu": ["a100", "t4", "h100"], "memory": ["16000", "80000"], "zone": ["x"], "kubernetes.io/hostname": ["n1"]}
@@ -114,42 +114,42 @@ def creations(draw):
 
 @examples(40)
 @given(st.lists(creations(), min_size=1, max_size=12), st.booleans())
-def test_pods_never_pass_a_limit_or_fill_a_node_beyond_its_gpus(gate, listed, all_at_once):
+def test_pods_never_pass_a_limit_or_fill_a_node_beyond_its_gpus(reviewer, listed, all_at_once):
     """One after another, or all mutated before the first is validated: limits must hold either way."""
-    gate.reset()
+    reviewer.reset()
     sent = [review(made, uid=f"u{n}", user=who, dry_run=dry) for n, (made, who, dry) in enumerate(listed)]
     rounds = [sent] if all_at_once else [[one] for one in sent]
     held = dict.fromkeys(("n0", "n1", "n2", "n3", "n4"), 0)
     for questions in rounds:
-        for final in [advised for question in questions if (advised := mutated_twice(gate, question))]:
-            commit(gate, final, held)
+        for final in [advised for question in questions if (advised := mutated_twice(reviewer, question))]:
+            commit(reviewer, final, held)
 
 
-def mutated_twice(gate, sent):
+def mutated_twice(reviewer, sent):
     """Take a review through /mutate, and once more; None where it is refused."""
-    before = gate.charged()
-    response = assert_answer(gate.ask("/mutate", sent), sent["request"]["uid"])
-    assert gate.charged() == before
+    before = reviewer.charged()
+    response = assert_answer(reviewer.ask("/mutate", sent), sent["request"]["uid"])
+    assert reviewer.charged() == before
     if not response["allowed"]:
         return None
     if "patch" in response:
         sent = patched(sent, response)
-        again = gate.ask("/mutate", sent)["response"]
+        again = reviewer.ask("/mutate", sent)["response"]
         assert again["allowed"]
         assert "patch" not in again
     return sent
 
 
-def commit(gate, sent, held):
+def commit(reviewer, sent, held):
     """Send a review to /validate, and check limits and nodes."""
-    before = gate.charged()
+    before = reviewer.charged()
     request = sent["request"]
     request["object"]["metadata"]["uid"] = f"uid-{request['uid']}"
-    response = assert_answer(gate.ask("/validate", sent), request["uid"])
+    response = assert_answer(reviewer.ask("/validate", sent), request["uid"])
     if not response["allowed"] or request["dryRun"]:
-        assert gate.charged() == before
+        assert reviewer.charged() == before
         return
-    for team, units in gate.charged().items():
+    for team, units in reviewer.charged().items():
         assert units <= LIMITS.get(team, 10**9) * UNIT
     audit = response["auditAnnotations"]
     if audit.get("nodes"):

@@ -20,7 +20,7 @@ from webhook.core.world.world import World
 from webhook.kube.world_file.world_file import parse_world
 from webhook.policy.load import load
 from webhook.server.review.memory_ledger import MemoryLedger
-from webhook.server.review.reviewer import Gate
+from webhook.server.review.reviewer import AdmissionReviewer
 
 CASES = sorted((Path(__file__).parent / "decisions").glob("*.yaml"))
 NODE = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "10", "pods": "110"}
@@ -63,7 +63,7 @@ def review(manifest, *, uid, requester, operation="CREATE"):
     return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
 
 
-def open_gate(case, folder, *, clock=None):
+def open_reviewer(case, folder, *, clock=None):
     head = {"apiVersion": "fairgate.dev/v1alpha1", "kind": "Policy"}
     (folder / "policy.yaml").write_text(yaml.safe_dump(head | case["policy"]))
     world = World(load(folder))
@@ -72,10 +72,10 @@ def open_gate(case, folder, *, clock=None):
     listed = {"apiVersion": "v1", "kind": "List", "items": objects}
     parse_world(yaml.safe_dump(listed), world.policy.resources, name="case").fill(world)
     ledger = MemoryLedger(world, lambda: 0.0)
-    return Gate(world, ledger, now_text=lambda: "2026-01-01T00:00:00Z", clock=clock)
+    return AdmissionReviewer(world, ledger, now_text=lambda: "2026-01-01T00:00:00Z", clock=clock)
 
 
-def ask(gate, step, uid):
+def ask(reviewer, step, uid):
     """Take a pod through both webhooks; gives the record, the response and the pod as it ended."""
     manifest = pod(step)
     requester = step.get("requester", "alice")
@@ -84,17 +84,17 @@ def ask(gate, step, uid):
         answer = asyncio.run(method(body, deadline=1.0))
         return answer.record, json.loads(answer.body)["response"]
 
-    record, response = call(gate.mutate, review(manifest, uid=uid, requester=requester))
+    record, response = call(reviewer.mutate, review(manifest, uid=uid, requester=requester))
     if not response["allowed"]:
         return record, response, manifest
     warnings = response.get("warnings", [])
     if "patch" in response:
         manifest = jsonpatch.apply_patch(manifest, json.loads(base64.b64decode(response["patch"])))
-        _, again = call(gate.mutate, review(manifest, uid=uid, requester=requester))
+        _, again = call(reviewer.mutate, review(manifest, uid=uid, requester=requester))
         assert again["allowed"]
         assert "patch" not in again, "patching twice must change nothing"
     manifest["metadata"]["uid"] = uid
-    record, response = call(gate.validate, review(manifest, uid=uid, requester=requester))
+    record, response = call(reviewer.validate, review(manifest, uid=uid, requester=requester))
     return record, response | {"warnings": warnings + response.get("warnings", [])}, manifest
 
 
@@ -116,13 +116,13 @@ def assert_part(want, got, path):
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_case(path, tmp_path):
     case = yaml.safe_load(path.read_text())
-    gate = open_gate(case, tmp_path)
+    reviewer = open_reviewer(case, tmp_path)
     numbers = itertools.count(1)
     for step in case["pods"]:
         for _ in range(step.get("times", 1)):
             number = next(numbers)
             named = step | {"metadata": {"name": f"p{number}"} | step.get("metadata", {})}
-            record, response, manifest = ask(gate, named, f"uid-{number}")
+            record, response, manifest = ask(reviewer, named, f"uid-{number}")
             want, where = step["want"], f"pod {number}"
             assert record.outcome == want["outcome"], f"{where}: {record.message}"
             for key in ("code", "tier", "team"):

@@ -20,7 +20,7 @@ async def looked(stage):
     repair = Repair(
         cluster_view,
         stage.connection,
-        teller=stage,
+        event_sink=stage,
         logs=Logs(LineWriter(nowhere), log_format=LogFormat.JSON),
         why_stale=feed.readiness,
         is_leading=lambda: True,

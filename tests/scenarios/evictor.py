@@ -1,4 +1,4 @@
-"""Runs `fairgate evict` beside the gate, as an operator would."""
+"""Runs `fairgate evict` beside `fairgate serve`, as an operator would."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.control_plane import workbench
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, list_pods, wait_for, wait_phase
-from tests.scenarios.gate import ROOT, Gate
+from tests.scenarios.standing_fairgate import ROOT, FairgateServer
 
 HELD, HOLD = "fairgate.dev/held", "fairgate.dev/hold"
 
@@ -43,11 +43,11 @@ class Evictor:
 
 
 @contextmanager
-def evictor(gate: Gate, *options: object, name: str = "") -> Iterator[Evictor]:
-    """Evict by the gate's policy until the end of the block."""
+def evictor(fairgate: FairgateServer, *options: object, name: str = "") -> Iterator[Evictor]:
+    """Evict by the server's policy until the end of the block."""
     name = name or f"evictor-{secrets.token_hex(3)}"
-    flags = ("--policy", gate.policy, "--kubeconfig", gate.cluster.kubeconfig, "--lease-seconds", "3", *options)
-    running = Evictor(gate.cluster, name, (sys.executable, "-m", "webhook", "evict", *flags))
+    flags = ("--policy", fairgate.policy, "--kubeconfig", fairgate.cluster.kubeconfig, "--lease-seconds", "3", *options)
+    running = Evictor(fairgate.cluster, name, (sys.executable, "-m", "webhook", "evict", *flags))
     try:
         running.start()
         yield running

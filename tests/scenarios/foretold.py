@@ -14,7 +14,7 @@ from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.examples import examples
 from tests.control_plane.versions import Recipe
 from tests.control_plane.workbench import list_pods, make_nodes, wait_for
-from tests.scenarios.gate import TIER, Gate, gate
+from tests.scenarios.standing_fairgate import TIER, FairgateServer, serve_fairgate
 from webhook.core.model.demand import Demand
 from webhook.core.model.policy import BUILT_IN_RESOURCES
 from webhook.kube.objects import objects
@@ -32,7 +32,7 @@ def assert_foretold(
 ) -> None:
     """A small workload comes whole; of a large one, with two GPUs a pod, what the limit lets in."""
     make_nodes(cluster, 4)
-    with gate(cluster, limit_a=LIMIT) as fairgate:
+    with serve_fairgate(cluster, limit_a=LIMIT) as fairgate:
         assert_pods_as_foretold(fairgate, small, related=related)
         assert_survives_an_eviction(fairgate, small, related=related)
         _remove(fairgate, small)
@@ -42,7 +42,7 @@ def assert_foretold(
 def assert_examples_as_foretold(cluster: ControlPlane, recipe: Recipe, *paths: str) -> None:
     """What operators make of manifests that no one here wrote, one after another, is what was foretold."""
     make_nodes(cluster, 4)
-    with gate(cluster, limit_a=LIMIT) as fairgate:
+    with serve_fairgate(cluster, limit_a=LIMIT) as fairgate:
         for path in paths:
             for manifest in examples(recipe, path):
                 if isinstance(expand(manifest, kinds=kind_table()), Workload):
@@ -50,7 +50,7 @@ def assert_examples_as_foretold(cluster: ControlPlane, recipe: Recipe, *paths: s
                     _remove(fairgate, manifest)
 
 
-def _remove(fairgate: Gate, manifest: dict[str, Any]) -> None:
+def _remove(fairgate: FairgateServer, manifest: dict[str, Any]) -> None:
     named = f"{manifest['kind']}.{manifest['apiVersion'].partition('/')[0]}/{manifest['metadata']['name']}"
     fairgate.cluster.kubectl("delete", "-n", fairgate.team_a, named)
 
@@ -67,7 +67,9 @@ def foretell(manifest: dict[str, Any], *, related: Related = NO_RELATED) -> Work
     return found
 
 
-def assert_pods_as_foretold(fairgate: Gate, manifest: dict[str, Any], *, related: Related = NO_RELATED) -> None:
+def assert_pods_as_foretold(
+    fairgate: FairgateServer, manifest: dict[str, Any], *, related: Related = NO_RELATED
+) -> None:
     """Apply it, and wait for exactly the pods that were foretold."""
     manifest = in_namespace(manifest, fairgate.team_a)
     workload = foretell(manifest, related=related)
@@ -85,7 +87,9 @@ def assert_pods_as_foretold(fairgate: Gate, manifest: dict[str, Any], *, related
     wait_for(fairgate.cluster, all_there, what=f"the pods of {workload.kind} {workload.name}: {want}")
 
 
-def assert_survives_an_eviction(fairgate: Gate, manifest: dict[str, Any], *, related: Related = NO_RELATED) -> None:
+def assert_survives_an_eviction(
+    fairgate: FairgateServer, manifest: dict[str, Any], *, related: Related = NO_RELATED
+) -> None:
     """Evict one of its GPU pods: its operator makes another, and the workload has not failed."""
     cluster, workload = fairgate.cluster, foretell(in_namespace(manifest, fairgate.team_a), related=related)
     count = sum(pod_set.count or 0 for pod_set in workload.pod_sets)
@@ -113,7 +117,7 @@ def assert_survives_an_eviction(fairgate: Gate, manifest: dict[str, Any], *, rel
 
 
 def assert_refused_as_foretold(
-    fairgate: Gate, manifest: dict[str, Any], *, gpus: int = 2, related: Related = NO_RELATED
+    fairgate: FairgateServer, manifest: dict[str, Any], *, gpus: int = 2, related: Related = NO_RELATED
 ) -> None:
     """Apply one whose GPU pods, of so many GPUs each, are more than the limit; tiers and refusals come as they must."""
     manifest = in_namespace(manifest, fairgate.team_a)
@@ -139,7 +143,7 @@ def in_namespace(manifest: dict[str, Any], namespace: str) -> dict[str, Any]:
     return moved
 
 
-def _tiers(fairgate: Gate) -> Iterator[str]:
+def _tiers(fairgate: FairgateServer) -> Iterator[str]:
     for pod in list_pods(fairgate.cluster, fairgate.team_a):
         if _demand(pod).gpus:
             yield pod["metadata"]["labels"][TIER]

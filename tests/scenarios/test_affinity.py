@@ -7,7 +7,7 @@ import pytest
 
 from tests.control_plane.objects import pod, pod_spec
 from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_bound, wait_for
-from tests.scenarios.gate import DECISION, gate
+from tests.scenarios.standing_fairgate import DECISION, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 SIZE = {"cpu": "6", "memory": "48Gi"}
@@ -32,7 +32,7 @@ def goes_where_it_was_sent(cluster, namespace, *, pods):
 
 def test_the_replicas_of_a_deployment_are_bound_where_they_were_sent_though_the_default_is_to_spread_them(cluster):
     nodes = make_nodes(cluster, 4)
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         ours = fairgate.team_a
         for name in nodes:
             create_pod(cluster, ours, pod(f"on-{name}", gpus=1, nodeName=name, **SIZE))
@@ -43,7 +43,7 @@ def test_the_replicas_of_a_deployment_are_bound_where_they_were_sent_though_the_
 
 def test_pods_of_whole_nodes_that_come_together_are_sent_to_one_each(cluster):
     make_nodes(cluster, 12, gpus=8)
-    with gate(cluster, limit_a="unlimited") as fairgate:
+    with serve_fairgate(cluster, limit_a="unlimited") as fairgate:
         ours = fairgate.team_a
         made = deployment("large", replicas=12, gpus=8)
         cluster.api.create(f"/apis/apps/v1/namespaces/{ours}/deployments", made)
@@ -59,7 +59,7 @@ def test_replicas_with_topology_spreads_of_their_own_are_bound_where_they_were_s
     for zone in ("za", "zb", "zc"):
         make_nodes(cluster, 4, prefix=zone, gpus=8, labels={ZONE: zone})
     apps = [f"app-{number}" for number in range(4)]
-    with gate(cluster, limit_a="unlimited") as fairgate:
+    with serve_fairgate(cluster, limit_a="unlimited") as fairgate:
         ours = fairgate.team_a
         for app in apps:
             spread = [spread_by(app, ZONE, how="DoNotSchedule"), spread_by(app, HOSTNAME, how="ScheduleAnyway")]
@@ -90,7 +90,7 @@ def test_pods_that_demand_to_be_apart_or_together_are_bound_where_they_were_sent
     apart = {"podAntiAffinity": beside("apart", HOSTNAME)}
     near = {"podAffinity": beside("near", ZONE), "podAntiAffinity": beside("near", HOSTNAME)}
     wished = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [weighed("loose", HOSTNAME)]}}
-    with gate(cluster, limit_a="unlimited") as fairgate:
+    with serve_fairgate(cluster, limit_a="unlimited") as fairgate:
         ours = fairgate.team_a
         for app, affinity, replicas in (("apart", apart, 8), ("near", near, 4), ("loose", wished, 6)):
             made = deployment(app, replicas=replicas, gpus=1, affinity=affinity)

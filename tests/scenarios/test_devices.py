@@ -7,7 +7,7 @@ import pytest
 from tests.control_plane.api import ApiError
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_bound, wait_for
-from tests.scenarios.gate import DECISION, gate
+from tests.scenarios.standing_fairgate import DECISION, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -52,7 +52,7 @@ def with_devices(cluster):
 
 
 def test_claims_are_charged_a_shared_one_once_and_the_limit_holds_with_numbers(cluster, with_devices):
-    with gate(cluster, limit_a=20) as fairgate:
+    with serve_fairgate(cluster, limit_a=20) as fairgate:
         ours = f"{DEVICES}/namespaces/{fairgate.team_a}"
         cluster.api.create(f"{ours}/resourceclaimtemplates", {"metadata": {"name": "two"}, "spec": {"spec": wanted(2)}})
         cluster.api.create(
@@ -89,7 +89,7 @@ def test_claims_are_charged_a_shared_one_once_and_the_limit_holds_with_numbers(c
 
 def test_an_extended_resource_of_a_class_counts_once_beside_the_claim_that_kube_scheduler_makes(cluster, with_devices):
     cluster.api.patch(f"{DEVICES}/deviceclasses/{DRIVER}", {"spec": {"extendedResourceName": "nvidia.com/gpu"}})
-    with gate(cluster, limit_a=20) as fairgate:
+    with serve_fairgate(cluster, limit_a=20) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("plain", gpus=3))
         wait_bound(cluster, fairgate.team_a, "plain")
         claims = cluster.api.list(f"{DEVICES}/namespaces/{fairgate.team_a}/resourceclaims")
@@ -115,7 +115,7 @@ def test_an_extended_resource_of_a_class_counts_once_beside_the_claim_that_kube_
 def test_slices_under_the_name_of_whole_gpus_count_what_they_are(cluster):
     product = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"}
     (name,) = make_nodes(cluster, 1, gpus=147, labels=product)
-    with gate(cluster, limit_a=20) as fairgate:
+    with serve_fairgate(cluster, limit_a=20) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("unnamed", gpus=71))
         wait_bound(cluster, fairgate.team_a, "unnamed")
         decided = json.loads(get_pod(cluster, fairgate.team_a, "unnamed")["metadata"]["annotations"][DECISION])

@@ -13,7 +13,7 @@ from certs.serving import utc_now
 from tests.control_plane.cleanup import ADMISSION, REPORTS
 from tests.control_plane.workbench import make_nodes, wait_for
 from tests.scenarios.evictor import evictor
-from tests.scenarios.gate import gate
+from tests.scenarios.standing_fairgate import serve_fairgate
 from webhook.cli.main import main
 
 pytestmark = pytest.mark.cluster
@@ -58,7 +58,7 @@ class Doctor:
 
 def test_each_part_that_breaks_is_named(cluster):
     make_nodes(cluster, 1)
-    with gate(cluster, is_own=True) as fairgate, evictor(fairgate) as evicting:
+    with serve_fairgate(cluster, is_own=True) as fairgate, evictor(fairgate) as evicting:
         cluster.api.delete(f"{REPORTS}/replicas")  # what servers of earlier tests left: it comes back by itself
         doctor = Doctor(fairgate, cluster.kubeconfig)
         doctor.waits_until_healthy()
@@ -101,7 +101,7 @@ def test_each_part_that_breaks_is_named(cluster):
 
 def test_few_rights_are_named_and_nothing_is_guessed(cluster):
     make_nodes(cluster, 1)
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         name = f"viewer-{fairgate.team_a}"
         doctor = Doctor(fairgate, cluster.user_kubeconfig(name))
         status, found = doctor()

@@ -9,7 +9,7 @@ import pytest
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_nodes, wait_for, wait_phase
 from tests.scenarios import serving
-from tests.scenarios.gate import TEAM, TIER, gate
+from tests.scenarios.standing_fairgate import TEAM, TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -64,7 +64,7 @@ def reported(fairgate):
 
 def test_from_shadow_to_enforce(cluster):
     make_nodes(cluster, 4)
-    with gate(cluster, is_own=True) as fairgate:
+    with serve_fairgate(cluster, is_own=True) as fairgate:
         mine = fairgate.team_a
         say(fairgate, "shadow")
         seen = as_created(fairgate)

@@ -9,7 +9,7 @@ import pytest
 from tests.control_plane.api import ApiError
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, list_pods, make_nodes, wait_for, wait_phase
-from tests.scenarios.gate import TIER, gate
+from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -28,7 +28,7 @@ PRIORITIES = [
 
 def test_while_it_is_down_only_gpu_pods_wait_and_its_ledger_comes_back(cluster):
     make_nodes(cluster, 2)
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("before", gpus=10, **SIZE))
         create_pod(cluster, fairgate.team_a, pod("before-too", gpus=5, **SIZE))
         fairgate.stop(signal.SIGKILL)
@@ -44,7 +44,7 @@ def test_while_it_is_down_only_gpu_pods_wait_and_its_ledger_comes_back(cluster):
 
 def test_a_lost_race_is_tried_again_without_a_word_to_the_user(cluster):
     make_nodes(cluster, 4)
-    with gate(cluster, limit_a=40) as fairgate:
+    with serve_fairgate(cluster, limit_a=40) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("first", gpus=10, **SIZE))
         create_pod(cluster, fairgate.team_a, pod("second", gpus=9, **SIZE))
 
@@ -63,7 +63,7 @@ def test_a_tiers_priority_class_is_taken_by_the_api_server(cluster):
     make_nodes(cluster, 2)
     cluster.kubectl.apply(PRIORITIES)
     classes = "priorityClasses: {guaranteed: fair-guaranteed, preemptible: fair-borrowed}\n"
-    with gate(cluster, limit_a=40, policy=classes) as fairgate:
+    with serve_fairgate(cluster, limit_a=40, policy=classes) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("inside", gpus=2, **SIZE))
         create_pod(cluster, fairgate.team_a, pod("borrows", gpus=2, labels={TIER: "preemptible"}, **SIZE))
         for name, want in (
@@ -76,7 +76,7 @@ def test_a_tiers_priority_class_is_taken_by_the_api_server(cluster):
 
 def test_a_policy_edit_is_in_force_soon_and_a_broken_one_is_not(cluster):
     make_nodes(cluster, 2)
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         file = fairgate.policy / "teams.yaml"
         good = file.read_text()
         file.write_text(good.replace('"limit": 20', '"limit": 3').replace('"guaranteed": 20', '"guaranteed": 2'))
@@ -115,7 +115,7 @@ def test_pools_and_taints_hold_on_the_real_scheduler(cluster):
         },
         {"name": "slow", "affinity": [{"key": "pool", "operator": "NotIn", "values": ["fast"]}]},
     ]
-    with gate(cluster, policy=f"pools: {json.dumps(pools)}\n") as fairgate:
+    with serve_fairgate(cluster, policy=f"pools: {json.dumps(pools)}\n") as fairgate:
         asked = {"fairgate.dev/requires": "nvlink"}
         create_pod(cluster, fairgate.team_a, pod("linked", gpus=4, annotations=asked, **SIZE))
         create_pod(cluster, fairgate.team_a, pod("pinned", gpus=4, annotations={"fairgate.dev/pool": "slow"}, **SIZE))

@@ -20,7 +20,7 @@ from tests.control_plane.workbench import (
     wait_phase,
     wait_unschedulable,
 )
-from tests.scenarios.gate import DECISION, gate
+from tests.scenarios.standing_fairgate import DECISION, serve_fairgate
 
 pytestmark = pytest.mark.cluster
 
@@ -43,7 +43,7 @@ def test_small_pods_are_packed_so_that_the_large_one_runs(cluster):
     cluster.kubectl("delete", "pods", "--all", "-n", without, "--wait=true")
     wait_for(cluster, lambda: sum(gpus_by_node(cluster).values()) == 0, what="all nodes free again")
 
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         assert fill(cluster, fairgate.team_a) == [9, 9, 0, 0]
         create_pod(cluster, fairgate.team_b, pod("large", gpus=8, **SIZE))
         wait_phase(cluster, fairgate.team_b, "large", "Running")

@@ -9,7 +9,7 @@ import pytest
 from tests.control_plane.api import ApiError
 from tests.control_plane.objects import job, pod, pod_spec
 from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_for
-from tests.scenarios.gate import gate
+from tests.scenarios.standing_fairgate import serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -32,7 +32,7 @@ def deployment(name, replicas, **spec):
 
 def test_the_21st_gpu_is_refused_with_the_numbers_and_the_other_team_gets_its_20(cluster):
     make_nodes(cluster, 4)
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         cluster.kubectl.apply([deployment("serve", 8, gpus=1, **SIZE)], "-n", fairgate.team_a)
         cluster.kubectl.apply([job("train", pods=4, gpus=2, **SIZE)], "-n", fairgate.team_a)
         wait_for(cluster, lambda: len(running(cluster, fairgate.team_a)) == 12, what="eight replicas and four job pods")
@@ -59,7 +59,7 @@ def test_the_21st_gpu_is_refused_with_the_numbers_and_the_other_team_gets_its_20
 
 def test_forty_requests_that_race_get_exactly_twenty(cluster):
     make_nodes(cluster, 4)
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
 
         def create(number):
             try:
@@ -79,7 +79,7 @@ def test_forty_requests_that_race_get_exactly_twenty(cluster):
 
 def test_a_job_over_the_limit_says_so_in_its_events_and_goes_on_when_there_is_room(cluster):
     make_nodes(cluster, 4)
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("holder", gpus=10, **SIZE))
         cluster.kubectl.apply([job("big", pods=2, gpus=6, **SIZE)], "-n", fairgate.team_a)
         wait_for(cluster, lambda: len(running(cluster, fairgate.team_a)) == 2, what="the holder and one pod of the job")

@@ -5,7 +5,7 @@ import pytest
 from tests.control_plane.api import ApiError
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_phase
-from tests.scenarios.gate import DECISION, TEAM, TIER, gate
+from tests.scenarios.standing_fairgate import DECISION, TEAM, TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -14,7 +14,7 @@ SIZE = {"cpu": "6", "memory": "48Gi"}
 
 def test_the_first_20_are_guaranteed_and_the_next_10_borrow(cluster):
     make_nodes(cluster, 4)
-    with gate(cluster, limit_a=40) as fairgate:
+    with serve_fairgate(cluster, limit_a=40) as fairgate:
         for number in range(30):
             create_pod(cluster, fairgate.team_a, pod(f"p{number:02}", gpus=1, **SIZE))
         assert fairgate.tiers(fairgate.team_a) == ["guaranteed"] * 20 + ["preemptible"] * 10
@@ -26,7 +26,7 @@ def test_the_first_20_are_guaranteed_and_the_next_10_borrow(cluster):
 
 def test_nobody_changes_team_tier_or_decision_after_creation(cluster):
     make_nodes(cluster, 1)
-    with gate(cluster, limit_a=40) as fairgate:
+    with serve_fairgate(cluster, limit_a=40) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("p", gpus=1, labels={TIER: "preemptible"}, **SIZE))
         for change in (
             ["label", "--overwrite", "pod", "p", f"{TIER}=guaranteed"],
@@ -41,7 +41,7 @@ def test_nobody_changes_team_tier_or_decision_after_creation(cluster):
 
 def test_a_team_can_ask_never_to_borrow(cluster):
     make_nodes(cluster, 4)
-    with gate(cluster, limit_a=40) as fairgate:
+    with serve_fairgate(cluster, limit_a=40) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("half", gpus=10, **SIZE))
         create_pod(cluster, fairgate.team_a, pod("most", gpus=8, **SIZE))
         with pytest.raises(ApiError, match=r"exceeded quota: team a, guaranteed share: requested 3, limit 20, used 18"):

@@ -8,7 +8,7 @@ import pytest
 from tests.control_plane.objects import job
 from tests.control_plane.workbench import list_pods, make_namespace, make_nodes, wait_for
 from tests.scenarios.evictor import ask, evicted, evictor, fill, wait_bound
-from tests.scenarios.gate import TIER, gate
+from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 from tests.scenarios.test_reclaim_care import budget
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
@@ -49,7 +49,7 @@ def conditions(cluster, namespace, name):
 def test_a_job_whose_borrowed_gpus_are_taken_back_runs_on_with_its_guaranteed_ones(cluster):
     """Eight evictions are more than the six failures that a Job survives by default."""
     make_nodes(cluster, 4)
-    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate):
+    with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate):
         mine, theirs = fairgate.team_a, fairgate.team_b
         start(cluster, mine, "sweep", 40)
         before = running(cluster, mine)
@@ -66,7 +66,7 @@ def test_a_job_whose_borrowed_gpus_are_taken_back_runs_on_with_its_guaranteed_on
 def test_of_a_job_that_counts_evictions_no_more_go_than_it_survives_while_others_can(cluster):
     """Its borrowed pods are younger, and the cheaper victims; once nothing else is left they are no shield."""
     make_nodes(cluster, 4)
-    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as evicting:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as evicting:
         mine, theirs = fairgate.team_a, fairgate.team_b
         others = fill(cluster, mine, 10, labels={TIER: "preemptible"}, nodeSelector={HOSTNAME: "node-3"})
         time.sleep(1.1)  # start times are in whole seconds
@@ -87,7 +87,7 @@ def test_of_a_job_that_counts_evictions_no_more_go_than_it_survives_while_others
 def test_a_job_that_was_deleted_past_its_budgets_counts_no_failure(cluster):
     make_nodes(cluster, 1)
     lending = "reclaim: {budgets: 1s}"
-    with gate(cluster, limit_a=40, limit_b=40, policy=lending) as fairgate, evictor(fairgate) as evicting:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40, policy=lending) as fairgate, evictor(fairgate) as evicting:
         mine, theirs = fairgate.team_a, fairgate.team_b
         made = job("kept", pods=10, gpus=1, labels={TIER: "preemptible", "app": "kept"}, **SIZE)
         cluster.api.create(jobs(mine), made)
@@ -103,7 +103,7 @@ def test_a_job_that_was_deleted_past_its_budgets_counts_no_failure(cluster):
 def test_the_rule_is_added_where_it_can_be_and_nothing_fights_it(cluster):
     make_nodes(cluster, 1)
     exempt = make_namespace(cluster, labels={"fairgate.dev/exempt": "true"})
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         mine = fairgate.team_a
 
         def rules(name, namespace=mine):

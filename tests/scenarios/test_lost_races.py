@@ -10,7 +10,7 @@ import pytest
 from tests.control_plane.api import Api, ApiError
 from tests.control_plane.objects import job, pod, pod_spec
 from tests.control_plane.workbench import list_pods, make_nodes, wait_for
-from tests.scenarios.gate import TEAM_LEDGERS, gate
+from tests.scenarios.standing_fairgate import TEAM_LEDGERS, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -76,7 +76,7 @@ def asked_again(fairgate):
 
 def test_controllers_and_kubectl_that_must_ask_again_say_nothing_of_it(cluster):
     make_nodes(cluster, 4)
-    with gate(cluster) as fairgate, ThreadPoolExecutor(1) as pool:
+    with serve_fairgate(cluster) as fairgate, ThreadPoolExecutor(1) as pool:
         wait_for(cluster, lambda: fairgate.ledger("a"), what="the team's ledger")
         with unwritable_ledgers(cluster):
             manifest = json.dumps(pod("by-hand", gpus=1, **SIZE))
@@ -98,7 +98,7 @@ def test_controllers_and_kubectl_that_must_ask_again_say_nothing_of_it(cluster):
 
 def test_a_client_that_hangs_up_pays_nothing(cluster):
     make_nodes(cluster, 2)
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         wait_for(cluster, lambda: fairgate.ledger("a"), what="the team's ledger")
         impatient = Api(port=cluster.ports.api_server, ca_pem=cluster.authority.pem, token=cluster.token)
         with unwritable_ledgers(cluster), ThreadPoolExecutor(1) as pool:

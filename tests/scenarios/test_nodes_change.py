@@ -7,7 +7,7 @@ import pytest
 from tests.control_plane.api import ApiError
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, make_nodes, wait_bound, wait_for
-from tests.scenarios.gate import DECISION, TIER, gate
+from tests.scenarios.standing_fairgate import DECISION, TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -51,7 +51,7 @@ def offer(cluster, node, **amounts):
 
 def test_decisions_follow_the_nodes(cluster):
     (first,) = make_nodes(cluster, 1, gpus=2)
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         ours = fairgate.team_a
 
         def settles(made, nodes, what):
@@ -85,7 +85,7 @@ def test_kinds_of_pods_are_kept_apart_and_what_nobody_weighed_is_refused(cluster
     taints = [{"key": "broker", "effect": "NoSchedule"}]
     (broker,) = make_nodes(cluster, 1, gpus=0, prefix="broker", labels={"broker": "yes"}, taints=taints)
     make_nodes(cluster, 1, gpus=4)
-    with gate(cluster, policy=POOLS) as fairgate:
+    with serve_fairgate(cluster, policy=POOLS) as fairgate:
         create_pod(cluster, fairgate.team_b, pod("kafka-0", labels={"app": "kafka"}))
         create_pod(cluster, fairgate.team_b, pod("web-0", labels={"app": "web"}))
         for name in ("kafka-0", "web-0"):

@@ -8,8 +8,8 @@ import pytest
 from tests.control_plane.objects import pod, pod_spec
 from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_for, wait_unschedulable
 from tests.scenarios.evictor import ask, evictor, wait_bound
-from tests.scenarios.gate import ROOT, TIER, gate
 from tests.scenarios.serving import FAIRGATE
+from tests.scenarios.standing_fairgate import ROOT, TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -47,7 +47,7 @@ def running(cluster, namespace):
 
 def test_a_deployment_hears_why_it_has_no_pods_and_gets_them_once_there_is_room(cluster):
     make_nodes(cluster, 3)
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         team = fairgate.team_a
         for name in ("h1", "h2"):
             create_pod(cluster, team, pod(name, gpus=10, **SIZE))
@@ -72,7 +72,7 @@ def test_a_deployment_hears_why_it_has_no_pods_and_gets_them_once_there_is_room(
 
 def test_reclaim_is_explained_before_it_can_be_and_told_to_the_owners_of_victims(cluster):
     make_nodes(cluster, 1)
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         mine, theirs = fairgate.team_a, fairgate.team_b
         cluster.kubectl.apply([deployment("batch", 2, gpus=5, labels={TIER: "preemptible"})], "-n", mine)
         wait_for(cluster, lambda: len(running(cluster, mine)) == 2, what="borrowers run")

@@ -11,7 +11,7 @@ from tests.control_plane.prometheus import prometheus
 from tests.control_plane.workbench import make_nodes, wait_for
 from tests.observe import alerting
 from tests.scenarios.evictor import ask, evictor, fill, wait_bound
-from tests.scenarios.gate import gate
+from tests.scenarios.standing_fairgate import serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -39,7 +39,7 @@ def test_every_panel_shows_something_under_load_and_every_rule_evaluates(cluster
     make_nodes(cluster, 4)
     (port,) = free_ports(1)
     with (
-        gate(cluster, limit_a=40, limit_b=40, is_own=True) as fairgate,
+        serve_fairgate(cluster, limit_a=40, limit_b=40, is_own=True) as fairgate,
         evictor(fairgate, "--listen", f"127.0.0.1:{port}"),
     ):
         mine, theirs = fairgate.team_a, fairgate.team_b

@@ -14,7 +14,7 @@ from tests.control_plane.workbench import (
     wait_unschedulable,
 )
 from tests.scenarios.evictor import alive, ask, evicted, evictor, fill, held_nodes, wait_bound
-from tests.scenarios.gate import TIER, gate
+from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 HOSTNAME = "kubernetes.io/hostname"
@@ -22,7 +22,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 def test_the_third_scenario_a_share_comes_back_and_not_one_gpu_more(cluster):
     make_nodes(cluster, 4)
-    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
         mine, theirs = fairgate.team_a, fairgate.team_b
         names = fill(cluster, mine, 40)
         borrowed = {
@@ -59,7 +59,7 @@ def test_nothing_goes_while_there_is_room_or_where_nothing_would_help(cluster):
     make_nodes(cluster, 2)
     taint = {"key": "moon", "effect": "NoSchedule"}  # all that keeps pods off may go away again: they are admitted
     make_nodes(cluster, 1, prefix="moon", gpus=16, labels={"zone": "moon"}, taints=[taint])
-    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
         fill(cluster, fairgate.team_a, 19)
         ask(cluster, fairgate.team_b, "fits")
         ask(cluster, fairgate.team_b, "huge", gpus=11)
@@ -76,7 +76,7 @@ def test_nobody_goes_on_a_node_where_the_pods_there_keep_the_waiting_one_away(cl
     term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": "web"}}}
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     serving = {"labels": {"app": "web"}, "affinity": apart}
-    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
         mine, theirs = fairgate.team_a, fairgate.team_b
         lent = [{"labels": {TIER: "preemptible"}, "nodeSelector": {HOSTNAME: f"node-{n}"}} for n in range(2)]
         names = fill(cluster, mine, 10, prefix="old", **lent[0])
@@ -95,7 +95,7 @@ def test_nobody_goes_on_a_node_where_the_pods_there_keep_the_waiting_one_away(cl
 
 def test_the_room_is_not_taken_by_the_replacement_of_a_victim(cluster):
     make_nodes(cluster, 2)
-    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
         mine = fairgate.team_a
         fill(cluster, mine, 2, gpus=10, prefix="own")
         cluster.kubectl("delete", "pod", "own01", "-n", mine, "--wait=true")
@@ -113,7 +113,7 @@ def test_the_room_is_not_taken_by_the_replacement_of_a_victim(cluster):
 
 def test_a_victim_that_ignores_sigterm_is_waited_for_and_nobody_else_goes(cluster):
     make_nodes(cluster, 1)
-    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
         stubborn = {"fairgate.test/ignores-sigterm": "true"}
         more = {"annotations": stubborn, "terminationGracePeriodSeconds": 4, "labels": {TIER: "preemptible"}}
         fill(cluster, fairgate.team_a, 10, **more)
@@ -127,7 +127,7 @@ def test_a_victim_that_ignores_sigterm_is_waited_for_and_nobody_else_goes(cluste
 def test_room_that_somebody_takes_past_the_gate_is_planned_again(cluster):
     make_nodes(cluster, 1)
     free = make_namespace(cluster, labels={"fairgate.dev/exempt": "true"})
-    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
         stubborn = {"fairgate.test/ignores-sigterm": "true"}
         more = {"annotations": stubborn, "terminationGracePeriodSeconds": 4, "labels": {TIER: "preemptible"}}
         fill(cluster, fairgate.team_a, 10, **more)
@@ -142,7 +142,7 @@ def test_room_that_somebody_takes_past_the_gate_is_planned_again(cluster):
 def test_minimum_runtime_is_kept(cluster):
     make_nodes(cluster, 1)
     policy = "reclaim: {minimumRuntime: 8s}"
-    with gate(cluster, limit_a=40, limit_b=40, policy=policy) as fairgate, evictor(fairgate) as running:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40, policy=policy) as fairgate, evictor(fairgate) as running:
         fill(cluster, fairgate.team_a, 10, labels={TIER: "preemptible"})
         began = time.monotonic()
         ask(cluster, fairgate.team_b, "b")

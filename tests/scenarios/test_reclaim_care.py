@@ -7,7 +7,7 @@ import pytest
 
 from tests.control_plane.workbench import list_pods, make_nodes, wait_for
 from tests.scenarios.evictor import HOLD, alive, ask, evicted, evictor, fill, held_nodes, node_of, wait_bound
-from tests.scenarios.gate import TIER, gate
+from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -28,7 +28,7 @@ def events_of(cluster, namespace, name):
 
 def test_a_disruption_budget_that_allows_none_is_respected_until_it_goes(cluster):
     make_nodes(cluster, 1)
-    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
         budget(cluster, fairgate.team_a, "keep", {"app": "kept"})
         fill(cluster, fairgate.team_a, 10, labels={**BORROW, "app": "kept"})
         ask(cluster, fairgate.team_b, "b")
@@ -45,7 +45,7 @@ def test_a_disruption_budget_that_allows_none_is_respected_until_it_goes(cluster
 
 def test_pods_under_two_budgets_are_not_chosen(cluster):
     make_nodes(cluster, 1)
-    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
         for name in ("one", "two"):
             budget(cluster, fairgate.team_a, name, {"app": "kept"})
         kept = fill(cluster, fairgate.team_a, 5, labels={**BORROW, "app": "kept"})
@@ -59,7 +59,7 @@ def test_pods_under_two_budgets_are_not_chosen(cluster):
 
 def test_victims_are_told_before_they_go(cluster):
     make_nodes(cluster, 1)
-    with gate(cluster, limit_a=40, limit_b=40, policy="reclaim: {notice: 4s}") as fairgate:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40, policy="reclaim: {notice: 4s}") as fairgate:
         fill(cluster, fairgate.team_a, 10, labels=BORROW)
         with evictor(fairgate):
             ask(cluster, fairgate.team_b, "b")
@@ -81,7 +81,7 @@ def test_victims_are_told_before_they_go(cluster):
 
 def test_a_notice_is_taken_back_when_nobody_waits_any_more(cluster):
     make_nodes(cluster, 1)
-    with gate(cluster, limit_a=40, limit_b=40, policy="reclaim: {notice: 3s}") as fairgate:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40, policy="reclaim: {notice: 3s}") as fairgate:
         fill(cluster, fairgate.team_a, 10, labels=BORROW)
         with evictor(fairgate) as running:
             ask(cluster, fairgate.team_b, "b")
@@ -97,7 +97,7 @@ def test_a_notice_is_taken_back_when_nobody_waits_any_more(cluster):
 
 def test_a_leader_killed_between_plan_and_eviction_leaves_no_second_victim(cluster):
     make_nodes(cluster, 2)
-    with gate(cluster, limit_a=40, limit_b=40, policy="reclaim: {notice: 6s}") as fairgate:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40, policy="reclaim: {notice: 6s}") as fairgate:
         names = fill(cluster, fairgate.team_a, 20, labels=BORROW)
         with evictor(fairgate) as first:
             ask(cluster, fairgate.team_b, "b", gpus=3)
@@ -116,7 +116,7 @@ def test_a_leader_killed_between_plan_and_eviction_leaves_no_second_victim(clust
 def test_a_leader_killed_while_it_evicts_leaves_no_second_victim(cluster):
     """How many went before it was killed is left to chance: it evicts a gang within milliseconds."""
     make_nodes(cluster, 4)
-    with gate(cluster, limit_a=60, limit_b=40) as fairgate:
+    with serve_fairgate(cluster, limit_a=60, limit_b=40) as fairgate:
         gang = fill(cluster, fairgate.team_a, 40, labels={**BORROW, "scheduling.x-k8s.io/pod-group": "train"})
         with evictor(fairgate) as first:
             ask(cluster, fairgate.team_b, "b", gpus=2)
@@ -134,7 +134,7 @@ def test_a_leader_killed_while_it_evicts_leaves_no_second_victim(cluster):
 @pytest.mark.usefixtures("training_operator")
 def test_a_gang_of_the_training_operator_is_never_cut(cluster):
     make_nodes(cluster, 2, gpus=8)
-    with gate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate, evictor(fairgate) as running:
         mine = fairgate.team_a
         cluster.kubectl.apply(_pytorchjob("bert", mine))
         wait_for(cluster, lambda: len(_running(cluster, mine)) == 4, what="the gang runs")

@@ -11,7 +11,7 @@ from tests.control_plane.objects import pod
 from tests.control_plane.workbench import list_pods, make_namespace, make_nodes, wait_for
 from tests.docs.pages import blocks
 from tests.scenarios.evictor import alive, ask, evictor, fill, wait_bound
-from tests.scenarios.gate import ROOT, TIER, gate
+from tests.scenarios.standing_fairgate import ROOT, TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -32,7 +32,7 @@ def test_the_rights_in_the_docs_are_enough(start_control_plane):
     cluster.kubectl("create", "rolebinding", role, f"--role={role}", account, "-n", "fairgate-system")
     credentials = cluster.service_account_kubeconfig("fairgate-system", "evictor")
     options = ("--kubeconfig", credentials, "--namespace", "fairgate-system")
-    with gate(cluster, limit_a=40, limit_b=40, policy="reclaim: {notice: 1s}") as fairgate:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40, policy="reclaim: {notice: 1s}") as fairgate:
         fill(cluster, fairgate.team_a, 10, labels=BORROW)
         with evictor(fairgate, *options) as running:
             ask(cluster, fairgate.team_b, "b")
@@ -45,13 +45,13 @@ def test_the_rights_in_the_docs_are_enough(start_control_plane):
 def test_the_sample_that_saves_its_work_is_a_valid_pod(cluster):
     (sample,) = [block.text for block in blocks(PAGE) if "downwardAPI" in block.text]
     assert yaml.safe_load(sample)["kind"] == "Pod"
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         cluster.kubectl("create", "--dry-run=server", "-n", fairgate.team_a, "-f", "-", stdin=sample)
 
 
 def test_a_rehearsal_prints_who_would_go_and_touches_nobody(cluster):
     make_nodes(cluster, 1)
-    with gate(cluster, limit_a=40, limit_b=40) as fairgate:
+    with serve_fairgate(cluster, limit_a=40, limit_b=40) as fairgate:
         fill(cluster, fairgate.team_a, 10, labels=BORROW)
         ask(cluster, fairgate.team_b, "b", gpus=3)
         flags = ["--policy", str(fairgate.policy), "--kubeconfig", str(cluster.kubeconfig), "--dry-run"]
@@ -65,7 +65,7 @@ def test_a_rehearsal_prints_who_would_go_and_touches_nobody(cluster):
 
 def test_a_pod_whose_nodes_were_cordoned_is_made_anew_elsewhere_and_a_bare_one_is_reported(cluster):
     make_nodes(cluster, 2)
-    with gate(cluster) as fairgate, evictor(fairgate, "--repair-after", "4") as running:
+    with serve_fairgate(cluster) as fairgate, evictor(fairgate, "--repair-after", "4") as running:
         mine = fairgate.team_a
         cluster.stop(SCHEDULER)  # and not only paused: one that wakes may bind before it hears of the cordons
         labels = {"app": "web"}

@@ -9,7 +9,7 @@ import pytest
 from tests.control_plane.api import Api, ApiError
 from tests.control_plane.objects import job, pod
 from tests.control_plane.workbench import create_pod, list_pods, make_nodes, wait_for
-from tests.scenarios.gate import TIER, gate
+from tests.scenarios.standing_fairgate import TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -47,7 +47,7 @@ def is_at_rest(fairgate, team):
 
 def test_forty_that_race_through_three_replicas_get_exactly_twenty(cluster):
     make_nodes(cluster, 4)
-    with gate(cluster, replicas=3) as fairgate:
+    with serve_fairgate(cluster, replicas=3) as fairgate:
         refusals = racing(cluster, fairgate.team_a, 40)
         assert len(list_pods(cluster, fairgate.team_a)) == 20
         assert len(refusals) == 20
@@ -62,7 +62,7 @@ def test_forty_that_race_through_three_replicas_get_exactly_twenty(cluster):
 
 def test_a_replica_that_is_killed_right_after_its_answer_loses_no_charge(cluster):
     make_nodes(cluster, 4)
-    with gate(cluster, replicas=2) as fairgate:
+    with serve_fairgate(cluster, replicas=2) as fairgate:
         fairgate.pause(1)  # its watches stand still: all it will know of these pods is what the ledger says
         racing(cluster, fairgate.team_a, 12)
         assert list_pods(cluster, fairgate.team_a), "what was sent to the frozen one may fail, not all"
@@ -76,7 +76,7 @@ def test_a_replica_that_is_killed_right_after_its_answer_loses_no_charge(cluster
 @pytest.mark.long
 def test_what_fails_after_our_yes_is_gone_after_ninety_seconds(cluster):
     make_nodes(cluster, 4)
-    with gate(cluster, replicas=2) as fairgate:
+    with serve_fairgate(cluster, replicas=2) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("there", gpus=1, **SIZE))
         with pytest.raises(ApiError, match="already exists"):
             create_pod(cluster, fairgate.team_a, pod("there", gpus=1, **SIZE))
@@ -101,7 +101,7 @@ def test_what_fails_after_our_yes_is_gone_after_ninety_seconds(cluster):
 
 def test_what_people_see_of_the_ledger(cluster):
     make_nodes(cluster, 2)
-    with gate(cluster, limit_a=40) as fairgate:
+    with serve_fairgate(cluster, limit_a=40) as fairgate:
         cluster.kubectl.apply([job("train", pods=6, gpus=4, **SIZE)], "-n", fairgate.team_a)
         wait_for(cluster, lambda: len(list_pods(cluster, fairgate.team_a)) == 6, what="six pods of four GPUs")
         want = "a a 20 40 24 0 4 4 8"
@@ -122,7 +122,7 @@ def test_what_people_see_of_the_ledger(cluster):
 
 def test_a_pod_that_comes_past_the_gate_is_charged_and_told(cluster):
     make_nodes(cluster, 2)
-    with gate(cluster, is_own=True) as fairgate:
+    with serve_fairgate(cluster, is_own=True) as fairgate:
         for kind, name in (("mutating", "zz-fairgate"), ("validating", "fairgate")):
             cluster.kubectl("delete", f"{kind}webhookconfiguration", name)
 

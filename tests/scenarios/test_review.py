@@ -10,7 +10,7 @@ import yaml
 
 from tests.control_plane.objects import job
 from tests.control_plane.workbench import list_pods, make_nodes, wait_for
-from tests.scenarios.gate import ROOT, TIER, gate
+from tests.scenarios.standing_fairgate import ROOT, TIER, serve_fairgate
 from tests.scenarios.test_greedy_team import deployment
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
@@ -34,7 +34,7 @@ def reviewed(fairgate, folder, manifests):
 
 def test_the_pods_that_come_are_those_that_were_foretold(cluster, tmp_path):
     make_nodes(cluster, 4)
-    with gate(cluster, limit_a=30) as fairgate:
+    with serve_fairgate(cluster, limit_a=30) as fairgate:
         held = job("held", pods=2, gpus=4, **SIZE)
         cluster.kubectl.apply([held], "-n", fairgate.team_a)
         wait_for(cluster, lambda: fairgate.charged("a") == 8, what="8 GPUs charged")

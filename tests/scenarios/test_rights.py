@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from tests.control_plane.objects import job, pod
 from tests.control_plane.workbench import create_pod, make_nodes, wait_for
-from tests.scenarios.gate import gate
+from tests.scenarios.standing_fairgate import serve_fairgate
 from webhook.cli.main import main
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
@@ -42,7 +42,7 @@ class Person:
 def stage(cluster):
     """Two teams that hold GPUs, and a person of the first."""
     make_nodes(cluster, 2)
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("mine", gpus=2, **SIZE))
         create_pod(cluster, fairgate.team_b, pod("theirs", gpus=6, **SIZE))
         wait_for(cluster, lambda: (fairgate.charged("a"), fairgate.charged("b")) == (2, 6), what="8 GPUs charged")

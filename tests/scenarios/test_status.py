@@ -12,7 +12,7 @@ import pytest
 
 from tests.control_plane.objects import job, pod
 from tests.control_plane.workbench import create_pod, make_nodes, wait_for, wait_phase
-from tests.scenarios.gate import ROOT, gate
+from tests.scenarios.standing_fairgate import ROOT, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -54,7 +54,7 @@ def watch_until_deleted(fairgate, plugins, team):
 
 def test_kubectl_shows_explains_and_saves_the_cluster(cluster, plugins):
     make_nodes(cluster, 2)
-    with gate(cluster, limit_a=24) as fairgate:
+    with serve_fairgate(cluster, limit_a=24) as fairgate:
         team = fairgate.team_a
         cluster.kubectl.apply([job("train", pods=2, gpus=8, **SIZE)], "-n", team)
         wait_for(cluster, lambda: fairgate.charged("a") == 16, what="16 GPUs charged")

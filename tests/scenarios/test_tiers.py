@@ -10,7 +10,7 @@ import pytest
 from tests.control_plane.objects import pod
 from tests.control_plane.workbench import create_pod, get_pod, make_namespace, make_nodes, wait_for, wait_phase
 from tests.docs.pages import blocks
-from tests.scenarios.gate import DECISION, LEASE_SECONDS, ROOT, TIER, gate
+from tests.scenarios.standing_fairgate import DECISION, LEASE_SECONDS, ROOT, TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -53,7 +53,7 @@ def described_with(cluster, namespace, name, words):
 def test_a_freed_share_promotes_the_oldest_and_a_lowered_one_demotes_the_newest(start_control_plane):
     cluster = start_control_plane(audit=True)
     make_nodes(cluster, 4)
-    with gate(cluster, limit_a=40, replicas=2) as fairgate:
+    with serve_fairgate(cluster, limit_a=40, replicas=2) as fairgate:
         mine = fairgate.team_a
         for number in range(30):
             create_pod(cluster, mine, pod(f"p{number:02}", gpus=1, **SIZE))
@@ -90,7 +90,7 @@ def test_a_freed_share_promotes_the_oldest_and_a_lowered_one_demotes_the_newest(
 def test_a_leader_that_is_paused_is_replaced_and_does_nothing_twice_when_it_wakes(start_control_plane):
     cluster = start_control_plane(audit=True)
     make_nodes(cluster, 3)
-    with gate(cluster, limit_a=40, replicas=2) as fairgate:
+    with serve_fairgate(cluster, limit_a=40, replicas=2) as fairgate:
         mine = fairgate.team_a
         for name, count in (("k", 10), ("k2", 10), ("p", 5)):
             create_pod(cluster, mine, pod(name, gpus=count, **SIZE))
@@ -111,7 +111,7 @@ def test_a_leader_that_is_paused_is_replaced_and_does_nothing_twice_when_it_wake
 
 def test_a_leader_that_is_killed_is_replaced(cluster):
     make_nodes(cluster, 1)
-    with gate(cluster, replicas=2) as fairgate:
+    with serve_fairgate(cluster, replicas=2) as fairgate:
         first = wait_for_leader(fairgate)
         fairgate.stop(signal.SIGKILL, replica=first)
         killed = time.monotonic()
@@ -136,7 +136,7 @@ def test_the_rights_in_the_docs_are_enough_and_its_own_service_account_needs_no_
         cluster.kubectl("create", "clusterrolebinding", name, f"--clusterrole={name}", account)
     cluster.kubectl("create", "rolebinding", "fairgate", "--role=fairgate-server", account, "-n", "fairgate-system")
     credentials = cluster.service_account_kubeconfig("fairgate-system", "fairgate")
-    with gate(cluster, limit_a=40, kubeconfig=credentials) as fairgate:
+    with serve_fairgate(cluster, limit_a=40, kubeconfig=credentials) as fairgate:
         create_pod(cluster, fairgate.team_a, pod("k", gpus=10, **SIZE))
         create_pod(cluster, fairgate.team_a, pod("k2", gpus=10, **SIZE))
         create_pod(cluster, fairgate.team_a, pod("p", gpus=5, **SIZE))

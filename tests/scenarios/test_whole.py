@@ -6,7 +6,7 @@ import pytest
 
 from tests.control_plane.objects import job, pod_spec
 from tests.control_plane.workbench import list_pods, make_nodes, wait_for
-from tests.scenarios.gate import gate
+from tests.scenarios.standing_fairgate import serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 SIZE = {"cpu": "1", "memory": "1Gi"}
@@ -40,7 +40,7 @@ def asked(fairgate):
 
 def test_kubectl_warns_of_what_can_never_run_as_a_whole(cluster):
     make_nodes(cluster, 2)
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         done = applied(fairgate, deployment("serve", replicas=24, gpus=1))
         assert done.returncode == 0, done.stderr
         want = [
@@ -59,7 +59,7 @@ def test_kubectl_warns_of_what_can_never_run_as_a_whole(cluster):
 
 def test_only_what_people_make_and_what_may_ask_for_gpus_is_asked_about(cluster):
     make_nodes(cluster, 2)
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         assert applied(fairgate, deployment("web", replicas=50)).stderr == ""
         assert applied(fairgate, deployment("serve", replicas=2, gpus=1)).stderr == ""
         wait_for(cluster, lambda: len(list_pods(cluster, fairgate.team_a)) == 52, what="all pods")
@@ -68,7 +68,7 @@ def test_only_what_people_make_and_what_may_ask_for_gpus_is_asked_about(cluster)
 
 def test_policy_may_refuse_the_whole(cluster):
     make_nodes(cluster, 2)
-    with gate(cluster, policy="workloads: {onLimit: reject}") as fairgate:
+    with serve_fairgate(cluster, policy="workloads: {onLimit: reject}") as fairgate:
         done = applied(fairgate, job("train", pods=24, gpus=1))
         assert done.returncode == 1
         want = "exceeded quota: Job train: needs 24 GPUs, team a's limit is 20 (TeamLimitExceeded)"
@@ -103,7 +103,7 @@ def definition():
 
 def test_a_kind_of_ones_own_is_warned_of_too(cluster):
     make_nodes(cluster, 2)
-    with gate(cluster, policy=OWN_KIND) as fairgate:
+    with serve_fairgate(cluster, policy=OWN_KIND) as fairgate:
         cluster.kubectl.apply(definition())
         cluster.kubectl("wait", "--for=condition=Established", "crd/trainingruns.ml.example.com")
         workers = [{"name": "a", "replicas": 6, "template": {"spec": pod_spec(gpus=4, **SIZE)}}]

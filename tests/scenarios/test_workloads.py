@@ -6,8 +6,8 @@ import pytest
 
 from tests.control_plane.objects import job, pod, pod_spec
 from tests.control_plane.workbench import get_pod, list_pods, make_namespace, make_nodes, wait_for
-from tests.scenarios.gate import DECISION, TEAM, TIER, gate
 from tests.scenarios.manifests import SIZE, job_set, pytorch_job
+from tests.scenarios.standing_fairgate import DECISION, TEAM, TIER, serve_fairgate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.standing]
 
@@ -89,7 +89,7 @@ def test_the_pods_of_a_jobset_too(cluster):
 
 def assert_placed_and_otherwise_unchanged(cluster, workload, count):
     make_nodes(cluster, 2)
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         exempt = make_namespace(cluster, labels={"fairgate.dev/exempt": "true"})
         for namespace in (fairgate.team_a, exempt):
             start(cluster, namespace, workload)
@@ -107,7 +107,7 @@ def assert_placed_and_otherwise_unchanged(cluster, workload, count):
 
 def test_dry_runs_and_diffs_are_judged_in_full_and_charge_nothing(cluster):
     make_nodes(cluster, 1)
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         manifest = json.dumps(pod("dry", gpus=4, **SIZE))
         for _ in range(6):  # six times four is more than the limit: a dry run that charged would show
             cluster.kubectl("apply", "--dry-run=server", "-n", fairgate.team_a, "-f", "-", stdin=manifest)
@@ -123,7 +123,7 @@ def test_dry_runs_and_diffs_are_judged_in_full_and_charge_nothing(cluster):
 
 def test_pods_without_gpus_and_daemonsets_are_left_alone(cluster):
     names = make_nodes(cluster, 2)
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         daemon = replicated("DaemonSet", "agent")
         del daemon["spec"]["replicas"]
         cluster.kubectl.apply([daemon, pod("plain", **SIZE)], "-n", fairgate.team_a)
@@ -144,7 +144,7 @@ def test_pods_without_gpus_and_daemonsets_are_left_alone(cluster):
 
 def test_running_and_ended_pods_are_counted_as_they_are(cluster):
     make_nodes(cluster, 2)
-    with gate(cluster) as fairgate:
+    with serve_fairgate(cluster) as fairgate:
         cluster.kubectl.apply([pod("p", gpus=5, **SIZE)], "-n", fairgate.team_a)
         ready(cluster, fairgate.team_a, 1)
         wait_for(cluster, lambda: fairgate.charged("a") == 5, what="charged while it runs")

@@ -1,4 +1,4 @@
-"""What is foretold for many pods at once is what each of them would be told by the gate, asked one by one."""
+"""What is foretold for many pods at once is what each of them would be told by the reviewer, asked one by one."""
 
 import itertools
 import json
@@ -6,7 +6,7 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.cases.test_cases import ask, open_gate, pod
+from tests.cases.test_cases import ask, open_reviewer, pod
 from tests.examples import examples
 from webhook.core.model.decision import Deny
 from webhook.core.model.names import Namespace
@@ -27,10 +27,10 @@ def case_of(*, guaranteed, limit, nodes, mode="auto", model_limit=None):
     return {"policy": {"teams": [team], "placement": {"mode": mode}}, "nodes": made}
 
 
-def asked_one_by_one(gate, step, count):
+def asked_one_by_one(reviewer, step, count):
     for number in range(count):
         named = step | {"metadata": step["metadata"] | {"name": f"p{number}"}}
-        record, _, manifest = ask(gate, named, f"uid-{number}")
+        record, _, manifest = ask(reviewer, named, f"uid-{number}")
         decided = json.loads(manifest["metadata"].get("annotations", {}).get("fairgate.dev/decision", "{}"))
         yield record.outcome, record.tier, record.code, (decided.get("nodes") or [None])[0]
 
@@ -65,12 +65,12 @@ def test_many_at_once_are_told_what_each_alone_would_be_told(
     labels = {} if tier is None else {"fairgate.dev/tier": tier}
     step = {"gpus": gpus, "requester": CONTROLLER, "metadata": {"ownerReferences": [OWNER], "labels": labels}}
     folder = tmp_path_factory.mktemp("policy")
-    want = list(asked_one_by_one(open_gate(case, folder), step, count))
-    assert list(foretold(open_gate(case, folder).world, step, count)) == want
+    want = list(asked_one_by_one(open_reviewer(case, folder), step, count))
+    assert list(foretold(open_reviewer(case, folder).world, step, count)) == want
 
 
 def test_a_million_pods_that_wait_are_a_few_questions(tmp_path):
-    world = open_gate(case_of(guaranteed=300_000, limit="unlimited", nodes=2), tmp_path).world
+    world = open_reviewer(case_of(guaranteed=300_000, limit="unlimited", nodes=2), tmp_path).world
     template = read_template(pod({}), namespace=Namespace("team-a"), world=world)
     simulator = Simulator(world, now_text="")
     answers = list(simulator.simulate(template, 1_000_000, requester=Requester(CONTROLLER)))
@@ -82,7 +82,7 @@ def test_a_million_pods_that_wait_are_a_few_questions(tmp_path):
 
 
 def test_what_is_no_pod_is_refused_with_its_place(tmp_path):
-    world = open_gate(case_of(guaranteed=1, limit=1, nodes=0), tmp_path).world
+    world = open_reviewer(case_of(guaranteed=1, limit=1, nodes=0), tmp_path).world
     told = read_template({"metadata": {}, "spec": {"containers": [{"name": 1}]}}, namespace=Namespace("a"), world=world)
     assert [(reason.code, reason.text) for reason in told.reasons] == [
         ("InvalidRequest", "spec.containers[0].name: expected str, got int")

@@ -1,4 +1,4 @@
-"""What a policy edit would do to the pods that run: each judged under both policies, and what differs."""
+"""The effect of a policy edit on running pods: each pod is judged under both policies, and the differences shown."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ _REFUSED = "refused"
 
 
 class FateReport(msgspec.Struct):
-    """What a policy makes of a pod."""
+    """The outcome of a pod under a policy."""
 
     team: str
     outcome: Annotated[str, msgspec.Meta(description="guaranteed, preemptible, refused or counted")]
@@ -36,7 +36,7 @@ class FateReport(msgspec.Struct):
 
 
 class ChangeReport(msgspec.Struct):
-    """A pod that fares differently under the new policy."""
+    """A pod whose outcome differs under the new policy."""
 
     pod: str
     gpus: str
@@ -58,7 +58,7 @@ class _Judged(NamedTuple):
 
 
 def compare(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> DiffReport:
-    """Judge every pod of a world under both policies. Raises WorldError."""
+    """Return the pods of a world whose outcome differs between two policies. Raises WorldError."""
     before, after = _fates(found, old, name=name), _fates(found, new, name=name)
     changes = []
     judged = before | after
@@ -71,16 +71,16 @@ def compare(found: WorldObjects, old: Policy, new: Policy, *, name: str) -> Diff
 
 
 _UNCOUNTED = FateReport("", "not counted", None, "")
-"""Stands for a pod none of whose resources a policy counts."""
+"""The outcome of a pod none of whose resources a policy counts."""
 
 
 def _fates(found: WorldObjects, policy: Policy, *, name: str) -> dict[str, _Judged]:
     full = world_of(found, policy, name=name, keep_nodes=True)
     empty = world_of(found.without_pods, policy, name=name, keep_nodes=True)
     running = list(_running(found.objects, full))
-    told = policy_outcomes(running, empty)
+    judged = policy_outcomes(running, empty)
     return {
-        f"{each.resident.namespace}/{each.resident.name}": _Judged(each.resident, _report(told[each.resident.uid]))
+        f"{each.resident.namespace}/{each.resident.name}": _Judged(each.resident, _report(judged[each.resident.uid]))
         for each in running
     }
 
@@ -103,7 +103,7 @@ def _report(fate: PolicyOutcome) -> FateReport:
 
 
 def to_table(diff: DiffReport, *, width: int, is_colored: bool) -> str:
-    """Write what differs for a screen: each pod, why those that are refused are, and the sums."""
+    """Return the differences as text: each pod, the reasons of refusals, and the sums."""
     out = StringIO()
     console = Console(file=out, width=width, force_terminal=is_colored, no_color=not is_colored, highlight=False)
     if diff.changes:
@@ -112,7 +112,7 @@ def to_table(diff: DiffReport, *, width: int, is_colored: bool) -> str:
             table.add_column(column, justify="right" if column == "GPUs" else "left", overflow="fold")
         for change in diff.changes:
             style = "bold red" if change.new.outcome == _REFUSED else ""
-            was, now = _told(change.old, change.new), _told(change.new, change.old)
+            was, now = _description(change.old, change.new), _description(change.new, change.old)
             table.add_row(Line(change.pod), Line(change.gpus), Line(was), Line(now, style=style))
         console.print(table, "")
     for change in diff.changes:
@@ -122,8 +122,8 @@ def to_table(diff: DiffReport, *, width: int, is_colored: bool) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def _told(fate: FateReport, other: FateReport) -> str:
-    """Name the outcome, and of team and pool what differs."""
+def _description(fate: FateReport, other: FateReport) -> str:
+    """Return the outcome, with the team and the pool where they differ."""
     is_refused = _REFUSED in {fate.outcome, other.outcome}
     team = f", team {fate.team}" if fate.team != other.team else ""
     pool = f", {_pool(fate)}" if fate.pool != other.pool and not is_refused else ""
@@ -136,8 +136,8 @@ def _pool(fate: FateReport) -> str:
 
 def _sum(diff: DiffReport) -> str:
     kinds = Counter(_kind(change) for change in diff.changes)
-    told = "; ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "nothing changes"
-    return f"{plural(diff.pods, 'GPU pod')}: {told}"
+    summary = "; ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "nothing changes"
+    return f"{plural(diff.pods, 'GPU pod')}: {summary}"
 
 
 def _kind(change: ChangeReport) -> str:

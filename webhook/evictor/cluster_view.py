@@ -1,4 +1,4 @@
-"""What the evictor sees of the cluster: the world, the index of its GPU pods, and the holds that nodes state."""
+"""The evictor's view of the cluster: the world, the index of its GPU pods, and the holds that nodes state."""
 
 import asyncio
 from dataclasses import replace
@@ -19,14 +19,14 @@ from webhook.kube.reclaim.holds import is_marked, read_holding
 
 
 class ClusterView:
-    """Keeps all of it by events. `changed` is set with each of them; `marked` are the nodes that carry a hold."""
+    """The view, updated by watch events. `changed` is set with each; `marked` are the nodes that carry a hold."""
 
     def __init__(self, policy: Policy) -> None:
         self.world = World(policy, is_live=True)
         self.reclaim_index = ReclaimIndex(policy.reclaim)
         self.marked: dict[NodeName, NodeHold | None] = {}
         self.changed = asyncio.Event()
-        self._onlooker = ShadowLabels(self.world)
+        self._shadow_labels = ShadowLabels(self.world)
         self._claiming: set[Uid] = set()
 
     def feed(self, connection: ApiConnection) -> Feed:
@@ -45,7 +45,7 @@ class ClusterView:
         """Replace the policy."""
         self.world.set_policy(policy)
         self.reclaim_index.set_rules(policy.reclaim)
-        self._onlooker.relabel_all()
+        self._shadow_labels.relabel_all()
         for pod in self.world.pods():
             gpu_pod = self.reclaim_index.get(pod.uid)
             if gpu_pod is not None and gpu_pod.pod.tier_label != pod.tier_label:
@@ -54,19 +54,19 @@ class ClusterView:
 
     def update_tiers(self) -> None:
         """Give pods without a decision the tiers that they would have by now, while policy is not enforced."""
-        for uid in self._onlooker.update_tiers(team.name for team in self.world.policy.teams):
+        for uid in self._shadow_labels.update_tiers(team.name for team in self.world.policy.teams):
             gpu_pod = self.reclaim_index.get(uid)
             if gpu_pod is not None:
                 self._index(gpu_pod)
 
     def set_pod(self, gpu_pod: ReclaimPod) -> None:
         """Add a pod, or what changed of it."""
-        self._onlooker.set_pod(gpu_pod.pod)
+        self._shadow_labels.set_pod(gpu_pod.pod)
         self._index(gpu_pod)
 
     def remove_pod(self, uid: Uid) -> None:
         """Remove a pod that ended."""
-        self._onlooker.remove_pod(uid)
+        self._shadow_labels.remove_pod(uid)
         self.reclaim_index.remove(uid)
         self._claiming.discard(uid)
         self.changed.set()

@@ -10,18 +10,18 @@ from webhook.core.model.amount import gpus_text
 from webhook.core.model.text import plural_gpus
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Cause, Move, Round
-from webhook.core.reclaim.reclaim_snapshot import asking, entitled, scene
+from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
 from webhook.evictor.cluster_view import ClusterView
 
 SETTLE_SECONDS: Final = 0.25
-"""Pause before each look: what is only shown is not urgent."""
+"""Pause before each look: a dry run is not urgent."""
 
 LOOK_AGAIN_SECONDS: Final = 10.0
 """When to look without a change: minimum runtimes end."""
 
 
 class DryRun:
-    """Plans like the evictor, and does nothing."""
+    """Plans as the evictor does, without any action."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class DryRun:
         is_due: Callable[[], bool] = lambda: True,
     ) -> None:
         self._is_due = is_due
-        self._lookout = cluster_view
+        self._cluster_view = cluster_view
         self._why_stale = why_stale
         self._show = show
 
@@ -40,8 +40,8 @@ class DryRun:
         """Show plans until cancelled."""
         shown: list[str] = []
         while True:
-            self._lookout.changed.clear()
-            if self._is_due() and self._why_stale() is None and self._lookout.world.knows_all_namespaces:
+            self._cluster_view.changed.clear()
+            if self._is_due() and self._why_stale() is None and self._cluster_view.world.knows_all_namespaces:
                 lines = self._lines()
                 if lines != shown:
                     shown = lines
@@ -49,15 +49,17 @@ class DryRun:
                         self._show(line)
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_AGAIN_SECONDS):
-                    await self._lookout.changed.wait()
+                    await self._cluster_view.changed.wait()
             await asyncio.sleep(SETTLE_SECONDS)
 
     def _lines(self) -> list[str]:
-        self._lookout.update_tiers()
-        reclaim_index, world = self._lookout.reclaim_index, self._lookout.world
+        self._cluster_view.update_tiers()
+        reclaim_index, world = self._cluster_view.reclaim_index, self._cluster_view.world
         now = int(time.time())
-        asked = asking(entitled(reclaim_index, world), reclaim_index, now=now)
-        found = plan(asked.waiting, scene(reclaim_index, world, now=now)) if asked.waiting else Round((), ())
+        selected = select_pods(pods_within_share(reclaim_index, world), reclaim_index, now=now)
+        found = (
+            plan(selected.waiting, take_snapshot(reclaim_index, world, now=now)) if selected.waiting else Round((), ())
+        )
         lines = [_line(move) for move in found.moves]
         lines += [
             f"{each.waiting.namespace}/{each.waiting.name}: nothing would be done: {each.cause}"

@@ -1,4 +1,4 @@
-"""Carries out what is to be done about one node: first its hold, then tolerations and notices, then evictions."""
+"""Carries out the actions on one node: first its hold, then tolerations and notices, then evictions."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -20,10 +20,10 @@ AT_ONCE: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class NodeActions:
-    """What is to be done about one node now.
+    """The pending actions on one node.
 
-    `holding` is None where nothing is held any more; `is_news`: the node does not say so yet. `first` are those of
-    `let_in` without any toleration yet.
+    `holding` is None where nothing is held any more; `is_news`: the node does not state that yet. `first` are those
+    of `let_in` without any toleration yet.
     """
 
     node: NodeName
@@ -41,19 +41,19 @@ class NodeActions:
 
 
 class Progress(Protocol):
-    """Records each step as soon as it is done, and says whether an eviction is still wanted."""
+    """Records each completed step, and decides whether an eviction is still needed."""
 
     def wrote(self, node: NodeName, holding: NodeHold | None) -> None:
         """The node states its hold."""
 
-    def admitted(self, claim: Beneficiary, holding: NodeHold) -> None:
+    def admitted(self, beneficiary: Beneficiary, holding: NodeHold) -> None:
         """A waiting pod tolerates the taint."""
 
     def noticed(self, target: Target, node: NodeName) -> None:
         """A victim's annotations announce its eviction."""
 
     def begin(self, target: Target, node: NodeName) -> bool:
-        """Whether to evict a victim now, as the only one to do so: much may change while it waits for its turn."""
+        """Whether to evict a victim now, once: the cluster may change while the request is queued."""
 
     def answered(self, target: Target, outcome: Outcome) -> None:
         """The API server answered to an eviction that was begun."""
@@ -78,26 +78,24 @@ class Executor:
         }
 
     async def carry_out(self, node_actions: NodeActions, progress: Progress) -> None:
-        """Do what is to be done about a node: no pod is evicted before the node says for which pod.
+        """Carry out the actions on a node: no pod is evicted before the node states for which pod.
 
         Nominations come before the taint. Its change makes kube-scheduler try the waiting pods again, and it ignores
         the nomination of a pod that it is just trying.
         """
         if node_actions.holding is not None:
             node = node_actions.holding.node
-            await asyncio.gather(
-                *(self._nominate(claim, node) for claim in node_actions.let_in), return_exceptions=True
-            )
+            await asyncio.gather(*(self._nominate(each, node) for each in node_actions.let_in), return_exceptions=True)
         if node_actions.is_news and self._is_leading():
             await self._limited(holds.write_hold(self._connection, node_actions.node, node_actions.holding))
             progress.wrote(node_actions.node, node_actions.holding)
         holding = node_actions.holding
         if holding is None:
             return
-        done = await asyncio.gather(  # first: free room goes to the waiting pods at once
+        done = await asyncio.gather(  # first: waiting pods get free room immediately
             *(
-                self._let_in(claim, holding, progress, is_first=claim.uid in node_actions.first)
-                for claim in node_actions.let_in
+                self._let_in(each, holding, progress, is_first=each.uid in node_actions.first)
+                for each in node_actions.let_in
             ),
             *(self._give_notice(target, team, node_actions.node, progress) for target, team in node_actions.notices),
             return_exceptions=True,  # a failure for one pod must not stop the others
@@ -110,26 +108,26 @@ class Executor:
             raise failure
 
     async def lock(self, held: HeldNodes) -> None:
-        """Have the API server keep other pods off these nodes, and off no others."""
+        """Publish the held nodes: the API server keeps other pods off these, and off no others."""
         if self._is_leading():
             await holds.lock_nodes(self._connection, held)
 
-    async def calm(self, targets: Iterable[Target]) -> None:
-        """Take the announcements of evictions back."""
+    async def withdraw_notices(self, targets: Iterable[Target]) -> None:
+        """Withdraw the announcements of evictions."""
         for target in targets:
             await self._limited(holds.take_notice_back(self._connection, target))
 
-    async def release(self, claim: Beneficiary) -> None:
-        """Take the nomination of a pod that still waits back."""
-        await self._limited(holds.nominate(self._connection, claim, None))
+    async def release(self, beneficiary: Beneficiary) -> None:
+        """Withdraw the nomination of a pod that still waits."""
+        await self._limited(holds.nominate(self._connection, beneficiary, None))
 
-    async def _nominate(self, claim: Beneficiary, node: NodeName) -> None:
+    async def _nominate(self, beneficiary: Beneficiary, node: NodeName) -> None:
         if self._is_leading():
-            await self._limited(holds.nominate(self._connection, claim, node))
+            await self._limited(holds.nominate(self._connection, beneficiary, node))
 
-    async def _let_in(self, claim: Beneficiary, holding: NodeHold, progress: Progress, *, is_first: bool) -> None:
-        await self._limited(holds.let_in(self._connection, claim, holding.id, is_first=is_first))
-        progress.admitted(claim, holding)
+    async def _let_in(self, beneficiary: Beneficiary, holding: NodeHold, progress: Progress, *, is_first: bool) -> None:
+        await self._limited(holds.let_in(self._connection, beneficiary, holding.id, is_first=is_first))
+        progress.admitted(beneficiary, holding)
 
     async def _give_notice(self, target: Target, team: TeamName, node: NodeName, progress: Progress) -> None:
         await self._limited(holds.give_notice(self._connection, target, team))

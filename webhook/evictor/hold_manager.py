@@ -1,6 +1,6 @@
-"""Manages the holds of all nodes for one leader: adds plans, ends holds, and says what is to be done about a node.
+"""Manages the holds of all nodes for one leader: adds plans, ends holds, and returns the next actions for each node.
 
-What was done about each victim is in the table of evictions; a new leader takes over what the nodes say.
+The table of evictions has the state of each victim; a new leader takes over the holds that the nodes state.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,11 +16,11 @@ from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
 from webhook.evictor.backoff import PodBackoff, TeamBackoff
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import NodeActions
-from webhook.evictor.reporter import Account
+from webhook.evictor.reporter import EvictionReporter
 
 HOLD_SECONDS: Final = 60
 """How long a node keeps room after the last progress, such as a victim that is gone: time to be scheduled, many times
-over. In a crowd pods wait for their turn, and room that is given up was made for nothing."""
+over. With many waiting pods each takes longer, and room that is given up was freed for nothing."""
 
 LONGEST_SECONDS: Final = 300
 """How long a node keeps room at most beyond the notice and the longest grace period: progress of one of its pods must
@@ -33,23 +33,28 @@ UNSEEN_SECONDS: Final = 30.0
 """How long the watch may not show an eviction that was accepted, before it counts as not done."""
 
 REFUSED_SECONDS: Final = 60.0
-"""How long a victim is not chosen again that the API server did not evict: budgets change slowly."""
+"""How long a victim that the API server did not evict is not chosen again: budgets change slowly."""
 
 
 class HoldManager:
     """The holds and all that is in progress. Implements webhook.evictor.executor.Progress."""
 
     def __init__(
-        self, cluster_view: ClusterView, account: Account, *, clock: Callable[[], float], new_id: Callable[[], str]
+        self,
+        cluster_view: ClusterView,
+        eviction_reporter: EvictionReporter,
+        *,
+        clock: Callable[[], float],
+        new_id: Callable[[], str],
     ) -> None:
         self.victims: PodBackoff[Uid] = PodBackoff(clock)  # that the API server will not evict
         self.immovable: PodBackoff[Uid] = PodBackoff(clock)  # nor delete
         self.waiting: PodBackoff[Uid] = PodBackoff(clock)
         self.teams: TeamBackoff[TeamName] = TeamBackoff(clock)
-        self._lookout = cluster_view
-        self._roll = cluster_view.reclaim_index
+        self._cluster_view = cluster_view
+        self._reclaim_index = cluster_view.reclaim_index
         self._evictions = cluster_view.reclaim_index.evictions
-        self._account = account
+        self._reporter = eviction_reporter
         self._clock = clock
         self._new_id = new_id
         self._written: dict[NodeName, NodeHold | None] = {}
@@ -58,7 +63,7 @@ class HoldManager:
         self._nominated: dict[Uid, tuple[Beneficiary, NodeName]] = {}
         self._placed: dict[Uid, tuple[float, TeamName]] = {}  # pods that others were evicted for, placed lately
 
-    # -- what plans read
+    # -- input of plans
 
     @property
     def holdings(self) -> Mapping[NodeName, NodeHold]:
@@ -68,12 +73,12 @@ class HoldManager:
     def resting(self) -> set[Uid]:
         """Return the waiting pods for which nothing is planned now."""
         teams = self.teams.resting()
-        found = {gpu_pod.uid for gpu_pod in self._roll.waiting() if gpu_pod.team in teams} if teams else set()
+        found = {gpu_pod.uid for gpu_pod in self._reclaim_index.waiting() if gpu_pod.team in teams} if teams else set()
         return found | self.waiting.resting()
 
     def holds(self) -> list[Hold]:
         """Return all held room."""
-        return holds(self.holdings.values(), self._roll)
+        return holds(self.holdings.values(), self._reclaim_index)
 
     def chosen(self) -> set[Uid]:
         """Return the victims that are chosen already."""
@@ -81,7 +86,7 @@ class HoldManager:
 
     def evicted(self) -> dict[TeamName, int]:
         """Return how many pods each team lost within the last minute, or is about to lose."""
-        reclaim_index = self._roll
+        reclaim_index = self._reclaim_index
         return self._evictions.losses(lambda uid: p.team if (p := reclaim_index.get(uid)) else None, now=self._clock())
 
     def next_due(self) -> float | None:
@@ -94,39 +99,39 @@ class HoldManager:
         ends = [rests.next_end() for rests in (self.victims, self.immovable, self.waiting, self.teams)]
         return min([*times, *(end for end in ends if end is not None)], default=None)
 
-    # -- what changes
+    # -- changes
 
     def resume(self) -> None:
-        """Take over what the nodes say of an earlier leader's work; its deadlines start again, since clocks differ."""
+        """Take over the holds that an earlier leader wrote on nodes; deadlines start again, since clocks differ."""
         now = self._clock()
         until = int(now) + HOLD_SECONDS
         self._evictions.restart(now=now)
-        for node, found in self._lookout.marked.items():
+        for node, found in self._cluster_view.marked.items():
             if found is not None:
                 self._written[node] = found
                 kept_until = max(until, *(t.at + HOLD_SECONDS for t in found.targets), 0)
                 since = min(found.since, int(now)) or int(now)
                 self._evictions.pick_up(replace(found, until=kept_until, since=since), noticed=self._is_noticed)
-                self._nominated |= {claim.uid: (claim, node) for claim in found.claims}
+                self._nominated |= {each.uid: (each, node) for each in found.beneficiaries}
 
     def note_waiting(self, waiting: Iterable[Uid]) -> None:
-        """Note who waits, to report later for how long; pods that neither wait nor have room held are forgotten."""
+        """Record which pods wait, to report later for how long; drop pods that neither wait nor have held room."""
         now = self._clock()
-        claiming = [claim.uid for holding in self.holdings.values() for claim in holding.claims]
-        self._waiting_since = {uid: self._waiting_since.get(uid, now) for uid in (*waiting, *claiming)}
+        beneficiaries = [each.uid for holding in self.holdings.values() for each in holding.beneficiaries]
+        self._waiting_since = {uid: self._waiting_since.get(uid, now) for uid in (*waiting, *beneficiaries)}
 
     def accept(self, moves: Iterable[Move], *, notice_seconds: int) -> None:
         """Add plans; nothing is done yet."""
         now = self._clock()
         at = int(now) + notice_seconds
-        emptied = self._roll.empty_at(now=now)
+        emptied = self._reclaim_index.empty_at(now=now)
         for move in moves:
             before = self.holdings.get(move.node) or NodeHold(self._new_id(), move.node, 0, (), since=int(now))
             empty_at = max(at + self._longest_grace(v.uid for v in move.victims), emptied.get(move.node, 0))
             self._keep(move.node, before.joined(move, at=at, until=empty_at + HOLD_SECONDS))
 
     def abandon(self) -> None:
-        """Give all room up and evict no pod: policy is not enforced any more."""
+        """Give up all holds and evict no pod: policy is not enforced any more."""
         for node in list(self.holdings):
             self._keep(node, None)
 
@@ -134,41 +139,42 @@ class HoldManager:
         """End holds that are over or will not have their room; return the announced targets that are not evicted."""
         now = self._clock()
         self._note_short_lives()
-        self._roll.expire(before=now - UNSEEN_SECONDS)
+        self._reclaim_index.expire(before=now - UNSEEN_SECONDS)
         served = self._evictions.beneficiaries()
-        leaving, fleet = self._roll.leaving(now=now), self._lookout.world.fleet
+        leaving, fleet = self._reclaim_index.leaving(now=now), self._cluster_view.world.fleet
         for node, holding in list(self.holdings.items()):
-            kept, has_room = current(holding, self._roll, fleet, leaving=leaving.get(node, ()))
+            kept, has_room = current(holding, self._reclaim_index, fleet, leaving=leaving.get(node, ()))
             kept = self._prolonged(holding, kept)
             self._report_dropped(holding, kept, served)
-            if kept is not None and kept.claims and (self._end_of(kept) < now or not has_room):
+            if kept is not None and kept.beneficiaries and (self._end_of(kept) < now or not has_room):
                 self._give_up(kept, has_room=has_room)
                 kept = kept.given_up()
             if kept != holding:
                 self._keep(node, kept)
         self._evictions.end_finished(self._is_placed, now=now)
-        return [target for target in self._evictions.calmed() if not self._roll.is_going(target.uid)]
+        return [target for target in self._evictions.take_withdrawn() if not self._reclaim_index.is_going(target.uid)]
 
     def node_actions(self, node: NodeName) -> NodeActions:
-        """Return what is to be done about a node now."""
+        """Return the pending actions on a node."""
         holding, now = self.holdings.get(node), self._clock()
         if holding is None:
-            written, marked = self._written, self._lookout.marked
+            written, marked = self._written, self._cluster_view.marked
             is_marked = written[node] is not None if node in written else node in marked
             return NodeActions(node, None, is_news=is_marked)
-        waiting = {claim.uid: p for claim in holding.claims if (p := self._roll.get(claim.uid)) is not None}
+        get = self._reclaim_index.get
+        waiting = {each.uid: pod for each in holding.beneficiaries if (pod := get(each.uid)) is not None}
         announced = self._evictions.unannounced(holding, now=now)
         return NodeActions(
             node,
             holding,
             is_news=not (_says(self._written.get(node), holding) and self._evictions.is_written(holding)),
-            let_in=tuple([claim for claim in holding.claims if not self._is_in(claim, holding)]),
+            let_in=tuple([each for each in holding.beneficiaries if not self._is_in(each, holding)]),
             first=frozenset(uid for uid, gpu_pod in waiting.items() if not gpu_pod.constraints.tolerations),
-            notices=tuple([(target, waiting[target.claim].team) for target in announced if target.claim in waiting]),
+            notices=tuple([(t, waiting[t.beneficiary].team) for t in announced if t.beneficiary in waiting]),
             evictions=self._evictions.due(holding, now=now),
         )
 
-    # -- what was done
+    # -- results
 
     def wrote(self, node: NodeName, holding: NodeHold | None) -> None:
         """Record that a node states its hold."""
@@ -178,25 +184,25 @@ class HoldManager:
         else:
             self._evictions.written(holding)
 
-    def admitted(self, claim: Beneficiary, holding: NodeHold) -> None:
+    def admitted(self, beneficiary: Beneficiary, holding: NodeHold) -> None:
         """Record that a waiting pod tolerates the taint of a hold."""
-        self._let_in.add((claim.uid, holding.id))
-        self._nominated[claim.uid] = claim, holding.node
+        self._let_in.add((beneficiary.uid, holding.id))
+        self._nominated[beneficiary.uid] = beneficiary, holding.node
 
     def released(self) -> list[Beneficiary]:
-        """Return the pods that still wait and whose nomination is to be taken back."""
+        """Return the pods that still wait and whose nomination is to be withdrawn."""
         found = []
-        for uid, (claim, node) in list(self._nominated.items()):
-            holding, gpu_pod = self.holdings.get(node), self._roll.get(uid)
+        for uid, (beneficiary, node) in list(self._nominated.items()):
+            holding, gpu_pod = self.holdings.get(node), self._reclaim_index.get(uid)
             if gpu_pod is None or not gpu_pod.is_waiting:
                 del self._nominated[uid]
-            elif holding is None or claim not in holding.claims:
-                found.append(claim)
+            elif holding is None or beneficiary not in holding.beneficiaries:
+                found.append(beneficiary)
         return found
 
-    def forget_nomination(self, claim: Beneficiary) -> None:
-        """Record that a nomination is taken back."""
-        self._nominated.pop(claim.uid, None)
+    def forget_nomination(self, beneficiary: Beneficiary) -> None:
+        """Record that a nomination is withdrawn."""
+        self._nominated.pop(beneficiary.uid, None)
 
     def noticed(self, target: Target, node: NodeName) -> None:
         """Record that a victim's annotations announce its eviction."""
@@ -204,15 +210,15 @@ class HoldManager:
 
     def begin(self, target: Target, node: NodeName) -> bool:
         """Whether a victim is still to be evicted for the room of a node; if so, its eviction counts as sent."""
-        return not self._roll.is_going(target.uid) and self._evictions.send(target.uid, node)
+        return not self._reclaim_index.is_going(target.uid) and self._evictions.send(target.uid, node)
 
     def answered(self, target: Target, outcome: Outcome) -> None:
-        """Record what the API server answered to an eviction."""
+        """Record the response of the API server to an eviction."""
         now = self._clock()
-        self._account.evicted(target, outcome, now=int(now))
+        self._reporter.evicted(target, outcome, now=int(now))
         match outcome:
             case Evicted():
-                self._roll.accept(target.uid, now=now, was_there=outcome is not Evicted.GONE)
+                self._reclaim_index.accept(target.uid, now=now, was_there=outcome is not Evicted.GONE)
             case Refused():
                 self.leave_alone(target, REFUSED_SECONDS)
                 self._evictions.refuse(target.uid)
@@ -220,91 +226,91 @@ class HoldManager:
                 self._evictions.put_off(target.uid, until=now + seconds)
 
     def leave_alone(self, target: Target, seconds: float) -> None:
-        """Do not choose a victim for a while: the API server does not evict it."""
+        """Exclude a victim for a while: the API server does not evict it."""
         rests = self.immovable if target.is_past_budgets else self.victims
         rests.rest(target.uid, seconds)
 
     def _keep(self, node: NodeName, holding: NodeHold | None) -> None:
-        self._evictions.keep(node, holding, is_going=self._roll.is_going)
+        self._evictions.keep(node, holding, is_going=self._reclaim_index.is_going)
 
-    def _is_in(self, claim: Beneficiary, holding: NodeHold) -> bool:
-        """Whether a waiting pod tolerates the taint of a hold, by this leader's doing or by an earlier one's."""
-        gpu_pod = self._roll.get(claim.uid)
+    def _is_in(self, beneficiary: Beneficiary, holding: NodeHold) -> bool:
+        """Whether a waiting pod tolerates the taint of a hold, by a patch of this leader or of an earlier one."""
+        gpu_pod = self._reclaim_index.get(beneficiary.uid)
         held = () if gpu_pod is None else gpu_pod.constraints.tolerations
-        return (claim.uid, holding.id) in self._let_in or any(
+        return (beneficiary.uid, holding.id) in self._let_in or any(
             toleration.key == HELD and toleration.value == holding.id for toleration in held
         )
 
     def _is_noticed(self, uid: Uid) -> bool:
-        gpu_pod = self._roll.get(uid)
+        gpu_pod = self._reclaim_index.get(uid)
         return gpu_pod is not None and bool(gpu_pod.notice_at)
 
     def _is_placed(self, uid: Uid) -> bool:
-        gpu_pod = self._roll.get(uid)
+        gpu_pod = self._reclaim_index.get(uid)
         return gpu_pod is not None and gpu_pod.pod.node is not None
 
     def _report_dropped(self, before: NodeHold, after: NodeHold | None, served: Mapping[Uid, TeamName]) -> None:
         """Report the pods of a hold that are placed, and count those that ended: others were evicted for nothing."""
-        for claim in before.claims:
-            if after is None or claim not in after.claims:
-                self.waiting.forget(claim.uid)
-                since = self._waiting_since.pop(claim.uid, None)
-                gpu_pod, team = self._roll.get(claim.uid), served.get(claim.uid)
+        for beneficiary in before.beneficiaries:
+            if after is None or beneficiary not in after.beneficiaries:
+                self.waiting.forget(beneficiary.uid)
+                since = self._waiting_since.pop(beneficiary.uid, None)
+                gpu_pod, team = self._reclaim_index.get(beneficiary.uid), served.get(beneficiary.uid)
                 node = None if gpu_pod is None else gpu_pod.pod.node
                 if team is not None and node is not None:
-                    self._placed[claim.uid] = self._clock(), team
+                    self._placed[beneficiary.uid] = self._clock(), team
                 elif team is not None:
                     self._waste(team)
                 if since is not None and node is not None:
-                    self._account.seated(claim, node=node, seconds=self._clock() - since)
+                    self._reporter.placed(beneficiary, node=node, seconds=self._clock() - since)
 
     def _note_short_lives(self) -> None:
-        """Count pods that ended soon after they were placed: to delete and create again must not be free."""
+        """Count pods that ended soon after they were placed: users who delete and create pods again cause a backoff."""
         now = self._clock()
         for uid, (at, team) in list(self._placed.items()):
-            if self._roll.is_going(uid):
+            if self._reclaim_index.is_going(uid):
                 self._waste(team)
-            if self._roll.is_going(uid) or at + SHORT_SECONDS < now:
+            if self._reclaim_index.is_going(uid) or at + SHORT_SECONDS < now:
                 del self._placed[uid]
 
     def _waste(self, team: TeamName) -> None:
         if seconds := self.teams.fail(team):
-            self._account.paused(team, seconds=seconds)
+            self._reporter.paused(team, seconds=seconds)
 
     def _prolonged(self, before: NodeHold, kept: NodeHold | None) -> NodeHold | None:
         """Extend a hold where victims left or waiting pods were placed since the last look."""
-        if kept is None or (kept.claims == before.claims and kept.targets == before.targets):
+        if kept is None or (kept.beneficiaries == before.beneficiaries and kept.targets == before.targets):
             return kept
         grace_seconds = self._longest_grace(t.uid for t in set(before.targets).difference(kept.targets))
         return replace(kept, until=max(kept.until, int(self._clock()) + grace_seconds + HOLD_SECONDS))
 
     def _longest_grace(self, victims: Iterable[Uid]) -> int:
         """Return how long the last of these pods may take to end."""
-        bound = self._lookout.world.policy.reclaim.longest_grace_seconds
-        grace = [gpu_pod.grace_seconds for uid in victims if (gpu_pod := self._roll.get(uid)) is not None]
+        bound = self._cluster_view.world.policy.reclaim.longest_grace_seconds
+        grace = [gpu_pod.grace_seconds for uid in victims if (gpu_pod := self._reclaim_index.get(uid)) is not None]
         return min(bound, max(grace, default=0))
 
     def _end_of(self, holding: NodeHold) -> int:
         """Return until when a node keeps its room at most."""
-        rules = self._lookout.world.policy.reclaim
+        rules = self._cluster_view.world.policy.reclaim
         return min(holding.until, holding.since + rules.notice_seconds + rules.longest_grace_seconds + LONGEST_SECONDS)
 
     def _give_up(self, holding: NodeHold, *, has_room: bool) -> None:
-        """Give room up. Waiting pods that did not use it although all victims are gone are to blame themselves."""
-        self._account.broken(
-            holding.claims, node=holding.node, why="its time is over" if has_room else "the room is gone"
+        """Give up a hold. If all victims are gone, the waiting pods themselves are at fault."""
+        self._reporter.broken(
+            holding.beneficiaries, node=holding.node, why="its time is over" if has_room else "the room is gone"
         )
         is_own_fault = has_room and not holding.targets
-        for claim in holding.claims:
-            if is_own_fault and (gpu_pod := self._roll.get(claim.uid)) is not None:
+        for beneficiary in holding.beneficiaries:
+            if is_own_fault and (gpu_pod := self._reclaim_index.get(beneficiary.uid)) is not None:
                 self._waste(gpu_pod.team)
-            if (seconds := self.waiting.fail(claim.uid, is_own_fault=is_own_fault)) is not None:
-                self._account.gave_up(claim, seconds=seconds)
+            if (seconds := self.waiting.fail(beneficiary.uid, is_own_fault=is_own_fault)) is not None:
+                self._reporter.gave_up(beneficiary, seconds=seconds)
 
 
 def _says(written: NodeHold | None, holding: NodeHold) -> bool:
-    """Whether a node states all claims; what it states beyond that is over, and the next leader sees that."""
+    """Whether a node states all beneficiaries; others that it states are over, which the next leader sees."""
     if written is None or written.id != holding.id:
         return False
     is_late = written.until + HOLD_SECONDS // 2 < holding.until
-    return not is_late and set(holding.claims) <= set(written.claims)
+    return not is_late and set(holding.beneficiaries) <= set(written.beneficiaries)

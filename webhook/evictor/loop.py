@@ -14,12 +14,12 @@ from webhook.core.model.names import NodeName
 from webhook.core.reclaim.held_nodes import HeldNodes, held_nodes
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_plan import Move, Round
-from webhook.core.reclaim.reclaim_snapshot import asking, entitled, scene
+from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
 from webhook.core.reclaim.reservation import targets_of
 from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import REFUSED_SECONDS, HoldManager
-from webhook.evictor.reporter import Account
+from webhook.evictor.reporter import EvictionReporter
 from webhook.observe.reclaim import ReclaimMetrics
 
 SETTLE_SECONDS: Final = 0.02
@@ -27,7 +27,7 @@ SETTLE_SECONDS: Final = 0.02
 
 FRUITLESS_SHARE: Final = 9
 """Pause after a plan that does nothing, as a multiple of its duration: where pods wait for room that no eviction makes,
-every change of a large cluster would otherwise cause a plan, and nothing else would be done …"""
+every change of a large cluster would otherwise cause a plan, which would use all CPU time …"""
 
 FRUITLESS_SECONDS: Final = 0.5
 """… but not longer than this."""
@@ -42,7 +42,7 @@ GROWN_SECONDS: Final = 1.0
 """When to look again at a gang that was growing."""
 
 FAILED_SECONDS: Final = 2.0
-"""How long nothing is done about a node after a request for it failed."""
+"""Pause of a node after a request for it failed."""
 
 PLANS: Final = 10
 """Plans in a row whose victims the API server does not evict; the rest waits for the next look."""
@@ -61,16 +61,16 @@ class Reclaimer:
         cluster_view: ClusterView,
         manager: HoldManager,
         executor: Executor,
-        account: Account,
+        eviction_reporter: EvictionReporter,
         metrics: ReclaimMetrics,
         *,
         why_stale: Callable[[], str | None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._lookout = cluster_view
+        self._cluster_view = cluster_view
         self._manager = manager
         self._executor = executor
-        self._account = account
+        self._reporter = eviction_reporter
         self._metrics = metrics
         self._why_stale = why_stale
         self._clock = clock
@@ -87,12 +87,12 @@ class Reclaimer:
         has_resumed = False
         async with asyncio.TaskGroup() as group:
             while True:
-                self._lookout.changed.clear()
-                if self._why_stale() is None and self._lookout.world.knows_all_namespaces:
+                self._cluster_view.changed.clear()
+                if self._why_stale() is None and self._cluster_view.world.knows_all_namespaces:
                     if not has_resumed:
                         self._manager.resume()
                         has_resumed = True
-                    if not self._lookout.world.policy.is_enforced:
+                    if not self._cluster_view.world.policy.is_enforced:
                         self._manager.abandon()
                     await self._look()
                     if await self._lock_nodes():
@@ -100,33 +100,35 @@ class Reclaimer:
                 await self._pause()
 
     async def _look(self) -> None:
-        await self._calm()
+        await self._withdraw_notices()
         for _ in range(PLANS):
             found = self._plan()
             if not found.moves or await self._is_allowed(found.moves):
                 break
         else:
             return
-        self._account.not_planned(found.refused)
+        self._reporter.not_planned(found.refused)
         if found.moves:
-            notice_seconds = self._lookout.world.policy.reclaim.notice_seconds
+            notice_seconds = self._cluster_view.world.policy.reclaim.notice_seconds
             at = int(self._clock()) + notice_seconds
-            self._account.planned(found.moves, at=at, is_notice=notice_seconds > 0)
+            self._reporter.planned(found.moves, at=at, is_notice=notice_seconds > 0)
             self._manager.accept(found.moves, notice_seconds=notice_seconds)
-            await self._calm()  # what changed during the dry run
+            await self._withdraw_notices()  # changes during the dry run
 
     def _plan(self) -> Round:
         self._settle_seconds = SETTLE_SECONDS
-        manager, reclaim_index, world = self._manager, self._lookout.reclaim_index, self._lookout.world
+        manager, reclaim_index, world = self._manager, self._cluster_view.reclaim_index, self._cluster_view.world
         held = manager.holds()
-        gpu_pods = entitled(reclaim_index, world)
+        gpu_pods = pods_within_share(reclaim_index, world)
         manager.note_waiting(gpu_pod.uid for gpu_pod in gpu_pods)
-        asked = asking(gpu_pods, reclaim_index, now=int(self._clock()), resting=manager.resting(), has_holds=bool(held))
-        self._is_growing = asked.is_growing
-        if not (asked.waiting and world.policy.is_enforced):
-            return Round((), asked.refused if world.policy.is_enforced else ())
+        selected = select_pods(
+            gpu_pods, reclaim_index, now=int(self._clock()), resting=manager.resting(), has_holds=bool(held)
+        )
+        self._is_growing = selected.is_growing
+        if not (selected.waiting and world.policy.is_enforced):
+            return Round((), selected.refused if world.policy.is_enforced else ())
         began = time.perf_counter()
-        there = scene(
+        there = take_snapshot(
             reclaim_index,
             world,
             now=int(self._clock()),
@@ -136,12 +138,12 @@ class Reclaimer:
             immovable=manager.immovable.resting(),
             evicted=manager.evicted(),
         )
-        found = plan(asked.waiting, there)
+        found = plan(selected.waiting, there)
         took = time.perf_counter() - began
         self._metrics.planning(took)
         if not found.moves:
             self._settle_seconds = max(SETTLE_SECONDS, min(FRUITLESS_SECONDS, took * FRUITLESS_SHARE))
-        return Round(found.moves, found.refused + asked.refused)
+        return Round(found.moves, found.refused + selected.refused)
 
     async def _is_allowed(self, moves: tuple[Move, ...]) -> bool:
         """Evict all victims in a dry run; False where the API server refuses any, which are not chosen for a while."""
@@ -151,29 +153,29 @@ class Reclaimer:
             match refused.get(target.uid):
                 case Refused(why):
                     self._manager.leave_alone(target, REFUSED_SECONDS)
-                    self._account.refused(target, why)
+                    self._reporter.refused(target, why)
                 case Later(seconds=seconds):
                     self._manager.leave_alone(target, seconds)
                 case None:
                     pass
         return not refused
 
-    async def _calm(self) -> None:
-        calmed = self._manager.tidy()
-        for target in calmed:
-            self._account.cancelled(target)
+    async def _withdraw_notices(self) -> None:
+        withdrawn = self._manager.tidy()
+        for target in withdrawn:
+            self._reporter.cancelled(target)
         with suppress(ClusterError):
-            await self._executor.calm(calmed)
-            for claim in self._manager.released():
-                await self._executor.release(claim)
-                self._manager.forget_nomination(claim)
+            await self._executor.withdraw_notices(withdrawn)
+            for beneficiary in self._manager.released():
+                await self._executor.release(beneficiary)
+                self._manager.forget_nomination(beneficiary)
 
     async def _lock_nodes(self) -> bool:
         """Update the object HeldNodes before any eviction; False: nothing may be done yet.
 
         It is written again now and then while nodes are held: a former leader or an admin may have changed it.
         """
-        held = held_nodes(self._manager.holdings.values(), self._lookout.world.policy)
+        held = held_nodes(self._manager.holdings.values(), self._cluster_view.world.policy)
         now = asyncio.get_running_loop().time()
         if held == self._locked and (not held.nodes or now < self._locked_at + LOOK_AGAIN_SECONDS):
             return True
@@ -194,7 +196,7 @@ class Reclaimer:
     def _start_due(self, group: asyncio.TaskGroup) -> None:
         now = asyncio.get_running_loop().time()
         self._failed = {node: until for node, until in self._failed.items() if until > now}
-        for node in {**self._manager.holdings, **self._lookout.marked}:
+        for node in {**self._manager.holdings, **self._cluster_view.marked}:
             if node not in self._busy and node not in self._failed and not self._manager.node_actions(node).is_empty:
                 self._busy[node] = group.create_task(self._carry_out(node))
 
@@ -206,7 +208,7 @@ class Reclaimer:
             self._failed[node] = asyncio.get_running_loop().time() + FAILED_SECONDS
         finally:
             del self._busy[node]
-            self._lookout.changed.set()
+            self._cluster_view.changed.set()
 
     async def _pause(self) -> None:
         """Wait until something changes or is due."""
@@ -218,5 +220,5 @@ class Reclaimer:
             seconds = min(seconds, GROWN_SECONDS)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._lookout.changed.wait()
+                await self._cluster_view.changed.wait()
         await asyncio.sleep(self._settle_seconds)

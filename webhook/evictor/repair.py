@@ -17,7 +17,7 @@ from webhook.kube.objects.events import Event, EventReason, EventType, ObjectRef
 from webhook.observe.logs import Logs
 
 LOOK_SECONDS: Final = 10.0
-"""Time between two looks, or less: short compared with the wait of a pod."""
+"""Time between two looks, or less: short compared with the wait of a stranded pod."""
 
 AT_ONCE: Final = 20
 """Pods replaced in one look: the next look should see the room that the new ones take."""
@@ -31,16 +31,16 @@ class Repair:
         cluster_view: ClusterView,
         connection: ApiConnection,
         *,
-        teller: EventSink,
+        event_sink: EventSink,
         logs: Logs,
         why_stale: Callable[[], str | None],
         is_leading: Callable[[], bool],
         clock: Callable[[], float],
         after_seconds: int = STRANDED_SECONDS,
     ) -> None:
-        self._lookout = cluster_view
+        self._cluster_view = cluster_view
         self._connection = connection
-        self._teller = teller
+        self._event_sink = event_sink
         self._logs = logs
         self._why_stale = why_stale
         self._is_leading = is_leading
@@ -52,8 +52,8 @@ class Repair:
         """Run until cancelled."""
         while True:
             await asyncio.sleep(min(LOOK_SECONDS, self._after_seconds / 2))
-            is_enforced = self._lookout.world.policy.is_enforced
-            if is_enforced and self._why_stale() is None and self._lookout.world.knows_all_namespaces:
+            is_enforced = self._cluster_view.world.policy.is_enforced
+            if is_enforced and self._why_stale() is None and self._cluster_view.world.knows_all_namespaces:
                 await self.look()
 
     async def look(self) -> None:
@@ -69,13 +69,13 @@ class Repair:
                 self._publish(gpu_pod, EventType.WARNING, EventReason.STRANDED, "delete it and create it again")
 
     def _stranded(self) -> list[ReclaimPod]:
-        world, now, after = self._lookout.world, int(self._clock()), self._after_seconds
+        world, now, after = self._cluster_view.world, int(self._clock()), self._after_seconds
         held = 0
-        for node in self._lookout.marked:
+        for node in self._cluster_view.marked:
             held |= world.fleet.bit(node)
         return [
             gpu_pod
-            for gpu_pod in self._lookout.reclaim_index.pinned()
+            for gpu_pod in self._cluster_view.reclaim_index.pinned()
             if is_stranded(gpu_pod, world, now=now, held=held, after_seconds=after)
         ]
 
@@ -97,7 +97,7 @@ class Repair:
         text = f"the nodes that were chosen for it ({nodes}) {why}: {what}"
         self._logs.event.info("stranded", **_subject(gpu_pod), reason=str(reason))
         about = ObjectRef("Pod", pod.namespace, pod.name, pod.uid)
-        self._teller.tell(Event(about, kind, reason, "Repair", text))
+        self._event_sink.tell(Event(about, kind, reason, "Repair", text))
 
 
 def _subject(gpu_pod: ReclaimPod) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Reports which team loses what, for which pod and why: in the log before any action, as Events, as metrics."""
+"""Reports each eviction, its beneficiary and the reason: in the log before any action, as Events, as metrics."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -35,8 +35,8 @@ class EventSink(Protocol):
         ...
 
 
-class Account:
-    """Reports what one evictor does. `tell_owner` queues Events on the owners of victims."""
+class EvictionReporter:
+    """Reports what one evictor does. `notify_owner` queues Events on the owners of victims."""
 
     def __init__(
         self,
@@ -44,15 +44,15 @@ class Account:
         reclaim_index: ReclaimIndex,
         *,
         logs: Logs,
-        teller: EventSink,
+        event_sink: EventSink,
         metrics: ReclaimMetrics,
-        tell_owner: Callable[[OwnerEvent], None],
+        notify_owner: Callable[[OwnerEvent], None],
     ) -> None:
         self._world = world
-        self._roll = reclaim_index
+        self._reclaim_index = reclaim_index
         self._logs = logs
-        self._teller = teller
-        self._tell_owner = tell_owner
+        self._event_sink = event_sink
+        self._notify_owner = notify_owner
         self._metrics = metrics
         self._reported: dict[Uid, Cause] = {}
 
@@ -83,13 +83,13 @@ class Account:
 
     def evicted(self, target: Target, outcome: Outcome, *, now: int) -> None:
         """Report the outcome of an eviction."""
-        gpu_pod, waiting = self._roll.get(target.uid), self._roll.get(target.claim)
+        gpu_pod, waiting = self._reclaim_index.get(target.uid), self._reclaim_index.get(target.beneficiary)
         named = {"namespace": target.namespace, "name": target.name, "uid": target.uid}
         match outcome:
             case Evicted.ACCEPTED | Evicted.DELETED:
                 is_deleted = outcome is Evicted.DELETED
                 self._metrics.eviction("deleted" if is_deleted else "evicted")
-                self._logs.event.info("evicted", **named, claim=target.claim, is_past_budgets=is_deleted)
+                self._logs.event.info("evicted", **named, claim=target.beneficiary, is_past_budgets=is_deleted)
                 if gpu_pod is not None:
                     since = max(gpu_pod.started_at or gpu_pod.pod.created, gpu_pod.saved_at)
                     lost = gpu_pod.demand.gpus * max(0, now - since)
@@ -120,26 +120,28 @@ class Account:
         text = "not evicted: the pod that needed its room does not wait any more"
         self._publish(target, EventReason.EVICTION_CANCELLED, "Evict", text, kind=EventType.NORMAL)
 
-    def seated(self, claim: Beneficiary, *, node: str, seconds: float) -> None:
+    def placed(self, beneficiary: Beneficiary, *, node: str, seconds: float) -> None:
         """Report that a waiting pod got its room."""
-        self._metrics.seated(seconds)
+        self._metrics.placed(seconds)
         self._logs.event.info(
-            "placed", namespace=claim.namespace, name=claim.name, node=node, seconds=round(seconds, 3)
+            "placed", namespace=beneficiary.namespace, name=beneficiary.name, node=node, seconds=round(seconds, 3)
         )
 
-    def broken(self, claims: Iterable[Beneficiary], *, node: str, why: str) -> None:
+    def broken(self, beneficiaries: Iterable[Beneficiary], *, node: str, why: str) -> None:
         """Report that a hold is given up."""
         self._metrics.broken()
-        self._logs.event.warning("hold given up", node=node, pods=[f"{c.namespace}/{c.name}" for c in claims], why=why)
+        self._logs.event.warning(
+            "hold given up", node=node, pods=[f"{b.namespace}/{b.name}" for b in beneficiaries], why=why
+        )
 
     def paused(self, team: TeamName, *, seconds: float) -> None:
         """Report that nothing is evicted for a team for a while: its pods did not use the room of earlier victims."""
         self._logs.event.warning("reclaim paused", team=team, seconds=round(seconds, 1))
 
-    def gave_up(self, claim: Beneficiary, *, seconds: float) -> None:
+    def gave_up(self, beneficiary: Beneficiary, *, seconds: float) -> None:
         """Report that nothing is evicted for a pod for a while: it did not use its room too often."""
         text = f"room was made for it repeatedly and it did not use it; the next try is in {seconds:.0f} s"
-        self._publish(claim, EventReason.CANNOT_RECLAIM, "Reclaim", text)
+        self._publish(beneficiary, EventReason.CANNOT_RECLAIM, "Reclaim", text)
 
     def _publish(
         self,
@@ -151,14 +153,14 @@ class Account:
         kind: EventType = EventType.WARNING,
     ) -> None:
         about = ObjectRef("Pod", pod.namespace, pod.name, pod.uid)
-        self._teller.tell(Event(about, kind, reason, action, text))
+        self._event_sink.tell(Event(about, kind, reason, action, text))
 
     def _publish_on_controller(self, gpu_pod: ReclaimPod, text: str, team: TeamName) -> None:
         """Report an eviction on the victim's controller; evictions for one team become one Event with a count."""
         if (made_by := gpu_pod.controller) is not None:
             api_version, kind, name, uid = made_by
             owner = ObjectRef(kind, gpu_pod.namespace, name, uid, api_version)
-            self._tell_owner(OwnerEvent(owner, EventReason.RECLAIMED, "Evict", text, f"for team {team}"))
+            self._notify_owner(OwnerEvent(owner, EventReason.RECLAIMED, "Evict", text, f"for team {team}"))
 
     def _sums(self) -> "_Sums":
         return _Sums(self._world)

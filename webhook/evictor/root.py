@@ -30,7 +30,7 @@ from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.loop import Reclaimer
 from webhook.evictor.repair import Repair
 from webhook.evictor.replica import EvictorState
-from webhook.evictor.reporter import Account
+from webhook.evictor.reporter import EvictionReporter
 from webhook.observe.logs import LogFormat, Logs, open_logs
 from webhook.observe.process import LeaderStatus
 from webhook.observe.reclaim import ReclaimMetrics
@@ -119,7 +119,7 @@ class _Candidate:
         self.lease = Lease(connection, namespace=namespace, name=LEASE_NAME, identity=identity, timing=settings.timing)
         self.events = EventWriter(connection, component=COMPONENT, instance=identity)
         self.owner_events = OwnerEventQueue(OwnerLookup(connection), self.events)
-        self._lookout = cluster_view
+        self._cluster_view = cluster_view
         self._connection = connection
         self._feed = feed
         self._logs = logs
@@ -134,31 +134,31 @@ class _Candidate:
 
     async def lead(self) -> None:
         """Reclaim and repair until cancelled."""
-        cluster_view, logs, why_stale = self._lookout, self._logs, self._feed.readiness
-        account = Account(
+        cluster_view, logs, why_stale = self._cluster_view, self._logs, self._feed.readiness
+        eviction_reporter = EvictionReporter(
             cluster_view.world,
             cluster_view.reclaim_index,
             logs=logs,
-            teller=self.events,
+            event_sink=self.events,
             metrics=self._metrics,
-            tell_owner=self.owner_events.take,
+            notify_owner=self.owner_events.take,
         )
         manager = self._manager = HoldManager(
-            cluster_view, account, clock=time.time, new_id=lambda: secrets.token_hex(ID_BYTES)
+            cluster_view, eviction_reporter, clock=time.time, new_id=lambda: secrets.token_hex(ID_BYTES)
         )
         executor = Executor(self._connection, is_leading=lambda: self.lease.is_leading)
-        reclaimer = Reclaimer(cluster_view, manager, executor, account, self._metrics, why_stale=why_stale)
+        reclaimer = Reclaimer(cluster_view, manager, executor, eviction_reporter, self._metrics, why_stale=why_stale)
         repair = Repair(
             cluster_view,
             self._connection,
-            teller=self.events,
+            event_sink=self.events,
             logs=logs,
             why_stale=why_stale,
             is_leading=lambda: self.lease.is_leading,
             clock=time.time,
             after_seconds=self._repair_after_seconds,
         )
-        rehearsal = DryRun(
+        dry_run = DryRun(
             cluster_view,
             why_stale=why_stale,
             show=lambda line: logs.event.info("rehearsed", message=line),
@@ -169,7 +169,7 @@ class _Candidate:
             async with asyncio.TaskGroup() as group:
                 group.create_task(reclaimer.run())
                 group.create_task(repair.run())
-                group.create_task(rehearsal.run())
+                group.create_task(dry_run.run())
         finally:
             self._manager = None
             logs.event.info("no longer leading", identity=self.lease.identity)

@@ -67,7 +67,7 @@ class ReclaimMetrics(ProcessMetrics):
         self._victims.labels(team).inc()
         self._lost.labels(team).inc(float(gpu_unit_seconds / ONE_GPU))
 
-    def seated(self, seconds: float) -> None:
+    def placed(self, seconds: float) -> None:
         """Record how long a pod waited for its room."""
         self._seated.observe(seconds)
 

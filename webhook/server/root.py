@@ -33,7 +33,7 @@ from webhook.server.leader.replica_report import LedgerLag, ServerState
 from webhook.server.live_world import LiveWorld
 from webhook.server.review.ledger_protocol import Ledger
 from webhook.server.review.memory_ledger import MemoryLedger
-from webhook.server.review.reviewer import Gate
+from webhook.server.review.reviewer import AdmissionReviewer
 from webhook.server.settings import LiveCluster, Settings, StartupError, WorldFile
 
 
@@ -58,7 +58,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
         tasks: list[Coroutine[Any, Any, None]] = []
         why_not_synced: Callable[[], str | None] = _always_ready
         report_refused: Callable[[str], None] = _ignore
-        tell_owner: Callable[[OwnerEvent], None] | None = None
+        notify_owner: Callable[[OwnerEvent], None] | None = None
         ledger: Ledger
         match settings.world:
             case WorldFile(path=path):
@@ -94,16 +94,16 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
                     leader.owner_events.run(),
                     _publish_reports(live, leader, holder, readiness, certificates),
                 ]
-                tell_owner = leader.owner_events.take
+                notify_owner = leader.owner_events.take
                 report_refused = leader.report_policy_refused
-        gate = Gate(
+        reviewer = AdmissionReviewer(
             world,
             ledger,
             now_text=_now_text,
             shadow_labels=shadow_labels,
             clock=time.monotonic,
             unix_time=time.time,
-            tell_owner=tell_owner,
+            notify_owner=notify_owner,
         )
 
         def apply(policy: Policy) -> None:
@@ -119,7 +119,7 @@ async def run(settings: Settings, *, on_listening: Callable[[str], None] | None 
             Watchdog(metrics, logs).run(),
         ]
         app = build_app(
-            gate, readiness, metrics, logs, why_not_synced=why_not_synced, check_caller=certificates.check_caller
+            reviewer, readiness, metrics, logs, why_not_synced=why_not_synced, check_caller=certificates.check_caller
         )
 
         def announce(url: str) -> None:

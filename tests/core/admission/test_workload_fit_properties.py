@@ -1,4 +1,4 @@
-"""What is said of the whole is what the gate does with its pods, one after another, in an empty cluster."""
+"""The workload check agrees with the decisions on the pods, one after another, in an empty cluster."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -14,7 +14,7 @@ from webhook.core.model.tier import Tier
 from webhook.core.placement.fleet import Fleet
 from webhook.core.placement.placement import best_nodes
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import Scene
+from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot
 from webhook.core.reclaim.victim import VictimIndex
 
 TIERS = st.sampled_from(list(Tier))
@@ -144,7 +144,9 @@ def test_a_plan_leaves_the_tiers_as_they_were():
     town.put(Uid("g"), NodeName("n1"), 1, Tier.GUARANTEED)
     town.put(Uid("h"), NodeName("n2"), 7, Tier.GUARANTEED)
     before = {tier: town.best(1, tier) for tier in Tier}
-    (move,) = plan([waiting(count=5)], Scene(fleet=town.fleet, victim_index=VictimIndex(victims), now=NOW)).moves
+    (move,) = plan(
+        [waiting(count=5)], ReclaimSnapshot(fleet=town.fleet, victim_index=VictimIndex(victims), now=NOW)
+    ).moves
     assert move.victims
     assert {tier: town.best(1, tier) for tier in Tier} == before
 

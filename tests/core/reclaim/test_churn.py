@@ -16,7 +16,7 @@ from webhook.core.model.decision import Admit
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_snapshot import entitled, scene
+from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
 from webhook.core.tiers.tier_changes import tier_changes
 from webhook.core.world.world import World
 
@@ -44,9 +44,9 @@ class City:
     def __init__(self, seed):
         self.random = random.Random(seed)
         policy = make.policy(*(make.team(name, guaranteed=30, limit_=70) for name in TEAMS))
-        self.gate, self.world, self.reclaim_index = World(policy), World(policy), ReclaimIndex(policy.reclaim)
+        self.server, self.world, self.reclaim_index = World(policy), World(policy), ReclaimIndex(policy.reclaim)
         for number in range(12):
-            for world in (self.gate, self.world):
+            for world in (self.server, self.world):
                 world.set_node(make.node(f"n{number}", gpus=8))
         self.lives = {}
         self.seen = Counter()
@@ -65,14 +65,14 @@ class City:
         self._later(now + self.random.expovariate(1 / 3), "arrive")
         size, team = self.random.choice(SIZES), self.random.choice(TEAMS)
         pod = make.pod(size, namespace=team, owner=make.JOB)
-        decision = admit(pod, make.JOB_CONTROLLER, self.gate)
+        decision = admit(pod, make.JOB_CONTROLLER, self.server)
         if not isinstance(decision, Admit) or not decision.steering.nodes:
             self.seen["turned away"] += 1
             return
         uid = f"p{next(self._numbers)}"
         made = make.mutated(pod, decision, uid=uid)
         nodes, tier = decision.steering.nodes, decision.charge.tier
-        make.commit(self.gate, made, decision.charge, nodes[0])
+        make.commit(self.server, made, decision.charge, nodes[0])
         self.lives[uid] = Life(size, team, tier, int(now), nodes, made.constraints)
         self.seen[tier] += 1
         take(self._tenant(uid), self.reclaim_index, self.world)
@@ -84,19 +84,19 @@ class City:
 
     def end(self, _, uid):
         del self.lives[uid]
-        self.gate.remove_pod(uid)
+        self.server.remove_pod(uid)
         self.world.remove_pod(uid)
         self.reclaim_index.remove(uid)
-        for team in self.gate.policy.teams:
-            for change in tier_changes(team, self.gate):
+        for team in self.server.policy.teams:
+            for change in tier_changes(team, self.server):
                 assert change.charge.tier is Tier.GUARANTEED, "no share was lowered"
                 self.seen["promoted"] += 1
                 self._change(change.pod.uid, tier=change.charge.tier)
 
     def look(self, now):
-        waiting = entitled(self.reclaim_index, self.world)
+        waiting = pods_within_share(self.reclaim_index, self.world)
         self.seen["looks with a pod on its way"] += bool(waiting)
-        found = plan(waiting, scene(self.reclaim_index, self.world, now=int(now)))
+        found = plan(waiting, take_snapshot(self.reclaim_index, self.world, now=int(now)))
         assert found.moves == (), f"after {now:.0f} s"
         lent = sum(self.world.usage(team).preemptible for team in TEAMS)
         self.seen["lent"] = max(self.seen["lent"], lent)
@@ -107,7 +107,7 @@ class City:
     def _change(self, uid, **more):
         self.lives[uid] = replace(self.lives[uid], **more)
         made = self._tenant(uid)
-        self.gate.set_pod(made.pod)
+        self.server.set_pod(made.pod)
         take(made, self.reclaim_index, self.world)
 
     def _tenant(self, uid):

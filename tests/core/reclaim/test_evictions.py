@@ -177,7 +177,7 @@ def test_a_notice_that_arrives_after_the_end_is_taken_back_once():
     table = walked(planned, written, ended)
     table.end_finished(stays, now=0)
     noticed(table)
-    assert (table.calmed(), table.calmed()) == ([VICTIM], [])
+    assert (table.take_withdrawn(), table.take_withdrawn()) == ([VICTIM], [])
 
 
 def test_the_teams_that_evictions_served_are_known_until_the_room_is_used():
@@ -220,9 +220,9 @@ class Lives(RuleBasedStateMachine):
     def plan(self, node, uid):
         if uid not in self.table.listed() and not self.is_going(uid):
             hold = self.table.holds.get(node) or NodeHold(f"h{next(self.ids)}", node, 0, ())
-            claim = Beneficiary(f"b{next(self.ids)}", "team-b", "b")
-            target = Target(uid, "team-a", uid, claim.uid, 0)
-            made = NodeHold(hold.id, node, 0, (*hold.claims, claim), (*hold.targets, target))
+            beneficiary = Beneficiary(f"b{next(self.ids)}", "team-b", "b")
+            target = Target(uid, "team-a", uid, beneficiary.uid, 0)
+            made = NodeHold(hold.id, node, 0, (*hold.beneficiaries, beneficiary), (*hold.targets, target))
             self.table.keep(node, made, is_going=self.is_going)
 
     @rule(node=nodes)
@@ -270,7 +270,7 @@ class Lives(RuleBasedStateMachine):
         """Drop what went; the rest of the hold is given up if nothing is left to evict."""
         if (hold := self.table.holds.get(node)) is not None:
             left = tuple(t for t in hold.targets if not self.is_going(t.uid))
-            kept = NodeHold(hold.id, node, 0, hold.claims, left) if left else None
+            kept = NodeHold(hold.id, node, 0, hold.beneficiaries, left) if left else None
             self.table.keep(node, kept, is_going=self.is_going)
 
     @rule(node=nodes)

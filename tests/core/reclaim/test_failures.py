@@ -12,8 +12,7 @@ from webhook.core.model.names import Uid
 from webhook.core.model.policy import ReclaimCost
 from webhook.core.reclaim.failures import FailureBudget, Loss, Remaining, WorkloadId
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_snapshot import asking, entitled
-from webhook.core.reclaim.reclaim_snapshot import scene as survey_scene
+from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
 from webhook.core.reclaim.victim import GangId
 
 JOB, OTHER = WorkloadId("job"), WorkloadId("other")
@@ -218,7 +217,7 @@ def test_a_plan_is_made_from_what_is_left():
     lending = make.policy(make.team(guaranteed=0), make.team("team-b"))
     mine = [of_job(f"p{n}", saved_at=NOW) for n in range(10)]
     reclaim_index, world = town(*mine, *other, asker("b", 8), nodes=2, policy=lending)
-    asked = asking(entitled(reclaim_index, world), reclaim_index, now=NOW)
-    assert gone(plan(asked.waiting, survey_scene(reclaim_index, world, now=NOW)))[0].startswith("p")
+    asked = select_pods(pods_within_share(reclaim_index, world), reclaim_index, now=NOW)
+    assert gone(plan(asked.waiting, take_snapshot(reclaim_index, world, now=NOW)))[0].startswith("p")
     reclaim_index.set_failure_budget(JOB, FailureBudget(7))
-    assert gone(plan(asked.waiting, survey_scene(reclaim_index, world, now=NOW))) == [f"o{n}" for n in range(8)]
+    assert gone(plan(asked.waiting, take_snapshot(reclaim_index, world, now=NOW))) == [f"o{n}" for n in range(8)]

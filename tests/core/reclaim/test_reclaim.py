@@ -17,7 +17,7 @@ from webhook.core.model.topology import AffinityRule
 from webhook.core.peers.pod_counts import PlacedPod, PodCounts
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_plan import Cause, Hold, Scene
+from webhook.core.reclaim.reclaim_plan import Cause, Hold, ReclaimSnapshot
 from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
 from webhook.core.reclaim.victim import GangId, GuardId, Victim, VictimIndex
 from webhook.core.reclaim.victim_search import Cost
@@ -59,7 +59,7 @@ def scene(victims, *, nodes=1, size=8, others=(), **more):
         fleet.set(node(f"n{number}", gpus=size, labels={"host": f"n{number}"}))
     for each in (*victims, *others):
         fleet.take(each.node, each.demand, holder=each.uid)
-    return Scene(fleet=fleet, victim_index=VictimIndex(victims), now=NOW, **more)
+    return ReclaimSnapshot(fleet=fleet, victim_index=VictimIndex(victims), now=NOW, **more)
 
 
 def gone(round_):

@@ -47,7 +47,7 @@ def victims(reclaim_index):
         borrower("p", on=None),
         borrower("p", is_terminating=True),
     ],
-    ids=["it is guaranteed", "the gate never saw it", "it is on no node", "it is leaving"],
+    ids=["it is guaranteed", "it bypassed the webhook", "it is on no node", "it is leaving"],
 )
 def test_some_pods_are_never_victims(never):
     assert victims(rolled(never)) == []

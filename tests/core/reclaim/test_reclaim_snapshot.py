@@ -13,39 +13,39 @@ from webhook.core.reclaim.reclaim_plan import Cause, Hold
 from webhook.core.reclaim.reclaim_pod import Disruption, Report
 from webhook.core.reclaim.reclaim_snapshot import (
     GROWING_SECONDS,
-    asking,
-    entitled,
     largest_room,
     over_share,
+    pods_within_share,
     rising,
-    scene,
+    select_pods,
+    take_snapshot,
 )
 
 
 def planned(reclaim_index, world, **more):
-    waiting = entitled(reclaim_index, world)
-    return plan(waiting, scene(reclaim_index, world, now=NOW, **more))
+    waiting = pods_within_share(reclaim_index, world)
+    return plan(waiting, take_snapshot(reclaim_index, world, now=NOW, **more))
 
 
 def test_a_team_gets_no_more_than_its_share_back():
     asks = [asker(f"b{n}", 8, created=n) for n in range(4)]
     reclaim_index, world = town(*asks)
-    assert [each.pod.uid for each in entitled(reclaim_index, world)] == ["b0", "b1"]
+    assert [each.pod.uid for each in pods_within_share(reclaim_index, world)] == ["b0", "b1"]
 
 
 def test_what_runs_counts_before_what_waits():
     reclaim_index, world = town(tenant("old", 15, on="n0", team="team-b", tier="guaranteed", created=9), asker("b", 8))
-    assert entitled(reclaim_index, world) == []
+    assert pods_within_share(reclaim_index, world) == []
 
 
 def test_a_pod_that_is_too_large_for_the_rest_lets_smaller_ones_pass():
     reclaim_index, world = town(asker("b0", 16, created=0), asker("b1", 8, created=1), asker("b2", 4, created=2))
-    assert [each.pod.uid for each in entitled(reclaim_index, world)] == ["b0", "b2"]
+    assert [each.pod.uid for each in pods_within_share(reclaim_index, world)] == ["b0", "b2"]
 
 
 def test_pods_of_a_team_without_a_policy_get_nothing():
     reclaim_index, world = town(asker("x", team="team-x"))
-    assert entitled(reclaim_index, world) == []
+    assert pods_within_share(reclaim_index, world) == []
 
 
 def test_a_team_is_over_by_what_it_holds_on_nodes():
@@ -83,7 +83,7 @@ def test_the_largest_seat_is_what_one_node_could_give():
 
 
 def asked(reclaim_index, world, **more):
-    found = asking(entitled(reclaim_index, world), reclaim_index, now=NOW, **more)
+    found = select_pods(pods_within_share(reclaim_index, world), reclaim_index, now=NOW, **more)
     return [each.uid for each in found.waiting], {each.waiting.uid: each.cause for each in found.refused}
 
 
@@ -103,7 +103,7 @@ def test_a_gang_is_planned_for_when_it_stopped_growing():
     members = [asker(f"b{n}", gang="g", created=NOW - 2 * GROWING_SECONDS) for n in range(2)]
     reclaim_index, world = town(*members, asker("b2", gang="g", created=NOW - GROWING_SECONDS + 1))
     assert asked(reclaim_index, world) == ([], {})
-    assert asking(entitled(reclaim_index, world), reclaim_index, now=NOW).is_growing
+    assert select_pods(pods_within_share(reclaim_index, world), reclaim_index, now=NOW).is_growing
     take(asker("b2", gang="g", created=NOW - GROWING_SECONDS), reclaim_index, world)
     assert asked(reclaim_index, world) == (["b0", "b1", "b2"], {})
 

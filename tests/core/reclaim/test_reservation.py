@@ -5,7 +5,7 @@ from tests.core.support.reclaim_pods import NOW, asker, borrower, evict, take, t
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.reclaim.held_room import holds, inherited, is_short, trimmed
 from webhook.core.reclaim.reclaim import plan
-from webhook.core.reclaim.reclaim_snapshot import entitled, scene
+from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
 from webhook.core.reclaim.reservation import NodeHold, targets_of
 from webhook.core.reclaim.victim import GangId
 
@@ -17,7 +17,7 @@ POOR = make.policy(make.team(guaranteed=0), make.team("team-b"))
 def kept(*tenants):
     """A town, and the holding that a plan for all that wait in it makes on its one node."""
     reclaim_index, world = town(*tenants, policy=POOR, nodes=1)
-    found = plan(entitled(reclaim_index, world), scene(reclaim_index, world, now=NOW))
+    found = plan(pods_within_share(reclaim_index, world), take_snapshot(reclaim_index, world, now=NOW))
     holding = EMPTY
     for move in found.moves:
         holding = holding.joined(move, at=NOW, until=NOW + 90)
@@ -34,8 +34,9 @@ def short(reclaim_index, world, holding):
 
 def test_a_plan_becomes_claims_and_targets():
     reclaim_index, _, holding = kept(*full(), asker("b", 2))
-    assert [claim.uid for claim in holding.claims] == ["b"]
-    assert [(target.uid, target.claim, target.at) for target in holding.targets] == [("a9", "b", NOW), ("a8", "b", NOW)]
+    assert [each.uid for each in holding.beneficiaries] == ["b"]
+    found = [(target.uid, target.beneficiary, target.at) for target in holding.targets]
+    assert found == [("a9", "b", NOW), ("a8", "b", NOW)]
     assert [(hold.waiting.uid, hold.node) for hold in holds([holding], reclaim_index)] == [("b", "n0")]
 
 
@@ -62,7 +63,7 @@ def heirs(reclaim_index, world, before):
     left = trimmed(before, reclaim_index)
     assert short(reclaim_index, world, left)
     found = inherited(before, left, reclaim_index, world.fleet, leaving=reclaim_index.leaving(now=NOW).get(NODE, ()))
-    return [(target.uid, target.claim) for target in found.targets]
+    return [(target.uid, target.beneficiary) for target in found.targets]
 
 
 def test_who_is_seated_on_the_room_of_anothers_victims_leaves_him_its_own():
@@ -123,7 +124,7 @@ def test_the_rest_of_a_broken_gang_goes_whatever_becomes_of_its_claim():
     left = trimmed(holding, reclaim_index)
     reclaim_index.remove(Uid("b"))
     alone = trimmed(left, reclaim_index)
-    assert (len(left.targets), len(alone.targets), alone.claims) == (8, 8, ())
+    assert (len(left.targets), len(alone.targets), alone.beneficiaries) == (8, 8, ())
     assert alone.given_up() == alone
     assert not short(reclaim_index, world, alone)
 

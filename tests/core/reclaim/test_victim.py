@@ -25,12 +25,12 @@ def least(saves, gpus, now):
 
 @given(STEPS)
 def test_the_least_loss_is_that_of_the_units_saved_last(steps):
-    yard = NodeVictims()
-    yard.save(50, 2)
+    node_victims = NodeVictims()
+    node_victims.save(50, 2)
     for what, first, second in steps:
         if what == "save":
-            yard.save(first, second)
-        elif what == "unsave" and len(yard.saves) > 1:
-            yard.unsave(*yard.saves[first % len(yard.saves)])
+            node_victims.save(first, second)
+        elif what == "unsave" and len(node_victims.saves) > 1:
+            node_victims.unsave(*node_victims.saves[first % len(node_victims.saves)])
         elif what == "ask":
-            assert yard.least_loss(first, NOW + second) == least(yard.saves, first, NOW + second)
+            assert node_victims.least_loss(first, NOW + second) == least(node_victims.saves, first, NOW + second)

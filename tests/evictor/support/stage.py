@@ -20,7 +20,7 @@ from webhook.evictor.cluster_view import ClusterView
 from webhook.evictor.executor import Executor
 from webhook.evictor.hold_manager import HoldManager
 from webhook.evictor.loop import Reclaimer
-from webhook.evictor.reporter import Account
+from webhook.evictor.reporter import EvictionReporter
 from webhook.kube.objects.events import Event
 from webhook.kube.reclaim.holds import rfc3339
 from webhook.observe.logs import LineWriter, LogFormat, Logs
@@ -75,7 +75,7 @@ class Stage:
         return self._pod(name, "team-b", "guaranteed", gpus=gpus, status={"conditions": [REPORT | since]}, **more)
 
     def pinned(self, name: str, *, to: str, **more: Any) -> str:
-        """A pod that the gate bound to one node, and that is on none."""
+        """A pod that the webhook restricted to one node, and that is on none."""
         term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [to]}]}
         affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
         annotations = {"fairgate.dev/decision": json.dumps({"nodes": [to]})}
@@ -96,7 +96,7 @@ class Stage:
         return uid
 
     def bare(self, name: str, *, team: str, **more: Any) -> None:
-        """A pod of one GPU that never passed the gate."""
+        """A pod of one GPU that bypassed the webhook."""
         status = more.pop("status", {})
         self.api.put(PODS, name, namespace=team, **builders.pod(name, namespace=team, **more) | {"status": status})
 
@@ -131,18 +131,18 @@ class Stage:
         feed = cluster_view.feed(self.connection)
         nowhere = os.open(os.devnull, os.O_WRONLY)
         logs = Logs(LineWriter(nowhere), log_format=LogFormat.JSON)
-        account = Account(
+        eviction_reporter = EvictionReporter(
             cluster_view.world,
             cluster_view.reclaim_index,
             logs=logs,
-            teller=self,
+            event_sink=self,
             metrics=self.metrics,
-            tell_owner=self.notices.append,
+            notify_owner=self.notices.append,
         )
-        manager = HoldManager(cluster_view, account, clock=self.now, new_id=lambda: f"h{next(self._ids)}")
+        manager = HoldManager(cluster_view, eviction_reporter, clock=self.now, new_id=lambda: f"h{next(self._ids)}")
         executor = Executor(self.connection, is_leading=lambda: self.is_leading)
         work = Reclaimer(
-            cluster_view, manager, executor, account, self.metrics, why_stale=feed.readiness, clock=self.now
+            cluster_view, manager, executor, eviction_reporter, self.metrics, why_stale=feed.readiness, clock=self.now
         )
         tasks = [asyncio.create_task(feed.run()), asyncio.create_task(work.run())]
         try:

@@ -12,7 +12,7 @@ import jsonpatch
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from tests.cases.test_cases import open_gate, pod, review
+from tests.cases.test_cases import open_reviewer, pod, review
 from tests.examples import examples
 from tests.server.review.test_sums_agree import OF_DRA, written
 from webhook.core.admission.verification import verify
@@ -139,17 +139,19 @@ def same(record, decision):
 def test_webhook_commit_review_and_explanation_agree(nodes, share, pods):
     case = case_of(nodes, share)
     with tempfile.TemporaryDirectory() as folder:
-        gate, beside = open_gate(case, Path(folder)), open_gate(case, Path(folder)).world
+        reviewer, beside = open_reviewer(case, Path(folder)), open_reviewer(case, Path(folder)).world
     simulator = Simulator(beside, now_text="")
     for number, step in enumerate(pods):
         uid, name = f"uid-{number}", {"name": f"p{number}"}
         manifest = pod(step | {"metadata": step["metadata"] | name})
         namespace = Namespace(manifest["metadata"]["namespace"])
         (reviewed,) = simulator.simulate(read_template(manifest, namespace=namespace, world=beside), 1, requester=ALICE)
-        explanation = explain(read_template(manifest, namespace=namespace, world=gate.world).pod, ALICE, gate.world)
+        explanation = explain(
+            read_template(manifest, namespace=namespace, world=reviewer.world).pod, ALICE, reviewer.world
+        )
         assert told(explanation.decision) == told(reviewed.decision)
         event(told(explanation.decision)[1])
-        record, response = call(gate.mutate, manifest, uid)
+        record, response = call(reviewer.mutate, manifest, uid)
         same(record, explanation.decision)
         if isinstance(explanation.decision, Admit):
             assert (record.team, record.gpus) == (explanation.team.name, gpu_number(explanation.pod.demand.gpus))
@@ -161,9 +163,9 @@ def test_webhook_commit_review_and_explanation_agree(nodes, share, pods):
         if "patch" in response:
             manifest = jsonpatch.apply_patch(manifest, json.loads(base64.b64decode(response["patch"])))
         manifest["metadata"]["uid"] = uid
-        stored = read_template(manifest, namespace=namespace, world=gate.world).pod._replace(uid=uid)
-        verified = verify(stored, ALICE, gate.world)
+        stored = read_template(manifest, namespace=namespace, world=reviewer.world).pod._replace(uid=uid)
+        verified = verify(stored, ALICE, reviewer.world)
         assert told(verified) == told(explanation.decision)
-        committed, _ = call(gate.validate, manifest, uid)
+        committed, _ = call(reviewer.validate, manifest, uid)
         same(committed, verified)
         assert committed[8:13] == record[8:13]  # outcome, code, team, tier, numbers

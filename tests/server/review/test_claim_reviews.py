@@ -19,7 +19,7 @@ from webhook.kube.admission.review import ReviewError
 from webhook.kube.pod import dra
 from webhook.server.review.claim_reviews import answer_claim
 from webhook.server.review.memory_ledger import MemoryLedger
-from webhook.server.review.reviewer import Gate
+from webhook.server.review.reviewer import AdmissionReviewer
 
 GPU = "gpu.nvidia.com"
 WEIGHTS = {**BUILT_IN_RESOURCES, DEVICE_CLASS + GPU: ONE_GPU}
@@ -111,13 +111,15 @@ def test_nothing_is_refused_while_nothing_is_enforced(mode, would):
 def test_a_claim_that_is_larger_than_any_that_is_read_gets_nothing(metadata):
     found = claim(1)
     found["metadata"] |= metadata
-    gate = Gate(place(claim(1)), MemoryLedger(world(), lambda: 0.0), now_text=lambda: "2026-01-01T00:00:00Z")
+    reviewer = AdmissionReviewer(
+        place(claim(1)), MemoryLedger(world(), lambda: 0.0), now_text=lambda: "2026-01-01T00:00:00Z"
+    )
     body = review(found)
-    answered = at_once(gate.claims(body, deadline=1.0))
+    answered = at_once(reviewer.claims(body, deadline=1.0))
     response = json.loads(answered.body)["response"]
     assert (response["allowed"], answered.record.code) == (False, "TooLarge")
     # a hundredth of what reading it would take, and here no more than making plain values of it, with room to spare
-    assert quickest(lambda: at_once(gate.claims(body, deadline=1.0))) < 3 * quickest(lambda: json.loads(body))
+    assert quickest(lambda: at_once(reviewer.claims(body, deadline=1.0))) < 3 * quickest(lambda: json.loads(body))
 
 
 def quickest(call):

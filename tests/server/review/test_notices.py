@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.cases.test_cases import ask, open_gate, pod, review
+from tests.cases.test_cases import ask, open_reviewer, pod, review
 from webhook.kube.objects.events import EventReason, ObjectRef
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u1", "controller": True}
@@ -23,25 +23,25 @@ def heard():
 
 
 @pytest.fixture
-def gate(tmp_path, heard):
+def reviewer(tmp_path, heard):
     return opened(CASE, tmp_path, heard)
 
 
 def opened(case, folder, heard):
-    made = open_gate(case, folder)
-    made._tell_owner = heard.append
+    made = open_reviewer(case, folder)
+    made._notify_owner = heard.append
     return made
 
 
-def mutate(gate, step, *, dry_run=False, operation="CREATE"):
+def mutate(reviewer, step, *, dry_run=False, operation="CREATE"):
     asked = json.loads(review(pod(step), uid="r1", requester="controller", operation=operation))
     asked["request"]["dryRun"] = dry_run
-    answer = asyncio.run(gate.mutate(json.dumps(asked).encode(), deadline=1.0))
+    answer = asyncio.run(reviewer.mutate(json.dumps(asked).encode(), deadline=1.0))
     return json.loads(answer.body)["response"]
 
 
-def test_a_refusal_is_told_to_the_controller_in_the_words_of_the_answer(gate, heard):
-    response = mutate(gate, {"gpus": 20, "metadata": OWNED})
+def test_a_refusal_is_told_to_the_controller_in_the_words_of_the_answer(reviewer, heard):
+    response = mutate(reviewer, {"gpus": 20, "metadata": OWNED})
     [notice] = heard
     assert notice.owner == ObjectRef("ReplicaSet", "team-a", "web-1", "u1", "apps/v1")
     assert (notice.reason, notice.message) == (EventReason.REFUSED, response["status"]["message"])
@@ -56,8 +56,8 @@ def test_a_refusal_is_told_to_the_controller_in_the_words_of_the_answer(gate, he
     ],
 )
 def test_a_pod_that_finds_no_room_is_told_to_its_controller_once(tmp_path, heard, running, gpus, want):
-    gate = opened(CASE | {"running": running}, tmp_path, heard)
-    mutate(gate, {"gpus": gpus, "metadata": OWNED})
+    reviewer = opened(CASE | {"running": running}, tmp_path, heard)
+    mutate(reviewer, {"gpus": gpus, "metadata": OWNED})
     [notice] = heard
     assert notice.series == want
     assert notice.message.endswith(f"({want})")
@@ -65,11 +65,11 @@ def test_a_pod_that_finds_no_room_is_told_to_its_controller_once(tmp_path, heard
 
 def test_a_refusal_at_the_commit_is_told_in_the_same_words(tmp_path, heard):
     roomy = {"n0": {"allocatable": {"nvidia.com/gpu": "32"}}}  # only the limit is broken: the commit looks for no room
-    gate = opened(CASE | {"nodes": roomy}, tmp_path, heard)
+    reviewer = opened(CASE | {"nodes": roomy}, tmp_path, heard)
     forged = {"labels": {"fairgate.dev/team": "b", "fairgate.dev/tier": "guaranteed"}, **OWNED}
     body = review(pod({"gpus": 20, "metadata": forged}), uid="r1", requester="controller")
-    asyncio.run(gate.validate(body, deadline=1.0))
-    mutate(gate, {"gpus": 20, "metadata": OWNED})
+    asyncio.run(reviewer.validate(body, deadline=1.0))
+    mutate(reviewer, {"gpus": 20, "metadata": OWNED})
     assert len({(each.message, each.series) for each in heard}) == 1
     assert len(heard) == 2
 
@@ -83,24 +83,24 @@ def test_a_refusal_at_the_commit_is_told_in_the_same_words(tmp_path, heard):
         pytest.param({"gpus": 20, "metadata": OWNED | {"namespace": "system"}}, {}, id="an exempt namespace"),
     ],
 )
-def test_nobody_is_told_where_nothing_was_refused_or_somebody_read_it(gate, heard, step, more):
-    mutate(gate, step, **more)
+def test_nobody_is_told_where_nothing_was_refused_or_somebody_read_it(reviewer, heard, step, more):
+    mutate(reviewer, step, **more)
     assert heard == []
 
 
-def test_a_pod_that_is_admitted_is_never_told_twice(gate, heard):
-    ask(gate, {"gpus": 8, "metadata": OWNED}, "u9")
+def test_a_pod_that_is_admitted_is_never_told_twice(reviewer, heard):
+    ask(reviewer, {"gpus": 8, "metadata": OWNED}, "u9")
     assert heard == []
 
 
 @pytest.mark.parametrize("enforce", ["warn", "shadow", "off"])
 def test_nothing_is_told_while_policy_is_not_enforced(tmp_path, heard, enforce):
-    gate = opened(CASE | {"policy": CASE["policy"] | {"enforce": enforce}}, tmp_path, heard)
-    mutate(gate, {"gpus": 20, "metadata": OWNED})
+    reviewer = opened(CASE | {"policy": CASE["policy"] | {"enforce": enforce}}, tmp_path, heard)
+    mutate(reviewer, {"gpus": 20, "metadata": OWNED})
     assert heard == []
 
 
-def test_a_long_text_is_kept_short(gate, heard):
-    mutate(gate, {"gpus": 20, "metadata": OWNED | {"annotations": {"fairgate.dev/requires": "x" * 3000}}})
+def test_a_long_text_is_kept_short(reviewer, heard):
+    mutate(reviewer, {"gpus": 20, "metadata": OWNED | {"annotations": {"fairgate.dev/requires": "x" * 3000}}})
     assert all(len(each.message) <= 1024 for each in heard)
     assert heard

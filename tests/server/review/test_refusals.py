@@ -10,7 +10,7 @@ from webhook.core.model.names import TeamName, User
 from webhook.core.model.pod import Owner
 from webhook.core.model.tier import Tier
 from webhook.server.review.memory_ledger import MemoryLedger
-from webhook.server.review.reviewer import Gate
+from webhook.server.review.reviewer import AdmissionReviewer
 
 NOW = 1_800_000_000
 JOB = Owner("Job", "train")
@@ -23,12 +23,14 @@ class Site:
         self.now = NOW
         self.world = make.world(make.policy(make.team(guaranteed=2, limit_=4)), residents=residents)
         ledger = MemoryLedger(self.world, lambda: 0.0)
-        self.gate = Gate(self.world, ledger, now_text=lambda: "2026-01-01T00:00:00Z", unix_time=lambda: self.now)
+        self.reviewer = AdmissionReviewer(
+            self.world, ledger, now_text=lambda: "2026-01-01T00:00:00Z", unix_time=lambda: self.now
+        )
 
     def refused(self, method, gpus=1):
         pod = builders.pod("p", namespace="team-a", gpus=gpus, uid="u")
         body = builders.review(pod, namespace="team-a", username="bob")
-        answer = at_once(getattr(self.gate, method)(body, deadline=1.0))
+        answer = at_once(getattr(self.reviewer, method)(body, deadline=1.0))
         response = json.loads(answer.body)["response"]
         assert not response["allowed"]
         assert answer.record.message == response["status"]["message"]

@@ -1,4 +1,4 @@
-"""The gate while policy is not enforced: everybody passes, everything is counted, and the record says what would be."""
+"""The reviewer while policy is not enforced: every pod is admitted and counted, and the record has the decision."""
 
 import base64
 import json
@@ -13,14 +13,14 @@ from webhook.core.model.policy import Enforcement
 from webhook.core.model.reason import Code, Reason
 from webhook.core.tiers.shadow_labels import ShadowLabels
 from webhook.server.review.memory_ledger import MemoryLedger
-from webhook.server.review.reviewer import Gate
+from webhook.server.review.reviewer import AdmissionReviewer
 
 NOW = "2026-01-01T00:00:00Z"
 
 
-def gate(mode, *, ledger=None):
+def reviewer(mode, *, ledger=None):
     world = make.world(make.policy(make.team(guaranteed=4, limit_=6), enforce=mode))
-    return Gate(
+    return AdmissionReviewer(
         world, ledger or MemoryLedger(world, lambda: 0.0), now_text=lambda: NOW, shadow_labels=ShadowLabels(world)
     )
 
@@ -30,21 +30,21 @@ def asked(name, gpus, **more):
     return builders.review(pod, namespace="team-a", **more)
 
 
-def validated(gate_, name, gpus, **more):
-    answer = at_once(gate_.validate(asked(name, gpus, **more), deadline=1.0))
+def validated(reviewer_, name, gpus, **more):
+    answer = at_once(reviewer_.validate(asked(name, gpus, **more), deadline=1.0))
     return json.loads(answer.body)["response"], answer.record
 
 
 @pytest.mark.parametrize("mode", [Enforcement.OFF, Enforcement.SHADOW, Enforcement.WARN])
 def test_the_mutating_webhook_changes_nothing(mode):
-    answer = at_once(gate(mode).mutate(asked("p", 99), deadline=1.0))
+    answer = at_once(reviewer(mode).mutate(asked("p", 99), deadline=1.0))
     response = json.loads(answer.body)["response"]
     assert (response["allowed"], "patch" in response, "warnings" in response) == (True, False, False)
     assert (answer.record.outcome, answer.record.would, answer.record.enforce) == ("skip", "", mode)
 
 
 def test_shadow_says_nothing_and_records_what_would_be():
-    place = gate(Enforcement.SHADOW)
+    place = reviewer(Enforcement.SHADOW)
     found = [validated(place, name, gpus) for name, gpus in (("a", 3), ("b", 3), ("c", 1), ("d", 1))]
     assert all(response.keys() == {"uid", "allowed", "auditAnnotations"} for response, _ in found)
     assert all(response["allowed"] for response, _ in found)
@@ -61,7 +61,7 @@ def test_shadow_says_nothing_and_records_what_would_be():
 
 
 def test_warn_tells_the_user():
-    place = gate(Enforcement.WARN)
+    place = reviewer(Enforcement.WARN)
     response, record = validated(place, "a", 3)
     assert response["warnings"] == [
         "Fairgate would make this pod guaranteed (WithinShare): inside team team-a's guaranteed share"
@@ -77,26 +77,26 @@ def test_warn_tells_the_user():
 
 
 def test_off_judges_nothing():
-    place = gate(Enforcement.OFF)
+    place = reviewer(Enforcement.OFF)
     response, record = validated(place, "a", 99)
     assert response["allowed"]
     assert (record.would, record.code) == ("", "NotEnforced")
 
 
 def test_a_dry_run_is_judged_and_not_counted():
-    place = gate(Enforcement.SHADOW)
+    place = reviewer(Enforcement.SHADOW)
     _, record = validated(place, "a", 9, dry_run=True)
     assert (record.would, place.world.usage("team-a").total) == ("deny", 0)
 
 
 @pytest.mark.parametrize("gpus", [-1, "two", 99])
 def test_off_judges_no_amount_either(gpus):
-    response, record = validated(gate(Enforcement.OFF), "a", gpus)
+    response, record = validated(reviewer(Enforcement.OFF), "a", gpus)
     assert (response["allowed"], record.would, record.code) == (True, "", "NotEnforced")
 
 
 def test_a_pod_that_cannot_be_read_passes():
-    response, record = validated(gate(Enforcement.SHADOW), "a", -1)
+    response, record = validated(reviewer(Enforcement.SHADOW), "a", -1)
     assert response["allowed"]
     assert (record.would, record.code) == ("deny", "InvalidRequest")
 
@@ -115,7 +115,7 @@ class Broken:
 
 
 def test_a_ledger_that_fails_holds_up_nobody():
-    response, record = validated(gate(Enforcement.SHADOW, ledger=Broken()), "a", 3)
+    response, record = validated(reviewer(Enforcement.SHADOW, ledger=Broken()), "a", 3)
     assert response["allowed"]
     assert record.would == "admit"
 
@@ -135,13 +135,13 @@ def test_workloads_are_warned_of_only_where_somebody_is_to_hear(mode, want):
         "kind": "AdmissionReview",
         "request": {"uid": "u", "operation": "CREATE", "namespace": "team-a", "object": job},
     }
-    answer = at_once(gate(mode).workloads(json.dumps(body).encode(), deadline=1.0))
+    answer = at_once(reviewer(mode).workloads(json.dumps(body).encode(), deadline=1.0))
     response = json.loads(answer.body)["response"]
     assert response["allowed"]
     assert len(response.get("warnings", ())) == want
 
 
 def test_enforced_again_the_patch_is_back():
-    answer = at_once(gate(Enforcement.ENFORCE).mutate(asked("p", 3), deadline=1.0))
+    answer = at_once(reviewer(Enforcement.ENFORCE).mutate(asked("p", 3), deadline=1.0))
     patch = json.loads(base64.b64decode(json.loads(answer.body)["response"]["patch"]))
     assert any("guaranteed" in str(change.get("value")) for change in patch)

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cases.test_cases import ask, open_gate, pod
+from tests.cases.test_cases import ask, open_reviewer, pod
 from tests.examples import examples
 from webhook.cli.status.board import board_of
 from webhook.core.explain.team_summary import summaries
@@ -64,10 +64,10 @@ def written(nodes):
     return found, objects
 
 
-def foretold(gate, manifest):
+def foretold(reviewer, manifest):
     """What a review says that the pod counts, in a world of its own; None where no node can ever hold it."""
-    template = read_template(manifest, namespace="team-a", world=gate.world)
-    (answer,) = Simulator(gate.world, now_text="").simulate(template, 1, requester=Requester("alice"))
+    template = read_template(manifest, namespace="team-a", world=reviewer.world)
+    (answer,) = Simulator(reviewer.world, now_text="").simulate(template, 1, requester=Requester("alice"))
     if isinstance(answer.decision, Deny):
         assert [reason.code for reason in answer.decision.reasons] == [Code.NEVER_FITS]
         return None
@@ -83,11 +83,11 @@ def test_a_pods_gpus_are_the_same_in_decisions_ledger_status_and_metrics(nodes, 
     counted = Fraction(0)
     with tempfile.TemporaryDirectory() as folder:
         case = {"policy": POLICY, "nodes": found, "objects": objects}
-        gate = open_gate(case, Path(folder))
+        reviewer = open_reviewer(case, Path(folder))
         for number, (resource, pieces) in enumerate(pods):
             step = asked(number, resource, pieces)
             before = foretold(after(case, pods[:number], Path(folder)), pod(step))
-            record, _, manifest = ask(gate, step, f"u{number}")
+            record, _, manifest = ask(reviewer, step, f"u{number}")
             if before is None:
                 assert (record.outcome, record.code) == ("deny", Code.NEVER_FITS), record.message
                 continue
@@ -98,7 +98,7 @@ def test_a_pods_gpus_are_the_same_in_decisions_ledger_status_and_metrics(nodes, 
             counted += charge
             for node in decided["nodes"]:
                 assert charge == pieces * weight_of(resource, kinds[node])
-        check(gate.world, counted)
+        check(reviewer.world, counted)
 
 
 def asked(number, resource, pieces):
@@ -107,11 +107,11 @@ def asked(number, resource, pieces):
 
 def after(case, pods, folder):
     """The same world again, with the pods that came before."""
-    gate = open_gate(case, folder)
+    reviewer = open_reviewer(case, folder)
     for number, (resource, pieces) in enumerate(pods):
-        record = ask(gate, asked(number, resource, pieces), f"u{number}")[0]
+        record = ask(reviewer, asked(number, resource, pieces), f"u{number}")[0]
         assert record.outcome == "admit" or record.code == Code.NEVER_FITS
-    return gate
+    return reviewer
 
 
 def weight_of(resource, kind):

@@ -1,6 +1,6 @@
-"""What a cluster tells beside its world: an object that makes pods, Events, budgets, and who leads the evictors.
+"""Further objects of a cluster: a workload, Events, PodDisruptionBudgets, and the leading evictor.
 
-Each is read once, and what may not be read is left out with a note: an explanation is worth having without it.
+Each is read once; what may not be read is left out with a note, since an explanation is useful without it.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ EVENTS: Final = "200"
 
 @dataclass(frozen=True, slots=True)
 class PastEvent:
-    """An Event that Fairgate wrote, and how often, the last time in seconds of Unix time."""
+    """An Event of Fairgate, its count, and the last time in seconds of Unix time."""
 
     reason: str
     message: str
@@ -40,15 +40,15 @@ class PastEvent:
 
 @dataclass(frozen=True, slots=True)
 class Evictor:
-    """Who leads the evictors: "" nobody, None where that cannot be known; `why` says so."""
+    """The leading evictor: "" if none leads, None if that is not known; `why` is the reason."""
 
     leader: str | None
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """All of it. `notes` say what could not be read; the object itself: `why_no_workload`."""
+class ClusterDetails:
+    """The further objects. `notes` are those that could not be read; `why_no_workload` is about the workload."""
 
     evictor: Evictor = Evictor(None, "a world file does not say which evictor leads")
     budgets: tuple[Disruption, ...] = ()
@@ -59,16 +59,16 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What to read: of which object, and in which namespace Fairgate runs.
+class DetailsRequest:
+    """What to read: the object, and the namespace where Fairgate runs.
 
-    `is_reclaim_told` says whether to read what reclaim depends on.
+    `reads_reclaim`: the objects that reclaim depends on are read, too.
     """
 
     target: Target | None
     namespace: str
     fairgate_namespace: str
-    is_reclaim_told: bool = True
+    reads_reclaim: bool = True
 
 
 _BUDGETS: Final = WorldKind("PodDisruptionBudget", keys.BUDGET_API, f"/apis/{keys.BUDGET_API}/poddisruptionbudgets")
@@ -111,20 +111,20 @@ class _Group(msgspec.Struct, frozen=True, rename="camel"):
     preferred_version: _Version
 
 
-def read_beside(kubeconfig: Path | None, wish: Wish) -> Beside:
-    """Read all of it. Raises ClusterError where the cluster cannot be asked at all."""
-    return asyncio.run(_read(kubeconfig, wish))
+def read_details(kubeconfig: Path | None, request: DetailsRequest) -> ClusterDetails:
+    """Return the further objects. Raises ClusterError where the cluster cannot be reached."""
+    return asyncio.run(_read(kubeconfig, request))
 
 
-async def _read(kubeconfig: Path | None, wish: Wish) -> Beside:
+async def _read(kubeconfig: Path | None, request: DetailsRequest) -> ClusterDetails:
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - slow to import, and files need none of it
 
     async with await connect(kubeconfig) as connection:
         reader = _Reader(connection)
         evictor, budgets, events, workload = await asyncio.gather(
-            reader.evictor(wish), reader.budgets(wish), reader.events(wish), reader.workload(wish)
+            reader.evictor(request), reader.budgets(request), reader.events(request), reader.workload(request)
         )
-        return Beside(evictor, budgets, events, workload, reader.why_no_workload, tuple(reader.notes))
+        return ClusterDetails(evictor, budgets, events, workload, reader.why_no_workload, tuple(reader.notes))
 
 
 class _Reader:
@@ -133,10 +133,10 @@ class _Reader:
         self.why_no_workload = ""
         self._connection = connection
 
-    async def evictor(self, wish: Wish) -> Evictor:
-        if not wish.is_reclaim_told:
+    async def evictor(self, request: DetailsRequest) -> Evictor:
+        if not request.reads_reclaim:
             return Evictor(None, "its Lease was not read")
-        namespace = wish.fairgate_namespace
+        namespace = request.fairgate_namespace
         path = f"/apis/{keys.LEASE_API}/namespaces/{namespace}/leases/{LEASE}"
         body, why = await self._get(path, action="get leases")
         if body is not None:
@@ -146,7 +146,7 @@ class _Reader:
         return await self._evictor_elsewhere() or Evictor("", f"there is no Lease {LEASE} in namespace {namespace}")
 
     async def _evictor_elsewhere(self) -> Evictor | None:
-        """Look in all namespaces, where that is allowed, and name the one: anybody may make a Lease in one's own."""
+        """Return the leader of another namespace, where all may be read; users may create Leases in their own."""
         params = {"fieldSelector": f"metadata.name={LEASE}", "limit": EVENTS}
         body, _ = await self._get(f"/apis/{keys.LEASE_API}/leases", params, action="list leases")
         for raw in () if body is None else msgspec.json.decode(body, type=_List).items or ():
@@ -156,8 +156,8 @@ class _Reader:
                 return Evictor(f"{found.leader} of namespace {namespace}")
         return None
 
-    async def budgets(self, wish: Wish) -> tuple[Disruption, ...]:
-        if not wish.is_reclaim_told:
+    async def budgets(self, request: DetailsRequest) -> tuple[Disruption, ...]:
+        if not request.reads_reclaim:
             return ()
         from webhook.cluster.api.errors import ApiError  # noqa: PLC0415 - slow to import, and files need none of it
         from webhook.cluster.reads.listing import list_objects  # noqa: PLC0415
@@ -175,11 +175,11 @@ class _Reader:
                 continue
         return tuple(found)
 
-    async def events(self, wish: Wish) -> tuple[PastEvent, ...]:
-        if wish.target is None:
+    async def events(self, request: DetailsRequest) -> tuple[PastEvent, ...]:
+        if request.target is None:
             return ()
-        selector = f"involvedObject.name={wish.target.name},involvedObject.kind={wish.target.kind.kind}"
-        path = f"/api/v1/namespaces/{wish.namespace}/events"
+        selector = f"involvedObject.name={request.target.name},involvedObject.kind={request.target.kind.kind}"
+        path = f"/api/v1/namespaces/{request.namespace}/events"
         body, why = await self._get(path, {"fieldSelector": selector, "limit": EVENTS}, action="list events")
         if body is None:
             self.notes.append(f"Events are not shown: {why}")
@@ -188,15 +188,15 @@ class _Reader:
         ours = [_past(each) for each in found if each.source and (each.source.component or "").startswith("fairgate")]
         return tuple(sorted(ours, key=lambda each: -each.last))
 
-    async def workload(self, wish: Wish) -> Mapping[str, Any] | None:
-        """Read the object that was named; None where it is a pod, or not there."""
-        target = wish.target
+    async def workload(self, request: DetailsRequest) -> Mapping[str, Any] | None:
+        """Return the named workload; None where it is a pod, or does not exist."""
+        target = request.target
         if target is None or target.is_pod:
             return None
         base = f"/apis/{target.kind.group}" if target.kind.group else "/api"
         action = f"get {target.kind.resource}"
         for version in await self._versions(target, base):
-            path = f"{base}/{version}/namespaces/{wish.namespace}/{target.kind.resource}/{target.name}"
+            path = f"{base}/{version}/namespaces/{request.namespace}/{target.kind.resource}/{target.name}"
             body, why = await self._get(path, action=action)
             if body is not None:
                 found: Mapping[str, Any] = msgspec.json.decode(body)
@@ -213,7 +213,7 @@ class _Reader:
     async def _get(
         self, path: str, params: Mapping[str, str] | None = None, *, action: str
     ) -> "tuple[bytes | None, str]":
-        """Give a body; or None and why, "" where there is no such object."""
+        """Return a body; or None and why, "" where there is no such object."""
         from webhook.cluster.api.errors import ApiError  # noqa: PLC0415
 
         try:
@@ -223,7 +223,7 @@ class _Reader:
 
 
 def leading(record: LeaseRecord, *, now: datetime) -> Evictor:
-    """Tell who leads by a Lease; clocks that differ by as much as the Lease lasts are borne."""
+    """Return the leader by a Lease; clocks may differ by the duration of the Lease."""
     if not record.holder:
         return Evictor("", f"its Lease {LEASE} is free")
     renewed = unix_seconds(record.renewed_at)

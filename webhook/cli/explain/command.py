@@ -1,4 +1,4 @@
-"""`fairgate explain`: the options and what they mean; run.py does it."""
+"""`fairgate explain`: the options; run.py has the steps."""
 
 import sys
 from pathlib import Path
@@ -32,13 +32,13 @@ Exit status: 0 all would run now, 1 something is refused or would wait, 2 someth
     metavar="NAME",
     help="Namespace of the object, or of objects that name none.",
 )
-@click.option("--node", metavar="NAME", help="Say also why the pod would, or would not, go to this node.")
+@click.option("--node", metavar="NAME", help="Also show why the pod would, or would not, go to this node.")
 @click.option(
     "--fairgate-namespace",
     default=OWN_NAMESPACE,
     show_default=True,
     metavar="NAME",
-    help="Where Fairgate runs: the evictor's Lease is read there; other namespaces are looked at if there is none.",
+    help="Where Fairgate runs: the evictor's Lease is read there; other namespaces are searched if there is none.",
 )
 @click.option(
     "--as",
@@ -68,19 +68,19 @@ def explain(
     user: str,
     layout: Layout,
 ) -> None:
-    """Explain step by step what Fairgate decides on a pod, and why; of the cluster, by default.
+    """Explain step by step what Fairgate decides on a pod, and why; in the cluster, by default.
 
     The steps: demand, team, every limit with its sum and holders, tier, each pool with the nodes that have room (the
-    best with what they cost), those that have not by cause, the outcome, and what would run now instead. Costs are in
-    GPUs: what the pods to come lose, those that the pod takes included, and a little for what is left over.
+    best with their costs) and those without room by cause, the outcome, and what would run now instead. Costs are in
+    GPUs: those that later pods can no longer use, those that the pod takes included, and a little for leftovers.
 
-    Of a pod that exists it tells what was decided when it came, and how it would fare now without itself; of one that
-    waits what reclaim can do for it, of one that borrows which eviction is announced. Of a Job, Deployment or another
-    kind that makes pods it explains the next pod of each role, or one that waits, or one that runs. Of a FILE it tells
-    this of one pod of each role, each as if it were the first.
+    For an existing pod it shows the decision at its creation, and the outcome if it were created now; for a waiting
+    pod also what reclaim can do for it, for a borrowing pod an announced eviction. For a Job, Deployment or another
+    kind that creates pods it explains the next pod of each role, or one that waits, or one that runs. For a FILE it
+    explains one pod of each role, each as if it were the first.
     """
     # pydantic and rich are slow to import, and --help needs neither
-    from webhook.cli.explain.run import Order, run  # noqa: PLC0415
+    from webhook.cli.explain.run import ExplainOptions, run  # noqa: PLC0415
 
     source = chosen_source(world=world, cluster=cluster, kubeconfig=kubeconfig)
-    sys.exit(run(Order(what, policy, source, namespace, user, layout, node, fairgate_namespace)))
+    sys.exit(run(ExplainOptions(what, policy, source, namespace, user, layout, node, fairgate_namespace)))

@@ -1,10 +1,10 @@
-"""All that is told of one subject, and its parts that need the time: reclaim, evictions, past Events. In words."""
+"""The explanation of one subject, and the texts that depend on the time: reclaim, evictions, past Events."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from webhook.cli.explain.beside import Beside, Evictor, PastEvent
+from webhook.cli.explain.beside import ClusterDetails, Evictor, PastEvent
 from webhook.cli.explain.subjects import Existing, Subject
 from webhook.cli.explain.verdict import verdict_of
 from webhook.cli.formatting import age, plural, plural_gpus
@@ -21,8 +21,8 @@ NAMED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One subject with everything that is told of it.
+class ExplainedSubject:
+    """One subject with its explanation.
 
     `outlook` is what reclaim can do for it, None where it needs nothing; `beneficiary` is the pod for which it is
     evicted, "" where none is known. `now` is in seconds of Unix time.
@@ -32,34 +32,34 @@ class Told:
     explanation: Explanation
     outlook: Outlook | None
     beneficiary: str
-    beside: Beside
+    details: ClusterDetails
     now: int
 
     @property
     def is_held_up(self) -> bool:
-        """Tell whether the pod is refused or would wait; what is not judged is neither."""
+        """Whether the pod is refused or would wait; False for a pod that is not judged."""
         return not self.explanation.runs_now and verdict_of(self.explanation.decision).outcome is not Outcome.SKIP
 
 
 def some(names: Iterable[str]) -> str:
-    """Name up to ten, and how many more there are."""
+    """Return up to ten names, and how many more there are."""
     found = list(names)
     more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
     return ", ".join(found[:NAMED]) + more
 
 
-def reclaim_lines(told: Told) -> Iterator[str]:
-    """Say what reclaim can do for a pod, and whether an evictor leads to do it."""
-    gpus = plural_gpus(told.explanation.pod.demand.gpus)
-    match told.outlook:
+def reclaim_lines(explained: ExplainedSubject) -> Iterator[str]:
+    """Yield what reclaim can do for a pod, and whether an evictor leads."""
+    gpus = plural_gpus(explained.explanation.pod.demand.gpus)
+    match explained.outlook:
         case None:
             return
         case Kept(holding=holding, targets=targets):
-            since = age(max(0, told.now - holding.since))
+            since = age(max(0, explained.now - holding.since))
             yield f"{gpus} on {holding.node} are kept for it, until {rfc3339(holding.until)}; plan since {since}"
             if targets:
                 yield f"to be evicted for that: {some(map(_target, targets))}"
-            yield _leads(told.beside.evictor)
+            yield _leads(explained.details.evictor)
         case Possible(move=move):
             if not move.victims:
                 yield f"{gpus} on {move.node} become free: pods that end hold them"
@@ -67,7 +67,7 @@ def reclaim_lines(told: Told) -> Iterator[str]:
                 teams = ", ".join(sorted({victim.team for victim in move.victims}))
                 yield f"{gpus} can be taken back from {teams} on {move.node}"
                 yield f"{plural(len(move.victims), 'pod')} would be evicted: {some(map(_victim, move.victims))}"
-            yield _leads(told.beside.evictor)
+            yield _leads(explained.details.evictor)
         case Impossible(why=why):
             yield f"no GPUs are taken back for it: {why}"
         case _ as never:
@@ -75,7 +75,7 @@ def reclaim_lines(told: Told) -> Iterator[str]:
 
 
 def eviction_line(existing: Existing, beneficiary: str) -> str:
-    """Say which eviction is announced or under way; "" where none is."""
+    """Return which eviction is announced or in progress; "" without one."""
     if existing.evicted_at:
         return f"It was evicted at {existing.evicted_at} and is ending."
     if not existing.evict_at:
@@ -86,7 +86,7 @@ def eviction_line(existing: Existing, beneficiary: str) -> str:
 
 
 def event_lines(events: Iterable[PastEvent], *, now: float) -> Iterator[str]:
-    """Say what Fairgate said of an object before, the latest first."""
+    """Yield the past Events of Fairgate about an object, the latest first."""
     for each in list(events)[:NAMED]:
         times = "" if each.count == 1 else f", {each.count} times"
         yield f"{each.reason} {age(max(0.0, now - each.last))} ago{times}: {each.message}"

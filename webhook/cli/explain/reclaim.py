@@ -1,4 +1,4 @@
-"""What reclaim does for a pod that waits, or with one that borrows: made from the objects of a world. Pure."""
+"""What reclaim can do for a waiting pod, or does to a borrowing one, from the objects of a world. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from webhook.cli.explain.beside import Beside
+from webhook.cli.explain.beside import ClusterDetails
 from webhook.core.explain.explanation import Explanation
 from webhook.core.model.decision import Admit
 from webhook.core.model.names import Uid
@@ -29,7 +29,7 @@ _pod_decoder: Final = msgspec.json.Decoder(ReclaimPodObject)
 
 @dataclass(frozen=True, slots=True)
 class Evictions:
-    """The evictor's view of a cluster: its world, where held nodes are open, its roll, and what nodes keep."""
+    """The evictor's view of a cluster: its world, where held nodes are open, its reclaim index, and the holds."""
 
     world: World
     reclaim_index: ReclaimIndex
@@ -37,72 +37,74 @@ class Evictions:
 
     @classmethod
     def of(
-        cls, found: Iterable[Mapping[str, Any]], world: World, beside: Beside, holdings: tuple[NodeHold, ...]
+        cls, found: Iterable[Mapping[str, Any]], world: World, details: ClusterDetails, holdings: tuple[NodeHold, ...]
     ) -> "Evictions":
-        """Read the objects of a world as the evictor does; `world` is made of them and becomes the evictor's."""
+        """Return the evictor's view of the objects of a world; `world` is made of them, and is changed."""
         policy = world.policy
         reclaim_index = ReclaimIndex(policy.reclaim)
-        for budget in beside.budgets:
+        for budget in details.budgets:
             reclaim_index.set_disruption(budget)
         for each in found:
             if each.get("kind") == "Pod":
-                _enroll(each, reclaim_index, world, policy)
+                _index(each, reclaim_index, world, policy)
         for node in list(world.fleet.nodes()):
             if any(taint.key == HELD for taint in node.taints):
                 world.set_node(replace(node, taints=tuple(taint for taint in node.taints if taint.key != HELD)))
         return cls(world, reclaim_index, holdings)
 
-    def outlook(self, told: Explanation, uid: str, *, now: int) -> Outlook | None:
-        """Tell what reclaim can do for a pod; None where it needs nothing.
+    def outlook(self, explanation: Explanation, uid: str, *, now: int) -> Outlook | None:
+        """Return what reclaim can do for a pod; None where it needs nothing.
 
         `uid` is that of a pod that exists, "" where the explanation is of one that would be created now.
         """
-        tenant = self.reclaim_index.get(Uid(uid)) if uid else None
-        if tenant is not None:
-            if tenant.pod.node is not None or tenant.pod.is_terminating:
+        gpu_pod = self.reclaim_index.get(Uid(uid)) if uid else None
+        if gpu_pod is not None:
+            if gpu_pod.pod.node is not None or gpu_pod.pod.is_terminating:
                 return None
-            if tenant.pod.tier is None:
+            if gpu_pod.pod.tier is None:
                 return Impossible("Fairgate did not decide on it")
-            return outlook(tenant, self.reclaim_index, self.world, holdings=self.holdings, now=now)
-        is_guaranteed = isinstance(told.decision, Admit) and told.decision.charge.tier is Tier.GUARANTEED
-        if uid or told.team is None or told.runs_now or not is_guaranteed:
+            return outlook(gpu_pod, self.reclaim_index, self.world, holdings=self.holdings, now=now)
+        is_guaranteed = isinstance(explanation.decision, Admit) and explanation.decision.charge.tier is Tier.GUARANTEED
+        if uid or explanation.team is None or explanation.runs_now or not is_guaranteed:
             return None
-        pool = next((step.pool for step in told.pools if step.nodes is not None), None)
-        pod = told.pod
+        pool = next((step.pool for step in explanation.pools if step.nodes is not None), None)
+        pod = explanation.pod
         constraints = pod.constraints if pool is None else self.world.joined(pod.constraints, pool)
-        team, tier = told.team.name, Tier.GUARANTEED.value
+        team, tier = explanation.team.name, Tier.GUARANTEED.value
         made = Resident(_HYPOTHETICAL, pod.namespace, pod.name, pod.demand, None, None, team, tier, created=now)
         waiting = ReclaimPod(made, labels=pod.labels, constraints=constraints, topology=pod.topology)
         return outlook(waiting, self.reclaim_index, self.world, holdings=self.holdings, now=now)
 
 
 def holdings_of(found: Iterable[Mapping[str, Any]]) -> tuple[NodeHold, ...]:
-    """Read what the nodes of a world keep."""
+    """Return the holds of the nodes of a world."""
     nodes = (each["metadata"] for each in found if each.get("kind") == "Node")
     read = (read_holding(msgspec.convert(metadata, objects.ObjectMeta)) for metadata in nodes)
     return tuple([holding for holding in read if holding is not None])
 
 
 def beneficiary(uid: str, holdings: Iterable[NodeHold]) -> str:
-    """Name the pod for which another one is evicted; "" where that is not known."""
+    """Return the name of the pod for which another one is evicted; "" where that is not known."""
     found = eviction_of(Uid(uid), holdings)
     if found is None:
         return ""
     holding, target = found
-    return next((f"{each.namespace}/{each.name}" for each in holding.claims if each.uid == target.claim), "")
+    return next(
+        (f"{each.namespace}/{each.name}" for each in holding.beneficiaries if each.uid == target.beneficiary), ""
+    )
 
 
-def _enroll(found: Mapping[str, Any], reclaim_index: ReclaimIndex, world: World, policy: Policy) -> None:
-    """Put a pod on the roll, counted as the world counts it: what claims come to is known there alone."""
+def _index(found: Mapping[str, Any], reclaim_index: ReclaimIndex, world: World, policy: Policy) -> None:
+    """Index a pod with the demand that the world counts: only the world resolves its device claims."""
     try:
-        tenant = to_reclaim_pod(_pod_decoder.decode(msgspec.json.encode(found)), policy.resources)
+        gpu_pod = to_reclaim_pod(_pod_decoder.decode(msgspec.json.encode(found)), policy.resources)
     except ValueError:
         return
-    if tenant is None:
+    if gpu_pod is None:
         return
-    counted = world.pod(tenant.pod.uid) or tenant.pod
-    at_rest = replace(counted, promised=None)
+    counted = world.pod(gpu_pod.pod.uid) or gpu_pod.pod
+    unpromised = replace(counted, promised=None)
     if counted.promised is not None:
-        world.set_pod(at_rest)
+        world.set_pod(unpromised)
     if counted.demand.gpus:
-        reclaim_index.set(replace(tenant, pod=at_rest))
+        reclaim_index.set(replace(gpu_pod, pod=unpromised))

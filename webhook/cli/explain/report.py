@@ -4,7 +4,7 @@ from typing import Annotated, Literal, assert_never
 
 import msgspec
 
-from webhook.cli.explain.outcome import Told
+from webhook.cli.explain.outcome import ExplainedSubject
 from webhook.cli.explain.verdict import Word, verdict_of
 from webhook.core.explain.candidates import Candidates
 from webhook.core.explain.explanation import PoolStep
@@ -25,7 +25,7 @@ class ReasonReport(msgspec.Struct):
 
 
 class LimitReport(msgspec.Struct, rename="camel"):
-    """A limit, what counts towards it already, and whether the pod stays inside."""
+    """A limit, what counts towards it already, and whether the pod fits."""
 
     of: str
     limit: Annotated[str, msgspec.Meta(description="GPUs, or the word unlimited")]
@@ -35,7 +35,7 @@ class LimitReport(msgspec.Struct, rename="camel"):
 
 
 class HolderReport(msgspec.Struct):
-    """Who holds GPUs of the team."""
+    """A holder of GPUs of the team."""
 
     name: str
     gpus: str
@@ -47,7 +47,7 @@ class NodeReport(msgspec.Struct, rename="camel"):
     name: str
     cost: float | None
     useless: Annotated[
-        float | None, msgspec.Meta(description="GPUs that pods to come lose, those that it takes included")
+        float | None, msgspec.Meta(description="GPUs that later pods can no longer use, those that it takes included")
     ]
     mixing: Annotated[
         float | None, msgspec.Meta(description="for sharing a node with the other tier: more than all else together")
@@ -56,7 +56,7 @@ class NodeReport(msgspec.Struct, rename="camel"):
 
 
 class FilteredReport(msgspec.Struct):
-    """What keeps the pod off so many nodes, and which."""
+    """A cause that excludes nodes, how many, and which."""
 
     cause: str
     nodes: int
@@ -64,7 +64,7 @@ class FilteredReport(msgspec.Struct):
 
 
 class NodeAnswer(msgspec.Struct):
-    """What --node asked for: `obstacles` is everything that keeps the pod off it, `place` its place among the best."""
+    """The node of --node: `obstacles` are all causes that exclude it, `place` is its rank among the best."""
 
     name: str
     obstacles: list[str]
@@ -72,7 +72,7 @@ class NodeAnswer(msgspec.Struct):
 
 
 class EvictedReport(msgspec.Struct):
-    """A pod that goes for another one; `at` is when, null where no plan is under way."""
+    """A pod that is evicted for another one; `at` is when, null without a plan in progress."""
 
     pod: str
     at: str | None
@@ -106,7 +106,7 @@ class EvictionReport(msgspec.Struct, rename="camel"):
 
 
 class EventReport(msgspec.Struct):
-    """What Fairgate said of the object in an Event."""
+    """An Event of Fairgate about the object."""
 
     reason: str
     message: str
@@ -115,7 +115,7 @@ class EventReport(msgspec.Struct):
 
 
 class PoolReport(msgspec.Struct, rename="camel"):
-    """A pool; `closed` says why the pod may not enter."""
+    """A pool; `closed` is why the pod may not use it."""
 
     name: Annotated[str, msgspec.Meta(description="empty for the whole cluster, where policy has no pools")]
     closed: str | None
@@ -151,20 +151,20 @@ class ExplanationReport(msgspec.Struct, rename="camel"):
     events: list[EventReport]
 
 
-def report_of(whole: Told) -> ExplanationReport:
-    """Say an explanation as data."""
-    subject, told = whole.subject, whole.explanation
-    verdict = verdict_of(told.decision)
-    gpus = told.pod.demand.gpus
+def report_of(explained: ExplainedSubject) -> ExplanationReport:
+    """Return an explanation as data."""
+    subject, explanation = explained.subject, explained.explanation
+    verdict = verdict_of(explanation.decision)
+    gpus = explanation.pod.demand.gpus
     return ExplanationReport(
         subject=subject.title,
         count=subject.count,
         pods=subject.pods or None,
-        demand=_devices(told.pod.demand),
-        requests={str(name): amount for name, amount in told.pod.demand.requests},
+        demand=_devices(explanation.pod.demand),
+        requests={str(name): amount for name, amount in explanation.pod.demand.requests},
         gpus=format_gpus(gpus),
-        team=None if told.team is None else told.team.name,
-        user=told.user,
+        team=None if explanation.team is None else explanation.team.name,
+        user=explanation.user,
         outcome=verdict.word,
         tier=verdict.tier,
         nodes=list(verdict.nodes),
@@ -178,21 +178,23 @@ def report_of(whole: Told) -> ExplanationReport:
                 format_gpus(limit.taken + gpus),
                 not limit.is_exceeded_by(gpus),
             )
-            for limit in told.limits
+            for limit in explanation.limits
         ],
-        holders=[HolderReport(name, format_gpus(held)) for name, held in told.holders],
-        pools=[_pool(step) for step in told.pools],
-        smaller=None if told.smaller is None else _devices(told.smaller),
-        elsewhere=list(told.elsewhere),
-        reclaim=_reclaim(whole),
-        eviction=_eviction(whole),
-        events=[EventReport(each.reason, each.message, each.count, rfc3339(each.last)) for each in whole.beside.events],
+        holders=[HolderReport(name, format_gpus(held)) for name, held in explanation.holders],
+        pools=[_pool(step) for step in explanation.pools],
+        smaller=None if explanation.smaller is None else _devices(explanation.smaller),
+        elsewhere=list(explanation.elsewhere),
+        reclaim=_reclaim(explained),
+        eviction=_eviction(explained),
+        events=[
+            EventReport(each.reason, each.message, each.count, rfc3339(each.last)) for each in explained.details.events
+        ],
     )
 
 
-def _reclaim(whole: Told) -> ReclaimReport | None:
-    gpus, leader = format_gpus(whole.explanation.pod.demand.gpus), whole.beside.evictor.leader
-    match whole.outlook:
+def _reclaim(explained: ExplainedSubject) -> ReclaimReport | None:
+    gpus, leader = format_gpus(explained.explanation.pod.demand.gpus), explained.details.evictor.leader
+    match explained.outlook:
         case None:
             return None
         case Kept(holding=holding, targets=targets):
@@ -209,12 +211,12 @@ def _reclaim(whole: Told) -> ReclaimReport | None:
             assert_never(never)
 
 
-def _eviction(whole: Told) -> EvictionReport | None:
-    existing = whole.subject.existing
+def _eviction(explained: ExplainedSubject) -> EvictionReport | None:
+    existing = explained.subject.existing
     if existing is None or not (existing.evicted_at or existing.evict_at):
         return None
     at, team = existing.evicted_at or existing.evict_at, existing.evict_for or None
-    return EvictionReport(at, bool(existing.evicted_at), team, whole.beneficiary or None)
+    return EvictionReport(at, bool(existing.evicted_at), team, explained.beneficiary or None)
 
 
 def _reason(reason: Reason) -> ReasonReport:
@@ -247,5 +249,5 @@ def _nodes(found: Candidates) -> list[NodeReport]:
 
 
 def in_gpus(cost: int) -> float:
-    """Write a cost as GPUs, to three places."""
+    """Return a cost in GPUs, to three places."""
     return round(cost / (WHOLE * WEIGHT), 3)

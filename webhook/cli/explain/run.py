@@ -1,4 +1,4 @@
-"""Carries `fairgate explain` out."""
+"""The steps of `fairgate explain`."""
 
 import sys
 import time
@@ -11,8 +11,8 @@ from typing import Any, Final, assert_never
 import click
 from rich.console import Console
 
-from webhook.cli.explain.beside import Beside, Wish, read_beside
-from webhook.cli.explain.outcome import Told, event_lines
+from webhook.cli.explain.beside import ClusterDetails, DetailsRequest, read_details
+from webhook.cli.explain.outcome import ExplainedSubject, event_lines
 from webhook.cli.explain.reclaim import Evictions, beneficiary, holdings_of
 from webhook.cli.explain.report import report_of
 from webhook.cli.explain.steps import to_steps
@@ -58,8 +58,8 @@ _NOT_LOOKED_AT: Final = "not looked at: you may not list all nodes and pods"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What the user asked for."""
+class ExplainOptions:
+    """The options of one call."""
 
     what: str
     policy: Path | None
@@ -73,106 +73,106 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What there is to explain, in which world, and what else was read."""
+    """The subjects, their world, and the details that were read."""
 
     subjects: Sequence[Subject | Unknown]
     reading: WorldObjects
     world: World
-    beside: Beside
+    details: ClusterDetails
 
 
 class _NothingToExplainError(Exception):
-    """What was named is not there, or cannot be read; `past` is what Fairgate said of it."""
+    """The named object does not exist or cannot be read; `past` are the Events of Fairgate about it."""
 
     def __init__(self, problem: str, past: Iterable[str] = ()) -> None:
         super().__init__(problem)
         self.past = tuple(past)
 
 
-def run(order: Order) -> int:
-    """Explain, and give the exit status."""
+def run(options: ExplainOptions) -> int:
+    """Explain; return the exit status."""
     shown = Console(stderr=True)
     try:
         with shown.status("Reading") if shown.is_terminal else nullcontext():
-            found = _find(order)
-        told, problems = _explain(found, order)
+            found = _find(options)
+        explained, problems = _explain(found, options)
     except (PolicyError, PolicyUnreadable, WorldError, _NothingToExplainError) as error:
         for problem in error.problems if isinstance(error, PolicyError) else (error,):
             print_error(problem)
         for line in error.past if isinstance(error, _NothingToExplainError) else ():
             click.echo(f"  {printable(line)}", err=True)
         return NOT_JUDGED
-    click.echo(_written(told, found, order), nl=False)
+    click.echo(_written(explained, found, options), nl=False)
     found.reading.coverage.print_notes()
-    if found.beside.notes:
-        print_error("; ".join(found.beside.notes))
+    if found.details.notes:
+        print_error("; ".join(found.details.notes))
     for reason in problems:
         print_error(reason)
-    if any(each.is_held_up for each in told):
+    if any(each.is_held_up for each in explained):
         return DOES_NOT_RUN
     return NOT_JUDGED if problems else RUNS
 
 
-def _find(order: Order) -> _Found:
-    policy = choose_policy(order.policy, order.source)
+def _find(options: ExplainOptions) -> _Found:
+    policy = choose_policy(options.policy, options.source)
     kinds = kind_table(policy.workloads.kinds)
-    target = None if Path(order.what).exists() else read_target(order.what, kinds)
-    manifests = _manifests(order.what) if target is None else ()
-    reading = read_objects(order.source, namespaces=(order.namespace,))
-    world = world_of(reading, policy, name=origin_of(order.source).name)
+    target = None if Path(options.what).exists() else read_target(options.what, kinds)
+    manifests = _manifests(options.what) if target is None else ()
+    reading = read_objects(options.source, namespaces=(options.namespace,))
+    world = world_of(reading, policy, name=origin_of(options.source).name)
     is_room_known = reading.coverage.is_room_known
-    if order.node is not None and is_room_known and world.fleet.get(NodeName(order.node)) is None:
-        raise _NothingToExplainError(f"there is no node {order.node}")
-    beside = _beside(order, target, is_room_known=is_room_known)
+    if options.node is not None and is_room_known and world.fleet.get(NodeName(options.node)) is None:
+        raise _NothingToExplainError(f"there is no node {options.node}")
+    details = _details(options, target, is_room_known=is_room_known)
     if target is None:
-        subjects = list(pods_of_manifests(manifests, namespace=order.namespace, world=world, kinds=kinds))
+        subjects = list(pods_of_manifests(manifests, namespace=options.namespace, world=world, kinds=kinds))
     elif target.is_pod:
-        subjects = [_pod(target.name, reading, order, world, beside)]
+        subjects = [_pod(target.name, reading, options, world, details)]
     else:
-        document = _workload(target, order, beside)
-        known = reading.objects if reading.coverage.covers("pods", order.namespace) else None
-        subjects = list(subjects_of_workload(document, known, namespace=order.namespace, world=world, kinds=kinds))
-    return _Found(subjects, reading, world, beside)
+        document = _workload(target, options, details)
+        known = reading.objects if reading.coverage.covers("pods", options.namespace) else None
+        subjects = list(subjects_of_workload(document, known, namespace=options.namespace, world=world, kinds=kinds))
+    return _Found(subjects, reading, world, details)
 
 
-def _beside(order: Order, target: Target | None, *, is_room_known: bool) -> Beside:
-    match order.source:
+def _details(options: ExplainOptions, target: Target | None, *, is_room_known: bool) -> ClusterDetails:
+    match options.source:
         case WorldFile():
-            return Beside()
+            return ClusterDetails()
         case LiveCluster(kubeconfig=kubeconfig):
             from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - slow to import, and files need none of it
 
-            wish = Wish(target, order.namespace, order.fairgate_namespace, is_room_known)
+            request = DetailsRequest(target, options.namespace, options.fairgate_namespace, is_room_known)
             try:
-                return read_beside(kubeconfig, wish)
+                return read_details(kubeconfig, request)
             except ClusterError as error:
                 raise WorldError(str(error)) from error
         case _ as never:
             assert_never(never)
 
 
-def _pod(name: str, reading: WorldObjects, order: Order, world: World, beside: Beside) -> Subject:
-    pod = find_pod(reading.objects, name, namespace=order.namespace)
+def _pod(name: str, reading: WorldObjects, options: ExplainOptions, world: World, details: ClusterDetails) -> Subject:
+    pod = find_pod(reading.objects, name, namespace=options.namespace)
     if pod is not None:
-        return subject_of_pod(pod, namespace=order.namespace, world=world)
-    if not reading.coverage.covers("pods", order.namespace):
-        raise _NothingToExplainError(f"you may not list the pods of namespace {order.namespace}")
-    if beside.events:
-        past = event_lines(beside.events, now=time.time())
-        raise _NothingToExplainError(f"pod {order.namespace}/{name} has ended or was deleted; its Events:", past)
-    raise _NothingToExplainError(f"there is no pod {name} in namespace {order.namespace}; try -n NAMESPACE")
+        return subject_of_pod(pod, namespace=options.namespace, world=world)
+    if not reading.coverage.covers("pods", options.namespace):
+        raise _NothingToExplainError(f"you may not list the pods of namespace {options.namespace}")
+    if details.events:
+        past = event_lines(details.events, now=time.time())
+        raise _NothingToExplainError(f"pod {options.namespace}/{name} has ended or was deleted; its Events:", past)
+    raise _NothingToExplainError(f"there is no pod {name} in namespace {options.namespace}; try -n NAMESPACE")
 
 
-def _workload(target: Target, order: Order, beside: Beside) -> Mapping[str, Any]:
-    if isinstance(order.source, WorldFile):
+def _workload(target: Target, options: ExplainOptions, details: ClusterDetails) -> Mapping[str, Any]:
+    if isinstance(options.source, WorldFile):
         raise _NothingToExplainError(
             f"a world file holds no {target.kind.resource}: name the manifest of {target.kind.kind} {target.name}, or "
-            "explain it beside the cluster"
+            "explain it from the cluster"
         )
-    if beside.workload is None:
-        missing = f"{target.kind.kind} {target.name} was not found in namespace {order.namespace}"
-        raise _NothingToExplainError(f"{missing}; {beside.why_no_workload or 'try -n NAMESPACE'}")
-    return beside.workload
+    if details.workload is None:
+        missing = f"{target.kind.kind} {target.name} was not found in namespace {options.namespace}"
+        raise _NothingToExplainError(f"{missing}; {details.why_no_workload or 'try -n NAMESPACE'}")
+    return details.workload
 
 
 def _manifests(path: str) -> tuple[Mapping[str, Any], ...]:
@@ -189,12 +189,12 @@ def _objects(path: str) -> Iterator[dict[str, object]]:
             yield from (dict(each) for each in flattened((document.value,)))
 
 
-def _explain(found: _Found, order: Order) -> tuple[list[Told], list[str]]:
-    told: list[Told] = []
+def _explain(found: _Found, options: ExplainOptions) -> tuple[list[ExplainedSubject], list[str]]:
+    explained: list[ExplainedSubject] = []
     problems: list[str] = []
     reading, world = found.reading, found.world
     is_room_known = reading.coverage.is_room_known
-    imagination = None if is_room_known else AmpleNodes(world)
+    ample_nodes = None if is_room_known else AmpleNodes(world)
     holdings, evictions = holdings_of(reading.objects), None
     now = int(time.time())
     for subject in found.subjects:
@@ -202,46 +202,53 @@ def _explain(found: _Found, order: Order) -> tuple[list[Told], list[str]]:
             problems.append(subject.reason)
             continue
         uid = _uid(subject)
-        explanation = _explained(subject, uid, world, order, imagination)
+        explanation = _explained(subject, uid, world, options, ample_nodes)
         outlook = None
         if is_room_known and not (explanation.runs_now if subject.existing is None else subject.existing.node):
-            if evictions is None:  # a whole world more: only where a pod waits, or would
-                fresh = world_of(reading, world.policy, name=origin_of(order.source).name)
-                evictions = Evictions.of(reading.objects, fresh, found.beside, holdings)
+            if evictions is None:  # a second world: only where a pod waits, or would
+                fresh = world_of(reading, world.policy, name=origin_of(options.source).name)
+                evictions = Evictions.of(reading.objects, fresh, found.details, holdings)
             outlook = evictions.outlook(explanation, uid, now=now)
-        told.append(Told(subject, explanation, outlook, beneficiary(uid, holdings), found.beside, now))
-    return told, problems
+        explained.append(
+            ExplainedSubject(subject, explanation, outlook, beneficiary(uid, holdings), found.details, now)
+        )
+    return explained, problems
 
 
 def _uid(subject: Subject) -> str:
-    """Give the UID of a pod that exists, as a world knows it; "" where it does not exist."""
+    """Return the UID of a pod that exists, as a world knows it; "" where it does not exist."""
     if subject.existing is None or isinstance(subject.template, Deny):
         return ""
     pod = subject.template.pod
     return subject.existing.uid or fallback_uid(pod.namespace, pod.name)
 
 
-def _explained(subject: Subject, uid: str, world: World, order: Order, imagination: AmpleNodes | None) -> Explanation:
-    """Explain a pod as if it came now; one that exists is taken off first. Where room is not known, it is imagined."""
+def _explained(
+    subject: Subject, uid: str, world: World, options: ExplainOptions, ample_nodes: AmpleNodes | None
+) -> Explanation:
+    """Return the explanation of a pod as if it were created now; one that exists is removed from the world first.
+
+    Where room is not known, every node has room.
+    """
     if isinstance(subject.template, Deny):
         return unreadable(subject.namespace, subject.template, world)
-    pod, user = subject.template.pod, order.user
+    pod, user = subject.template.pod, options.user
     if uid:
         charge = world.charge_of(Uid(uid))
         user = user or (charge.user or "" if charge is not None else "")
         world.remove_pod(Uid(uid))
         pod = as_asked(pod, world.policy)
-    node = None if order.node is None else NodeName(order.node)
-    if imagination is None:
+    node = None if options.node is None else NodeName(options.node)
+    if ample_nodes is None:
         return explain(pod, requester_of(pod, user), world, node=node)
-    imagination.make_room(pod)
-    told = explain(pod, requester_of(pod, user), world)
-    return replace(told, pools=tuple(PoolStep(step.pool, step.closed or _NOT_LOOKED_AT, None) for step in told.pools))
+    ample_nodes.make_room(pod)
+    found = explain(pod, requester_of(pod, user), world)
+    return replace(found, pools=tuple(PoolStep(step.pool, step.closed or _NOT_LOOKED_AT, None) for step in found.pools))
 
 
-def _written(told: list[Told], found: _Found, order: Order) -> str:
-    reports = [report_of(each) for each in told]
-    match order.layout:
+def _written(explained: list[ExplainedSubject], found: _Found, options: ExplainOptions) -> str:
+    reports = [report_of(each) for each in explained]
+    match options.layout:
         case Layout.JSON:
             return to_json(reports)
         case Layout.YAML:
@@ -249,6 +256,7 @@ def _written(told: list[Told], found: _Found, order: Order) -> str:
         case Layout.TABLE | Layout.WIDE:
             world = found.world
             parts = [
-                to_steps(each, policy_hash=world.policy.hash, width=columns(), is_colored=is_colored()) for each in told
+                to_steps(each, policy_hash=world.policy.hash, width=columns(), is_colored=is_colored())
+                for each in explained
             ]
-            return "\n".join([*parts, f"{describe_world(origin_of(order.source), world)}\n"])
+            return "\n".join([*parts, f"{describe_world(origin_of(options.source), world)}\n"])

@@ -7,7 +7,7 @@ from typing import Final
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
-from webhook.cli.explain.outcome import Told, event_lines, eviction_line, reclaim_lines, some
+from webhook.cli.explain.outcome import ExplainedSubject, event_lines, eviction_line, reclaim_lines, some
 from webhook.cli.explain.report import in_gpus
 from webhook.cli.explain.subjects import Existing
 from webhook.cli.explain.verdict import Verdict, verdict_of
@@ -30,9 +30,9 @@ _STYLES: Final = {
 _GIB: Final = 1 << 30
 
 
-def to_steps(whole: Told, *, policy_hash: str, width: int, is_colored: bool) -> str:
-    """Write an explanation for a screen of this width."""
-    subject = whole.subject
+def to_steps(explained: ExplainedSubject, *, policy_hash: str, width: int, is_colored: bool) -> str:
+    """Return an explanation as text of this width."""
+    subject = explained.subject
     out = StringIO()
     console = Console(file=out, width=width, force_terminal=is_colored, no_color=not is_colored, highlight=False)
     count = "" if subject.count == 1 else f", one of {subject.count or 'an open number of'}"
@@ -40,65 +40,65 @@ def to_steps(whole: Told, *, policy_hash: str, width: int, is_colored: bool) -> 
     if subject.pods:
         console.print(Text(subject.pods))
     if subject.existing is not None:
-        if line := eviction_line(subject.existing, whole.beneficiary):
+        if line := eviction_line(subject.existing, explained.beneficiary):
             console.print(Text(line, style="yellow"))
-        console.print(Text(_as_it_is(subject.existing, policy_hash)))
+        console.print(Text(_existing_line(subject.existing, policy_hash)))
     grid = Table(box=None, pad_edge=False, show_header=False)
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
-    for name, step in _steps(whole):
+    for name, step in _steps(explained):
         grid.add_row(name, step)
     console.print(grid)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def _as_it_is(existing: Existing, policy_hash: str) -> str:
-    """Say what was decided when the pod came."""
+def _existing_line(existing: Existing, policy_hash: str) -> str:
+    """Return the decision at the creation of the pod."""
     where = f"It is on {existing.node}" if existing.node else "It is on no node yet"
     mark = None if existing.mark is None else marks.read(existing.mark)
     if mark is None:
-        return f"{where}, and never passed Fairgate. If it came now:"
+        return f"{where}, and bypassed Fairgate. If it came now:"
     tier = f" as {existing.tier}" if existing.tier else ""
     policy = "the present policy" if mark.policy == policy_hash else f"an earlier policy ({mark.policy})"
     return f"{where}. Admitted{tier} ({mark.code}) at {mark.at} by {policy}. If it came now, without itself:"
 
 
-def _steps(whole: Told) -> Iterator[tuple[str, RenderableType]]:
-    told = whole.explanation
-    verdict = verdict_of(told.decision)
-    is_read = not isinstance(whole.subject.template, Deny)
-    yield "demand", Text(_demand(told.pod.demand) if is_read else "cannot be read")
-    team = "no team" if told.team is None else told.team.name
-    user = "" if told.user is None else f"; user {told.user}"
-    yield "team", Text(f"{team}, by namespace {told.pod.namespace}{user}")
-    if told.limits:
-        yield "limits", _limits(told)
-        yield "tier", Text(_tier(told, verdict))
-    for step in told.pools:
+def _steps(explained: ExplainedSubject) -> Iterator[tuple[str, RenderableType]]:
+    explanation = explained.explanation
+    verdict = verdict_of(explanation.decision)
+    is_read = not isinstance(explained.subject.template, Deny)
+    yield "demand", Text(_demand(explanation.pod.demand) if is_read else "cannot be read")
+    team = "no team" if explanation.team is None else explanation.team.name
+    user = "" if explanation.user is None else f"; user {explanation.user}"
+    yield "team", Text(f"{team}, by namespace {explanation.pod.namespace}{user}")
+    if explanation.limits:
+        yield "limits", _limits(explanation)
+        yield "tier", Text(_tier(explanation, verdict))
+    for step in explanation.pools:
         yield f"pool {step.pool.name}" if step.pool.name else "nodes", _pool(step)
     yield "outcome", _outcome(verdict)
-    if lines := list(reclaim_lines(whole)):
+    if lines := list(reclaim_lines(explained)):
         yield "reclaim", Group(*[Text(line, style="yellow") for line in lines])
-    if lines := list(event_lines(whole.beside.events, now=whole.now)):
+    if lines := list(event_lines(explained.details.events, now=explained.now)):
         yield "events", Group(*[Text(line) for line in lines])
-    if instead := list(_instead(told)):
+    if instead := list(_instead(explanation)):
         yield "instead", Group(*[Text(each, style="cyan") for each in instead])
 
 
 def _demand(demand: Demand) -> str:
     devices = ", ".join(f"{name} {amount}" for name, amount in demand.devices) or "no GPU that policy counts"
     others = dict(demand.requests)
-    beside = f"{others.get(CPU, 0) / 1000:g} cpu, {others.get(MEMORY, 0) / _GIB:g} GiB"
-    return f"{devices}: counts {plural_gpus(demand.gpus)}; beside that {beside}"
+    rest = f"{others.get(CPU, 0) / 1000:g} cpu, {others.get(MEMORY, 0) / _GIB:g} GiB"
+    return f"{devices}: counts {plural_gpus(demand.gpus)}; beside that {rest}"
 
 
-def _limits(told: Explanation) -> RenderableType:
-    gpus = told.pod.demand.gpus
+def _limits(explanation: Explanation) -> RenderableType:
+    gpus = explanation.pod.demand.gpus
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(overflow="fold")
     table.add_column(justify="right")
     table.add_column()
-    for limit in told.limits:
+    for limit in explanation.limits:
         taken = f"{column_gpus(limit.taken)} + {column_gpus(gpus)} = {column_gpus(limit.taken + gpus)}"
         breaks = limit.is_exceeded_by(gpus)
         of = "no limit" if isinstance(limit.limit, Unlimited) else f"of {format_limit(limit.limit)}"
@@ -107,14 +107,14 @@ def _limits(told: Explanation) -> RenderableType:
             Text(taken),
             Text(f"{of}{', too much' if breaks else ''}", style="red" if breaks else ""),
         )
-    holders = ", ".join(f"{name} {column_gpus(held)}" for name, held in told.holders)
-    reserved = f"; reserved {column_gpus(told.reserved)}" if told.reserved else ""
+    holders = ", ".join(f"{name} {column_gpus(held)}" for name, held in explanation.holders)
+    reserved = f"; reserved {column_gpus(explanation.reserved)}" if explanation.reserved else ""
     return Group(table, Text(f"held by {holders or 'no pod'}{reserved}"))
 
 
-def _tier(told: Explanation, verdict: Verdict) -> str:
-    left = plural_gpus(max(0, told.guaranteed_left))
-    asked = f"; its label asks for {told.pod.tier_label}" if told.pod.tier_label else ""
+def _tier(explanation: Explanation, verdict: Verdict) -> str:
+    left = plural_gpus(max(0, explanation.guaranteed_left))
+    asked = f"; its label asks for {explanation.pod.tier_label}" if explanation.pod.tier_label else ""
     why = f"{verdict.tier}: {verdict.reasons[0].text} ({verdict.reasons[0].code})" if verdict.tier else "none"
     return f"{why}; the guaranteed share has {left} left{asked}"
 
@@ -150,20 +150,20 @@ def _asked(asked: NodeStep) -> str:
 
 
 def _outcome(verdict: Verdict) -> Text:
-    told = Text(verdict.word, style=_STYLES[verdict.outcome])
+    text = Text(verdict.word, style=_STYLES[verdict.outcome])
     if verdict.tier is not None:
-        told.append(f" as {verdict.tier}", style="yellow" if verdict.tier is Tier.PREEMPTIBLE else "green")
-        told.append(f", sent to {', '.join(verdict.nodes)}" if verdict.nodes else ", sent to no node by name")
+        text.append(f" as {verdict.tier}", style="yellow" if verdict.tier is Tier.PREEMPTIBLE else "green")
+        text.append(f", sent to {', '.join(verdict.nodes)}" if verdict.nodes else ", sent to no node by name")
     else:
-        told.append("".join(f"\n{reason.text} ({reason.code})" for reason in verdict.reasons), style="default")
+        text.append("".join(f"\n{reason.text} ({reason.code})" for reason in verdict.reasons), style="default")
     for warning in verdict.warnings:
-        told.append(f"\nwarning: {warning.text} ({warning.code})", style="yellow")
-    return told
+        text.append(f"\nwarning: {warning.text} ({warning.code})", style="yellow")
+    return text
 
 
-def _instead(told: Explanation) -> Iterator[str]:
-    if told.smaller is not None:
-        devices = ", ".join(f"{name} {amount}" for name, amount in told.smaller.devices)
+def _instead(explanation: Explanation) -> Iterator[str]:
+    if explanation.smaller is not None:
+        devices = ", ".join(f"{name} {amount}" for name, amount in explanation.smaller.devices)
         yield f"{devices} would run now, with the same cpu and memory"
-    for pool in told.elsewhere:
+    for pool in explanation.elsewhere:
         yield f"pool {pool} would run it now"

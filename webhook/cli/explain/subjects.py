@@ -1,4 +1,4 @@
-"""What is to be explained: a pod of the world, or one pod of each role that a manifest describes. Pure."""
+"""Subjects of an explanation: a pod of the world, or one pod of each role that a manifest describes. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,10 +19,9 @@ _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """What a pod that exists carries: where it is and what was decided when it came.
+    """A pod that exists: its node and the decision at its creation.
 
-    `evict_at` and `evict_for` announce its eviction, "" where none is; `evicted_at` says since when it ends because
-    of one.
+    `evict_at` and `evict_for` announce its eviction, "" without one; `evicted_at` is when it was evicted.
     """
 
     node: str
@@ -36,9 +35,9 @@ class Existing:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One pod to explain. `count` is how many like it there would be, None where nobody knows.
+    """One pod to explain. `count` is how many equal pods there would be, None where that is not known.
 
-    `pods` says of a workload of the cluster how many of its pods exist.
+    `pods` states how many pods of a workload of the cluster exist.
     """
 
     title: str
@@ -50,7 +49,7 @@ class Subject:
 
 
 def find_pod(found: Iterable[Mapping[str, Any]], name: str, *, namespace: str) -> Mapping[str, Any] | None:
-    """Find a pod among the objects of a world."""
+    """Return a pod among the objects of a world; None where it is not there."""
     return next((pod for pod in pods_in(found, namespace) if mapping(pod["metadata"]).get("name") == name), None)
 
 
@@ -63,7 +62,7 @@ def pods_in(found: Iterable[Mapping[str, Any]], namespace: str) -> Iterator[Mapp
 
 
 def subject_of_pod(pod: Mapping[str, Any], *, namespace: str, world: World, pods: str = "", title: str = "") -> Subject:
-    """Explain a pod that exists."""
+    """Return the subject of a pod that exists."""
     metadata = mapping(pod.get("metadata"))
     labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
     existing = Existing(
@@ -81,27 +80,27 @@ def subject_of_pod(pod: Mapping[str, Any], *, namespace: str, world: World, pods
 
 
 def has_ended(pod: Mapping[str, Any]) -> bool:
-    """Tell whether a pod holds nothing any more."""
+    """Whether a pod ended and holds no GPUs."""
     return text(mapping(pod.get("status")).get("phase")) in _ENDED
 
 
 def _evicted_at(pod: Mapping[str, Any]) -> str:
-    """Tell since when a pod ends because the eviction API was asked to; "" where it was not."""
+    """Return when a pod was evicted by the Eviction API; "" where it was not."""
     for condition in listed(mapping(pod.get("status")).get("conditions")):
-        told = mapping(condition)
-        if (told.get("type"), told.get("status"), told.get("reason")) == (
+        found = mapping(condition)
+        if (found.get("type"), found.get("status"), found.get("reason")) == (
             "DisruptionTarget",
             "True",
             "EvictionByEvictionAPI",
         ):
-            return text(told.get("lastTransitionTime"))
+            return text(found.get("lastTransitionTime"))
     return ""
 
 
 def pods_of_manifests(
     found: Iterable[Mapping[str, Any]], *, namespace: str, world: World, kinds: KindTable
 ) -> Iterator[Subject | Unknown]:
-    """Yield one pod of each role of each workload; Unknown where nobody knows the pods."""
+    """Yield one pod of each role of each workload; Unknown where the pods are not known."""
     objects = list(found)
     related = Related.of(objects, namespace=namespace)
     for each in objects:

@@ -1,4 +1,4 @@
-"""What the user named: a pod or a workload of the cluster by KIND/NAME, or manifests in a file. Pure."""
+"""The subject that the user named: a pod or a workload of the cluster by KIND/NAME, or manifests in a file. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -26,7 +26,7 @@ _SHORT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An object of the cluster: its kind, the versions of its API that are known ("*": ask the server), its name."""
+    """An object of the cluster: its kind, the known versions of its API ("*": the API server lists them), its name."""
 
     kind: WorkloadKind
     versions: tuple[str, ...]
@@ -34,20 +34,20 @@ class Target:
 
     @property
     def is_pod(self) -> bool:
-        """Tell whether it is a pod itself."""
+        """Whether it is a pod itself."""
         return (self.kind.group, self.kind.kind) == ("", "Pod")
 
 
 def read_target(what: str, kinds: KindTable) -> Target | None:
-    """Read KIND/NAME, as kubectl does: a kind, its plural or its short name, with .GROUP where two share a name.
+    """Return the target of KIND/NAME as kubectl reads it: a kind, its plural or short name, with .GROUP if ambiguous.
 
     None where it is something else, such as a path.
     """
     kind, slash, name = what.partition("/")
     if not slash or not name or "/" in name:
         return None
-    asked = _SHORT.get(kind.lower(), kind.lower())
-    row = next((row for row in kinds.values() if asked in _names(row)), None)
+    named = _SHORT.get(kind.lower(), kind.lower())
+    row = next((row for row in kinds.values() if named in _names(row)), None)
     return None if row is None else Target(row.kind, row.versions, name)
 
 

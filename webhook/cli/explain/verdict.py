@@ -1,4 +1,4 @@
-"""The outcome of a decision with its reasons, and the words that explanations use for outcomes."""
+"""The outcome of a decision with its reasons, and the names of outcomes in explanations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from webhook.core.model.reason import Reason
 from webhook.core.model.tier import Tier
 
 Word = Literal["admitted", "refused", "asked again", "not judged"]
-"""The outcome of a pod that came now, as explanations write it."""
+"""The name of the outcome of a pod that would be created now."""
 
 WORDS: Final[Mapping[Outcome, Word]] = {
     Outcome.ADMIT: "admitted",
@@ -32,7 +32,7 @@ class Verdict:
 
     @property
     def word(self) -> Word:
-        """The outcome as explanations write it."""
+        """The name of the outcome."""
         return WORDS[self.outcome]
 
 

@@ -1,4 +1,4 @@
-"""A workload of the cluster: which pods it has, and which one to explain: the next, one that waits, or one that runs.
+"""A workload of the cluster: its pods, and the one to explain: the next, one that waits, or one that runs.
 
 Its pods are known by the labels of its template and by their controller, which is the workload or carries its name.
 """
@@ -23,7 +23,7 @@ _TEMPLATE_HASH: Final = "pod-template-hash"
 def subjects_of_workload(
     document: Json, found: Sequence[Mapping[str, Any]] | None, *, namespace: str, world: World, kinds: KindTable
 ) -> Iterator[Subject | Unknown]:
-    """Yield what is to be explained of each role of a workload that exists; `found` is None if pods were not read."""
+    """Yield the subject of each role of a workload that exists; `found` is None if pods were not read."""
     workload = expand(document, kinds=kinds, namespace=namespace)
     if isinstance(workload, Unknown):
         yield workload
@@ -47,18 +47,18 @@ def _subject(title: str, pods: PodSet, there: Sequence[Json], document: Json, *,
     alive = [pod for pod in there if not has_ended(pod)]
     wanted = _wanted(pods.count, document)
     waiting = [pod for pod in alive if not mapping(pod.get("spec")).get("nodeName")]
-    told = _told(wanted, alive, waiting)
+    summary = _pods_summary(wanted, alive, waiting)
     if wanted is not None and len(alive) >= wanted and alive:
         chosen = (waiting or alive)[0]
         name = text(mapping(chosen.get("metadata")).get("name"))
-        return subject_of_pod(chosen, namespace=namespace, world=world, title=title, pods=f"{told}. Pod {name}:")
+        return subject_of_pod(chosen, namespace=namespace, world=world, title=title, pods=f"{summary}. Pod {name}:")
     template = read_template(pods.template, namespace=Namespace(namespace), world=world)
     missing = None if wanted is None else wanted - len(alive)
-    return Subject(title, Namespace(namespace), template, missing, pods=f"{told}. The next one:")
+    return Subject(title, Namespace(namespace), template, missing, pods=f"{summary}. The next one:")
 
 
 def _wanted(count: int | None, document: Json) -> int | None:
-    """Tell how many pods should exist now; a Job wants no more than what is left of its completions."""
+    """Return how many pods should exist now; a Job wants at most its remaining completions."""
     spec, status = mapping(document.get("spec")), mapping(document.get("status"))
     completions, done = spec.get("completions"), status.get("succeeded")
     if document.get("kind") != "Job" or count is None or not isinstance(completions, int):
@@ -66,7 +66,7 @@ def _wanted(count: int | None, document: Json) -> int | None:
     return max(0, min(count, completions - (done if isinstance(done, int) else 0)))
 
 
-def _told(wanted: int | None, alive: Sequence[Json], waiting: Sequence[Json]) -> str:
+def _pods_summary(wanted: int | None, alive: Sequence[Json], waiting: Sequence[Json]) -> str:
     tiers = Counter(text(mapping(mapping(pod.get("metadata")).get("labels")).get(keys.TIER)) for pod in alive)
     parts = [f"{len(alive) - len(waiting)} on nodes", f"{len(waiting)} on none yet"]
     parts += [f"{count} {tier}" for tier, count in sorted(tiers.items()) if tier]
@@ -75,14 +75,14 @@ def _told(wanted: int | None, alive: Sequence[Json], waiting: Sequence[Json]) ->
 
 
 def _has_labels(pod: Json, pods: PodSet) -> bool:
-    """Tell whether a pod has all labels of a template, those that Fairgate writes aside."""
+    """Whether a pod has all labels of a template, except those that Fairgate writes."""
     have = mapping(mapping(pod.get("metadata")).get("labels"))
     wanted = mapping(mapping(pods.template.get("metadata")).get("labels"))
     return all(have.get(key) == value for key, value in wanted.items() if key not in keys.GUARDED_LABELS)
 
 
 def _is_made_by(pod: Json, workload: Workload) -> bool:
-    """Tell whether a pod's controller is the workload, or was made for it: then its name begins with the workload's."""
+    """Whether a pod's controller is the workload, or has a name that begins with the workload's."""
     controller = _controller(pod)
     kind, name = text(controller.get("kind")), text(controller.get("name"))
     if kind == workload.kind:

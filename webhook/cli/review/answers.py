@@ -15,7 +15,7 @@ from webhook.core.world.world import World
 from webhook.kube.admission.review import ReviewError
 from webhook.kube.workloads.model import mapping, text
 from webhook.server.review.memory_ledger import MemoryLedger
-from webhook.server.review.reviewer import Gate
+from webhook.server.review.reviewer import AdmissionReviewer
 from webhook.simulation.simulate import Template, read_template
 
 _NO_DEADLINE = float("inf")
@@ -30,7 +30,7 @@ def answer_reviews(
     on_problem: Callable[[Place, str], None],
 ) -> list[dict[str, Any]]:
     """Answer the reviews in order, each charged before the next; `on_problem` receives those that are malformed."""
-    gate = Gate(
+    reviewer = AdmissionReviewer(
         world,
         MemoryLedger(world, lambda: 0.0),
         now_text=lambda: now_text,
@@ -41,25 +41,25 @@ def answer_reviews(
         if ample_nodes is not None:
             _prepare(ample_nodes, review, world)
         try:
-            answers.append(asyncio.run(_answer(gate, review)))
+            answers.append(asyncio.run(_answer(reviewer, review)))
         except ReviewError as error:
             on_problem(place, error.text)
     return answers
 
 
-async def _answer(gate: Gate, review: Mapping[str, Any]) -> dict[str, Any]:
+async def _answer(reviewer: AdmissionReviewer, review: Mapping[str, Any]) -> dict[str, Any]:
     """Call both webhooks; the response has the patch and warnings of the first, or the refusal of either."""
     request = mapping(review.get("request"))
     if mapping(request.get("object")).get("kind", "Pod") != "Pod":
-        workload: dict[str, Any] = json.loads((await gate.workloads(_bytes(review), deadline=_NO_DEADLINE)).body)
+        workload: dict[str, Any] = json.loads((await reviewer.workloads(_bytes(review), deadline=_NO_DEADLINE)).body)
         return workload
-    mutated: dict[str, Any] = json.loads((await gate.mutate(_bytes(review), deadline=_NO_DEADLINE)).body)
+    mutated: dict[str, Any] = json.loads((await reviewer.mutate(_bytes(review), deadline=_NO_DEADLINE)).body)
     if not mutated["response"]["allowed"]:
         return mutated
     if "patch" in mutated["response"]:
         patch = json.loads(base64.b64decode(mutated["response"]["patch"]))
         request = {**request, "object": jsonpatch.apply_patch(request["object"], patch)}
-    answer = await gate.validate(_bytes({**review, "request": request}), deadline=_NO_DEADLINE)
+    answer = await reviewer.validate(_bytes({**review, "request": request}), deadline=_NO_DEADLINE)
     validated: dict[str, Any] = json.loads(answer.body)
     return mutated if validated["response"]["allowed"] else validated
 

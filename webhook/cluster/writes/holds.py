@@ -8,7 +8,13 @@ from webhook.core.model.names import NodeName, TeamName
 from webhook.core.reclaim.held_nodes import HeldNodes
 from webhook.core.reclaim.reservation import Beneficiary, NodeHold, Target
 from webhook.kube.objects.keys import HELD_NODES, HELD_NODES_NAME, OWN_API
-from webhook.kube.reclaim.holds import calm_patch, hold_patch, nomination_patch, notice_patch, toleration_patch
+from webhook.kube.reclaim.holds import (
+    hold_patch,
+    nomination_patch,
+    notice_patch,
+    toleration_patch,
+    withdraw_notice_patch,
+)
 from webhook.kube.registration.held_nodes import create_body, replace_patch
 
 _TRIES: Final = 4
@@ -87,7 +93,7 @@ async def give_notice(connection: ApiConnection, target: Target, team: TeamName)
 
 async def take_notice_back(connection: ApiConnection, target: Target) -> None:
     """Take an announcement back. Raises ClusterError."""
-    await _annotate(connection, target, calm_patch(target.uid))
+    await _annotate(connection, target, withdraw_notice_patch(target.uid))
 
 
 async def _annotate(connection: ApiConnection, target: Target, patch: bytes) -> None:

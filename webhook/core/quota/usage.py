@@ -22,9 +22,9 @@ _RANKED_CHANGES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One pod's charge. `holder` names who a person would look for: the controller, or the bare pod.
+    """One pod's charge. `holder` is the name of the controller, or of the bare pod.
 
-    `is_unlabeled`: the pod never passed the gate, so nothing says its tier; it counts against the guaranteed share.
+    `is_unlabeled`: the pod bypassed the webhook, so it has no tier; it counts against the guaranteed share.
     `is_waiting`: it is on no node yet. `created` is in seconds of Unix time, 0 where that is not known.
     """
 

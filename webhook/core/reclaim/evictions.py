@@ -1,7 +1,7 @@
 """The table of evictions: every victim that was chosen, from its plan until its room is used or given up. Pure.
 
-The evictor drives it, and nothing else remembers what was done about a victim. What a new leader cannot read from the
-nodes and pods themselves it need not know: a second eviction of the same UID changes nothing.
+The evictor drives it, and no other object stores the state of a victim. A new leader reads its state from nodes and
+pods; the rest is not needed, since a second eviction of the same UID changes nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ class State(StrEnum):
     """How far one eviction is.
 
     PLANNED: chosen. HELD: the node that keeps the room lists it. NOTICED: the victim's annotations announce it.
-    SENT: the API server was asked, and did not answer yet, or accepted it and the watch does not show it yet. GONE: the
+    SENT: the request is sent and not answered yet, or accepted and the watch does not show it yet. GONE: the
     pod terminates or ended. PLACED: the waiting pod has a node. GIVEN_UP: the victim stays, or its room served no pod.
     """
 
@@ -131,7 +131,7 @@ class Evictions:
     def beneficiaries(self) -> dict[Uid, TeamName]:
         """Return the waiting pods for which others were evicted, with their teams."""
         return {
-            each.target.claim: each.lost_for
+            each.target.beneficiary: each.lost_for
             for each in self._by_uid.values()
             if each.lost_for is not None and not each.is_over
         }
@@ -200,7 +200,7 @@ class Evictions:
         return True
 
     def put_off(self, uid: Uid, *, until: float) -> None:
-        """The API server asked to send an eviction again later."""
+        """The API server requests to send an eviction again later."""
         known = self._by_uid.get(uid)
         if known is not None and known.state is State.SENT:
             self._move(uid, _before_sent(known), retry_at=until)
@@ -238,11 +238,11 @@ class Evictions:
         """End the evictions whose beneficiaries no longer wait for their hold; drop ended ones that do not count."""
         for uid, each in list(self._by_uid.items()):
             if each.state is State.GONE and not each.is_listed and not self._is_kept_for(each):
-                self._move(uid, State.PLACED if is_placed(each.target.claim) else State.GIVEN_UP)
+                self._move(uid, State.PLACED if is_placed(each.target.beneficiary) else State.GIVEN_UP)
             elif each.is_over and not each.is_noticed and (each.accepted_at or 0.0) <= now - RATE_SECONDS:
                 del self._by_uid[uid]
 
-    def calmed(self) -> list[Target]:
+    def take_withdrawn(self) -> list[Target]:
         """Return the targets that were announced and are listed no more, once."""
         found = [each.target for each in self._by_uid.values() if each.is_noticed and not each.is_listed]
         for target in found:
@@ -257,10 +257,10 @@ class Evictions:
 
     def _is_kept_for(self, eviction: Eviction) -> bool:
         hold = self._holds.get(eviction.node)
-        return hold is not None and any(claim.uid == eviction.target.claim for claim in hold.claims)
+        return hold is not None and any(each.uid == eviction.target.beneficiary for each in hold.beneficiaries)
 
     def _move(self, uid: Uid, state: State, **changes: Any) -> None:  # noqa: ANN401 - fields of an Eviction
-        """Take a legal step and change other fields with it. Raises ValueError where the step is not legal."""
+        """Make a legal transition and change other fields with it. Raises ValueError where it is not legal."""
         known = self._by_uid[uid]
         if state is not known.state and state not in TRANSITIONS[known.state]:
             raise ValueError(f"eviction of {uid}: {known.state} cannot become {state}")

@@ -13,7 +13,7 @@ WorkloadId = NewType("WorkloadId", str)
 
 
 class Loss(Enum):
-    """What the eviction of a pod means to its controller.
+    """The effect of a pod's eviction on its controller.
 
     COUNTED: it counts as a failure, if the controller has a budget for them. FATAL: the workload fails with it.
     HARMLESS: it never counts, though other pods of the same workload are FATAL.
@@ -70,7 +70,7 @@ class FailureLimits:
     def draw(self, left: dict[WorkloadId, int], departures: tuple[Departure, ...]) -> int | None:
         """Count leaving pods against the budgets; return how many workloads fail by it, None where that is forbidden.
 
-        A workload that leaves whole has nothing left to lose: that is allowed, unless some of it left before.
+        A workload all of whose pods leave has no budget to keep: that is allowed, unless some of it left before.
         """
         broken = 0
         for departure in departures:

@@ -1,4 +1,4 @@
-"""Which nodes keep their room, for which pods, and which namespaces' other pods are kept off them."""
+"""The held nodes, the pods that they are held for, and the namespaces whose other pods are kept off."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,9 @@ def held_nodes(holdings: Iterable[NodeHold], policy: Policy) -> HeldNodes:
     is_open = policy.defaults.unknown_team is UnknownTeam.PREEMPTIBLE
     selectors = (team.namespace_selector for team in policy.teams if team.namespace_selector is not None)
     return HeldNodes(
-        nodes={each.node: tuple(sorted(claim.uid for claim in each.claims)) for each in holdings if each.claims},
+        nodes={
+            hold.node: tuple(sorted(pod.uid for pod in hold.beneficiaries)) for hold in holdings if hold.beneficiaries
+        },
         namespaces=("*",) if is_open else tuple(sorted({name for team in policy.teams for name in team.namespaces})),
         selectors=() if is_open else tuple(selectors),
         exempt=tuple(sorted(policy.exempt_namespaces)),

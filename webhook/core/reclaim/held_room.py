@@ -1,4 +1,4 @@
-"""What becomes of held room as the cluster changes: which holds are over, short, or need other victims. Pure."""
+"""Updates of holds as the cluster changes: which are over, short, or need other victims. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -19,8 +19,8 @@ def holds(holdings: Iterable[NodeHold], reclaim_index: ReclaimIndex) -> list[Hol
     return [
         Hold(gpu_pod, holding.node)
         for holding in holdings
-        for claim in holding.claims
-        if (gpu_pod := reclaim_index.get(claim.uid)) is not None
+        for beneficiary in holding.beneficiaries
+        if (gpu_pod := reclaim_index.get(beneficiary.uid)) is not None
     ]
 
 
@@ -32,23 +32,22 @@ def current(
     `leaving` are the pods that leave its node.
     """
     kept = trimmed(before, reclaim_index)
-    if kept is None or not kept.claims or not is_short(kept, reclaim_index, fleet, leaving=leaving):
+    if kept is None or not kept.beneficiaries or not is_short(kept, reclaim_index, fleet, leaving=leaving):
         return kept, True
     kept = inherited(before, kept, reclaim_index, fleet, leaving=leaving)
     return kept, not is_short(kept, reclaim_index, fleet, leaving=leaving)
 
 
 def trimmed(holding: NodeHold, reclaim_index: ReclaimIndex) -> NodeHold | None:
-    """Return a hold without claims that wait no more and without targets that terminate, ended or are guaranteed.
+    """Return a hold without beneficiaries that wait no more, and without targets that end or are guaranteed.
 
-    Targets whose claim is dropped are dropped too, except those of broken gangs. None where nothing is left.
+    Targets whose beneficiary is dropped are dropped too, except those of broken gangs. None where nothing is left.
     """
-    claims = tuple([c for c in holding.claims if (pod := reclaim_index.get(c.uid)) is not None and pod.is_waiting])
+    waiting = [b for b in holding.beneficiaries if (pod := reclaim_index.get(b.uid)) is not None and pod.is_waiting]
     went = [target for target in holding.targets if reclaim_index.is_going(target.uid)]
     broken = holding.broken.union(target.gang for target in went if target.gang is not None)
-    return holding.reduced(
-        claims, tuple([target for target in holding.targets if _may_go(target, reclaim_index)]), broken
-    )
+    targets = tuple([target for target in holding.targets if _may_go(target, reclaim_index)])
+    return holding.reduced(tuple(waiting), targets, broken)
 
 
 def inherited(
@@ -56,18 +55,18 @@ def inherited(
 ) -> NodeHold:
     """Return a hold with victims of placed pods reassigned to pods that still wait, as many as the room is short of.
 
-    The room of a node is for any of its claims: a placed pod may use the room of another pod's victims.
+    The room of a node is for any of its beneficiaries: a placed pod may use the room of another pod's victims.
     """
     units: dict[GangId | Uid, tuple[Target, ...]] = {}
     for target in before.targets:
         if target not in kept.targets and _may_go(target, reclaim_index):
             units[target.gang or target.uid] = (*units.get(target.gang or target.uid, ()), target)
-    served = {target.claim for target in kept.targets}
-    heir = next((claim.uid for claim in kept.claims if claim.uid not in served), kept.claims[0].uid)
+    served = {target.beneficiary for target in kept.targets}
+    heir = next((each.uid for each in kept.beneficiaries if each.uid not in served), kept.beneficiaries[0].uid)
     added: list[tuple[Target, ...]] = []
 
     def with_added(units: Iterable[tuple[Target, ...]]) -> NodeHold:
-        more = [target._replace(claim=heir) for unit in units for target in unit]
+        more = [target._replace(beneficiary=heir) for unit in units for target in unit]
         return replace(kept, targets=(*kept.targets, *more))
 
     for unit in units.values():
@@ -89,17 +88,17 @@ def is_short(holding: NodeHold, reclaim_index: ReclaimIndex, fleet: Fleet, *, le
     if not fleet.bit(holding.node) & fleet.open_bits:
         return True
     wanted: dict[ResourceName, int] = {}
-    for claim in holding.claims:
-        if (gpu_pod := reclaim_index.get(claim.uid)) is not None:
+    for beneficiary in holding.beneficiaries:
+        if (gpu_pod := reclaim_index.get(beneficiary.uid)) is not None:
             _add(wanted, gpu_pod.demand, 1)
-    asked = set(wanted)
+    needed = set(wanted)
     for each in leaving:
         _add(wanted, each.demand, -1)
     for target in holding.targets:
         victim = reclaim_index.staying(target.uid)
         if victim is not None and victim.pod.node == holding.node:
             _add(wanted, victim.pod.demand, -1)
-    return any(wanted[name] > fleet.free(holding.node, name) for name in asked)
+    return any(wanted[name] > fleet.free(holding.node, name) for name in needed)
 
 
 def _may_go(target: Target, reclaim_index: ReclaimIndex) -> bool:

@@ -1,8 +1,8 @@
 """The reclaim planner: which borrowing pods are evicted for guaranteed pods that wait, and on which nodes.
 
 A round plans for all waiting pods, one after the other, each on top of the earlier ones: what one choice frees beyond
-its need, the next pod may use. It is tried on the fleet itself and undone, so the scene stays as it was, and the same
-scene gives the same round. Gangs are planned whole or not at all. Nothing is evicted for a pod that would not fit
+its need, the next pod may use. It is tried on the fleet itself and undone: the snapshot does not change, and the same
+snapshot gives the same round. Gangs are planned whole or not at all. Nothing is evicted for a pod that would not fit
 afterwards, or that fits now.
 """
 
@@ -22,16 +22,16 @@ from webhook.core.peers.topology_filter import TopologyRequest, evaluate_topolog
 from webhook.core.placement.device_slots import DeviceSlots
 from webhook.core.placement.fleet import Fleet
 from webhook.core.reclaim.failures import FailureLimits, Remaining, WorkloadId
-from webhook.core.reclaim.reclaim_plan import Cause, Move, Refused, Round, Scene
+from webhook.core.reclaim.reclaim_plan import Cause, Move, ReclaimSnapshot, Refused, Round
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.reclaim.victim import GangId, Victim
 from webhook.core.reclaim.victim_search import Clearing, Cost, Need, Scale, clear, departures
 
 
-def plan(waiting: Iterable[ReclaimPod], scene: Scene) -> Round:
+def plan(waiting: Iterable[ReclaimPod], snapshot: ReclaimSnapshot) -> Round:
     """Return the plans for all waiting pods without a hold: the longest waiting first, ties by name."""
-    held = {hold.waiting.uid for hold in scene.holds}
-    trial = _Trial(scene)
+    held = {hold.waiting.uid for hold in snapshot.holds}
+    trial = _Trial(snapshot)
     moves: list[Move] = []
     refused: list[Refused] = []
     try:
@@ -69,19 +69,20 @@ class _Step(NamedTuple):
     devices: tuple[int, ...]
     coming: int
     victim: Victim | None = None
-    seated: PlacedPod | None = None
+    placed: PlacedPod | None = None
 
 
 class _Overrides(NamedTuple):
-    """What does not protect victims any more from a pod that has waited for long.
+    """Protections of victims that a pod overrides after a long wait.
 
     Disruption budgets, once it has waited as long as policy respects them. And the minimum runtime of pods that started
-    after it began to wait (`unripe_after`): else a user who deletes pods and creates them again would be protected for
-    ever. `may_break`: failure budgets do not count, since nothing else is left: else a tiny one would protect.
+    after it began to wait (`no_minimum_after`): otherwise users who delete pods and create them again would be
+    protected for ever. `may_break`: failure budgets do not count, since no other choice is left: otherwise a small
+    budget would always protect.
     """
 
     is_past_budgets: bool = False
-    unripe_after: int | None = None
+    no_minimum_after: int | None = None
     may_break: bool = False
 
 
@@ -89,29 +90,29 @@ _NONE: Final = _Overrides()
 
 
 class _Trial:
-    """The scene after the moves planned so far; `undo` restores earlier states."""
+    """The snapshot after the moves planned so far; `undo` restores earlier states."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._fleet = scene.fleet
+    def __init__(self, snapshot: ReclaimSnapshot) -> None:
+        self._snapshot = snapshot
+        self._fleet = snapshot.fleet
         self._steps: list[_Step] = []
         self._gone: set[Uid] = set()
-        self._quotas = dict(scene.quotas)
-        self._exhausted = {team for team, left in scene.quotas.items() if left <= 0}
-        self._reluctant = scene.spared | scene.refused
+        self._quotas = dict(snapshot.quotas)
+        self._exhausted = {team for team, left in snapshot.quotas.items() if left <= 0}
+        self._reluctant = snapshot.spared | snapshot.refused
         self._have_rules = False  # some planned pods have anti-affinity
         self._coming = 0  # nodes whose room is not free yet, or held
-        for hold in scene.holds:
-            self._coming |= scene.fleet.bit(hold.node)
-        self._left = dict(scene.left)
-        self._failures: dict[WorkloadId, Remaining] = dict(scene.failures)
-        place = scene.order.index(ReclaimCost.LOST_WORK)
-        self._ahead, self._behind = (0,) * place, (0,) * (len(scene.order) - place - 1)
+        for hold in snapshot.holds:
+            self._coming |= snapshot.fleet.bit(hold.node)
+        self._left = dict(snapshot.left)
+        self._failures: dict[WorkloadId, Remaining] = dict(snapshot.failures)
+        place = snapshot.order.index(ReclaimCost.LOST_WORK)
+        self._ahead, self._behind = (0,) * place, (0,) * (len(snapshot.order) - place - 1)
         self._offers: dict[tuple[Demand, Constraints, _Overrides], _Offers] = {}
-        for leaving in scene.leaving:
+        for leaving in snapshot.leaving:
             if (node := leaving.pod.node) is not None:
                 self._give(node, leaving.uid, leaving.demand)
-        for hold in scene.holds:
+        for hold in snapshot.holds:
             self._take(hold.node, hold.waiting)
 
     def savepoint(self) -> int:
@@ -168,27 +169,31 @@ class _Trial:
                 yield how._replace(may_break=True)
 
     def _long_wait(self, waiting: ReclaimPod) -> _Overrides:
-        """Return what a pod need not respect any more after its wait."""
-        scene, since = self._scene, 0 if waiting.report is None else waiting.report.since
-        bound = scene.budget_seconds
-        is_long = not isinstance(bound, Unlimited) and bool(since) and since + bound <= scene.now
-        is_past_budgets = is_long and bool(scene.left or scene.refused)
-        unripe_after = since if scene.minimum_runtime and since else None
-        return _Overrides(is_past_budgets, unripe_after) if is_past_budgets or unripe_after is not None else _NONE
+        """Return what a pod may override after its wait."""
+        snapshot, since = self._snapshot, 0 if waiting.report is None else waiting.report.since
+        bound = snapshot.budget_seconds
+        is_long = not isinstance(bound, Unlimited) and bool(since) and since + bound <= snapshot.now
+        is_past_budgets = is_long and bool(snapshot.left or snapshot.refused)
+        no_minimum_after = since if snapshot.minimum_runtime and since else None
+        return (
+            _Overrides(is_past_budgets, no_minimum_after) if is_past_budgets or no_minimum_after is not None else _NONE
+        )
 
     def _allowed(self, waiting: ReclaimPod) -> int:
         """Return the slots whose topology domains satisfy a pod's rules, with the pods placed so far."""
-        pod_counts = self._scene.pod_counts
+        pod_counts = self._snapshot.pod_counts
         if not (waiting.topology or self._have_rules or pod_counts.against(waiting.namespace, waiting.labels)):
             return -1
         if pod_counts.are_costly(waiting.namespace, waiting.topology):
             return 0
-        joined = tuple([step.seated for step in self._steps if step.seated is not None])
-        asker = TopologyRequest(waiting.namespace, waiting.labels, waiting.topology, waiting.constraints, joined=joined)
-        return evaluate_topology(asker, self._fleet, pod_counts).allowed
+        joined = tuple([step.placed for step in self._steps if step.placed is not None])
+        request = TopologyRequest(
+            waiting.namespace, waiting.labels, waiting.topology, waiting.constraints, joined=joined
+        )
+        return evaluate_topology(request, self._fleet, pod_counts).allowed
 
     def _where(self, waiting: ReclaimPod, among: int) -> NodeName:
-        """Return the node that it will use: on any other, the plan would take the room of another pod."""
+        """Return the node that a pod will use: on any other, the plan would take the room of another pod."""
         first = next((name for name in waiting.chosen if self._fleet.bit(name) & among), None)
         return self._fleet.names_of(among & -among)[0] if first is None else first
 
@@ -201,20 +206,24 @@ class _Trial:
 
     def bounds(self, among: int, demand: Demand) -> Iterator[tuple[tuple[Units, ...], NodeName]]:
         """Yield the least possible cost of room on each node that has victims."""
-        now, on, ahead, behind = self._scene.now, self._scene.victim_index.on, self._ahead, self._behind
+        now, on, ahead, behind = self._snapshot.now, self._snapshot.victim_index.on, self._ahead, self._behind
         for node, missing in self._missing_on(among, demand):
-            yard = on(node)
-            if yard is not None:
-                yield (*ahead, yard.least_loss(missing, now), *behind), node
+            node_victims = on(node)
+            if node_victims is not None:
+                yield (*ahead, node_victims.least_loss(missing, now), *behind), node
 
     def bound(self, node: NodeName, demand: Demand) -> tuple[Units, ...] | None:
         """Return the same for one node; None where there are no victims."""
-        yard = self._scene.victim_index.on(node)
-        return None if yard is None else self.rank(yard.least_loss(self._missing_gpus(node, demand), self._scene.now))
+        node_victims = self._snapshot.victim_index.on(node)
+        return (
+            None
+            if node_victims is None
+            else self.rank(node_victims.least_loss(self._missing_gpus(node, demand), self._snapshot.now))
+        )
 
     def rank_of(self, cost: Cost) -> tuple[Units, ...]:
         """Return the parts of a cost in the order in which they count."""
-        return cost.ranked(self._scene.order)
+        return cost.ranked(self._snapshot.order)
 
     def rank(self, lost_work: Units) -> tuple[Units, ...]:
         """Return the rank of a cost of which only the lost work is known."""
@@ -222,35 +231,35 @@ class _Trial:
 
     def offer(self, node: NodeName, demand: Demand, how: _Overrides) -> Clearing | None:
         """Return the cheapest choice of victims on a node in the present state."""
-        scene, fleet = self._scene, self._fleet
+        snapshot, fleet = self._snapshot, self._fleet
         missing = {resource: amount - fleet.free(node, resource) for resource, amount in demand.requests}
         amounts = {resource: amount for resource, amount in missing.items() if amount > 0}
         need = Need(amounts, self._missing_gpus(node, demand), demand.per_device)
         scale = Scale(
-            scene.now,
-            scene.over_share,
-            scene.order,
+            snapshot.now,
+            snapshot.over_share,
+            snapshot.order,
             None if how.is_past_budgets else self._left,
             self._gone,
-            scene.spared if how.is_past_budgets else self._reluctant,
+            snapshot.spared if how.is_past_budgets else self._reluctant,
             self._exhausted,
-            how.unripe_after,
+            how.no_minimum_after,
             FailureLimits(self._failures, may_break=how.may_break),
         )
-        return clear(need, node, scene.victim_index, room=_Room(fleet.device_slots(node), node), scale=scale)
+        return clear(need, node, snapshot.victim_index, room=_Room(fleet.device_slots(node), node), scale=scale)
 
     def allows(self, clearing: Clearing, how: _Overrides) -> bool:
         """Whether the victims of an earlier offer are still there and their budgets still allow their eviction."""
         if any(victim.uid in self._gone or victim.team in self._exhausted for victim in clearing.victims):
             return False
-        floors = FailureLimits(self._failures, may_break=how.may_break)
-        if floors.draw({}, departures(clearing.victims)) is None:
+        failure_limits = FailureLimits(self._failures, may_break=how.may_break)
+        if failure_limits.draw({}, departures(clearing.victims)) is None:
             return False
         drawn = Counter(guard for victim in clearing.victims for guard in victim.guards)
         return how.is_past_budgets or all(self._left.get(guard, 0) >= count for guard, count in drawn.items())
 
     def _missing_gpus(self, node: NodeName, demand: Demand) -> int:
-        """Return how many GPU units are missing, if one resource tells; 0 is always a valid lower bound.
+        """Return how many GPU units are missing, if the demand is of one resource; 0 is always a valid lower bound.
 
         On slices each piece is less than the pod counts, if the pod may get whole GPUs.
         """
@@ -280,7 +289,7 @@ class _Trial:
 
     def _take(self, node: NodeName, pod: ReclaimPod) -> None:
         self._have_rules |= bool(pod.anti_affinity_rules)
-        self._change(_Step(node, pod.uid, pod.demand, 1, (), self._coming, seated=PlacedPod(pod, node)))
+        self._change(_Step(node, pod.uid, pod.demand, 1, (), self._coming, placed=PlacedPod(pod, node)))
 
     def _draw(self, victim: Victim, sign: int) -> None:
         """Count a victim (sign -1) against its disruption and failure budgets and its team's quota; sign 1 undoes it.

@@ -170,7 +170,7 @@ class ReclaimIndex:
         gpu_pod = self._pods.get(uid)
         lost_by = lost_for = None
         if gpu_pod is not None and was_there and (eviction := self.evictions.get(uid)) is not None:
-            waiting = self._pods.get(eviction.target.claim)
+            waiting = self._pods.get(eviction.target.beneficiary)
             lost_by, lost_for = gpu_pod.team, None if waiting is None else waiting.team
         self.evictions.accept(uid, now=now, lost_by=lost_by, lost_for=lost_for)
         if gpu_pod is None:

@@ -13,7 +13,7 @@ from webhook.core.reclaim.reclaim import plan
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
 from webhook.core.reclaim.reclaim_plan import Cause, Move
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
-from webhook.core.reclaim.reclaim_snapshot import asking, entitled, scene
+from webhook.core.reclaim.reclaim_snapshot import pods_within_share, select_pods, take_snapshot
 from webhook.core.reclaim.reservation import NodeHold, Target
 from webhook.core.world.world import World
 
@@ -56,26 +56,26 @@ def outlook(
 ) -> Outlook:
     """Return what reclaim can do for a guaranteed pod that waits, or that would wait if it were created now."""
     for holding in holdings:
-        if any(claim.uid == waiting.uid for claim in holding.claims):
-            return Kept(holding, tuple([each for each in holding.targets if each.claim == waiting.uid]))
+        if any(each.uid == waiting.uid for each in holding.beneficiaries):
+            return Kept(holding, tuple([each for each in holding.targets if each.beneficiary == waiting.uid]))
     if not world.policy.is_enforced:
         return Impossible("policy is not enforced, so nothing is evicted")
-    gpu_pods = entitled(reclaim_index, world)
-    asked = asking(gpu_pods, reclaim_index, now=now, has_holds=bool(holdings))
+    gpu_pods = pods_within_share(reclaim_index, world)
+    selected = select_pods(gpu_pods, reclaim_index, now=now, has_holds=bool(holdings))
     if (gpu_pod := reclaim_index.get(waiting.uid)) is not None and waiting.uid not in {
-        each.uid for each in asked.waiting
+        each.uid for each in selected.waiting
     }:
         if gpu_pod.pod.tier is not Tier.GUARANTEED:
             return Impossible("it borrows, and GPUs are taken back for guaranteed pods alone")
         if gpu_pod not in gpu_pods:
             return Impossible("its team's guaranteed share has no room for it any more")
-        cause = next((each.cause for each in asked.refused if each.waiting.uid == waiting.uid), None)
+        cause = next((each.cause for each in selected.refused if each.waiting.uid == waiting.uid), None)
         if cause is not None:
             return Impossible(WHY_NOT[cause], cause)
         if gpu_pod.report is None:
             return Impossible("kube-scheduler has not reported yet that no node has room for it")
         return Impossible("its gang still grows, and is planned for once it is complete")
-    return _planned(waiting, asked.waiting, reclaim_index, world, holdings=holdings, now=now)
+    return _planned(waiting, selected.waiting, reclaim_index, world, holdings=holdings, now=now)
 
 
 def _planned(
@@ -90,7 +90,9 @@ def _planned(
     """Return the result of a plan for all waiting pods, as the evictor makes it: the longest waiting first."""
     chosen = {target.uid for holding in holdings for target in holding.targets}
     together = [*(each for each in others if each.uid != waiting.uid), waiting]
-    found = plan(together, scene(reclaim_index, world, now=now, holds=holds(holdings, reclaim_index), chosen=chosen))
+    found = plan(
+        together, take_snapshot(reclaim_index, world, now=now, holds=holds(holdings, reclaim_index), chosen=chosen)
+    )
     if (move := next((each for each in found.moves if each.waiting.uid == waiting.uid), None)) is not None:
         return Possible(move)
     cause = next((each.cause for each in found.refused if each.waiting.uid == waiting.uid), Cause.NO_NODE)

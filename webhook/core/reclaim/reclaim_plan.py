@@ -64,14 +64,14 @@ class Hold(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """All that a round is planned from.
+class ReclaimSnapshot:
+    """The input of a round.
 
     `over_share` is how many GPU units each team holds beyond its guaranteed share; `left` how many victims each guard
     still allows, none where it is not named; `quotas` how many pods each team may still lose now, where that is
     bounded. `spared` are victims that must not be evicted now, `refused` those that the API server does not evict now.
     On nodes with `holds` no room counts as free for other pods: a taint keeps it, and a pod that gets some of it needs
-    the toleration. `siblings` are the pods on nodes, leaving ones included, since they may stay for a while.
+    the toleration. `pod_counts` are the pods on nodes, leaving ones included, since they may stay for a while.
     `budget_seconds` and `minimum_runtime` are the policy's.
     """
 

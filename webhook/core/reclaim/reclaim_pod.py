@@ -49,7 +49,7 @@ class ReclaimPod:
     time of its eviction. `is_gated`: a scheduling gate holds it back. `started_at` is 0 before it started. `chosen` are
     the nodes that the webhook chose for it. Where it may run (`constraints`, `topology`, `chosen`) and why it does not
     (`report`) is known only while it waits. `gang_size` is the declared size of its gang, 0 without one. `controller`
-    is its owner reference; `workload` is the same object as a key, and `loss` what its eviction means to that object.
+    is its owner reference; `workload` is the same object as a key, and `loss` the effect of its eviction on it.
     """
 
     pod: Resident
@@ -103,7 +103,7 @@ class ReclaimPod:
 
     @property
     def demand(self) -> Demand:
-        """What it takes of a node."""
+        """Its demand on a node."""
         return self.pod.demand
 
     @property
@@ -145,8 +145,8 @@ def victim_of(
     if is_protected(gpu_pod, rules):
         return None
     started_at = gpu_pod.started_at or pod.created
-    asked = gpu_pod.leave_seconds if pod.is_terminating else gpu_pod.grace_seconds
-    grace = min(asked, rules.longest_grace_seconds)
+    own_grace = gpu_pod.leave_seconds if pod.is_terminating else gpu_pod.grace_seconds
+    grace = min(own_grace, rules.longest_grace_seconds)
     return Victim(
         uid=pod.uid,
         namespace=pod.namespace,
@@ -159,7 +159,7 @@ def victim_of(
         until=started_at + rules.minimum_runtime_seconds if rules.minimum_runtime_seconds else 0,
         gang=gpu_pod.gang,
         guards=() if pod.is_terminating else guards if len(guards) <= 1 else (*guards, TWO_BUDGETS),
-        grace_seconds=grace if grace < asked else None,
+        grace_seconds=grace if grace < own_grace else None,
         workload=gpu_pod.workload if has_budget else None,
         is_counted=has_budget and gpu_pod.loss is not Loss.HARMLESS,
     )

@@ -1,4 +1,4 @@
-"""The step before a plan: which pods are entitled to room now, and the snapshot that the plan is made from."""
+"""The step before a plan: which pods have a share left for them now, and the snapshot that the plan is made from."""
 
 from collections.abc import Iterable, Mapping, Set
 from itertools import chain
@@ -8,7 +8,7 @@ from webhook.core.model.amount import Units, Unlimited
 from webhook.core.model.names import TeamName, Uid
 from webhook.core.model.tier import Tier
 from webhook.core.reclaim.reclaim_index import ReclaimIndex
-from webhook.core.reclaim.reclaim_plan import Cause, Hold, Refused, Scene
+from webhook.core.reclaim.reclaim_plan import Cause, Hold, ReclaimSnapshot, Refused
 from webhook.core.reclaim.reclaim_pod import ReclaimPod
 from webhook.core.tiers.tier_changes import tier_changes
 from webhook.core.world.world import World
@@ -18,7 +18,7 @@ GROWING_SECONDS: Final = 3
 are created some tenths of a second apart, and a plan for half of a gang evicts for nothing."""
 
 
-def entitled(reclaim_index: ReclaimIndex, world: World) -> list[ReclaimPod]:
+def pods_within_share(reclaim_index: ReclaimIndex, world: World) -> list[ReclaimPod]:
     """Return the waiting pods whose teams' guaranteed shares have room for them, the longest waiting first.
 
     The webhook admits no more than that, but an admin may have lowered the share since. A team's running pods count
@@ -38,7 +38,7 @@ def entitled(reclaim_index: ReclaimIndex, world: World) -> list[ReclaimPod]:
     return sorted(found, key=_age)
 
 
-class Asking(NamedTuple):
+class PodSelection(NamedTuple):
     """The pods to plan for, those without a plan, and whether a gang is growing and must be looked at again soon."""
 
     waiting: tuple[ReclaimPod, ...]
@@ -46,15 +46,15 @@ class Asking(NamedTuple):
     is_growing: bool
 
 
-def asking(
+def select_pods(
     gpu_pods: Iterable[ReclaimPod],
     reclaim_index: ReclaimIndex,
     *,
     now: int,
     resting: Set[Uid] = frozenset(),
     has_holds: bool = False,
-) -> Asking:
-    """Sort the pods that are entitled to room.
+) -> PodSelection:
+    """Return which of the pods within their share can be planned for.
 
     Plans are only made for pods for which kube-scheduler reports no room: an eviction solves nothing else. Taints count
     as that where room is held, since kube-scheduler reports no more of a held node. A gang is planned for whole, once
@@ -73,7 +73,7 @@ def asking(
             found.append(gpu_pod)
         elif uid in able and gpu_pod.gang not in growing:
             refused.append(Refused(gpu_pod, Cause.GANG_INCOMPLETE))
-    return Asking(tuple(found), tuple(refused), bool(growing))
+    return PodSelection(tuple(found), tuple(refused), bool(growing))
 
 
 def is_growing(members: Iterable[ReclaimPod], *, now: int) -> bool:
@@ -93,7 +93,7 @@ def _lacks_room(gpu_pod: ReclaimPod, has_holds: bool) -> bool:
     return report is not None and (report.is_for_room or (has_holds and report.is_for_taints))
 
 
-def scene(
+def take_snapshot(
     reclaim_index: ReclaimIndex,
     world: World,
     *,
@@ -103,7 +103,7 @@ def scene(
     refused: Set[Uid] = frozenset(),
     immovable: Set[Uid] = frozenset(),
     evicted: Mapping[TeamName, int] | None = None,
-) -> Scene:
+) -> ReclaimSnapshot:
     """Return the snapshot that a plan is made from.
 
     `chosen` are the victims of earlier plans, evicted already or not; `refused` are those that the API server did not
@@ -111,7 +111,7 @@ def scene(
     last minute.
     """
     rules = world.policy.reclaim
-    return Scene(
+    return ReclaimSnapshot(
         fleet=world.fleet,
         victim_index=reclaim_index.victim_index,
         now=now,
@@ -149,8 +149,8 @@ def largest_room(reclaim_index: ReclaimIndex, world: World) -> int:
     most: Units = 0
     for node in world.fleet.nodes():
         if node.is_open:
-            yard = reclaim_index.victim_index.on(node.name)
-            borrowed = 0 if yard is None else sum(gpus for _, gpus in yard.saves)
+            node_victims = reclaim_index.victim_index.on(node.name)
+            borrowed = 0 if node_victims is None else sum(gpus for _, gpus in node_victims.saves)
             offers = node.offers(world.policy.resources)
             free = sum(max(0, world.fleet.free(node.name, offer.resource)) * offer.weight for offer in offers)
             most = max(most, borrowed + free)

@@ -1,4 +1,4 @@
-"""What one node's hold says: for which waiting pods it keeps room, and which pods are evicted for that.
+"""The hold of one node: for which waiting pods it keeps room, and which pods are evicted for that.
 
 It is written on the node itself, so that the next leader finds it.
 """
@@ -23,14 +23,14 @@ class Beneficiary(NamedTuple):
 class Target(NamedTuple):
     """A victim on this node, or on another one as part of a gang. It is evicted from `at` on, in seconds of Unix time.
 
-    `claim` is the waiting pod that it is evicted for. `is_past_budgets`: it is deleted if its PodDisruptionBudgets do
-    not allow its eviction. `grace_seconds` overrides its own grace period, None keeps that.
+    `beneficiary` is the waiting pod that it is evicted for. `is_past_budgets`: it is deleted if its
+    PodDisruptionBudgets do not allow its eviction. `grace_seconds` overrides its own grace period, None keeps that.
     """
 
     uid: Uid
     namespace: Namespace
     name: str
-    claim: Uid
+    beneficiary: Uid
     at: int
     gang: GangId | None = None
     is_past_budgets: bool = False
@@ -48,7 +48,7 @@ class NodeHold:
     id: str
     node: NodeName
     until: int
-    claims: tuple[Beneficiary, ...]
+    beneficiaries: tuple[Beneficiary, ...]
     targets: tuple[Target, ...] = ()
     broken: frozenset[GangId] = frozenset()
     since: int = 0
@@ -59,7 +59,7 @@ class NodeHold:
         return replace(
             self,
             until=max(self.until, until),
-            claims=(*self.claims, Beneficiary(waiting.uid, waiting.namespace, waiting.name)),
+            beneficiaries=(*self.beneficiaries, Beneficiary(waiting.uid, waiting.namespace, waiting.name)),
             targets=self.targets + targets_of((move,), at=at),
         )
 
@@ -72,12 +72,17 @@ class NodeHold:
         return self.reduced((), self.targets, self.broken)
 
     def reduced(
-        self, claims: tuple[Beneficiary, ...], targets: tuple[Target, ...], broken: frozenset[GangId]
+        self, beneficiaries: tuple[Beneficiary, ...], targets: tuple[Target, ...], broken: frozenset[GangId]
     ) -> "NodeHold | None":
-        """Return it with fewer claims and targets. Targets need their claim or a broken gang; None: nothing is left."""
-        kept = {claim.uid for claim in claims}
-        targets = tuple([target for target in targets if target.claim in kept or target.gang in broken])
-        return replace(self, claims=claims, targets=targets, broken=broken) if claims or targets else None
+        """Return it with fewer beneficiaries and targets; None: nothing is left.
+
+        Targets need their beneficiary or a broken gang.
+        """
+        kept = {each.uid for each in beneficiaries}
+        targets = tuple([target for target in targets if target.beneficiary in kept or target.gang in broken])
+        if not (beneficiaries or targets):
+            return None
+        return replace(self, beneficiaries=beneficiaries, targets=targets, broken=broken)
 
 
 def targets_of(moves: Iterable[Move], *, at: int) -> tuple[Target, ...]:

@@ -34,8 +34,8 @@ def _taking(gpu_pod: ReclaimPod, constraints: Constraints, world: World) -> int:
     fleet, pod = world.fleet, gpu_pod.pod
     slots = fleet.with_room(pod.demand, fleet.matching(constraints) & fleet.open_bits)
     if slots and (gpu_pod.topology or world.pod_counts.against(pod.namespace, gpu_pod.labels)):
-        asker = TopologyRequest(pod.namespace, gpu_pod.labels, gpu_pod.topology, constraints)
+        request = TopologyRequest(pod.namespace, gpu_pod.labels, gpu_pod.topology, constraints)
         if world.pod_counts.are_costly(pod.namespace, gpu_pod.topology):
             return 0
-        slots &= evaluate_topology(asker, fleet, world.pod_counts).allowed
+        slots &= evaluate_topology(request, fleet, world.pod_counts).allowed
     return slots

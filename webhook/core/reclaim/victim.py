@@ -1,4 +1,4 @@
-"""Possible victims: what the eviction of each borrowing pod would free and cost, and what guards it."""
+"""Possible victims: what the eviction of each borrowing pod would free and cost, and the budgets that cover it."""
 
 from bisect import insort
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ GangId = NewType("GangId", str)
 """Pods that need each other: namespace, marker and value."""
 
 GuardId = NewType("GuardId", str)
-"""Something that bounds the number of victims: a PodDisruptionBudget."""
+"""A bound on the number of victims: a PodDisruptionBudget."""
 
 
 class Victim(NamedTuple):
@@ -43,7 +43,7 @@ class Victim(NamedTuple):
 
 
 class VictimGroup(NamedTuple):
-    """What makes single victims on a node interchangeable except for their age."""
+    """The fields in which single victims on a node are equal, so that they differ only in age."""
 
     demand: Demand
     team: TeamName
@@ -83,7 +83,7 @@ class NodeVictims:
         self._freed.clear()
 
     def unsave(self, saved_at: int, gpus: Units) -> None:
-        """Remove it."""
+        """Remove a victim's work."""
         self.saves.remove((saved_at, gpus))
         self._freed.clear()
 
@@ -148,49 +148,49 @@ class VictimIndex:
 
     def gangs_on(self, node: NodeName) -> list[GangId]:
         """Return the gangs with a member on a node, in the order of their names."""
-        yard = self._by_node.get(node)
-        return [] if yard is None else sorted(yard.gangs)
+        node_victims = self._by_node.get(node)
+        return [] if node_victims is None else sorted(node_victims.gangs)
 
     def add(self, victim: Victim) -> None:
         """Add a pod that may be evicted, or what changed of it."""
         self.remove(victim.uid)
         self._by_uid[victim.uid] = victim
-        yard = self._by_node.get(victim.node)
-        if yard is None:
-            yard = self._by_node[victim.node] = NodeVictims()
-        yard.save(victim.saved_at, victim.demand.gpus)
+        node_victims = self._by_node.get(victim.node)
+        if node_victims is None:
+            node_victims = self._by_node[victim.node] = NodeVictims()
+        node_victims.save(victim.saved_at, victim.demand.gpus)
         if victim.workload is not None:
             self._workloads.setdefault(victim.workload, {})[victim.uid] = victim
         if victim.gang is None:
-            insort(yard.rows.setdefault(_alike(victim), []), (_order(victim), victim))
+            insort(node_victims.rows.setdefault(_alike(victim), []), (_order(victim), victim))
         else:
             self._gangs.setdefault(victim.gang, {})[victim.uid] = victim
-            yard.gangs[victim.gang] = yard.gangs.get(victim.gang, 0) + 1
+            node_victims.gangs[victim.gang] = node_victims.gangs.get(victim.gang, 0) + 1
 
     def remove(self, uid: Uid) -> None:
         """Remove a pod that ended or does not borrow any more."""
         victim = self._by_uid.pop(uid, None)
         if victim is None:
             return
-        yard = self._by_node[victim.node]
-        yard.unsave(victim.saved_at, victim.demand.gpus)
+        node_victims = self._by_node[victim.node]
+        node_victims.unsave(victim.saved_at, victim.demand.gpus)
         if victim.workload is not None:
             del self._workloads[victim.workload][uid]
             if not self._workloads[victim.workload]:
                 del self._workloads[victim.workload]
         if victim.gang is None:
-            row = yard.rows[_alike(victim)]
+            row = node_victims.rows[_alike(victim)]
             row.remove((_order(victim), victim))
             if not row:
-                del yard.rows[_alike(victim)]
+                del node_victims.rows[_alike(victim)]
         else:
             del self._gangs[victim.gang][uid]
-            yard.gangs[victim.gang] -= 1
-            if not yard.gangs[victim.gang]:
-                del yard.gangs[victim.gang]
+            node_victims.gangs[victim.gang] -= 1
+            if not node_victims.gangs[victim.gang]:
+                del node_victims.gangs[victim.gang]
             if not self._gangs[victim.gang]:
                 del self._gangs[victim.gang]
-        if not yard.rows and not yard.gangs:
+        if not node_victims.rows and not node_victims.gangs:
             del self._by_node[victim.node]
 
 

@@ -19,13 +19,13 @@ from webhook.core.reclaim.victim import GuardId, NodeVictims, Victim, VictimInde
 _STEPS: Final = 20_000
 """Branches searched on one node before the best so far is taken: rows that all differ could be many."""
 
-_NO_FLOORS: Final = FailureLimits({}, may_break=True)
+_NO_FAILURE_LIMITS: Final = FailureLimits({}, may_break=True)
 
 _POSITION: Final = {part: position for position, part in enumerate(ReclaimCost)}
 
 
 class Cost(NamedTuple):
-    """What a choice of victims costs, each part exact and never negative.
+    """The cost of a choice of victims, each part exact and never negative.
 
     `surplus` is in GPU units beyond the need, `lost_work` in GPU units times seconds since the last save, `failures` in
     thousandths of what the victims' workloads may still fail, `loyalty` in GPU units squared (the further the victims'
@@ -45,7 +45,7 @@ class Cost(NamedTuple):
 
 
 class Clearing(NamedTuple):
-    """Victims that free enough on a node, and what that costs."""
+    """Victims that free enough on a node, and their cost."""
 
     cost: Cost
     victims: tuple[Victim, ...]
@@ -61,24 +61,24 @@ class Need:
 
 
 class Room(Protocol):
-    """Knows the single devices of the node."""
+    """The single devices of the node."""
 
     def has_devices(self, ask: PerDevice, gone: Sequence[Victim]) -> bool:
         """Whether they have room for the request once some pods are gone."""
         ...
 
     def devices_of(self, victim: Victim) -> tuple[int, ...]:
-        """Return on which of them a pod is."""
+        """Return the devices that a pod uses."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What costs depend on: the time, how far each team is over its share, the order of parts, what budgets allow.
+    """The inputs of costs: the time, how far each team is over its share, the order of parts, what budgets allow.
 
     `gone` are those that are evicted already, `spared` those that must not be; teams that are `exhausted` lose no more
-    pods for now. `left` is None where budgets do not count. Pods that started after `unripe_after` have no minimum
-    runtime. `floors` are the workloads' failure budgets.
+    pods for now. `left` is None where budgets do not count. Pods that started after `no_minimum_after` have no minimum
+    runtime. `failure_limits` are the workloads' failure budgets.
     """
 
     now: int
@@ -88,16 +88,18 @@ class Scale:
     gone: Set[Uid]
     spared: Set[Uid] = frozenset()
     exhausted: Set[TeamName] = frozenset()
-    unripe_after: int | None = None
-    floors: FailureLimits = field(default_factory=lambda: _NO_FLOORS)
+    no_minimum_after: int | None = None
+    failure_limits: FailureLimits = field(default_factory=lambda: _NO_FAILURE_LIMITS)
 
     def may_go(self, victim: Victim) -> bool:
         """Whether a victim is still there and may be evicted, apart from its minimum runtime."""
         return victim.uid not in self.gone and victim.uid not in self.spared and victim.team not in self.exhausted
 
-    def is_ripe(self, victim: Victim) -> bool:
-        """Whether a victim had its minimum runtime, or has no right to it."""
-        return victim.until <= self.now or (self.unripe_after is not None and victim.started_at > self.unripe_after)
+    def is_past_minimum_runtime(self, victim: Victim) -> bool:
+        """Whether a victim had its minimum runtime, or is not protected by it."""
+        return victim.until <= self.now or (
+            self.no_minimum_after is not None and victim.started_at > self.no_minimum_after
+        )
 
     def cost_of(self, victims: Sequence[Victim], *, gangs: int) -> Cost:
         """Return what victims cost, without the surplus."""
@@ -107,7 +109,7 @@ class Scale:
             0,
             sum(victim.demand.gpus * max(0, self.now - victim.saved_at) for victim in victims),
             sum(
-                share_used(self.floors.left(victim.workload))
+                share_used(self.failure_limits.left(victim.workload))
                 for victim in victims
                 if victim.is_counted and victim.workload is not None
             ),
@@ -128,19 +130,19 @@ class _Unit(NamedTuple):
 
 def clear(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, scale: Scale) -> Clearing | None:
     """Return the victims of the least cost; None where no choice frees enough."""
-    yard = victim_index.on(node)
-    if yard is None:
+    node_victims = victim_index.on(node)
+    if node_victims is None:
         return None
 
     def order(unit: _Unit) -> tuple[tuple[Units, ...], Uid]:
         return unit.cost.ranked(scale.order), unit.victims[0].uid
 
     made = (
-        *_singles(need, yard, room, scale),
+        *_singles(need, node_victims, room, scale),
         *_gangs(need, node, victim_index, scale),
         *_whole(need, node, victim_index, scale),
     )
-    rows = [sorted(row, key=order)[: scale.floors.singles(_limiting(row))] for row in made]
+    rows = [sorted(row, key=order)[: scale.failure_limits.singles(_limiting(row))] for row in made]
     rows = [row for row in rows if row]
     rows.sort(key=lambda row: order(row[0]))
     wanted = tuple(need.amounts.values())
@@ -152,15 +154,15 @@ def clear(need: Need, node: NodeName, victim_index: VictimIndex, *, room: Room, 
     return search.best
 
 
-def _singles(need: Need, yard: NodeVictims, room: Room, scale: Scale) -> list[list[_Unit]]:
+def _singles(need: Need, node_victims: NodeVictims, room: Room, scale: Scale) -> list[list[_Unit]]:
     """Return rows of single victims; those on different devices are not equal where devices matter."""
     rows: dict[object, list[_Unit]] = {}
-    for alike, row in yard.rows.items():
+    for alike, row in node_victims.rows.items():
         requests = dict(alike.demand.requests)
         here = tuple([requests.get(resource, 0) for resource in need.amounts])
         if any(here) or need.per_device is not None:
             for _, victim in row:
-                if scale.is_ripe(victim) and scale.may_go(victim):
+                if scale.is_past_minimum_runtime(victim) and scale.may_go(victim):
                     key = (alike, room.devices_of(victim)) if need.per_device is not None else alike
                     cost = scale.cost_of((victim,), gangs=0)
                     unit = _Unit((victim,), here, victim.demand.gpus, cost, departures((victim,)))
@@ -194,23 +196,29 @@ def _gangs(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) 
     for gang in victim_index.gangs_on(node):
         there = victim_index.members(gang)
         members = tuple([member for member in there if scale.may_go(member)])
-        if any(member.node == node for member in members) and any(scale.is_ripe(member) for member in there):
+        if any(member.node == node for member in members) and any(
+            scale.is_past_minimum_runtime(member) for member in there
+        ):
             rows.append([_together(members, need, node, scale)])
     return rows
 
 
 def _whole(need: Need, node: NodeName, victim_index: VictimIndex, scale: Scale) -> list[list[_Unit]]:
     """Return a row for each workload that would fail by evictions and all of whose pods may be evicted."""
-    yard, rows = victim_index.on(node), []
-    if yard is None or scale.floors.may_break:
+    node_victims, rows = victim_index.on(node), []
+    if node_victims is None or scale.failure_limits.may_break:
         return []
-    for workload in dict.fromkeys(alike.workload for alike in yard.rows if alike.is_counted):
-        if workload is None or scale.floors.pods(workload) <= 1:
+    for workload in dict.fromkeys(alike.workload for alike in node_victims.rows if alike.is_counted):
+        if workload is None or scale.failure_limits.pods(workload) <= 1:
             continue
         members = tuple(
-            [each for each in victim_index.of_workload(workload) if scale.may_go(each) and scale.is_ripe(each)]
+            [
+                each
+                for each in victim_index.of_workload(workload)
+                if scale.may_go(each) and scale.is_past_minimum_runtime(each)
+            ]
         )
-        is_whole = len(members) >= scale.floors.pods(workload)
+        is_whole = len(members) >= scale.failure_limits.pods(workload)
         if is_whole and all(each.gang is None for each in members) and any(each.node == node for each in members):
             rows.append([_together(members, need, node, scale)])
     return rows
@@ -278,7 +286,7 @@ class _Search:
         for unit in self._rows[row]:
             if left is not None and not _draw(left, unit.victims):
                 return
-            broken = self._scale.floors.draw(failures, unit.departures)
+            broken = self._scale.failure_limits.draw(failures, unit.departures)
             if broken is None:
                 return
             branch = branch.plus(unit, missing_gpus=self._need.missing_gpus, broken=broken)

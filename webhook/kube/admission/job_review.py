@@ -82,10 +82,10 @@ class JobReview(NamedTuple):
 
 
 class FailurePolicyChange(NamedTuple):
-    """The change of a Job's podFailurePolicy; empty `patch`: none. `told` is a warning for its owner."""
+    """The change of a Job's podFailurePolicy; empty `patch`: none. `warning` is a text for its owner."""
 
     patch: tuple[Change, ...] = ()
-    told: str = ""
+    warning: str = ""
 
 
 class _Request(RequestFields, frozen=True, gc=False, rename="camel"):

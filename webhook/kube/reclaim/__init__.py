@@ -1,1 +1,1 @@
-"""What reclaim reads of pods and budgets, and what it writes on nodes and pods."""
+"""The fields of pods and budgets that reclaim reads, and its patches of nodes and pods."""

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: which pods they guard, and how many of those may be evicted."""
+"""PodDisruptionBudgets: which pods they cover, and how many of those may be evicted."""
 
 from typing import Final
 

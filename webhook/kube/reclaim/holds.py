@@ -1,4 +1,4 @@
-"""How a hold is written: a taint and an annotation on the node, a toleration on each pod that it is for."""
+"""The format of a hold: a taint and an annotation on the node, a toleration on each beneficiary."""
 
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -21,21 +21,23 @@ class _For(msgspec.Struct, frozen=True):
     uid: Uid
 
 
-class _Evict(msgspec.Struct, frozen=True, omit_defaults=True, rename={"claim": "for", "past_budgets": "pastBudgets"}):
+class _Evict(
+    msgspec.Struct, frozen=True, omit_defaults=True, rename={"beneficiary": "for", "past_budgets": "pastBudgets"}
+):
     namespace: Namespace
     name: str
     uid: Uid
     at: str
-    claim: Uid
+    beneficiary: Uid
     gang: GangId | None = None
     past_budgets: bool = False
     grace: int | None = None
 
 
-class _Note(msgspec.Struct, frozen=True, rename={"claims": "for", "targets": "evict"}):
+class _Note(msgspec.Struct, frozen=True, rename={"beneficiaries": "for", "targets": "evict"}):
     id: str
     until: str
-    claims: tuple[_For, ...]
+    beneficiaries: tuple[_For, ...]
     targets: tuple[_Evict, ...] = ()
     since: str = ""
 
@@ -71,9 +73,9 @@ def read_holding(metadata: objects.ObjectMeta) -> NodeHold | None:
         id=note.id,
         node=NodeName(metadata.name),
         until=unix_seconds(note.until),
-        claims=tuple(Beneficiary(each.uid, each.namespace, each.name) for each in note.claims),
+        beneficiaries=tuple(Beneficiary(each.uid, each.namespace, each.name) for each in note.beneficiaries),
         targets=tuple(
-            Target(t.uid, t.namespace, t.name, t.claim, unix_seconds(t.at), t.gang, t.past_budgets, t.grace)
+            Target(t.uid, t.namespace, t.name, t.beneficiary, unix_seconds(t.at), t.gang, t.past_budgets, t.grace)
             for t in note.targets
         ),
         since=unix_seconds(note.since),
@@ -123,8 +125,8 @@ def notice_patch(uid: Uid, *, at: int, team: TeamName) -> bytes:
     return _annotate(uid, {keys.EVICT_AT: rfc3339(at), keys.EVICT_FOR: team})
 
 
-def calm_patch(uid: Uid) -> bytes:
-    """Return a merge patch that takes an announcement back."""
+def withdraw_notice_patch(uid: Uid) -> bytes:
+    """Return a merge patch that withdraws an announcement."""
     return _annotate(uid, {keys.EVICT_AT: None, keys.EVICT_FOR: None})
 
 
@@ -154,7 +156,7 @@ def deletion(target: Target, *, is_trial: bool) -> bytes:
 
 
 def disruption_patch(target: Target) -> bytes:
-    """Return a strategic merge patch of a pod's status by which its controller takes its end as a disruption.
+    """Return a strategic merge patch of a pod's status by which its controller treats its end as a disruption.
 
     An eviction does that by itself. Here the pod is deleted, and a podFailurePolicy reads the condition.
     """
@@ -187,10 +189,10 @@ def _annotate(uid: Uid, annotations: dict[str, str | None]) -> bytes:
 
 
 def _note(holding: NodeHold) -> str:
-    claims = tuple(_For(each.namespace, each.name, each.uid) for each in holding.claims)
+    beneficiaries = tuple(_For(each.namespace, each.name, each.uid) for each in holding.beneficiaries)
     targets = tuple(
-        _Evict(t.namespace, t.name, t.uid, rfc3339(t.at), t.claim, t.gang, t.is_past_budgets, t.grace_seconds)
+        _Evict(t.namespace, t.name, t.uid, rfc3339(t.at), t.beneficiary, t.gang, t.is_past_budgets, t.grace_seconds)
         for t in holding.targets
     )
-    note = _Note(holding.id, rfc3339(holding.until), claims, targets, rfc3339(holding.since))
+    note = _Note(holding.id, rfc3339(holding.until), beneficiaries, targets, rfc3339(holding.since))
     return msgspec.json.encode(note).decode()

@@ -27,7 +27,7 @@ class BypassDetector:
         linger: Callable[[InFlightCharge], None],
     ) -> None:
         self._world = world
-        self._onlooker = shadow_labels
+        self._shadow_labels = shadow_labels
         self._report = report
         self._linger = linger
         self._is_started = False
@@ -36,11 +36,11 @@ class BypassDetector:
         """Store a pod."""
         if self._is_started and pod.team_label is None and self._is_new(pod) and self._is_bypass(pod):
             self._report(pod)
-        self._onlooker.set_pod(pod)
+        self._shadow_labels.set_pod(pod)
 
     def remove_pod(self, uid: Uid) -> None:
         """Remove a pod."""
-        self._onlooker.remove_pod(uid)
+        self._shadow_labels.remove_pod(uid)
 
     def delete_pod(self, uid: Uid) -> None:
         """Remove a pod that was deleted before its end was seen: GPUs that its node may still use stay charged."""

@@ -1,1 +1,1 @@
-"""AdmissionReviews answered: the decision of the core, charged and encoded."""
+"""Responses to AdmissionReviews: the decision of the core, charged and encoded."""

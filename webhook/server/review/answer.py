@@ -1,4 +1,4 @@
-"""What the HTTP server asks of the reviewer, and what it gets back."""
+"""The interface between the HTTP server and the reviewer."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
@@ -17,11 +17,11 @@ from webhook.server.review.verdict import Verdict
 
 
 class Record(NamedTuple):
-    """What the canonical log line and the metrics report of one decision.
+    """The fields of one decision in the canonical log line and the metrics.
 
-    `outcome` is what was answered. Unless policy is enforced, `would` is what
-    would have been answered, "" where nothing was judged; the code and all else are of that. `uid` is the review's,
-    `pod_uid` the pod's, "" as long as it has none. `gpus` are 0 where none are charged or asked for.
+    `outcome` is that of the response. Unless policy is enforced, `would` is the outcome under enforcement, "" where
+    nothing was judged; the code and all other fields are of that decision. `uid` is the review's, `pod_uid` the pod's,
+    "" as long as it has none. `gpus` are 0 where none are charged or requested.
     """
 
     operation: str
@@ -55,7 +55,7 @@ def object_record(
     gpus: float = 0,
     would: Outcome | Literal[""] = "",
 ) -> Record:
-    """Record a decision about an object that is no pod: it has no owner, tier or nodes."""
+    """Return the record of a decision about an object that is no pod: it has no owner, tier or nodes."""
     return Record(
         operation=review.operation,
         namespace=review.namespace,
@@ -79,7 +79,7 @@ def object_record(
 
 
 def pod_record(review: Review, pod: Pod | None, verdict: Verdict, world: World, *, mode: Enforcement) -> Record:
-    """Record a decision about a pod; `pod` is None where it could not be read."""
+    """Return the record of a decision about a pod; `pod` is None where it could not be read."""
     charge, owner = verdict.charge, pod.owner if pod is not None else None
     team, tier = "", ""
     gpus: Units = 0
@@ -110,7 +110,7 @@ def pod_record(review: Review, pod: Pod | None, verdict: Verdict, world: World, 
 
 
 class Answer(NamedTuple):
-    """A whole AdmissionReview to send back, and what to remember of it."""
+    """An encoded AdmissionReview response, and its record."""
 
     body: bytes
     record: Record
@@ -120,7 +120,7 @@ class Reviewer(Protocol):
     """Answers admission reviews. Bytes in, bytes out.
 
     `deadline`, in the event loop's time, is when work must stop, so that nothing is charged after the caller left: the
-    shell never cancels a review that has begun. Raises webhook.kube.admission.review.ReviewError for a malformed
+    HTTP server never cancels a review that has begun. Raises webhook.kube.admission.review.ReviewError for a malformed
     review; any other exception is a bug.
     """
 
@@ -129,17 +129,17 @@ class Reviewer(Protocol):
         ...
 
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool]) -> Answer:
-        """Answer a call of the validating webhook; `is_gone` tells whether the caller hung up meanwhile."""
+        """Answer a call of the validating webhook; `is_gone` returns whether the caller closed the connection."""
         ...
 
     async def workloads(self, body: bytes, *, deadline: float) -> Answer:
-        """Answer a call about an object that makes pods."""
+        """Answer a call about an object that creates pods."""
         ...
 
     async def claims(self, body: bytes, *, deadline: float) -> Answer:
-        """Answer a call about a claim that gets its devices."""
+        """Answer a call about the allocation of a ResourceClaim."""
         ...
 
     async def jobs(self, body: bytes, *, deadline: float) -> Answer:
-        """Answer a call about a Job that is created or changed."""
+        """Answer a call about a Job that is created or updated."""
         ...

@@ -1,4 +1,4 @@
-"""Claims that get their devices: let through if their pods were let in with so many. Nothing is charged."""
+"""Reviews of ResourceClaim allocations: allowed if their pods were admitted with as many devices. Charges nothing."""
 
 from webhook.core.admission.claim_allocation import judge_allocation
 from webhook.core.model.amount import gpu_number
@@ -16,9 +16,9 @@ _GETS_NONE = NotApplicable(Reason(Code.NOT_A_CREATE, "the claim gets no devices 
 
 
 def answer_claim(body: bytes, world: World) -> Answer:
-    """Answer a review of a claim; refuses only what is enforced.
+    """Return the answer to a review of a claim; it refuses only if policy is enforced.
 
-    Raises ReviewError for what is no such review, and TooLargeError for a claim that is too large to be read.
+    Raises ReviewError for a malformed review, and TooLargeError for a claim that is too large to be read.
     """
     review, mode = decode_claim(body), world.policy.enforce
     decision = _decide(review, world)

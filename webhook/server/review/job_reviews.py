@@ -1,4 +1,4 @@
-"""Jobs that are created or changed: evictions are made not to count as their failures. Nothing is refused."""
+"""Reviews of Jobs: a rule is added so that evictions do not count as failures. Nothing is refused."""
 
 from webhook.core.model.decision import Outcome
 from webhook.core.model.policy import Enforcement, JobEvictions
@@ -17,14 +17,14 @@ _TOO_LARGE = Reason(Code.TOO_LARGE, "too large to be read: its podFailurePolicy 
 
 
 def answer_job(body: bytes, world: World) -> Answer:
-    """Answer a review of a Job. Raises ReviewError for what is no such review."""
+    """Return the answer to a review of a Job. Raises ReviewError for a malformed review."""
     review: JobReview | Review
     try:
-        review = asked = decode_job(body)
-        reason, change = _judge(asked, world)
+        review = job_review = decode_job(body)
+        reason, change = _judge(job_review, world)
     except TooLargeError as error:
         review, reason, change = error.review, _TOO_LARGE, FailurePolicyChange()
-    warnings = (f"Job {review.name}: {change.told}",) if change.told else ()
+    warnings = (f"Job {review.name}: {change.warning}",) if change.warning else ()
     record = object_record(
         review,
         reason,
@@ -48,4 +48,4 @@ def _judge(review: JobReview, world: World) -> tuple[Reason, FailurePolicyChange
     change = failure_policy_change(review)
     if change.patch:
         return _IGNORED, change
-    return (Reason(Code.EVICTIONS_COUNT, change.told) if change.told else _KEPT), change
+    return (Reason(Code.EVICTIONS_COUNT, change.warning) if change.warning else _KEPT), change

@@ -1,4 +1,4 @@
-"""What a webhook needs of whoever keeps the charges: a ledger in the cluster, or one in memory."""
+"""The ledger as the reviewer needs it: in the cluster, or in memory."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -9,22 +9,22 @@ from webhook.kube.admission.review import Review
 
 
 class Ledger(Protocol):
-    """Keeps what is charged."""
+    """Stores charges."""
 
     @property
     def is_watched(self) -> bool:
-        """Whether a watch will show the pods that are charged, with all that they carry."""
+        """Whether a watch will show the pods that are charged, with all of their fields."""
         ...
 
     async def commit(
         self, judge: Callable[[], LedgerDecision], *, deadline: float, is_gone: Callable[[], bool]
     ) -> Decision:
-        """Have a pod judged and charge what is admitted by its UID, once however often it is asked.
+        """Judge a pod and charge it by its UID if it is admitted, once for any number of calls.
 
-        `judge` decides on the world as it is when it is called, at least once; what it admits is in the world before
-        anything else is judged. It may be called again where another replica was faster; the last decision is returned,
-        or a Retry where the charge could not be made in time. `deadline`, in the event loop's time, is when the caller
-        stops listening, and `is_gone` returns whether the caller has left: nothing stays charged for it then.
+        `judge` decides on the present world. It is called at least once, and again if another replica was faster; what
+        it admits is in the world before anything else is judged. The last decision is returned, or a Retry where the
+        charge could not be made in time. `deadline`, in the event loop's time, is when the caller
+        gives up, and `is_gone` returns whether the caller has left: nothing stays charged for it then.
         """
         ...
 

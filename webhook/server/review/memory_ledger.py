@@ -1,4 +1,4 @@
-"""The ledger of a world without a cluster, kept in memory: the world's own sums are all there is."""
+"""The ledger of a world without a cluster: in memory, with the sums of the world only."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class MemoryLedger:
         return judged.decision
 
     def release(self, review: Review) -> None:
-        """Free what a deleted pod held."""
+        """Release the charge of a deleted pod."""
         if review.old_pod is not None:
             metadata = review.old_pod.metadata
             uid = Uid(metadata.uid) if metadata.uid else fallback_uid(review.namespace, metadata.name)

@@ -1,4 +1,4 @@
-"""What the owner of a pod should hear of a decision: controllers read no refusal and no warning to anybody. Pure."""
+"""Events about decisions on the owner of a pod: controllers show refusals and warnings to no user. Pure."""
 
 from typing import Final, NamedTuple
 
@@ -13,36 +13,36 @@ _WAITS: Final = {Code.NO_ROOM_NOW: EventReason.NO_ROOM_NOW, Code.NEVER_FITS: Eve
 
 
 def notice_of(review: Review, decision: Decision) -> OwnerEvent | None:
-    """Write what the controller of a pod is told: a refusal, or that the pod finds no room.
+    """Return the Event for the controller of a pod: a refusal, or that the pod finds no room.
 
-    None where there is nothing to tell, nobody to tell it to, or nothing happened: a dry run, a name that is taken.
+    None where there is nothing to report, no controller, or no change: a dry run, a name that is taken.
     """
     if review.dry_run or review.pod is None or review.operation is not Operation.CREATE:
         return None
-    found = _told(decision)
+    found = _notice(decision)
     owner = controller_of(review.pod.metadata, namespace=review.namespace)
     if owner is None or found is None:
         return None
     return OwnerEvent(owner, found.reason, found.action, found.text[:MAX_MESSAGE_BYTES], found.code)
 
 
-class _Told(NamedTuple):
+class _Notice(NamedTuple):
     reason: EventReason
     action: str
     text: str
     code: Code
 
 
-def _told(decision: Decision) -> _Told | None:
+def _notice(decision: Decision) -> _Notice | None:
     match decision:
         case Deny(reasons=reasons) if reasons[0].code is not Code.ALREADY_EXISTS:
-            return _Told(EventReason.REFUSED, "Refuse", refusal_text(reasons), reasons[0].code)
+            return _Notice(EventReason.REFUSED, "Refuse", refusal_text(reasons), reasons[0].code)
         case Admit(warnings=warnings):
             waits = next((each for each in warnings if each.code in _WAITS), None)
             return (
                 None
                 if waits is None
-                else _Told(_WAITS[waits.code], "Admit", f"{waits.text} ({waits.code})", waits.code)
+                else _Notice(_WAITS[waits.code], "Admit", f"{waits.text} ({waits.code})", waits.code)
             )
         case _:
             return None

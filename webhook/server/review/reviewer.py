@@ -1,7 +1,7 @@
-"""The webhook: a review in, a decision made by the core, an answer out.
+"""The admission reviewer: it decodes a review, has the core decide, and encodes the answer.
 
-Between reading the world, deciding and taking the result into the ledger nothing is awaited that could let another
-request in: on one event loop that is the lock, so concurrent requests never pass a limit together.
+Between reading the world, deciding and adding the result to the ledger nothing is awaited: on one event loop that is
+the lock, so concurrent requests never exceed a limit together.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,13 +46,12 @@ def _never() -> bool:
     return False
 
 
-class Gate:
+class AdmissionReviewer:
     """Answers admission reviews from one world; implements webhook.server.review.answer.Reviewer.
 
-    With a `clock`, in seconds, pods that are asked for at the same time are sent to different room: what was advised is
-    kept for a moment. Without one each pod is thought to go through both webhooks before the next one comes. Without
-    `unix_time` no message tells an age. `tell_owner` has the controller of a pod hear of a refusal, and of a pod that
-    finds no room.
+    With a `clock`, in seconds, concurrent pods get different room: advised room is reserved for a moment. Without one
+    each pod passes both webhooks before the next one is created. Without `unix_time` no message has an age.
+    `notify_owner` reports refusals, and pods that find no room, to their controllers.
     """
 
     def __init__(
@@ -64,19 +63,19 @@ class Gate:
         shadow_labels: ShadowLabels | None = None,
         clock: Callable[[], float] | None = None,
         unix_time: Callable[[], float] | None = None,
-        tell_owner: Callable[[OwnerEvent], None] | None = None,
+        notify_owner: Callable[[OwnerEvent], None] | None = None,
     ) -> None:
         self.world = world
         self._unix_time = unix_time
-        self._tell_owner = tell_owner
+        self._notify_owner = notify_owner
         self._clock = clock
         self._ledger = ledger
         self._shadow = Shadow(world, ledger, shadow_labels or ShadowLabels(world))
         self._now_text = now_text
 
     async def mutate(self, body: bytes, *, deadline: float) -> Answer:
-        """Advise on a pod that is being created: labels, decision and placement as a patch, or a refusal."""
-        del deadline  # advice is given at once
+        """Return a patch of labels, decision and node selection for a pod that is created, or a refusal."""
+        del deadline  # nothing is awaited
         try:
             review = decode(body)
         except TooLargeError as error:
@@ -112,9 +111,9 @@ class Gate:
         return pod, decision
 
     async def validate(self, body: bytes, *, deadline: float, is_gone: Callable[[], bool] = _never) -> Answer:
-        """Commit a pod that is being created, or guard our keys on one that is changed.
+        """Charge a pod that is created, or guard the protected keys of one that is updated.
 
-        Where no watch would tell, it hears here of one that is gone.
+        A deleted pod is released here if no watch shows that it is gone.
         """
         try:
             review = decode(body)
@@ -132,12 +131,12 @@ class Gate:
         return self._answer(review, None, _NOT_A_CREATE)
 
     async def workloads(self, body: bytes, *, deadline: float) -> Answer:
-        """Warn of an object that is being created and whose pods together can never all run."""
+        """Warn of a created object whose pods can never all run together."""
         del deadline  # nothing is charged
         return answer_workload(body, self.world)
 
     async def claims(self, body: bytes, *, deadline: float) -> Answer:
-        """Let a claim have its devices if its pods were let in with so many."""
+        """Allow the allocation of a claim if its pods were admitted with as many devices."""
         del deadline  # nothing is charged
         try:
             return answer_claim(body, self.world)
@@ -145,12 +144,12 @@ class Gate:
             return self._too_large(error)
 
     async def jobs(self, body: bytes, *, deadline: float) -> Answer:
-        """Have the evictions of a Job's pods not count as failures."""
+        """Add a rule to a Job so that evictions of its pods do not count as failures."""
         del deadline  # nothing is charged
         return answer_job(body, self.world)
 
     def _too_large(self, error: TooLargeError) -> Answer:
-        """Answer what cannot be read for its size: as all that cannot be judged, it does not enter."""
+        """Refuse an object that is too large to be read, as all that cannot be judged."""
         review = error.review
         if not self.world.policy.is_enforced:
             return self._answer(review, None, NOT_ENFORCED)
@@ -183,7 +182,7 @@ class Gate:
             decision = judgement().decision
         else:
             decision = await self._ledger.commit(judgement, deadline=deadline, is_gone=is_gone)
-            self._let_go_of_advice(judged.pod, decision)
+            self._release_advice(judged.pod, decision)
         return self._answer(review, judged.pod, decision)
 
     def _judgement(self, judged: Judged) -> LedgerDecision:
@@ -193,8 +192,8 @@ class Gate:
         nodes = decision.steering.nodes if isinstance(decision, Admit) else ()
         return LedgerDecision(decision, flight_of(pod, charge, nodes=nodes, is_watched=self._ledger.is_watched))
 
-    def _let_go_of_advice(self, pod: Pod, decision: Decision) -> None:
-        """Keep no room for a pod that was refused, is asked for again with new advice, or went elsewhere."""
+    def _release_advice(self, pod: Pod, decision: Decision) -> None:
+        """Release the reserved room of a pod that was refused, will get new advice, or got another node."""
         mark = marks.read(pod.mark or "")
         taken = decision.steering.nodes[:1] if isinstance(decision, Admit) else ()
         if mark is not None and mark.nodes and mark.nodes[:1] != taken:
@@ -220,10 +219,10 @@ class Gate:
         patch: Sequence[Change] = (),
         mode: Enforcement | None = None,
     ) -> Answer:
-        """Return the answer and, in the same words, what the log, the metrics and the audit report of it.
+        """Return the answer, with the same texts for the log, the metrics and the audit annotations.
 
-        Unless policy is enforced (`mode`: it was, when this was decided) the request is allowed, and the words say what
-        the answer would have been.
+        Unless policy is enforced (`mode`: the enforcement at the decision) the request is allowed, and the texts are
+        those of the answer under enforcement.
         """
         mode = mode or self.world.policy.enforce
         verdict = verdict_of(decision)
@@ -231,14 +230,14 @@ class Gate:
             warnings = warnings_of(decision) if mode is _WARN else ()
             verdict = verdict.not_enforced(warnings, is_judged=decision is not NOT_ENFORCED)
         elif verdict.refusal is not None or verdict.warnings:
-            self._tell(review, decision)
+            self._notify(review, decision)
         body = _encode(review.uid, verdict, patch=patch, mode=mode)
         return Answer(body, pod_record(review, pod, verdict, self.world, mode=mode))
 
-    def _tell(self, review: Review, decision: Decision) -> None:
-        """Have the pod's controller hear of it."""
-        if self._tell_owner is not None and (notice := notice_of(review, decision)) is not None:
-            self._tell_owner(notice)
+    def _notify(self, review: Review, decision: Decision) -> None:
+        """Report a decision to the pod's controller."""
+        if self._notify_owner is not None and (notice := notice_of(review, decision)) is not None:
+            self._notify_owner(notice)
 
 
 _CREATE = Operation.CREATE  # on Python 3.11 each look at an enum's member costs 0.1 us

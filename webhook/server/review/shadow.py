@@ -1,4 +1,4 @@
-"""Reviews of pods while policy is not enforced: they are judged and charged as if it were, and all are allowed."""
+"""Reviews of pods while policy is not enforced: pods are judged and charged as if it were, and all are allowed."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -20,7 +20,7 @@ _ONLY_COUNTED: Final = Reason(Code.NOT_ENFORCED, "policy is not enforced: only c
 
 
 class Caller(NamedTuple):
-    """Who asks, and until when the answer is awaited; a dry run is charged nothing."""
+    """The caller of a review, and its deadline; a dry run is charged nothing."""
 
     requester: Requester
     dry_run: bool
@@ -36,23 +36,24 @@ class Judged(NamedTuple):
 
 
 class Shadow:
-    """Judges pods that are allowed whatever the decision is; `onlooker` keeps those that came before."""
+    """Judges pods that are always allowed; `shadow_labels` has the tiers of earlier pods."""
 
     def __init__(self, world: World, ledger: Ledger, shadow_labels: ShadowLabels) -> None:
         self._world = world
         self._ledger = ledger
-        self._onlooker = shadow_labels
+        self._shadow_labels = shadow_labels
 
     async def judge(self, pod: Pod, caller: Caller) -> Judged:
-        """Return the decision on a pod if policy were enforced, and charge the pod all the same.
+        """Return the decision on a pod as if policy were enforced, and charge the pod.
 
-        One that would be refused is charged as borrowed, too: it comes. A ledger that fails delays no pod.
+        A pod that would be refused is charged as borrowing, since it is created anyway. A ledger that fails delays no
+        pod.
         """
         judged = Judged(pod, NOT_ENFORCED)
 
         def judgement() -> LedgerDecision:
             nonlocal judged
-            self._onlooker.update_tiers((self._world.tenancy(pod.namespace).team_name,))
+            self._shadow_labels.update_tiers((self._world.tenancy(pod.namespace).team_name,))
             assessed = assess(pod, caller.requester, self._world)
             decision = decide(assessed, self._world)
             judged = Judged(assessed.pod, decision)
@@ -77,12 +78,12 @@ class Shadow:
 
     def _flight(self, pod: Pod, charge: Charge) -> InFlightCharge:
         flight = flight_of(pod, charge, is_watched=self._ledger.is_watched)
-        labeled = self._onlooker.labeled(flight.pod, team=charge.team, tier=charge.tier)
+        labeled = self._shadow_labels.labeled(flight.pod, team=charge.team, tier=charge.tier)
         return flight._replace(pod=labeled)
 
 
 def warnings_of(decision: Decision) -> tuple[str, ...]:
-    """Return the warnings that say what would become of a pod."""
+    """Return warnings with the decision on a pod under enforcement."""
     if isinstance(decision, Deny):
         return tuple(f"Fairgate would refuse this pod ({code}): {text}" for code, text in decision.reasons)
     if not isinstance(decision, Admit):

@@ -1,4 +1,4 @@
-"""What a decision means to the one who asks, to logs and to metrics, before anything of it is encoded. Pure."""
+"""The meaning of a decision for the response, the log and the metrics, before it is encoded. Pure."""
 
 from typing import NamedTuple, assert_never
 
@@ -41,7 +41,7 @@ _NO_WARNINGS: tuple[str, ...] = ()
 
 
 def verdict_of(decision: Decision) -> Verdict:
-    """Return what a decision means where policy is enforced."""
+    """Return the verdict of a decision where policy is enforced."""
     match decision:
         case Admit():
             warnings = tuple([each.text for each in decision.warnings]) if decision.warnings else _NO_WARNINGS

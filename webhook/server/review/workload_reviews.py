@@ -1,4 +1,4 @@
-"""Objects that make pods: judged as a whole when they are created, and warned of. Nothing is charged."""
+"""Reviews of objects that create pods: all pods are judged together, with warnings. Nothing is charged."""
 
 from typing import Literal, NamedTuple
 
@@ -19,7 +19,7 @@ from webhook.server.review.shadow import NOT_ENFORCED
 
 
 class _Judged(NamedTuple):
-    """What is answered: `warnings` are all reasons, `refused` the limits for which policy refuses the whole."""
+    """The decision: `warnings` are all reasons, `refused` the limits for which policy refuses the object."""
 
     outcome: Outcome
     reason: Reason
@@ -34,15 +34,15 @@ _TOO_LARGE = Reason(Code.TOO_LARGE, "too large to be judged as a whole: its pods
 
 
 def answer_workload(body: bytes, world: World) -> Answer:
-    """Answer a review of an object that makes pods. Raises ReviewError for what is no such review.
+    """Return the answer to a review of an object that creates pods. Raises ReviewError for a malformed review.
 
-    Unless policy is enforced nothing is refused, and only where it is to warn anybody hears of it.
+    Unless policy is enforced nothing is refused, and warnings are returned only in mode `warn`.
     """
     mode = world.policy.enforce
     review: WorkloadReview | Review
     try:
-        review = asked = decode_workload(body)
-        judged = _judged(asked, world) if mode is not Enforcement.OFF else _NOT_ENFORCED
+        review = workload_review = decode_workload(body)
+        judged = _judged(workload_review, world) if mode is not Enforcement.OFF else _NOT_ENFORCED
     except TooLargeError as error:
         review, judged = error.review, _Judged(Outcome.SKIP, _TOO_LARGE, (_TOO_LARGE,), name=error.review.name)
     refusal = None

@@ -41,7 +41,7 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class FairgateServer:
     """A running Fairgate and the namespaces of its two teams; `url` is where the API server calls."""
 
     cluster: ControlPlane
@@ -119,7 +119,7 @@ class Gate:
 
 
 @contextmanager
-def gate(
+def serve_fairgate(
     cluster: ControlPlane,
     *,
     limit_a: object = 20,
@@ -128,7 +128,7 @@ def gate(
     replicas: int = 1,
     kubeconfig: Path | None = None,
     is_own: bool = False,
-) -> Iterator[Gate]:
+) -> Iterator[FairgateServer]:
     """Serve for two teams with 20 guaranteed GPUs each, until the end of the block; `policy` adds sections as YAML.
 
     Several replicas are behind a Service, which spreads the API server's connections over those that are ready.
@@ -148,7 +148,7 @@ def gate(
         serving_one = _standing(cluster, policy_for("team-a-*", "team-b-*"))
     else:
         cluster.vacate()
-        own = _new_gate(cluster, *_make_teams(cluster), replicas=replicas, kubeconfig=kubeconfig)
+        own = _new_server(cluster, *_make_teams(cluster), replicas=replicas, kubeconfig=kubeconfig)
         serving.write_policy(own.policy, policy_for(own.team_a, own.team_b))
         serving_one = _own(own)
     with serving_one as running:
@@ -156,7 +156,7 @@ def gate(
 
 
 @contextmanager
-def _standing(cluster: ControlPlane, content: str) -> Iterator[Gate]:
+def _standing(cluster: ControlPlane, content: str) -> Iterator[FairgateServer]:
     """Borrow the control plane's standing Fairgate; it stays unless the scenario failed or stopped it."""
     if cluster.standing is None:
         cluster.standing = Installation(cluster)
@@ -174,18 +174,18 @@ class Installation:
 
     def __init__(self, cluster: ControlPlane):
         self._cluster = cluster
-        self._gate = _new_gate(cluster, "", "")
+        self._server = _new_server(cluster, "", "")
         self._printed = ""
         self.kept: frozenset[str] = frozenset()
 
     def is_running(self) -> bool:
         """Tell whether the server runs."""
-        return self._cluster.processes.is_running(self._gate.replicas[0].name)
+        return self._cluster.processes.is_running(self._server.replicas[0].name)
 
-    def prepared(self, content: str) -> Gate:
+    def prepared(self, content: str) -> FairgateServer:
         """The server under this policy, registered for it, with all that the cluster has in its view."""
         team_a, team_b = _make_teams(self._cluster)
-        running = dataclasses.replace(self._gate, team_a=team_a, team_b=team_b)
+        running = dataclasses.replace(self._server, team_a=team_a, team_b=team_b)
         serving.write_policy(running.policy, content)
         if not self.is_running():
             running.start()
@@ -201,10 +201,10 @@ class Installation:
             delete(self._cluster, path)
         self.kept, self._printed = frozenset(), ""
         wait_for(self._cluster, lambda: not serving.is_called(self._cluster), what="the API server calls no webhook")
-        self._gate.stop()
+        self._server.stop()
         delete_ledgers(self._cluster)
 
-    def _register(self, running: Gate) -> None:
+    def _register(self, running: FairgateServer) -> None:
         printed = serving.manifests(policy=running.policy, url=running.url, ca=running.ca)
         if printed == self._printed:
             return
@@ -222,7 +222,7 @@ def _gpus(node: Mapping[str, Any]) -> float:
     return pieces / 7 if "-MIG-1g" in node["metadata"].get("labels", {}).get("nvidia.com/gpu.product", "") else pieces
 
 
-def _wait_seen(running: Gate) -> None:
+def _wait_seen(running: FairgateServer) -> None:
     """Wait until the server knows the nodes that there are, and that the pods of earlier scenarios are gone."""
     nodes = running.cluster.api.list("/api/v1/nodes")
     has_devices = bool(running.cluster.api.list("/apis/resource.k8s.io/v1/resourceslices"))
@@ -244,7 +244,7 @@ def _all_open(nodes: list[dict[str, Any]]) -> bool:
 
 
 @contextmanager
-def _own(running: Gate) -> Iterator[Gate]:
+def _own(running: FairgateServer) -> Iterator[FairgateServer]:
     """Run a Fairgate of the scenario's own."""
     cluster, replicas = running.cluster, running.replicas
     name = f"{replicas[0].name}-service"
@@ -268,9 +268,9 @@ def _make_teams(cluster: ControlPlane) -> tuple[str, str]:
     return make_namespace(cluster, f"team-a-{suffix}"), make_namespace(cluster, f"team-b-{suffix}")
 
 
-def _new_gate(
+def _new_server(
     cluster: ControlPlane, team_a: str, team_b: str, *, replicas: int = 1, kubeconfig: Path | None = None
-) -> Gate:
+) -> FairgateServer:
     """Give names, folders and ports to servers that do not run yet."""
     suffix = secrets.token_hex(3)
     folder = cluster.folder / f"fairgate-{suffix}"
@@ -285,4 +285,4 @@ def _new_gate(
 
     made = tuple(replica(number, port) for number, port in enumerate(ports))
     url = made[0].url if replicas == 1 else f"https://127.0.0.1:{front}"
-    return Gate(cluster, made, url, certs / "ca.crt", policy, team_a, team_b)
+    return FairgateServer(cluster, made, url, certs / "ca.crt", policy, team_a, team_b)
