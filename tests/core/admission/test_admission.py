@@ -2,20 +2,7 @@
 
 import pytest
 
-from tests.core.support.make import (
-    ALICE,
-    GPU,
-    demand,
-    flight,
-    gpus,
-    mutated,
-    node,
-    pod,
-    policy,
-    resident,
-    team,
-    world,
-)
+from tests.core.support.make import ALICE, GPU, demand, flight, gpus, mutated, node, pod, policy, resident, team, world
 from tests.core.support.outcomes import admitted, codes
 from webhook.core.admission.admission import admit
 from webhook.core.admission.verification import verify

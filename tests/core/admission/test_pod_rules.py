@@ -3,14 +3,7 @@
 import pytest
 
 from tests.core.support import make
-from tests.core.support.make import (
-    ALICE,
-    node,
-    pod,
-    policy,
-    team,
-    world,
-)
+from tests.core.support.make import ALICE, node, pod, policy, team, world
 from tests.core.support.outcomes import admitted, codes
 from webhook.core.admission.admission import admit
 from webhook.core.admission.pod_rules import NO_GPU

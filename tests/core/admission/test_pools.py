@@ -2,17 +2,7 @@
 
 import pytest
 
-from tests.core.support.make import (
-    ALICE,
-    node,
-    pod,
-    policy,
-    pool,
-    requirement,
-    resident,
-    team,
-    world,
-)
+from tests.core.support.make import ALICE, node, pod, policy, pool, requirement, resident, team, world
 from tests.core.support.outcomes import admitted, codes
 from webhook.core.admission.admission import admit
 from webhook.core.model.names import TeamName

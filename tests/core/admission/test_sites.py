@@ -1,16 +1,6 @@
 """A pool cut by GPU model, for teams with shares per model."""
 
-from tests.core.support.make import (
-    ALICE,
-    gpus,
-    node,
-    pod,
-    policy,
-    requirement,
-    resident,
-    team,
-    world,
-)
+from tests.core.support.make import ALICE, gpus, node, pod, policy, requirement, resident, team, world
 from tests.core.support.models import LABEL, TEAM, of_model
 from tests.core.support.outcomes import admitted, codes
 from webhook.core.admission.admission import admit

@@ -6,19 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.support.make import (
-    ALICE,
-    GPU,
-    demand,
-    gpus,
-    node,
-    pod,
-    policy,
-    pool,
-    resident,
-    team,
-    world,
-)
+from tests.core.support.make import ALICE, GPU, demand, gpus, node, pod, policy, pool, resident, team, world
 from webhook.core.admission.admission import admit
 from webhook.core.dra.dra_claims import ClaimKey, ClassCount, DeviceRequest
 from webhook.core.explain.explanation import explain

@@ -1,15 +1,6 @@
 """A pod as its user requested it, read back from what is stored."""
 
-from tests.core.support.make import (
-    ALICE,
-    mutated,
-    node,
-    pod,
-    policy,
-    pool,
-    requirement,
-    world,
-)
+from tests.core.support.make import ALICE, mutated, node, pod, policy, pool, requirement, world
 from webhook.core.admission.admission import admit
 from webhook.core.explain.explanation import explain
 from webhook.core.model.decision import Admit

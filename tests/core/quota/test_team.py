@@ -2,17 +2,7 @@
 
 import pytest
 
-from tests.core.support.make import (
-    ALICE,
-    JOB,
-    JOB_CONTROLLER,
-    gpus,
-    pod,
-    policy,
-    requirement,
-    team,
-    world,
-)
+from tests.core.support.make import ALICE, JOB, JOB_CONTROLLER, gpus, pod, policy, requirement, team, world
 from tests.core.support.outcomes import admitted, codes
 from webhook.core.admission.admission import admit
 from webhook.core.model.names import Namespace

@@ -1,16 +1,6 @@
 """The teams of namespaces as namespaces and policy change."""
 
-from tests.core.support.make import (
-    ALICE,
-    gpus,
-    node,
-    pod,
-    policy,
-    requirement,
-    resident,
-    team,
-    world,
-)
+from tests.core.support.make import ALICE, gpus, node, pod, policy, requirement, resident, team, world
 from webhook.core.admission.admission import admit
 from webhook.core.model.decision import Admit, Charge, Retry
 from webhook.core.model.names import Namespace, TeamName, Uid

@@ -74,3 +74,43 @@ def test_an_unknown_user_or_model_has_no_holders():
     book.charge(Uid("p"), entry("ns/Pod/p"))
     assert book.largest(3, user=User("x")) == book.largest(3, model=A100) == []
     assert book.largest(3) == [Holder("ns/Pod/p", 1)]
+
+
+ENTRIES = st.builds(
+    entry,
+    st.sampled_from(NAMES),
+    st.integers(1, 9),
+    user=st.sampled_from([None, User("u"), User("v")]),
+    model=st.sampled_from([None, A100, T4, ANY_MODEL]),
+    tier=st.sampled_from(Tier),
+    is_reserved=st.booleans(),
+    is_unlabeled=st.booleans(),
+    is_waiting=st.booleans(),
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5).map(lambda number: Uid(f"p{number}")), st.none() | ENTRIES), max_size=30))
+def test_sums_are_those_of_the_entries(changes):
+    book, entries = TeamUsage(), {}
+
+    def units(counts=lambda _: True):
+        return sum(each.charge.gpus for each in entries.values() if counts(each))
+
+    for uid, change in changes:
+        if change is None:
+            book.release(uid)
+            entries.pop(uid, None)
+        else:
+            book.charge(uid, change)
+            entries[uid] = change
+        assert dict(book.entries()) == entries
+        assert (len(book), book.get(uid)) == (len(entries), change)
+        assert book.total == units() == book.used + book.reserved == book.guaranteed + book.preemptible
+        assert book.reserved == units(lambda each: each.is_reserved)
+        assert book.waiting == units(lambda each: each.is_waiting)
+        assert book.guaranteed == units(lambda each: each.charge.tier is Tier.GUARANTEED or each.is_unlabeled)
+        assert book.user(User("u")) == units(lambda each: each.charge.user == "u")
+        assert book.model(A100) == units(lambda each: each.charge.model in (A100, ANY_MODEL))
+        assert book.guaranteed_model(A100) == units(
+            lambda each: each.charge.model == A100 and each.counts_as_guaranteed
+        )

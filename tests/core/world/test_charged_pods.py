@@ -2,18 +2,7 @@
 
 from dataclasses import replace
 
-from tests.core.support.make import (
-    ALICE,
-    GPU,
-    demand,
-    gpus,
-    node,
-    pod,
-    policy,
-    resident,
-    team,
-    world,
-)
+from tests.core.support.make import ALICE, GPU, demand, gpus, node, pod, policy, resident, team, world
 from tests.core.support.models import MODELS, TEAM, of_model, on
 from tests.core.support.outcomes import codes
 from webhook.core.admission.admission import admit
