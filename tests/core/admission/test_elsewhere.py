@@ -52,7 +52,7 @@ POOLS = (
         pytest.param("free", {}, None, id="the node is in no pool"),
     ],
 )
-def test_a_closed_pool_is_closed_whoever_places_the_pod(node_name, pinned, want):
+def test_a_closed_pool_is_closed_to_pods_that_others_place(node_name, pinned, want):
     nodes = [node("o0", labels={"pool": "ours"}), node("t0", labels={"pool": "theirs"}), node("free")]
     place = world(policy(pools=POOLS), nodes=nodes)
     handling = Handling.FOREIGN_SCHEDULER if node_name is None else Handling.NODE_NAME
