@@ -2,36 +2,22 @@
 
 import pytest
 
-from tests.core.support.make import ALICE, GIB, GPU, demand, gpus, node, pod, policy, pool, resident, team, world
+from tests.core.support.make import ALICE, GIB, demand, gpus, node, pod, policy, pool, resident, team, world
+from tests.core.support.outcomes import selecting, told
 from webhook.core.admission.admission import admit
 from webhook.core.model.claim_ref import ClaimRef
-from webhook.core.model.decision import Admit, Deny, NotApplicable
-from webhook.core.model.names import GpuModel, Namespace, ResourceName
-from webhook.core.model.pod import Handling, NamespaceFacts
+from webhook.core.model.decision import Deny, NotApplicable
+from webhook.core.model.names import GpuModel
+from webhook.core.model.pod import Handling
 from webhook.core.model.policy import Mode, PlacementRules, Share
 from webhook.core.model.reason import Code
 from webhook.core.model.selector import HELD, Constraints, Effect, Taint, Toleration
-from webhook.core.placement.absent_nodes import ABSENT_SECONDS
-from webhook.core.world.world import World
 
 ADVICE = "; where an autoscaler brings such nodes, the admin marks their pool autoscaled"
 A100, T4 = GpuModel("A100"), GpuModel("T4")
 IN_A, IN_B = {"pool": "a"}, {"pool": "b"}
 POOL_A = pool("a", node_selector=(("pool", "a"),))
 GPU_TAINT = Taint("nvidia.com/gpu", Effect.NO_SCHEDULE)
-
-
-def told(asked, place):
-    """The code and the words of the refusal, or of the warning of a pod that waits."""
-    decision = admit(asked, ALICE, place)
-    if isinstance(decision, Deny):
-        return "refused", *decision.reasons[0]
-    assert isinstance(decision, Admit)
-    return ("waits", *decision.warnings[0]) if decision.warnings else ("runs", decision.reason.code, "")
-
-
-def selecting(**labels):
-    return {"constraints": Constraints(node_selector=tuple(labels.items()))}
 
 
 class TestRefused:
@@ -172,58 +158,3 @@ class TestWhy:
         place = world(policy(limited), nodes=nodes, residents=[resident(8, node="a")])
         assert told(pod(6), place)[:2] == ("refused", Code.MODEL_LIMIT_EXCEEDED)
         assert told(pod(4), place)[0] == "runs"
-
-
-class TestAway:
-    def live(self):
-        place = World(policy(), is_live=True)
-        place.set_namespace(NamespaceFacts(Namespace("team-a")))
-        place.set_node(node("large", gpus=16))
-        place.set_node(node("small", gpus=4))
-        place.tick(1_000)
-        return place
-
-    def test_a_node_that_left_is_expected_back_for_an_hour(self):
-        place = self.live()
-        place.remove_node("large")
-        place.tick(2_000)
-        outcome, code, text = told(pod(16), place)
-        assert (outcome, code) == ("waits", Code.NO_ROOM_NOW)
-        assert text.endswith("; 1 node that could hold it left, or offered more, within the last hour")
-        assert told(pod(17), place)[:2] == ("refused", Code.NEVER_FITS)
-        place.tick(2_000 + ABSENT_SECONDS)
-        assert told(pod(16), place)[:2] == ("refused", Code.NEVER_FITS)
-
-    def test_a_node_whose_devices_are_gone_for_a_while_counts_too(self):
-        place = self.live()
-        for left in (8, 0):
-            place.set_node(node("large", gpus=left))
-            place.tick(place.now + 10)
-            assert told(pod(16), place)[:2] == ("waits", Code.NO_ROOM_NOW)
-
-    def test_a_node_that_lost_its_label_counts_too(self):
-        place = self.live()
-        place.set_node(node("large", gpus=16, labels={"pool": "a"}))
-        place.set_node(node("large", gpus=16))
-        assert told(pod(16, **selecting(pool="a")), place)[:2] == ("waits", Code.NO_ROOM_NOW)
-        assert told(pod(16, **selecting(pool="b")), place)[:2] == ("refused", Code.NEVER_FITS)
-
-    def test_what_comes_back_is_used(self):
-        place = self.live()
-        place.remove_node("large")
-        place.set_node(node("large", gpus=16))
-        assert told(pod(16), place)[0] == "runs"
-
-    def test_no_more_than_so_many_are_remembered(self):
-        place = self.live()
-        for i in range(1_100):
-            place.set_node(node(f"spot-{i}", gpus=2))
-            place.remove_node(f"spot-{i}")
-        assert not place.absent_nodes.capable_count(demand(17), Constraints())
-        assert place.absent_nodes.capable_count(demand(1), Constraints()) == 1_000
-
-    def test_a_file_tells_no_story(self):
-        place = world(nodes=[node("large", gpus=16), node("small", gpus=4)])
-        place.remove_node("large")
-        assert told(pod(16), place)[:2] == ("refused", Code.NEVER_FITS)
-        assert not place.absent_nodes.offers(ResourceName(GPU))

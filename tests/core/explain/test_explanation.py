@@ -6,21 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.support.make import (
-    ALICE,
-    GPU,
-    demand,
-    gpus,
-    mutated,
-    node,
-    pod,
-    policy,
-    pool,
-    requirement,
-    resident,
-    team,
-    world,
-)
+from tests.core.support.make import ALICE, GPU, demand, gpus, node, pod, policy, pool, resident, team, world
 from webhook.core.admission.admission import admit
 from webhook.core.dra.dra_claims import ClaimKey, ClassCount, DeviceRequest
 from webhook.core.explain.explanation import explain
@@ -28,10 +14,9 @@ from webhook.core.model.claim_ref import ClaimRef
 from webhook.core.model.decision import Admit, Deny
 from webhook.core.model.device_class import DeviceClass
 from webhook.core.model.names import ResourceName
-from webhook.core.model.original_request import as_asked
 from webhook.core.model.policy import LabelSelector
 from webhook.core.model.reason import Code
-from webhook.core.model.selector import HELD, Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
+from webhook.core.model.selector import Operator, Requirement
 from webhook.policy.builtin import BUILT_IN
 
 
@@ -116,18 +101,6 @@ def test_one_node_that_is_asked_for_tells_all_that_is_in_the_way(name, obstacles
     assert (step.node_step.node, step.node_step.obstacles, step.node_step.place) == (name, obstacles, place)
 
 
-def test_a_pod_that_reclaim_helped_is_not_taken_for_one_that_helps_itself():
-    toleration = Toleration(HELD, value="h1", effect=Effect.NO_SCHEDULE)
-    user = pod(2, constraints=Constraints(tolerations=(Toleration("own", exists=True),)))
-    place = world()
-    stored = mutated(user, admit(user, ALICE, place))
-    helped = stored._replace(constraints=stored.constraints.joined(tolerations=(toleration,)))
-    assert as_asked(helped, place.policy) == as_asked(stored, place.policy)
-    bare = user._replace(constraints=user.constraints.joined(tolerations=(toleration,)))
-    assert as_asked(bare, place.policy) == user
-    assert isinstance(explain(as_asked(helped, place.policy), ALICE, place).decision, Admit)
-
-
 def test_another_pool_that_has_room_is_named():
     rules = policy(
         pools=(
@@ -167,19 +140,6 @@ def test_the_smaller_request_is_the_largest_that_runs(asked, held, limit):
     assert told.decision == admit(pod(asked), ALICE, place)
     want = None if runs(asked) else next((count for count in range(asked - 1, 0, -1) if runs(count)), None)
     assert (None if told.smaller is None else dict(told.smaller.devices)[GPU]) == want
-
-
-def test_a_decided_pod_is_asked_as_its_user_asked():
-    a100 = pool("a100", node_selector=(("gpu", "a100"),), affinity=(requirement("memory", "Gt", "75000"),))
-    rules = policy(pools=(a100,))
-    nodes = [node(f"n{i}", labels={"gpu": "a100", "memory": "80000", "zone": "x"}) for i in range(3)]
-    place = world(rules, nodes)
-    for terms in (None, (NodeTerm((requirement("zone", "In", "x"),)),)):
-        user = pod(2, constraints=Constraints(terms=terms), tier_label="preemptible")
-        stored = mutated(user, admit(user, ALICE, place))
-        assert stored.constraints != user.constraints
-        again = as_asked(stored, rules)
-        assert (again.constraints, again.tier_label, again.mark) == (user.constraints, "preemptible", None)
 
 
 def test_what_nobody_weighed_is_refused_and_has_no_steps():

@@ -11,7 +11,7 @@ from tests.core.support.zones import APP, LABELS, OF_APP, SELECTORS, zoned
 from webhook.core.admission.admission import admit
 from webhook.core.admission.verification import verify
 from webhook.core.model.decision import Admit, Retry
-from webhook.core.model.labels import pack, unpack
+from webhook.core.model.labels import pack
 from webhook.core.model.pod import Owner
 from webhook.core.model.policy import Mode, PlacementRules
 from webhook.core.model.selector import Constraints, Effect, NodeTerm, Taint, Toleration
@@ -165,11 +165,6 @@ def test_on_the_list_that_is_made_kube_scheduler_allows_the_first(nodes, placed,
     bound = TopologyRequest("team-a", labels, tuple(rules), Constraints(terms=terms))
     placed = [p for p in placed if not p.is_terminating]
     assert steering.nodes[0] in plugin_admits(bound, rules, nodes, placed)
-
-
-@given(LABELS)
-def test_labels_are_kept_as_they_are(labels):
-    assert unpack(pack(labels)) == labels
 
 
 # -- where pods go

@@ -1,6 +1,5 @@
 """Nodes are found by their present labels, taints and names, after any change."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +13,6 @@ from webhook.core.model.selector import (
     Requirement,
     Taint,
     Toleration,
-    integer,
 )
 from webhook.core.placement.fleet import Fleet
 
@@ -70,24 +68,3 @@ def test_matching_nodes_are_those_of_a_plain_scan(changes, asked):
         for each in asked:
             want = {one.name for one in fleet.nodes() if each.admits(one.name, one.labels, one.taints)}
             assert set(fleet.names_of(fleet.matching(each))) == want
-
-
-@pytest.mark.parametrize(
-    ("text", "want"),
-    [
-        ("12", 12),
-        ("-4", -4),
-        ("+7", 7),
-        ("007", 7),
-        ("9223372036854775807", 2**63 - 1),
-        ("9223372036854775808", None),
-        ("1_000", None),
-        (" 1", None),
-        ("+-1", None),
-        ("\u0661", None),
-        ("", None),
-        ("9" * 100_000, None),
-    ],
-)
-def test_integers_are_those_of_kubernetes(text, want):
-    assert integer(text) == want

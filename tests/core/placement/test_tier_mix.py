@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.reclaim.test_reclaim import NOW, victim, waiting
 from tests.core.support.make import ALICE, GPU, demand, node, pod, policy, resident, team, world
+from tests.core.support.scenes import NOW, victim, waiting
 from webhook.core.admission.admission import admit
 from webhook.core.model.names import NodeName, Uid
 from webhook.core.model.selector import NO_CONSTRAINTS

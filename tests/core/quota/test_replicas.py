@@ -8,7 +8,7 @@ from tests.core.support.make import gpus
 from tests.core.support.replicas import LIMIT, A, Etcd, Replica, Write
 from tests.examples import examples
 from webhook.core.model.names import Uid
-from webhook.core.quota.in_flight import EMPTY_LEDGER_RECORD, ENDED, LedgerRecord
+from webhook.core.quota.in_flight import ENDED, LedgerRecord
 from webhook.core.world.ledger_session import LedgerSession
 
 WHO = st.integers(0, 1)
@@ -243,104 +243,3 @@ def test_without_one_of_the_rules_the_limit_is_passed(broken, script):
     etcd = Etcd()
     script(Replica(etcd, broken), Replica(etcd, broken))
     assert etcd.held > LIMIT
-
-
-def test_a_lagging_watch_counts_folded_charges_until_it_has_seen_the_pods():
-    etcd = Etcd()
-    one, other = Replica(etcd), Replica(etcd)
-    one.judge(["u0"])
-    one.finish()
-    other.next_record()
-    one.etcd.create("u0")
-    one.next_event()
-    one.fold()
-    one.finish()
-    other.next_record()
-    other.ledger_session.drop_released(other.reached)
-    assert other.world.usage(A).total == gpus(1)
-    other.next_event()
-    other.ledger_session.drop_released(other.reached)
-    assert (other.world.usage(A).total, other.world.usage(A).reserved) == (gpus(1), 0)
-
-
-def test_creations_of_one_name_are_charged_once_until_the_first_is_gone():
-    etcd = Etcd()
-    one, other = Replica(etcd), Replica(etcd)
-    for number in range(5):
-        one.judge([f"u/{number}"])
-        one.finish()
-    assert (len(one.ledger_session.page.flights), one.world.usage(A).total) == (5, gpus(1))
-    other.read()
-    assert other.world.usage(A).total == gpus(1)
-    etcd.create("u/3")
-    one.next_event()
-    one.ledger_session.drop_released(one.reached)
-    assert one.world.usage(A).total == gpus(1), "the pod that exists counts for the others"
-    for uid in ("u/0", "u/1", "u/2", "u/4"):
-        one.ledger_session.note(Uid(uid), one.ask(uid))
-    one.fold()
-    one.finish()
-    one.ledger_session.drop_released(one.reached)
-    assert (set(one.ledger_session.page.flights), one.world.usage(A).total) == (set(), gpus(1))
-
-
-def test_a_write_in_doubt_is_rejected_after_the_next():
-    etcd = Etcd()
-    one = Replica(etcd)
-    one.judge(["u0"])
-    held_up = one.hear_nothing()
-    one.judge([])
-    one.finish()
-    assert not etcd.swap(held_up.base, held_up.page)
-    assert not etcd.page.flights
-
-
-def test_a_write_in_doubt_that_succeeded_is_withdrawn():
-    etcd = Etcd()
-    one = Replica(etcd)
-    one.judge(["u0"])
-    held_up = one.hear_nothing()
-    assert etcd.swap(held_up.base, held_up.page)
-    one.judge(["u1"])
-    one.finish()
-    assert set(etcd.page.flights) == {"u1"}
-
-
-def test_an_object_deleted_by_hand_is_created_with_its_charges():
-    etcd = Etcd()
-    one = Replica(etcd)
-    one.judge(["u0"])
-    one.finish()
-    etcd.page, etcd.page_version = EMPTY_LEDGER_RECORD, 0
-    one.read()
-    one.judge(["u1"])
-    one.finish()
-    assert set(etcd.page.flights) == {"u0", "u1"}
-
-
-def test_an_object_recreated_by_another_replica_gets_the_known_charges_back():
-    etcd = Etcd()
-    one = Replica(etcd)
-    one.judge(["u0"])
-    one.finish()
-    one.ledger_session.see(LedgerRecord({}, 0, 1), version=etcd.version + 1, identity="another object")
-    assert set(one.ledger_session.next_record().flights) == {"u0"}
-
-
-def test_a_live_read_is_accepted_after_etcd_was_restored_from_a_backup():
-    etcd = Etcd()
-    one = Replica(etcd)
-    for uid in ("u0", "u1"):
-        one.judge([uid])
-        one.finish()
-    version, page = etcd.pages[0]
-    one.ledger_session.see(page, version=version, identity="object", is_live=True)
-    assert set(one.ledger_session.page.flights) == {"u0", "u1"}, (
-        "an old answer without a waiting request proves nothing"
-    )
-    one.ledger_session.next_record()
-    one.ledger_session.discard_draft()
-    one.ledger_session.see(page, version=version, identity="object")
-    assert one.ledger_session.is_stale, "the watch may be behind our own writes"
-    one.ledger_session.see(page, version=version, identity="object", is_live=True)
-    assert (set(one.ledger_session.page.flights), one.ledger_session.is_stale) == ({"u0"}, False)

@@ -12,7 +12,7 @@ from webhook.core.model.names import Namespace, Uid
 from webhook.core.model.policy import LabelSelector, ReclaimRules
 from webhook.core.model.selector import Operator, Requirement
 from webhook.core.reclaim.reclaim_index import BUDGETS, STUCK_SECONDS, ReclaimIndex
-from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, ReclaimPod, victim_of
+from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, ReclaimPod
 from webhook.core.reclaim.victim import GangId
 
 APP = LabelSelector((Requirement("app", Operator.IN, ("kept",)),))
@@ -106,14 +106,6 @@ def test_a_guaranteed_member_shields_no_borrowers_of_its_gang():
     reclaim_index.set(borrower("q", on="n1"))
     reclaim_index.remove(Uid("r"))
     assert [each.pod.uid for each in reclaim_index.members(GANG)] == ["p"]
-
-
-def test_a_long_grace_period_is_cut_and_costs():
-    """It counts as work that is lost, no more of it than the victim will get."""
-    short, long = (victim_of(borrower("p", grace_seconds=s), rules=NO_RULES, guards=()) for s in (30, 86_400 * 365))
-    bound = NO_RULES.longest_grace_seconds
-    assert (short.grace_seconds, long.grace_seconds) == (None, bound)
-    assert short.saved_at - long.saved_at == bound - 30
 
 
 def test_a_borrower_that_was_deleted_for_years_from_now_is_no_room_on_its_way_but_a_victim():

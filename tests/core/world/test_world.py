@@ -1,19 +1,14 @@
 """Usage and room: in any order of events, they equal what the remaining pods hold."""
 
-from dataclasses import replace
-
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tests.core.support.make import GPU, JOB, demand, gpus, node, policy, resident, team, world
+from tests.core.support.make import GPU, gpus, node, policy, resident, team, world
 from tests.examples import examples
 from webhook.core.model.decision import Charge
-from webhook.core.model.names import GpuModel, Namespace, NodeName, TeamName, Uid
-from webhook.core.model.pod import NamespaceFacts
-from webhook.core.model.policy import Share
+from webhook.core.model.names import NodeName, TeamName, Uid
 from webhook.core.model.tier import Tier
 from webhook.core.quota.in_flight import Alive, Ended, InFlightCharge, Unseen
-from webhook.core.world.world import World
 
 A = TeamName("team-a")
 UIDS = [f"u{i}" for i in range(8)]
@@ -110,67 +105,3 @@ def test_evidence_of_a_reserved_pod_has_the_version_of_its_appearance():
     assert place.evidence(Uid("u")) == Alive(7)
     place.remove_pod(Uid("u"))
     assert place.evidence(Uid("u")) == Ended()
-
-
-def test_a_waiting_pod_takes_room_on_the_node_of_its_decision():
-    place = world(residents=[resident(4, uid="u", promised=NodeName("n1"))])
-    assert place.fleet.free(NodeName("n1"), GPU) == 6
-    assert place.usage(A).waiting == gpus(4)
-    place.set_pod(resident(4, uid="u", node="n0"))
-    assert (place.fleet.free(NodeName("n0"), GPU), place.fleet.free(NodeName("n1"), GPU)) == (6, 10)
-    assert place.usage(A).waiting == 0
-
-
-def test_a_live_world_needs_the_namespace_of_every_pod():
-    place = World(policy(), is_live=True)
-    a = NamespaceFacts(Namespace("team-a"))
-    place.assume(InFlightCharge(resident(1, uid="reserved"), Charge(A, Tier.GUARANTEED, gpus(1)), None))
-    assert place.knows_all_namespaces, "a reservation names its team"
-    place.set_pod(resident(1, uid="u"))
-    assert not place.knows_all_namespaces
-    place.set_namespace(a)
-    assert place.knows_all_namespaces
-    place.remove_namespace(a.name)
-    assert not place.knows_all_namespaces
-    place.remove_pod(Uid("u"))
-    assert place.knows_all_namespaces
-
-
-def test_a_pod_of_a_removed_node_stays_charged_and_comes_back_with_it():
-    place = world(residents=[resident(4, node="n0", uid="u")])
-    place.remove_node(NodeName("n0"))
-    assert place.usage(A).total == gpus(4)
-    place.set_node(node("n0"))
-    assert place.fleet.free(NodeName("n0"), GPU) == 6
-
-
-def test_unlabeled_pods_count_against_the_guaranteed_share():
-    place = world(residents=[resident(3, tier=None), resident(2, tier="preemptible")])
-    assert (place.usage(A).guaranteed, place.usage(A).preemptible) == (gpus(3), gpus(2))
-
-
-def test_holders_are_named_by_their_controller_largest_first():
-    pods = [resident(2, owner=JOB), resident(3, name="bare"), resident(4, owner=JOB)]
-    holders = world(residents=pods).usage(A).largest_holders()
-    assert holders == [
-        ("team-a/Job/train", gpus(6)),
-        ("team-a/Pod/bare", gpus(3)),
-    ]
-
-
-def test_a_model_share_follows_the_node_a_pod_runs_on():
-
-    share = {GpuModel("A100"): Share(gpus(2), gpus(4))}
-    place = world(policy(team(models=share)), nodes=[node("n0")], residents=[resident(3, node="n0")])
-    assert place.usage(A).model(GpuModel("A100")) == 0
-    place.set_node(node("n0", model=GpuModel("A100")))
-    assert place.usage(A).model(GpuModel("A100")) == gpus(3)
-
-
-def test_other_weights_charge_the_same_pods_again():
-    name = "example.com/half-gpu"
-    made = replace(resident(1), demand=demand(1, **{name: 2}))
-    place = world(residents=[made])
-    before = place.policy
-    place.set_policy(replace(before, resources={**before.resources, name: gpus(0.5)}, hash="p2"))
-    assert place.usage(A).total == gpus(2)

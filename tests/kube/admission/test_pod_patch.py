@@ -25,7 +25,6 @@ from webhook.core.model.pod import PriorityTriple
 from webhook.core.model.policy import Mode
 from webhook.core.model.selector import Effect, Operator, Requirement, Toleration
 from webhook.core.model.tier import Tier
-from webhook.kube.objects.json_patch import escape
 
 
 def test_a_pod_without_any_fields_gets_all_of_them():
@@ -189,8 +188,3 @@ def test_only_differing_priority_fields_are_written():
     manifest = b.pod(priorityClassName="high", priority=0, preemptionPolicy="PreemptLowerPriority")
     paths = [op["path"] for op in patch_of(manifest, admit_of(priority=PriorityTriple("high", 7)))]
     assert [path for path in paths if "riority" in path] == ["/spec/priority"]
-
-
-@pytest.mark.parametrize(("key", "want"), [("a/b", "a~1b"), ("a~b", "a~0b"), ("~1", "~01"), ("plain", "plain")])
-def test_pointers_are_escaped(key, want):
-    assert escape(key) == want

@@ -1,18 +1,11 @@
 """Objects over a size limit are refused or reduced, and caches are limited in bytes."""
 
-import json
-
 import pytest
 
 from tests import builders as b
-from tests.attacks.shapes import pods
-from tests.kube.support.created import PODS, at_the_door, resident
-from webhook.core.model.labels import unpack
-from webhook.core.model.policy import BUILT_IN_RESOURCES
+from tests.kube.support.created import at_the_door, resident
 from webhook.core.model.reason import Code
 from webhook.kube.objects import bounds, keys
-from webhook.kube.objects.large_objects import without_large_parts
-from webhook.kube.pod.existing_pods import to_resident
 from webhook.kube.pod.pods import InvalidPod
 
 
@@ -89,47 +82,6 @@ def test_anti_affinity_of_an_existing_pod_is_limited():
 
     assert len(standing(bounds.POD_TERMS).anti_affinity_rules) == bounds.POD_TERMS
     assert standing(bounds.POD_TERMS + 1).anti_affinity_rules == ()
-
-
-def test_a_pod_with_too_many_labels_keeps_only_team_and_tier():
-    labels = {keys.TEAM: "a", keys.TIER: "guaranteed"} | {f"k{i}": "" for i in range(bounds.LABELS)}
-    found = resident(b.pod(node="n0", labels=labels))
-    assert unpack(found.packed) == {keys.TEAM: "a", keys.TIER: "guaranteed"}
-    assert found.tier is not None
-
-
-def test_an_existing_pod_with_too_many_containers_counts_its_gpus():
-    others = [b.container(f"c{i}", gpus=None) for i in range(bounds.CONTAINERS)]
-    assert resident(b.pod(node="n0", containers=[*others, b.container(gpus=3)])).demand.gpus == 3 * b.ONE_GPU
-
-
-SHAPES = dict(pods(300_000))
-UNCOUNTABLE = ("resources", "claims", "a long resource name")
-
-
-def decoded_by_a_watch(shape):
-    shape["metadata"]["uid"], shape["spec"]["nodeName"] = "u", "n0"
-    return to_resident(PODS.decode(without_large_parts(json.dumps(shape).encode())), BUILT_IN_RESOURCES)
-
-
-@pytest.mark.parametrize("name", [name for name in SHAPES if name not in UNCOUNTABLE])
-def test_trimming_does_not_change_what_counts(name):
-    try:
-        found = decoded_by_a_watch(SHAPES[name])
-    except ValueError as error:
-        with pytest.raises(ValueError, match=str(error)):
-            resident(SHAPES[name])
-        return
-    want = resident(SHAPES[name])
-    told = ("uid", "namespace", "node", "team_label", "tier_label", "anti_affinity_rules", "is_managed")
-    assert [getattr(found, each) for each in told] == [getattr(want, each) for each in told]
-    assert found.demand.gpus == want.demand.gpus
-
-
-@pytest.mark.parametrize("name", UNCOUNTABLE)
-def test_a_stored_pod_that_cannot_be_trimmed_is_an_error(name):
-    with pytest.raises(ValueError, match="longer than in any admitted pod"):
-        decoded_by_a_watch(SHAPES[name])
 
 
 def test_a_cache_is_limited_in_bytes_and_drops_the_oldest():

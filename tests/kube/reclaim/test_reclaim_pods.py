@@ -9,7 +9,6 @@ from tests import builders
 from webhook.core.model.pod import DEFAULT_GRACE_SECONDS
 from webhook.core.model.policy import BUILT_IN_RESOURCES, ReclaimRules
 from webhook.core.reclaim.reclaim_pod import victim_of
-from webhook.kube.reclaim.disruptions import DisruptionBudget, to_disruption
 from webhook.kube.reclaim.job_failures import Job, workload_id
 from webhook.kube.reclaim.reclaim_pods import ReclaimPodObject, to_reclaim_pod
 
@@ -93,24 +92,6 @@ def test_how_it_is_to_be_spread_is_read_while_it_waits():
 
 def test_a_finished_pod_is_nobody():
     assert read(builders.pod(phase="Succeeded")) is None
-
-
-@pytest.mark.parametrize(
-    ("selector", "want"),
-    [
-        ({"matchLabels": {"app": "web"}}, True),
-        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "api"]}]}, True),
-        ({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}, False),
-        ({}, True),
-        (None, False),
-    ],
-    ids=["by label", "by expression", "not this one", "an empty selector takes all", "none takes nobody"],
-)
-def test_budgets_cover_whom_their_selector_takes(selector, want):
-    body = {"metadata": {"name": "b", "namespace": "vision"}, "spec": {"selector": selector}}
-    budget = to_disruption(msgspec.convert(body | {"status": {"disruptionsAllowed": 3}}, DisruptionBudget))
-    assert budget.covers(read(builders.pod(labels={"app": "web"}))) is want
-    assert (budget.guard, budget.allowed) == ("pdb vision/b", 3)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Lists of nodes against a sort of all nodes by class cost: lazy evaluation changes none."""
+"""The best nodes for a pod, against a sort of all nodes by class cost: lazy evaluation changes no list."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -6,7 +6,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.core.support.make import GIB, GPU, demand, node
 from tests.examples import examples
 from webhook.core.model.demand import Demand
-from webhook.core.model.names import NodeName
+from webhook.core.model.names import NodeName, ResourceName
+from webhook.core.model.node import Node
 from webhook.core.model.selector import NO_CONSTRAINTS
 from webhook.core.model.tier import Tier
 from webhook.core.placement.demand_mix import DemandMix
@@ -87,3 +88,40 @@ class OrderMachine(RuleBasedStateMachine):
 
 TestOrder = OrderMachine.TestCase
 TestOrder.settings = examples(20, stateful_step_count=25)
+
+
+def test_a_pod_without_gpus_goes_to_gpu_nodes_where_no_other_has_room():
+    fleet, other = Fleet(), ResourceName("amd.com/gpu")
+    fleet.track(GPU)
+    fleet.track(other)
+    for made in (node("n0", gpus=4), node("n1", gpus=0), node("n2", gpus=4)):
+        fleet.set(made)
+    fleet.set(Node(NodeName("n3"), {**node("n3", gpus=0).allocatable, other: 4}))
+    assert best_nodes(fleet, demand(0), -1, count=8) == ("n1", "n0", "n2", "n3")
+    assert best_nodes(fleet, demand(0), fleet.bit(NodeName("n3")), count=8) == ("n3",)
+
+
+def test_six_pods_of_three_fill_two_nodes_and_leave_two_whole():
+    fleet = Fleet()
+    fleet.track(GPU)
+    for i in range(4):
+        fleet.set(node(f"n{i}"))
+    for _ in range(6):
+        fleet.take(best_nodes(fleet, demand(3), fleet.matching(NO_CONSTRAINTS), count=8)[0], demand(3))
+    assert [10 - fleet.free(f"n{i}", GPU) for i in range(4)] == [9, 9, 0, 0]
+    assert best_nodes(fleet, demand(8), fleet.matching(NO_CONSTRAINTS), count=8) == ("n2", "n3")
+
+
+def test_wholly_free_nodes_come_last_while_few_are_left():
+    fleet = Fleet()
+    fleet.track(GPU)
+    fleet.set(node("small", gpus=2))
+    fleet.set(node("large", gpus=10))
+    fleet.take("large", demand(1))
+    want_kept, want_free = ("large", "small"), ("small", "large")
+    usable = fleet.matching(NO_CONSTRAINTS)
+    assert best_nodes(fleet, demand(1), usable, count=2, keep_whole=1) == want_kept
+    assert best_nodes(fleet, demand(1), usable, count=2, keep_whole=0) == want_free
+    assert best_nodes(fleet, demand(2), usable, count=2, keep_whole=1) == want_free, (
+        "a pod of the whole node may have it"
+    )

@@ -7,8 +7,10 @@ import pytest
 from tests import builders as b
 from tests.kube.support.created import resident, with_resources
 from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.labels import unpack
 from webhook.core.model.pod import Owner
 from webhook.core.model.tier import Tier
+from webhook.kube.objects import bounds, keys
 
 
 def test_a_running_pod_has_node_team_and_owner():
@@ -111,3 +113,15 @@ def test_the_version_is_read_and_makes_no_difference():
     manifest["metadata"]["resourceVersion"] = "77"
     assert resident(manifest).version == 77
     assert resident(manifest) == first
+
+
+def test_a_pod_with_too_many_labels_keeps_only_team_and_tier():
+    labels = {keys.TEAM: "a", keys.TIER: "guaranteed"} | {f"k{i}": "" for i in range(bounds.LABELS)}
+    found = resident(b.pod(node="n0", labels=labels))
+    assert unpack(found.packed) == {keys.TEAM: "a", keys.TIER: "guaranteed"}
+    assert found.tier is not None
+
+
+def test_an_existing_pod_with_too_many_containers_counts_its_gpus():
+    others = [b.container(f"c{i}", gpus=None) for i in range(bounds.CONTAINERS)]
+    assert resident(b.pod(node="n0", containers=[*others, b.container(gpus=3)])).demand.gpus == 3 * b.ONE_GPU

@@ -1,0 +1,36 @@
+"""The summary of a team: its share and its usage, also of teams without pods or without a policy."""
+
+from dataclasses import replace
+
+from tests.core.support.make import gpus, policy, resident, team, world
+from webhook.core.explain.team_summary import Summary, summaries, summary_of
+from webhook.core.model.amount import UNLIMITED
+
+
+def test_a_team_is_summed_up_by_its_pods():
+    pods = [resident(3, node="n0"), resident(2, tier="preemptible", node="n1"), resident(1, tier="preemptible")]
+    place = world(policy(team(guaranteed=4, limit_=9)), residents=pods)
+    want = Summary("team-a", gpus(4), gpus(9), gpus(6), 0, gpus(2), gpus(3), gpus(1))
+    assert summary_of("team-a", place) == want
+
+
+def test_usage_inside_the_share_borrows_nothing():
+    assert summary_of("team-a", world(policy(team(guaranteed=4)), residents=[resident(3)])).borrowed == 0
+
+
+def test_teams_without_pods_and_teams_without_a_policy_are_listed():
+    place = world(policy(team(), team("team-b")), residents=[resident(1)])
+    place.set_pod(resident(2, namespace="stranger"))
+    found = {each.team: (each.guaranteed, each.limit, each.used) for each in summaries(place)}
+    assert found == {
+        "team-a": (gpus(20), gpus(40), gpus(1)),
+        "team-b": (gpus(20), gpus(40), 0),
+        "unassigned": (0, UNLIMITED, gpus(2)),
+    }
+
+
+def test_a_team_that_left_the_policy_is_guaranteed_nothing():
+    place = world(policy(team()), residents=[resident(1)])
+    assert replace(place.policy, teams=()).team("team-a") is None
+    place.set_policy(replace(place.policy, teams=(), hash="p2"))
+    assert summary_of("team-a", place) == Summary("team-a", 0, UNLIMITED, 0, 0, 0, 0, 0)

@@ -1,0 +1,56 @@
+"""The decision annotation: what is written is read back, and nothing else is read as a decision."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.support.make import ALICE, GPU, gpus, mutated, pod, world
+from tests.core.support.outcomes import admitted
+from webhook.core.admission.admission import admit
+from webhook.core.model.decision_annotation import read
+from webhook.core.model.pod import Admitted
+
+
+def written():
+    """The annotation of an admitted pod, as data."""
+    asked = pod(2, tier_label="preemptible")
+    return json.loads(mutated(asked, admitted(admit(asked, ALICE, world()))).mark)
+
+
+def test_a_decision_is_read_back_as_written():
+    found = read(json.dumps(written()))
+    assert (found.demand, found.nodes[0], found.user, found.asked) == (
+        ((GPU, 2),), "n0", ALICE.username, "preemptible"
+    )  # fmt: skip
+    assert (found.pool, found.model, found.claims) == (None, None, ())
+    assert found.admitted == Admitted(gpus(2), "p1")
+
+
+def test_a_charge_that_is_no_amount_is_no_charge():
+    assert read(json.dumps(written() | {"gpus": "many"})).admitted is None
+
+
+@pytest.mark.parametrize("name", ["demand", "gpus", "mode", "nodes", "code", "policy", "at"])
+def test_every_required_field_is_required(name):
+    data = written()
+    del data[name]
+    assert read(json.dumps(data)) is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys([*written(), "pool", "model", "claims"], JSON)))
+def test_no_data_is_an_error(changed):
+    read(json.dumps(written() | changed))
+
+
+@given(st.text())
+def test_other_text_is_no_decision(text):
+    assert read(text) is None

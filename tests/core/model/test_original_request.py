@@ -1,0 +1,33 @@
+"""A pod as its user requested it, read back from what is stored."""
+
+from tests.core.support.make import ALICE, mutated, node, pod, policy, pool, requirement, world
+from webhook.core.admission.admission import admit
+from webhook.core.explain.explanation import explain
+from webhook.core.model.decision import Admit
+from webhook.core.model.original_request import as_asked
+from webhook.core.model.selector import HELD, Constraints, Effect, NodeTerm, Toleration
+
+
+def test_a_pod_that_reclaim_helped_is_not_taken_for_one_that_helps_itself():
+    toleration = Toleration(HELD, value="h1", effect=Effect.NO_SCHEDULE)
+    user = pod(2, constraints=Constraints(tolerations=(Toleration("own", exists=True),)))
+    place = world()
+    stored = mutated(user, admit(user, ALICE, place))
+    helped = stored._replace(constraints=stored.constraints.joined(tolerations=(toleration,)))
+    assert as_asked(helped, place.policy) == as_asked(stored, place.policy)
+    bare = user._replace(constraints=user.constraints.joined(tolerations=(toleration,)))
+    assert as_asked(bare, place.policy) == user
+    assert isinstance(explain(as_asked(helped, place.policy), ALICE, place).decision, Admit)
+
+
+def test_a_decided_pod_is_asked_as_its_user_asked():
+    a100 = pool("a100", node_selector=(("gpu", "a100"),), affinity=(requirement("memory", "Gt", "75000"),))
+    rules = policy(pools=(a100,))
+    nodes = [node(f"n{i}", labels={"gpu": "a100", "memory": "80000", "zone": "x"}) for i in range(3)]
+    place = world(rules, nodes)
+    for terms in (None, (NodeTerm((requirement("zone", "In", "x"),)),)):
+        user = pod(2, constraints=Constraints(terms=terms), tier_label="preemptible")
+        stored = mutated(user, admit(user, ALICE, place))
+        assert stored.constraints != user.constraints
+        again = as_asked(stored, rules)
+        assert (again.constraints, again.tier_label, again.mark) == (user.constraints, "preemptible", None)

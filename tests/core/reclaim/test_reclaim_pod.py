@@ -1,0 +1,88 @@
+"""GPU pods in reclaim: possible victims and what protects them."""
+
+import pytest
+
+from tests.core.support.reclaim_pods import borrower, tenant
+from webhook.core.model.names import Namespace
+from webhook.core.model.policy import LabelSelector, ReclaimRules
+from webhook.core.model.selector import Operator, Requirement
+from webhook.core.reclaim.failures import Loss, WorkloadId
+from webhook.core.reclaim.reclaim_pod import TWO_BUDGETS, Disruption, is_protected, victim_of
+from webhook.core.reclaim.victim import GuardId
+
+APP = LabelSelector((Requirement("app", Operator.IN, ("kept",)),))
+NO_RULES = ReclaimRules()
+
+
+def test_a_long_grace_period_is_cut_and_costs():
+    """It counts as work that is lost, no more of it than the victim will get."""
+    short, long = (victim_of(borrower("p", grace_seconds=s), rules=NO_RULES, guards=()) for s in (30, 86_400 * 365))
+    bound = NO_RULES.longest_grace_seconds
+    assert (short.grace_seconds, long.grace_seconds) == (None, bound)
+    assert short.saved_at - long.saved_at == bound - 30
+
+
+GUARD = GuardId("pdb team-a/one")
+
+
+def victim(pod, rules=NO_RULES, **more):
+    return victim_of(pod, rules=rules, **{"guards": ()} | more)
+
+
+@pytest.mark.parametrize(
+    "never",
+    [
+        pytest.param(tenant("p", on="n0", team="team-a", tier="guaranteed"), id="guaranteed"),
+        pytest.param(tenant("p", on="n0", team="team-a", tier=None), id="without a decision"),
+        pytest.param(borrower("p", on=None), id="on no node"),
+        pytest.param(borrower("p", is_terminating=True), id="leaving"),
+    ],
+)
+def test_a_pod_is_no_victim(never):
+    assert victim(never) is None
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [ReclaimRules(protected_namespaces=("team-*",)), ReclaimRules(protected_selectors=(APP,))],
+    ids=["namespace", "label"],
+)
+def test_policy_protects_by(rules):
+    labeled = borrower("p", labels={"app": "kept"})
+    assert is_protected(labeled, rules)
+    assert victim(labeled, rules) is None
+    assert not is_protected(labeled, NO_RULES)
+
+
+def test_work_is_lost_since_the_start_or_the_last_checkpoint():
+    grace = borrower("p").grace_seconds
+    assert victim(borrower("p", created=5, started_at=50)).saved_at == 50 - grace
+    assert victim(borrower("p", created=5, started_at=50, saved_at=70)).saved_at == 70 - grace
+    assert victim(borrower("p", created=5)).started_at == 5, "a pod that has not started is as old as it exists"
+
+
+def test_a_minimum_runtime_counts_from_the_start():
+    assert victim(borrower("p", started_at=50), ReclaimRules(minimum_runtime_seconds=60)).until == 110
+    assert victim(borrower("p", started_at=50), ReclaimRules(minimum_runtime_seconds=0)).until == 0
+
+
+def test_several_budgets_forbid_an_eviction():
+    assert victim(borrower("p"), guards=(GUARD,)).guards == (GUARD,)
+    assert TWO_BUDGETS in victim(borrower("p"), guards=(GUARD, GuardId("pdb team-a/two"))).guards
+
+
+@pytest.mark.parametrize(
+    ("has_budget", "loss", "want"),
+    [(False, Loss.COUNTED, (None, False)), (True, Loss.COUNTED, ("job", True)), (True, Loss.HARMLESS, ("job", False))],
+)
+def test_a_workload_matters_where_its_failures_count(has_budget, loss, want):
+    found = victim(borrower("p", workload=WorkloadId("job"), loss=loss), has_budget=has_budget)
+    assert (found.workload, found.is_counted) == want
+
+
+def test_a_budget_covers_pods_of_its_own_namespace_by_label():
+    budget = Disruption(Namespace("team-a"), "one", APP, allowed=1)
+    assert budget.guard == GUARD
+    assert budget.covers(borrower("p", labels={"app": "kept"}))
+    assert not budget.covers(borrower("p", labels={"app": "other"}))
+    assert not budget.covers(borrower("p", team="team-b", labels={"app": "kept"}))

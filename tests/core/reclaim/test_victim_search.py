@@ -1,0 +1,92 @@
+"""The cheapest victims on one node, against trying every choice."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.support.make import gpus
+from tests.core.support.scenes import NOW, causes, cheapest, cost, gone, scene, scenes, units, victim, waiting
+from webhook.core.model.names import TeamName
+from webhook.core.model.policy import ReclaimCost
+from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_plan import Cause
+from webhook.core.reclaim.victim import GuardId
+
+
+def test_exactly_enough_goes_on_one_node():
+    borrowed = [victim(f"a{n}-{g}", on=f"n{n}") for n in range(3) for g in range(8)]
+    found = plan([waiting(count=4)], scene(borrowed, nodes=3))
+    (move,) = found.moves
+    assert {each.node for each in move.victims} == {move.node}
+    assert len(move.victims) == 4
+    assert move.cost.surplus == 0
+
+
+def test_the_pod_saved_last_goes_first():
+    borrowed = [victim("old", saved=10), victim("fresh", saved=NOW - 5), *(victim(f"m{n}", saved=50) for n in range(6))]
+    assert gone(plan([waiting()], scene(borrowed))) == ["fresh"]
+
+
+def test_a_gang_goes_whole_and_only_if_singles_will_not_do():
+    gang = [victim(f"g{n}", 2, on=f"n{n}", gang="train") for n in range(4)]
+    singles = [victim(f"s{n}", 1, on=f"n{n}") for n in range(4)]
+    assert gone(plan([waiting(count=1)], scene([*gang, *singles], nodes=4, size=3))) == ["s0"]
+    assert sorted(gone(plan([waiting(count=3)], scene([*gang, *singles], nodes=4, size=3)))) == [
+        "g0", "g1", "g2", "g3", "s0"
+    ]  # fmt: skip
+
+
+def test_the_team_furthest_over_its_share_gives_first():
+    borrowed = [victim("a", team="team-a"), victim("c", team="team-c"), *(victim(f"a{n}") for n in range(6))]
+    over = {TeamName("team-a"): gpus(1), TeamName("team-c"): gpus(9)}
+    assert gone(plan([waiting()], scene(borrowed, over_share=over))) == ["c"]
+
+
+def test_policy_may_put_age_before_work():
+    borrowed = [victim("young", started=900, saved=900), victim("saved", started=10, saved=950), victim("x", 6)]
+    first = (ReclaimCost.AGE, *(part for part in ReclaimCost if part is not ReclaimCost.AGE))
+    assert gone(plan([waiting()], scene(borrowed))) == ["saved"]
+    assert gone(plan([waiting()], scene(borrowed, order=first))) == ["young"]
+
+
+def test_minimum_runtime_protects():
+    borrowed = [victim(f"a{n}", until=NOW + 1) for n in range(8)]
+    assert causes(plan([waiting()], scene(borrowed))) == {"b": Cause.NOT_ENOUGH_VICTIMS}
+
+
+def test_a_budget_lets_only_so_many_go():
+    guard = GuardId("pdb")
+    borrowed = [victim(f"a{n}", guards=(guard,)) for n in range(8)]
+    wants = [waiting(f"b{n}", since=n) for n in range(3)]
+    found = plan(wants, scene(borrowed, left={guard: 2}))
+    assert len(gone(found)) == 2
+    assert causes(found) == {"b2": Cause.NOT_ENOUGH_VICTIMS}
+
+
+def test_budgets_are_kept_while_others_can_go():
+    there = [victim("guarded", saved=NOW, guards=(GuardId("pdb"),)), victim("free", saved=5), victim("x", 6)]
+    found = plan([waiting(reported_at=1)], scene(there, left={GuardId("pdb"): 0}, budget_seconds=0))
+    assert (gone(found), found.moves[0].is_past_budgets) == (["free"], False)
+
+
+@given(scenes(), st.integers(1, 6))
+def test_a_plan_costs_as_little_as_any(scene_, count):
+    asked = waiting(count=count)
+    found = plan([asked], scene_)
+    want = cheapest(scene_, asked.demand)
+    if found.moves:
+        assert found.moves[0].cost.ranked(scene_.order) == want
+    else:
+        fits = any(scene_.fleet.fits(each.name, asked.demand) for each in scene_.fleet.nodes())
+        assert [each.cause for each in found.refused] == [Cause.FITS if fits else Cause.NOT_ENOUGH_VICTIMS]
+        assert fits or want is None
+
+
+@given(scenes(), st.integers(1, 6))
+def test_no_victim_can_be_left_out(scene_, count):
+    for move in plan([waiting(count=count)], scene_).moves:
+        groups = [tuple(g) for g in {each.gang or each.uid: None for each in move.victims}]
+        chosen = [unit for unit in units(scene_) if set(unit) <= set(move.victims)]
+        assert sum(len(unit) for unit in chosen) == len(move.victims), groups
+        for left_out in chosen:
+            rest = [unit for unit in chosen if unit != left_out]
+            assert cost(scene_, rest, move.waiting.demand, move.node) is None

@@ -1,0 +1,39 @@
+"""Claims, their class, and a world in which they count."""
+
+from tests.core.support import make
+from webhook.core.admission.resolve_demand import resolve_demand
+from webhook.core.dra.dra_claims import ClaimKey, ClassCount, DeviceRequest
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.claim_ref import ClaimRef
+from webhook.core.model.device_class import DeviceClass
+from webhook.policy.builtin import BUILT_IN
+
+GPU_CLASS = DeviceClass("gpu.nvidia.com", mentions_gpus=True)
+SHARED, TEMPLATE = ClaimKey("claim", "team-a", "shared"), ClaimKey("template", "team-a", "made")
+SHARING, MAKING = ClaimRef(claim="shared"), ClaimRef(template="made")
+
+
+def spec(number, name="gpu.nvidia.com", **more):
+    return (DeviceRequest((ClassCount(name, number),), **more),)
+
+
+def bare(**more):
+    return make.demand(0, **more)
+
+
+def resident(uid, *claims, **more):
+    return make.resident(uid=uid, demand=bare(), claims=claims, **more)
+
+
+def world(**more):
+    made = make.world(make.policy(resources=BUILT_IN, **more))
+    made.set_device_class(GPU_CLASS.name, GPU_CLASS)
+    return made
+
+
+def charged(world_):
+    return world_.usage("team-a").total / ONE_GPU
+
+
+def at_the_door(place, *claims, **more):
+    return resolve_demand(make.pod(demand=bare(**more), claims=claims), make.ALICE, place)

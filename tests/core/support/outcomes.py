@@ -1,0 +1,30 @@
+"""What a decision says: a test states only what it expects."""
+
+from tests.core.support.make import ALICE
+from webhook.core.admission.admission import admit
+from webhook.core.model.decision import Admit, Deny
+from webhook.core.model.reason import Code
+from webhook.core.model.selector import Constraints
+
+
+def codes(decision) -> list[Code]:
+    assert isinstance(decision, Deny), decision
+    return [reason.code for reason in decision.reasons]
+
+
+def admitted(decision) -> Admit:
+    assert isinstance(decision, Admit), decision
+    return decision
+
+
+def told(asked, place):
+    """The code and the words of the refusal, or of the warning of a pod that waits."""
+    decision = admit(asked, ALICE, place)
+    if isinstance(decision, Deny):
+        return "refused", *decision.reasons[0]
+    assert isinstance(decision, Admit)
+    return ("waits", *decision.warnings[0]) if decision.warnings else ("runs", decision.reason.code, "")
+
+
+def selecting(**labels):
+    return {"constraints": Constraints(node_selector=tuple(labels.items()))}

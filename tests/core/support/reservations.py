@@ -1,0 +1,26 @@
+"""Reservations that a plan makes."""
+
+from tests.core.support import make
+from tests.core.support.reclaim_pods import NOW, borrower, town
+from webhook.core.model.names import NodeName
+from webhook.core.reclaim.reclaim import plan
+from webhook.core.reclaim.reclaim_snapshot import pods_within_share, take_snapshot
+from webhook.core.reclaim.reservation import NodeHold
+
+NODE = NodeName("n0")
+EMPTY = NodeHold("h1", NODE, 0, ())
+POOR = make.policy(make.team(guaranteed=0), make.team("team-b"))
+
+
+def kept(*tenants):
+    """A town, and the holding that a plan for all that wait in it makes on its one node."""
+    reclaim_index, world = town(*tenants, policy=POOR, nodes=1)
+    found = plan(pods_within_share(reclaim_index, world), take_snapshot(reclaim_index, world, now=NOW))
+    holding = EMPTY
+    for move in found.moves:
+        holding = holding.joined(move, at=NOW, until=NOW + 90)
+    return reclaim_index, world, holding
+
+
+def full(**more):
+    return [borrower(f"a{n}", on="n0", started_at=n, **more) for n in range(10)]

@@ -1,0 +1,159 @@
+"""Scenes of a plan: victims, waiting pods and nodes."""
+
+from collections import Counter
+from itertools import chain, combinations
+
+from hypothesis import strategies as st
+
+from tests.core.support.make import GPU, demand, gpus, node, requirement, resident
+from webhook.core.model.amount import ONE_GPU
+from webhook.core.model.labels import pack
+from webhook.core.model.names import Namespace, NodeName, TeamName, Uid
+from webhook.core.model.policy import LabelSelector, ReclaimCost
+from webhook.core.model.selector import NO_CONSTRAINTS
+from webhook.core.model.topology import AffinityRule
+from webhook.core.peers.pod_counts import PlacedPod, PodCounts
+from webhook.core.placement.fleet import Fleet
+from webhook.core.reclaim.reclaim_plan import ReclaimSnapshot
+from webhook.core.reclaim.reclaim_pod import ReclaimPod, Report
+from webhook.core.reclaim.victim import GangId, GuardId, Victim, VictimIndex
+from webhook.core.reclaim.victim_search import Cost
+
+NOW = 100_000
+SMALL = {"cpu": 1000, "memory": 1}
+
+
+def victim(name, count=1, *, on="n0", team="team-a", started=0, saved=None, gang=None, **more):
+    return Victim(
+        Uid(name),
+        Namespace(team),
+        name,
+        TeamName(team),
+        NodeName(on),
+        demand(count, **SMALL),
+        started_at=started,
+        saved_at=started if saved is None else saved,
+        gang=None if gang is None else GangId(gang),
+        **more,
+    )
+
+
+def waiting(name="b", count=1, *, since=0, gang=None, constraints=NO_CONSTRAINTS, **more):
+    wants = more.pop("demand", None) or demand(count, **SMALL)
+    return ReclaimPod(
+        resident(uid=name, namespace="team-b", demand=wants, created=since),
+        constraints=constraints,
+        gang=None if gang is None else GangId(gang),
+        report=Report(more.pop("reported_at", 0)),
+        **more,
+    )
+
+
+def scene(victims, *, nodes=1, size=8, others=(), **more):
+    fleet = Fleet()
+    fleet.track(GPU)
+    for number in range(nodes):
+        fleet.set(node(f"n{number}", gpus=size, labels={"host": f"n{number}"}))
+    for each in (*victims, *others):
+        fleet.take(each.node, each.demand, holder=each.uid)
+    return ReclaimSnapshot(fleet=fleet, victim_index=VictimIndex(victims), now=NOW, **more)
+
+
+def gone(round_):
+    return [each.name for move in round_.moves for each in move.victims]
+
+
+def causes(round_):
+    return {each.waiting.name: each.cause for each in round_.refused}
+
+
+APP = {"app": "web"}
+APART = AffinityRule(("host",), True, LabelSelector((requirement("app", "In", "web"),)))
+"""A pod of the app keeps away from nodes with another."""
+
+
+def alone(name="b", count=1, **more):
+    return waiting(name, count, labels=APP, topology=(APART,), **more)
+
+
+def like(*nodes):
+    """Pods of the app on these nodes."""
+    found = PodCounts()
+    there = [resident(uid=f"s-{name}", namespace="team-b", packed=pack(APP), node=name) for name in nodes]
+    found.sources.append(lambda namespace: [PlacedPod(pod, pod.node) for pod in there if pod.namespace == namespace])
+    return found
+
+
+counts = st.integers(1, 3)
+
+
+@st.composite
+def scenes(draw, *, nodes=3, size=6):
+    """A small cluster, wholly or partly borrowed: singles, gangs, budgets, other people's pods."""
+    victims, others = [], []
+    for place in range(nodes):
+        room = size
+        while room > 0 and draw(st.integers(0, 5)):
+            count = min(room, draw(counts))
+            room -= count
+            if draw(st.integers(0, 4)):
+                number = len(victims)
+                victims.append(
+                    victim(
+                        f"v{number}",
+                        count,
+                        on=f"n{place}",
+                        team=draw(st.sampled_from(["team-a", "team-c"])),
+                        started=draw(st.integers(0, 3)),
+                        saved=draw(st.integers(3, 6)),
+                        gang=draw(st.sampled_from([None, None, None, "g", "h"])),
+                        guards=draw(st.sampled_from([(), (), (GuardId("one"),)])),
+                        until=draw(st.sampled_from([0, 0, 0, NOW + 1])),
+                    )
+                )
+            else:
+                others.append(victim(f"o{place}-{room}", count, on=f"n{place}"))
+    over = {TeamName("team-a"): gpus(draw(st.integers(0, 3))), TeamName("team-c"): gpus(1)}
+    order = draw(st.sampled_from([tuple(ReclaimCost), tuple(reversed(ReclaimCost))]))
+    return scene(victims, nodes=nodes, size=size, others=others, over_share=over, left={GuardId("one"): 1}, order=order)
+
+
+def units(scene_):
+    """Everything that can go: singles, and gangs whole."""
+    made = {}
+    for each in scene_.victim_index:
+        made.setdefault(each.gang or each.uid, []).append(each)
+    return [tuple(group) for group in made.values() if any(each.until <= NOW for each in group)]
+
+
+def cost(scene_, chosen, asked, place):
+    """The cost of sending these units away for a demand on a node, or None where that is not enough or not allowed."""
+    members = list(chain.from_iterable(chosen))
+    drawn = Counter(guard for each in members for guard in each.guards)
+    if any(count > scene_.left[guard] for guard, count in drawn.items()):
+        return None
+    freed = sum(dict(each.demand.requests)[GPU] for each in members if each.node == place)
+    missing = max(0, dict(asked.requests)[GPU] - scene_.fleet.free(place, GPU))
+    if freed < missing:
+        return None
+    most = max(scene_.over_share.values())
+    return Cost(
+        sum(len(each) > 1 for each in chosen),
+        max(0, sum(each.demand.gpus for each in members) - missing * ONE_GPU),
+        sum(each.demand.gpus * (NOW - each.saved_at) for each in members),
+        0,
+        sum(each.demand.gpus * (most - scene_.over_share[each.team]) for each in members),
+        sum(NOW - each.started_at for each in members),
+    )
+
+
+def cheapest(scene_, asked):
+    ranks = []
+    for fleet_node in scene_.fleet.nodes():
+        place = fleet_node.name
+        here = [unit for unit in units(scene_) if any(each.node == place for each in unit)]
+        for chosen in chain.from_iterable(combinations(here, count) for count in range(len(here) + 1)):
+            found = cost(scene_, chosen, asked, place)
+            if found is not None:
+                ranks.append(found.ranked(scene_.order))
+    return min(ranks, default=None)

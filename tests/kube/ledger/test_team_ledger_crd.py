@@ -1,0 +1,37 @@
+"""The schema of TeamLedgers."""
+
+import json
+from fractions import Fraction
+
+from tests.core.support.make import gpus, resident, world
+from webhook.core.explain.team_summary import summary_of
+from webhook.core.model.decision import Charge
+from webhook.core.model.labels import pack
+from webhook.core.model.names import GpuModel, NodeName, TeamName, User
+from webhook.core.model.pod import Owner
+from webhook.core.model.tier import Tier
+from webhook.core.quota.in_flight import InFlightCharge, LedgerRecord
+from webhook.kube.ledger.team_ledger import encode
+from webhook.kube.ledger.team_ledger_crd import team_ledger_crd
+from webhook.kube.objects import keys
+
+A = TeamName("team-a")
+
+
+def test_the_schema_has_every_field_that_is_written():
+    (version,) = team_ledger_crd()["spec"]["versions"]
+    assert f"{keys.OWN_GROUP}/{version['name']}" == keys.OWN_API
+    parts = version["schema"]["openAPIV3Schema"]["properties"]
+    pod = resident(
+        1, uid="u", owner=Owner("Job", "train"), user=User("ada"), node=NodeName("n0"), packed=pack({"app": "train"})
+    )
+    charge = Charge(A, Tier.GUARANTEED, gpus(1) + Fraction(2, 3), GpuModel("A100"), User("ada"))
+    sent = json.loads(
+        encode(
+            LedgerRecord({pod.uid: InFlightCharge(pod, charge, NodeName("n0"), 35)}), summary_of(A, world()), version=0
+        )
+    )
+    assert sent["status"].keys() <= parts["status"]["properties"].keys()
+    assert sent["ledger"].keys() == parts["ledger"]["properties"].keys()
+    (entry,) = sent["ledger"]["inFlight"]
+    assert entry.keys() == parts["ledger"]["properties"]["inFlight"]["items"]["properties"].keys()

@@ -1,0 +1,102 @@
+"""Node selector, affinity and tolerations as constraints."""
+
+import pytest
+
+from tests import builders as b
+from tests.kube.support.created import at_the_door
+from webhook.core.model.selector import Constraints, Effect, NodeTerm, Operator, Requirement, Toleration
+
+
+def test_selector_affinity_and_tolerations_become_constraints():
+    manifest = b.pod(
+        nodeSelector={"disk": "ssd"},
+        tolerations=[
+            {"key": b.GPU, "operator": "Exists", "effect": "NoSchedule"},
+            {"key": "a", "value": "b"},
+            {"operator": "Exists"},
+            {"key": "future", "operator": "Gt", "value": "1"},
+        ],
+        affinity={
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}],
+                            "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-9"]}],
+                        },
+                        {},
+                    ]
+                }
+            }
+        },
+    )
+    assert at_the_door(manifest).constraints == Constraints(
+        node_selector=(("disk", "ssd"),),
+        terms=(
+            NodeTerm(
+                (Requirement("zone", Operator.IN, ("a", "b")),),
+                (Requirement("metadata.name", Operator.NOT_IN, ("node-9",)),),
+            ),
+            NodeTerm(),
+        ),
+        tolerations=(
+            Toleration(b.GPU, exists=True, effect=Effect.NO_SCHEDULE),
+            Toleration("a", value="b"),
+            Toleration(exists=True),
+        ),
+    )
+
+
+def test_null_fields_are_absent_fields():
+    manifest = b.pod(affinity=None, nodeSelector=None, tolerations=None, resourceClaims=None, overhead=None)
+    assert at_the_door(manifest) == at_the_door(b.pod())
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+SPREAD = {"maxSkew": 1, "topologyKey": "zone"}
+FROM_THE_FUTURE = {
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Resembles"}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        ({}, False),
+        ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, False),
+        ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone", "namespaceSelector": {}}]}}}, True),
+        ({"affinity": {"podAntiAffinity": {REQUIRED: [], PREFERRED: [{"weight": 1}]}}}, False),
+        ({"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "DoNotSchedule"}]}, False),
+        ({"topologySpreadConstraints": [SPREAD | FROM_THE_FUTURE]}, True),
+        ({"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}]}, False),
+        ({"containers": [b.container(ports=[{"containerPort": 80, "hostPort": 80}])]}, True),
+        ({"containers": [b.container(ports=[{"containerPort": 80}])]}, False),
+        ({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}, True),
+        ({"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]}, True),
+        ({"volumes": [{"name": "ephemeral", "emptyDir": {}}]}, False),
+        ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "x"}]}, True),
+        ({"resourceClaims": []}, False),
+    ],
+    ids=[
+        "none",
+        "pod affinity",
+        "pod affinity in namespaces by their labels",
+        "preferred only",
+        "hard spread",
+        "hard spread by what came after us",
+        "soft spread",
+        "host port",
+        "port",
+        "claim of a volume",
+        "ephemeral volume",
+        "empty dir",
+        "device claim",
+        "no device claims",
+    ],
+)
+def test_constraints_that_only_kube_scheduler_evaluates_are_flagged(spec, want):
+    manifest = b.pod()
+    manifest["spec"].update(spec)
+    assert at_the_door(manifest).has_open_constraints is want

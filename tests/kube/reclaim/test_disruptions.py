@@ -1,0 +1,34 @@
+"""PodDisruptionBudgets: which pods they cover."""
+
+import json
+
+import msgspec
+import pytest
+
+from tests import builders
+from webhook.core.model.policy import BUILT_IN_RESOURCES
+from webhook.kube.reclaim.disruptions import DisruptionBudget, to_disruption
+from webhook.kube.reclaim.reclaim_pods import ReclaimPodObject, to_reclaim_pod
+
+
+def read(made):
+    made["metadata"].setdefault("uid", "u1")
+    return to_reclaim_pod(msgspec.json.decode(json.dumps(made), type=ReclaimPodObject), BUILT_IN_RESOURCES)
+
+
+@pytest.mark.parametrize(
+    ("selector", "want"),
+    [
+        ({"matchLabels": {"app": "web"}}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "api"]}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}, False),
+        ({}, True),
+        (None, False),
+    ],
+    ids=["by label", "by expression", "not this one", "an empty selector takes all", "none takes nobody"],
+)
+def test_budgets_cover_whom_their_selector_takes(selector, want):
+    body = {"metadata": {"name": "b", "namespace": "vision"}, "spec": {"selector": selector}}
+    budget = to_disruption(msgspec.convert(body | {"status": {"disruptionsAllowed": 3}}, DisruptionBudget))
+    assert budget.covers(read(builders.pod(labels={"app": "web"}))) is want
+    assert (budget.guard, budget.allowed) == ("pdb vision/b", 3)
