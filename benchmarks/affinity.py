@@ -1,7 +1,7 @@
 """How often kube-scheduler binds a pod to Fairgate's choice, by placement.mode, and the scheduler's CPU per pod.
 
 A real kube-apiserver and kube-scheduler with its default scores, KWOK, `fairgate serve`; nodes and pods differ as
-described in affinity_load.py. `--works`:
+described in clusters/affinity.py. `--works`:
 `modes`    per size and mode: pods bound to the first node of their decision, to any of its nodes, to none at the end,
            and the scheduler's CPU per pod; also per pod shape;
 `lengths`  per length of the list: pods are created while the scheduler is paused, then nodes are removed (half of all
@@ -22,8 +22,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from affinity_load import SHAPE, SHAPES, clear, create_all, make_cluster, orders, set_cordoned
-from cluster_load import cpu_of
+from clusters.affinity import SHAPE, SHAPES, clear, create_all, make_cluster, orders, set_cordoned
+from clusters.load import cpu_of
 
 from tests.control_plane import build
 from tests.control_plane.cluster import ControlPlane

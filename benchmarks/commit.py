@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import aiohttp
-from cluster_load import clear, create, quantile
+from clusters.load import clear, create, quantile
 
 from tests.chaos.client import session
 from tests.chaos.replicas import replicas

@@ -25,7 +25,7 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Final
 
-from benchmarks.serve_inputs import policy, review_body, world
+from benchmarks.serving.inputs import policy, review_body, world
 from tests.attacks.shapes import MIB, pods, review, salted
 
 ROOT: Final = Path(__file__).parents[1]

@@ -20,10 +20,10 @@ from pathlib import Path
 from statistics import mean, quantiles, stdev
 from typing import Any, Protocol
 
-from packing_fairgate import Fairgate
-from packing_lists import LISTS, drawn
-from packing_rivals import RIVALS
-from packing_trace import NodeRow, Task, churning, filling, read_nodes, read_tasks
+from packing_parts.fairgate import Fairgate
+from packing_parts.lists import LISTS, drawn
+from packing_parts.rivals import RIVALS
+from packing_parts.trace import NodeRow, Task, churning, filling, read_nodes, read_tasks
 
 ASKED_PERCENT = 130
 SETTLING = 2.0

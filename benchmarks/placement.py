@@ -15,8 +15,8 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from decide import SHAPES, Spread, crowded_world, shape, timed
-from packing_fairgate import LISTED_NODES, Fairgate
-from packing_trace import NodeRow, Task, read_nodes, read_tasks
+from packing_parts.fairgate import LISTED_NODES, Fairgate
+from packing_parts.trace import NodeRow, Task, read_nodes, read_tasks
 
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import NodeName, Uid

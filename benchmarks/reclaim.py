@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from cluster_load import clear, cpu_of, create, delete_all, wait_bound, wait_running
+from clusters.load import clear, cpu_of, create, delete_all, wait_bound, wait_running
 
 from tests.chaos.client import ask, session
 from tests.control_plane import build

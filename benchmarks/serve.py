@@ -28,8 +28,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import uvloop
-from serve_inputs import policy, review_body, world
-from serve_roles import PATH, run_bare, run_client, run_shell
+from serving.inputs import policy, review_body, world
+from serving.roles import PATH, run_bare, run_client, run_shell
 
 from certs.folder import CertFolder
 

@@ -15,7 +15,7 @@ from collections import defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from cluster_load import clear, cpu_of, create, spread, wait_bound
+from clusters.load import clear, cpu_of, create, spread, wait_bound
 
 from tests.chaos.replicas import Replicas, replicas
 from tests.control_plane import build

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 
-from packing_fairgate import LISTED_NODES, TEAM, Fairgate
-from packing_trace import NodeRow, Task, churning, read_nodes, read_tasks
+from packing_parts.fairgate import LISTED_NODES, TEAM, Fairgate
+from packing_parts.trace import NodeRow, Task, churning, read_nodes, read_tasks
 
 from webhook.core.model.demand import Demand
 from webhook.core.model.names import Namespace, NodeName, Uid

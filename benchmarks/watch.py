@@ -31,10 +31,10 @@ from typing import Any
 
 import uvloop
 from serve import ROOT, Server, check, on_core, started
-from serve_inputs import policy, review_body
-from watch_api import run_api
-from watch_client import run_client
-from watch_roles import kubeconfig, run_bare, run_fairgate, run_records, run_typed
+from serving.inputs import policy, review_body
+from watching.api import run_api
+from watching.client import run_client
+from watching.roles import kubeconfig, run_bare, run_fairgate, run_records, run_typed
 
 from certs.folder import CertFolder
 

@@ -2,8 +2,7 @@
 
 import random
 
-from packing_trace import NodeRow, Task
-
+from packing_parts.trace import NodeRow, Task
 from webhook.core.model.amount import ONE_GPU
 from webhook.core.model.decision import Charge
 from webhook.core.model.demand import Demand, PerDevice, demand_of

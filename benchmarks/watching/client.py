@@ -5,7 +5,7 @@ import ssl
 import statistics
 import time
 
-from serve_roles import PATH
+from serving.roles import PATH
 
 
 class _Connections:

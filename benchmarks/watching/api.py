@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlsplit
 
-from watch_inputs import Stamp, Template, pod
-from watch_inputs import nodes as list_nodes
+from watching.inputs import Stamp, Template, pod
+from watching.inputs import nodes as list_nodes
 
 Query = dict[str, str]
 BLOCK = 65_536

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from typing import Final
 
-from packing_trace import NodeRow, Task
+from packing_parts.trace import NodeRow, Task
 
 NOWHERE: Final = math.inf
 

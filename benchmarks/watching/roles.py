@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from serve_inputs import policy
+from serving.inputs import policy
 
 from webhook.cluster.api.client import connect
 from webhook.cluster.watch.feed import Feed, Sink

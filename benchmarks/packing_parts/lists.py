@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from packing_trace import NodeRow, Task
+from packing_parts.trace import NodeRow, Task
 
 Drawn = tuple[list[NodeRow], list[Task]]
 

@@ -15,8 +15,8 @@ from http import HTTPStatus
 from typing import Any
 
 import aiohttp
-from cluster_load import delete_all
 
+from clusters.load import delete_all
 from tests.chaos.client import ask, session
 from tests.control_plane.cluster import ControlPlane
 from tests.control_plane.objects import job, pod, pod_spec

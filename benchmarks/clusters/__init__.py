@@ -1,0 +1,1 @@
+"""Load on a test control plane, and its removal."""

@@ -1,0 +1,1 @@
+"""The trace, the lists and the placers that packing compares."""

@@ -1,0 +1,1 @@
+"""The server, the client and the reviews of the benchmarks of requests."""

@@ -1,0 +1,1 @@
+"""The API server, the followers and the objects of the benchmark of watches."""
