@@ -41,8 +41,8 @@ demo: setup ## three scenarios on a real control plane, without and with Fairgat
 test: lint ## everything CI runs: lint, types, layers, unit, HTTP, real control plane; WORKERS=2 for fewer at a time
 	$(BIN)/pytest -n $(WORKERS) -m 'not long' --limit-minutes 15 --limit-reruns 1
 
-test-fast: setup ## the tests that need no control plane: a minute
-	$(BIN)/pytest -n 3 -m 'not cluster and not long'
+test-fast: setup ## the tests that need no control plane and little time each: a minute
+	$(BIN)/pytest -n 4 -m 'not cluster and not long and not slow'
 
 test-long: setup ## the long forms, on real clocks, and a longer search by properties: before a release
 	$(BIN)/pytest -m long

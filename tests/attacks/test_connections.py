@@ -14,6 +14,8 @@ from webhook.kube.objects import bounds
 from webhook.server.http import bodies, connections
 from webhook.server.settings import MAX_BODY_BYTES
 
+pytestmark = pytest.mark.slow
+
 HEAD = b"POST /mutate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 

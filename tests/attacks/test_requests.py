@@ -18,6 +18,8 @@ from webhook.core.model.reason import Code
 from webhook.kube.objects import bounds, objects
 from webhook.kube.pod.existing_pods import to_resident
 
+pytestmark = pytest.mark.slow
+
 LONGEST_TURN = 50.0
 """In milliseconds."""
 

@@ -11,6 +11,8 @@ from tests.ci.release import disagreements, uncommitted
 from tests.docs.pages import ROOT
 from webhook import __version__
 
+pytestmark = pytest.mark.slow
+
 NEEDED = ("CHANGELOG.md", "LICENSE", "README.md", "certs", "policies/default", "pyproject.toml", "webhook")
 
 
