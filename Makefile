@@ -42,7 +42,7 @@ test: lint ## everything CI runs: lint, types, layers, unit, HTTP, real control 
 	$(BIN)/pytest -n $(WORKERS) -m 'not long' --limit-minutes 15 --limit-reruns 1
 
 test-fast: setup ## the tests that need no control plane and little time each: a minute
-	$(BIN)/pytest -n 4 -m 'not cluster and not long and not slow'
+	$(BIN)/pytest -n 7 -m 'not cluster and not long and not slow'
 
 test-long: setup ## the long forms, on real clocks, and a longer search by properties: before a release
 	$(BIN)/pytest -m long

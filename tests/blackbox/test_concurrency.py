@@ -10,6 +10,8 @@ from tests.blackbox.api import Created, patched, response_of
 from tests.blackbox.objects import TIER, encode, pod, review
 from tests.blackbox.server import JSON, Reply
 
+pytestmark = pytest.mark.slow
+
 
 class Crowd:
     """Many clients of one server, each request on a connection of its own as long as others are busy."""

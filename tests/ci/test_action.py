@@ -13,6 +13,8 @@ import yaml
 from tests.cli.review.sample import write
 from tests.docs.pages import ROOT
 
+pytestmark = pytest.mark.slow
+
 FOLDER = ROOT / ".github" / "actions" / "review"
 ACTION = yaml.safe_load((FOLDER / "action.yml").read_text())
 EXPRESSION = re.compile(r"\$\{\{ inputs\.([a-z-]+) \}\}")

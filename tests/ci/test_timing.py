@@ -8,6 +8,8 @@ from tests.ci.timing import Durations, by_folder, slowest
 from tests.control_plane import assets
 from tests.control_plane.versions import RECIPES
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ["pytester"]
 
 TESTS = """

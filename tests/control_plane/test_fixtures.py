@@ -10,6 +10,8 @@ import pytest
 from tests.control_plane.fixtures import RECIPES_BY_FIXTURE
 from tests.control_plane.versions import CONTROL_PLANE, RECIPES
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).parents[2]
 
 # Both end only when the tests that need nothing of it have run, or after half a minute.
